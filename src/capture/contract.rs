@@ -77,7 +77,7 @@ pub struct Forks {
 
 /// The event for which a live program stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Report {
     /// The thread is about to execute what is at one of the [`Go::stops`].
     Stop,
     /// The step is done.
@@ -108,7 +108,7 @@ pub enum News {
     Ended(Option<Exit>),
 }
 
-impl News {
+impl Report {
     /// Returns true if this reports a child.
     pub(super) fn is_birth(self) -> bool {
         matches!(self, Self::Forked(_) | Self::Vforked(_))

@@ -2,7 +2,7 @@
 //! debugger hears of them. How threads run and stop is each backend's own business.
 
 use super::Error;
-use super::contract::{Go, News};
+use super::contract::{Go, Report};
 use super::culprit::Culprit;
 use super::error::gone_is_fine;
 use crate::common::{Addr, Pid, Tid};
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// An event that was not reported yet.
-    pub(super) news: Option<News>,
+    pub(super) news: Option<Report>,
     /// The event to report as soon as the thread is to go on: the end of a step during which a child
     /// was born; or that birth, if the step was reported first.
-    pub(super) owed: Option<News>,
+    pub(super) owed: Option<Report>,
     /// A signal that the debugger sent, so that it is delivered without a stop.
     pub(super) sent: Signo,
     /// The place where the thread is, if its stop there was reported.
@@ -135,7 +135,7 @@ pub(super) trait Debugged {
     }
 
     /// Returns the end of a program that is gone, or is at its end: lets it end then.
-    fn end(&mut self) -> Result<Option<(Tid, News)>, Error> {
+    fn end(&mut self) -> Result<Option<(Tid, Report)>, Error> {
         if !self.is_gone() {
             if !self.is_at_end() {
                 return Ok(None);
@@ -145,19 +145,19 @@ pub(super) trait Debugged {
         Ok(Some(self.gone()))
     }
 
-    fn gone(&self) -> (Tid, News) {
-        (Tid(self.program().0), News::Ended(self.exit()))
+    fn gone(&self) -> (Tid, Report) {
+        (Tid(self.program().0), Report::Ended(self.exit()))
     }
 
     /// Returns the event that a thread owes the debugger, if it is reported instead of going on.
-    fn take_owed(&mut self, go: &Go) -> Option<(Tid, News)> {
+    fn take_owed(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let owed = self.threads_mut().get_mut(&go.thread)?.pending().owed.take()?;
         (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
     }
 
     /// Returns the event that a thread which is to go on has not reported yet: it happened while all
     /// threads were halted for another one. Not places to stop at, nor ends of steps.
-    fn take_untold(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+    fn take_untold(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
         if thread.process() != program {
@@ -165,9 +165,9 @@ pub(super) trait Debugged {
         }
         let pending = thread.pending();
         match pending.news.take() {
-            None | Some(News::Stop | News::Stepped) => Ok(None),
+            None | Some(Report::Stop | Report::Stepped) => Ok(None),
             // gdb, which steps over a breakpoint so, takes no other answer than the step's.
-            Some(birth @ News::Forked(_)) if go.step && go.locked => {
+            Some(birth @ Report::Forked(_)) if go.step && go.locked => {
                 pending.owed = Some(birth);
                 Ok(None)
             }
@@ -211,7 +211,7 @@ pub(super) trait Debugged {
 
     /// Returns an event of another thread: from when all were being stopped, or a place to stop at
     /// where it is now.
-    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
+    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
         for (tid, thread) in others.filter(|(tid, t)| t.process() == program && **tid != go.thread)
@@ -220,14 +220,14 @@ pub(super) trait Debugged {
                 return Some((*tid, owed));
             }
             match thread.pending().news.take() {
-                Some(News::Stop) | None => {
+                Some(Report::Stop) | None => {
                     let here = thread.next_ip().filter(|ip| go.stops.contains(ip));
                     if here.is_some() && thread.pending().reported != here {
                         thread.pending().reported = here;
-                        return Some((*tid, News::Stop));
+                        return Some((*tid, Report::Stop));
                     }
                 }
-                Some(News::Stepped) => {}
+                Some(Report::Stepped) => {}
                 Some(news) => return Some((*tid, news)),
             }
         }
@@ -235,18 +235,18 @@ pub(super) trait Debugged {
     }
 
     /// Returns an event, of `first` before others; with `alone` of no other.
-    fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, News)> {
+    fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
         let Some(culprit) = self.culprit() else { return Some(self.gone()) };
         let program = self.program();
         if self.is_at_end() {
             let known = culprit.known().map(|(tid, _)| tid);
             let known = known.filter(|tid| self.threads().contains_key(tid));
-            return Some((known.unwrap_or(Tid(program.0)), News::Ending));
+            return Some((known.unwrap_or(Tid(program.0)), Report::Ending));
         }
         let threads = self.threads_mut().iter_mut();
         // A thread that executes a program has its process's number from then on.
-        let is_told = |tid: Tid, news: Option<News>| {
-            news.is_some() && (!alone || tid == first || news == Some(News::Executed))
+        let is_told = |tid: Tid, news: Option<Report>| {
+            news.is_some() && (!alone || tid == first || news == Some(Report::Executed))
         };
         let of_program = threads.filter(|(_, thread)| thread.process() == program);
         let told = of_program.filter_map(|(tid, thread)| {
@@ -260,24 +260,24 @@ pub(super) trait Debugged {
     }
 
     /// Returns an event for the end of the only thread that was to go on, while others exist.
-    fn none_runs(&self, only: Tid) -> Option<(Tid, News)> {
+    fn none_runs(&self, only: Tid) -> Option<(Tid, Report)> {
         let begins = self.threads().values().any(DebuggedThread::begins_program);
         let is_gone = !begins && !self.threads().contains_key(&only);
         let left = self.tids().first().copied().filter(|_| is_gone)?;
-        Some((left, News::NoneRuns))
+        Some((left, Report::NoneRuns))
     }
 
     /// Returns the event to report when all threads are stopped: a newer one instead of that of a
     /// thread that is gone, or of an interrupt. A step or an access that ended as the thread was
     /// halted was not interrupted, however long it took.
-    fn settled(&mut self, go: &Go, (tid, news): (Tid, News)) -> (Tid, News) {
-        let came = (news == News::Interrupted).then(|| self.take_news(go.thread, go.locked));
+    fn settled(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
+        let came = (news == Report::Interrupted).then(|| self.take_news(go.thread, go.locked));
         let (tid, news) = came.flatten().unwrap_or((tid, news));
-        if matches!(news, News::Stop | News::Stepped) {
+        if matches!(news, Report::Stop | Report::Stepped) {
             self.reports_stop(tid, &go.stops);
         }
         match news {
-            News::Ended(_) => (tid, news),
+            Report::Ended(_) => (tid, news),
             _ if self.is_gone() => self.gone(),
             _ if self.threads().contains_key(&tid) => (tid, news),
             _ => (self.tids().first().copied().unwrap_or(tid), news),

@@ -1,7 +1,7 @@
 //! A live program, of whichever backend: a debugger runs it under capture, and looks at it while all
 //! its threads are stopped.
 
-use super::contract::{Go, News};
+use super::contract::{Go, Report};
 use super::live_program::LiveProgram;
 use super::request::Request;
 use super::{Backend, Error, exact, perf, soft, step};
@@ -93,7 +93,7 @@ impl Live {
 
     /// Lets the program go on until there is an event, and returns that and its thread. All threads
     /// are stopped then. Polls `interrupted`.
-    pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+    pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         either!(self, live => live.go(go, interrupted))
     }
 

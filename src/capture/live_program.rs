@@ -1,7 +1,7 @@
 //! The interface of a backend's live program.
 
 use super::Error;
-use super::contract::{Go, News};
+use super::contract::{Go, Report};
 use super::debugged::{Debugged, DebuggedThread};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
@@ -20,7 +20,7 @@ pub(super) trait LiveProgram {
     fn engine_mut(&mut self) -> &mut Self::Engine;
 
     /// Lets the program go on until there is an event, and returns that and its thread.
-    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error>;
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error>;
 
     /// Returns the name of a thread, also of one that has ended.
     fn name(&self, tid: Tid) -> String;

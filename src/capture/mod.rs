@@ -40,7 +40,7 @@ mod unrecordable;
 mod written;
 
 pub use backend::Backend;
-pub use contract::{Catches, Forks, Go, News};
+pub use contract::{Catches, Forks, Go, Report};
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;

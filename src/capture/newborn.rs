@@ -1,7 +1,7 @@
 //! Newborn processes of a program under a debugger. They are stopped at their first instruction,
 //! untouched by the recorder, until the debugger decides their fate.
 
-use super::contract::{Go, News};
+use super::contract::{Go, Report};
 use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
@@ -55,7 +55,7 @@ pub(super) struct Newborn {
 /// The result of running a child natively.
 pub(super) enum Fate {
     /// It is the same program, stopped with news.
-    Stands(News),
+    Stands(Report),
     /// It is in the execve(2) that started another program.
     Executed,
     /// It is gone.
@@ -126,7 +126,7 @@ impl Newborn {
                     Stop::Killed { signal, .. } => return Ok(Fate::Ended(Exit::Signal(signal))),
                     Stop::Event(PtraceEvent::Exec) => return Ok(Fate::Executed),
                     Stop::Event(PtraceEvent::Stop) if asked => {
-                        return Ok(Fate::Stands(News::Interrupted));
+                        return Ok(Fate::Stands(Report::Interrupted));
                     }
                     Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
                         leave_child_of(tracee)?;
@@ -134,10 +134,10 @@ impl Newborn {
                     Stop::Signal(libc::SIGTRAP) if steps => {
                         let at = tracee.instruction_pointer()?;
                         if go.stops.contains(&at) {
-                            return Ok(Fate::Stands(News::Stop));
+                            return Ok(Fate::Stands(Report::Stop));
                         }
                         if go.step {
-                            return Ok(Fate::Stands(News::Stepped));
+                            return Ok(Fate::Stands(Report::Stepped));
                         }
                     }
                     Stop::Signal(number) => signal = number,
@@ -150,7 +150,7 @@ impl Newborn {
                 break;
             }
         }
-        Ok(Fate::Stands(News::Interrupted))
+        Ok(Fate::Stands(Report::Interrupted))
     }
 
     /// Returns the next stop, and true if it was requested.
@@ -197,8 +197,8 @@ impl Newborns {
     }
 
     /// Marks a child as reported if the news is its birth.
-    pub(super) fn tell(&mut self, news: News) {
-        if let News::Forked(child) | News::Vforked(child) = news
+    pub(super) fn tell(&mut self, news: Report) {
+        if let Report::Forked(child) | Report::Vforked(child) = news
             && let Some(newborn) = self.0.get_mut(&child)
         {
             newborn.is_told = true;

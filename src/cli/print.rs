@@ -4,7 +4,7 @@ use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::stats::Stats;
 use crate::common::{Addr, Visible};
-use crate::flow::{Event, Gap, GapReason, Last, Moment, Span};
+use crate::flow::{Event, Gap, GapReason, Last, Span, Timing};
 use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Errata, Packet, PacketError, Packets};
 use crate::recording::Behind;
@@ -136,7 +136,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{value}")
     }
 
-    fn event(&mut self, index: u64, event: Event, moment: Moment) -> io::Result<()> {
+    fn event(&mut self, index: u64, event: Event, moment: Timing) -> io::Result<()> {
         if self.json {
             let kind = format!("{:x?}", event.kind);
             let event = json!({"index": index, "offset": event.offset, "event": kind});
@@ -147,7 +147,7 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 
     /// Returns the time as a column, if times are shown.
-    fn time(&self, moment: Moment) -> String {
+    fn time(&self, moment: Timing) -> String {
         match moment.time {
             _ if !self.times => String::new(),
             None => format!("{:>14}  ", "?"),
@@ -160,7 +160,7 @@ impl<'a, W: Write> Printer<'a, W> {
         index: u64,
         span: &Span,
         last: Option<Last>,
-        moment: Moment,
+        moment: Timing,
     ) -> io::Result<()> {
         let end = last.map_or(span.last, |last| last.end);
         if self.json {
@@ -239,7 +239,7 @@ fn mapping(gap: &Gap, image: Option<&Image>) -> String {
 }
 
 /// Adds the time with its bounds, and the pace, if known.
-fn with_moment(mut object: Value, moment: Moment) -> Value {
+fn with_moment(mut object: Value, moment: Timing) -> Value {
     if let Some(time) = moment.time {
         object["tsc"] = json!(time.tsc.0);
         object["earliest"] = json!(time.earliest.0);

@@ -1,7 +1,7 @@
 //! Counts of the contents of a trace.
 
 use super::print::once;
-use crate::flow::{EventKind, Moment, Pace};
+use crate::flow::{EventKind, Pace, Timing};
 use crate::pt::{Errata, Packet, Packets};
 use crate::recording::Behind;
 use crate::timeline::{Totals, Visit};
@@ -69,7 +69,7 @@ impl Stats {
         self.instructions += totals.insns;
     }
 
-    fn pace(&mut self, moment: Moment) {
+    fn pace(&mut self, moment: Timing) {
         let Some(pace) = moment.pace else { return };
         self.pace.insns = self.pace.insns.saturating_add(pace.insns);
         self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);

@@ -8,7 +8,7 @@ const PLAIN_BITS: u8 = 16;
 
 /// The parts of new superblocks that the encoder does not know yet.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct NewEdges {
     pub edges: Vec<Edge>,
     pub pushes: Vec<u64>,
     pub quiet_jumps: Vec<Jump>,
@@ -92,7 +92,7 @@ pub(super) struct Plain {
 }
 
 impl Dictionary {
-    pub fn learn(&mut self, news: News) {
+    pub fn learn(&mut self, news: NewEdges) {
         self.plain.extend(news.edges.iter().map(Plain::of));
         // Number 0 is no edge. The slow path rejects it.
         self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);

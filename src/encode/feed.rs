@@ -1,7 +1,7 @@
 //! Encodes trace buffers as packets in another thread: items go in, in each traced thread's order,
 //! and packets come out.
 
-use super::dictionary::{Dictionary, News};
+use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};
 use super::ranges::Ranges;
 use super::trace::Trace;
@@ -23,7 +23,7 @@ const READ_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub enum Item {
     /// New edges of superblocks.
-    Edges(News),
+    Edges(NewEdges),
     /// Another program runs in the process, with other shared memory and other edges.
     Program(Arc<Shared>),
     /// The code that is traced from now on.

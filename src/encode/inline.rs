@@ -1,6 +1,6 @@
 //! Encodes records where they are read: of threads that execute one at a time.
 
-use super::dictionary::{Dictionary, News};
+use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};
 use super::ranges::Ranges;
 use super::trace::Trace;
@@ -49,7 +49,7 @@ impl InlineTracer {
         self.edges += edges.len();
         self.pushes += pushes.len();
         self.quiet_jumps += quiet_jumps.len();
-        self.dictionary.learn(News { edges, pushes, quiet_jumps, paths: Vec::new() });
+        self.dictionary.learn(NewEdges { edges, pushes, quiet_jumps, paths: Vec::new() });
     }
 
     fn trace(&mut self, tid: Tid) -> (&mut Trace, &Dictionary, &mut Chains) {

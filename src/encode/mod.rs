@@ -24,7 +24,7 @@ mod stopping;
 mod trace;
 mod tracer;
 
-pub use dictionary::{Dictionary, News, Paths};
+pub use dictionary::{Dictionary, NewEdges, Paths};
 pub use encoder::{BadRecord, Chains};
 pub use feed::{Item, Packets, Tally};
 pub use inline::InlineTracer;

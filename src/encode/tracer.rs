@@ -1,7 +1,7 @@
 //! Sends the encoder what it must know of each thread, in each thread's order: its records as its
 //! buffers fill up, and before them all that they mean. A ring keeps it until the thread's end.
 
-use super::dictionary::{News, Paths};
+use super::dictionary::{NewEdges, Paths};
 use super::feed::{Feed, Item, Packets, Tally};
 use super::lane::Lane;
 use super::ranges::Ranges;
@@ -268,7 +268,7 @@ impl Tracer {
             self.sent.edges += edges.len();
             self.sent.pushes += pushes.len();
             self.sent.quiet_jumps += quiet_jumps.len();
-            let news = News { edges, pushes, quiet_jumps, paths: self.new_paths(code) };
+            let news = NewEdges { edges, pushes, quiet_jumps, paths: self.new_paths(code) };
             self.feed.tell(tid, Item::Edges(news));
         }
         self.feed.tell(tid, item);

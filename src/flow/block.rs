@@ -54,10 +54,10 @@ impl End {
 
 impl End {
     /// Returns where control continues if that takes no packet.
-    pub(super) const fn straight(self) -> Option<Way> {
+    pub(super) const fn straight(self) -> Option<BlockExit> {
         match self {
-            Self::Jmp | Self::Call | Self::CallNext => Some(Way::Branch),
-            Self::Ptwrite | Self::MovCr3 | Self::Vmptrld | Self::Limit => Some(Way::Fall),
+            Self::Jmp | Self::Call | Self::CallNext => Some(BlockExit::Branch),
+            Self::Ptwrite | Self::MovCr3 | Self::Vmptrld | Self::Limit => Some(BlockExit::Fall),
             _ => None,
         }
     }
@@ -148,7 +148,7 @@ impl Block {
 
     /// Returns the successor block, if it was linked before.
     #[inline]
-    pub(super) const fn link(&self, way: Way) -> BlockId {
+    pub(super) const fn link(&self, way: BlockExit) -> BlockId {
         self.links[way as usize]
     }
 
@@ -167,12 +167,12 @@ impl Block {
 
 /// The direction in which control leaves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum BlockExit {
     Fall = 0,
     Branch = 1,
 }
 
-impl Way {
+impl BlockExit {
     /// Returns the direction of a conditional branch.
     #[inline]
     pub(super) const fn of(taken: bool) -> Self {
@@ -263,11 +263,11 @@ impl BlockCache {
         self.sizes.get(start..start + usize::from(block.insns)).unwrap_or_default()
     }
 
-    pub(super) fn link(&self, id: BlockId, way: Way) -> BlockId {
+    pub(super) fn link(&self, id: BlockId, way: BlockExit) -> BlockId {
         self.get(id).map_or(BlockId::NONE, |block| block.links[way as usize])
     }
 
-    pub(super) fn set_link(&mut self, id: BlockId, way: Way, to: BlockId) {
+    pub(super) fn set_link(&mut self, id: BlockId, way: BlockExit, to: BlockId) {
         if let Some(block) = self.blocks.get_mut(id.0 as usize) {
             block.links[way as usize] = to;
         }

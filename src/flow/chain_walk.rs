@@ -1,7 +1,7 @@
 //! Builds a chain when it is first executed: walks through the code with the available TNT bits, as
 //! the decoder does block by block.
 
-use super::block::{Block, BlockCache, BlockId, End, Way};
+use super::block::{Block, BlockCache, BlockExit, BlockId, End};
 use super::chain::{CHAIN_BITS, Call, Draft, Key, MAX_CALLS, Tail};
 use super::chains::ChainId;
 use super::code::Code;
@@ -30,7 +30,7 @@ struct Walk {
 
 /// The successor of a block.
 enum Step {
-    To(Way, Addr),
+    To(BlockExit, Addr),
     /// The address after the call at the end of this block.
     Back(Call),
     /// Out of the chain.
@@ -90,7 +90,7 @@ impl Code<'_> {
             let step = walk.step(id, &block);
             let (way, to) = match step {
                 Step::To(way, to) => (Some((id, way)), to),
-                Step::Back(call) => (Some((call.block, Way::Fall)), call.return_address),
+                Step::Back(call) => (Some((call.block, BlockExit::Fall)), call.return_address),
                 Step::End(_) => (None, Addr(0)),
                 Step::Stop => {
                     let waits = block.end.takes_tip() && !walk.left.is_empty() && !has_tip;
@@ -155,12 +155,12 @@ impl Walk {
             // A block that loads RSP is executed outside of chains, so that call watchers see it.
             _ if block.loads_sp => Step::Stop,
             End::Jcc => match self.left.pop() {
-                Some(true) => Step::To(Way::Branch, block.target),
-                Some(false) => Step::To(Way::Fall, block.fall()),
+                Some(true) => Step::To(BlockExit::Branch, block.target),
+                Some(false) => Step::To(BlockExit::Fall, block.fall()),
                 None => Step::Stop,
             },
-            End::Jmp => Step::To(Way::Branch, block.target),
-            End::Call if self.push(id, block) => Step::To(Way::Branch, block.target),
+            End::Jmp => Step::To(BlockExit::Branch, block.target),
+            End::Call if self.push(id, block) => Step::To(BlockExit::Branch, block.target),
             End::Ret => match self.left.peek() {
                 Some(true) => {
                     self.left.skip_one();

@@ -1,6 +1,6 @@
 //! Decodes code bytes to blocks: an image with a block cache. Does no I/O and knows no packets.
 
-use super::block::{Block, BlockCache, BlockId, Draft, End, Way};
+use super::block::{Block, BlockCache, BlockExit, BlockId, Draft, End};
 use super::item::Span;
 use crate::common::Addr;
 use crate::image::CodeSource;
@@ -149,7 +149,13 @@ impl<'i> Code<'i> {
 
     /// Returns the block at `to`, which control reached from `id` in direction `way`, and links it
     /// to `id`. `to` must be the block's real successor, as links are not checked later.
-    pub(super) fn follow(&mut self, id: BlockId, way: Way, to: Addr, mode: ExecMode) -> BlockId {
+    pub(super) fn follow(
+        &mut self,
+        id: BlockId,
+        way: BlockExit,
+        to: Addr,
+        mode: ExecMode,
+    ) -> BlockId {
         let link = self.cache.link(id, way);
         if let Some(known) = self.cache.check(link, to, mode) {
             return known;
@@ -168,7 +174,7 @@ impl<'i> Code<'i> {
         // The id may predate the last emptying of the cache, and denote some other block.
         let is_call = |block: &Block| block.fall() == to && block.mode == mode;
         if self.cache.get(call).is_some_and(is_call) {
-            self.follow(call, Way::Fall, to, mode)
+            self.follow(call, BlockExit::Fall, to, mode)
         } else {
             self.find(to, mode)
         }

@@ -2,7 +2,7 @@
 //! the TNT bit or TIP of its branch comes next. `follow` and `bind` execute all other blocks, with
 //! the same results.
 
-use super::block::{Block, BlockId, End, Way};
+use super::block::{Block, BlockExit, BlockId, End};
 use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{Exit, Span};
@@ -30,7 +30,7 @@ impl Decoder<'_> {
     #[inline]
     fn jcc_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let taken = self.tnt.peek()?;
-        let next = block.link(Way::of(taken));
+        let next = block.link(BlockExit::of(taken));
         let ip = code.block(next)?.ip;
         self.tnt.skip_one();
         self.without_bit = 0;
@@ -41,7 +41,7 @@ impl Decoder<'_> {
     /// Executes a direct jump or call. Without TNT bits, it must lead to a branch with a TIP.
     #[inline]
     fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        let next = block.link(Way::Branch);
+        let next = block.link(BlockExit::Branch);
         let target = code.block(next)?;
         let may_go = if self.tnt.is_empty() {
             self.cursor.is_at_tip() && leads_to_tip(target, code)
@@ -73,7 +73,7 @@ impl Decoder<'_> {
     #[inline]
     fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;
-        let next = code.block(call)?.link(Way::Fall);
+        let next = code.block(call)?.link(BlockExit::Fall);
         code.block(next).filter(|next| next.is_at(to, self.mode))?;
         Some((next, to))
     }
@@ -127,7 +127,7 @@ impl Decoder<'_> {
 fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
     for _ in 0..4 {
         match block.end {
-            End::Jmp | End::Call => match code.block(block.link(Way::Branch)) {
+            End::Jmp | End::Call => match code.block(block.link(BlockExit::Branch)) {
                 Some(next) => block = next,
                 None => return false,
             },

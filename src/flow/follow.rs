@@ -1,7 +1,7 @@
 //! Executes one whole block, with any branch at its end; the slow counterpart of `fast`. Takes the
 //! outcome from TNT bits or packets. Does not determine what asynchronous packets bind to.
 
-use super::block::{Block, BlockId, End, Way};
+use super::block::{Block, BlockExit, BlockId, End};
 use super::code::Code;
 use super::decoder::{Decoder, NextMode};
 use super::item::{EventKind, Exit, FlowItem, GapReason};
@@ -115,7 +115,7 @@ impl Decoder<'_> {
         self.without_bit = 0;
         self.take_next_mode();
         self.place_bound(Some(here.block.last()));
-        self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
+        self.hint = code.follow(here.id, BlockExit::Branch, self.ip, self.mode);
         Ok(())
     }
 
@@ -163,12 +163,12 @@ impl Decoder<'_> {
 
     pub(super) fn jump(&mut self, here: Here, code: &mut Code<'_>) {
         self.ip = here.block.target;
-        self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
+        self.hint = code.follow(here.id, BlockExit::Branch, self.ip, self.mode);
     }
 
     pub(super) fn fall(&mut self, here: Here, code: &mut Code<'_>) {
         self.ip = here.block.fall();
-        self.hint = code.follow(here.id, Way::Fall, self.ip, self.mode);
+        self.hint = code.follow(here.id, BlockExit::Fall, self.ip, self.mode);
     }
 
     /// Pushes the return address if the block ends in a near call. A call to the next instruction

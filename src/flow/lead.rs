@@ -3,7 +3,7 @@
 //! path before executing any of it, so that a packet that binds nowhere yields no invented
 //! instructions.
 
-use super::block::{Block, End, Way};
+use super::block::{Block, BlockExit, End};
 use super::code::Code;
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
@@ -92,7 +92,7 @@ impl Decoder<'_> {
                 AtEnd::ReachedBefore => return Ok((blocks, 0)),
                 AtEnd::Lost(reason) => return Err((blocks + 1, reason)),
                 AtEnd::Follow(way) => {
-                    ip = if way == Way::Branch { block.target } else { block.fall() };
+                    ip = if way == BlockExit::Branch { block.target } else { block.fall() };
                     id = code.follow(id, way, ip, self.mode);
                 }
             }
@@ -139,8 +139,8 @@ impl Decoder<'_> {
             _ => lead.then.exit(&block),
         };
         match block.end.straight() {
-            Some(Way::Branch) => self.jump(here, code),
-            Some(Way::Fall) => self.fall(here, code),
+            Some(BlockExit::Branch) => self.jump(here, code),
+            Some(BlockExit::Fall) => self.fall(here, code),
             None => self.go_on_at(block.fall()),
         }
         (block.insns > 0).then(|| self.span(&block, exit))
@@ -203,7 +203,7 @@ enum AtEnd {
     /// The goal is the block itself, before it is executed.
     ReachedBefore,
     /// The path continues in this direction.
-    Follow(Way),
+    Follow(BlockExit),
     /// The path ends.
     Lost(GapReason),
 }

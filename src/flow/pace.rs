@@ -17,7 +17,7 @@ pub struct Pace {
 
 /// The time and pace of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct Timing {
     /// The time of the item's packet; `None` if the trace does not determine it.
     pub time: Option<TimeEstimate>,
     /// The pace from the last point with known core clocks to the end of this item; `None` unless a
@@ -39,10 +39,10 @@ pub struct Meter {
 impl Meter {
     /// Returns the time and pace of the item that `decoder` just yielded; for a block, with its
     /// last instruction.
-    pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Moment {
+    pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Timing {
         let told = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
         let pace = self.pace(item, last, told);
-        Moment { time: decoder.time(), pace }
+        Timing { time: decoder.time(), pace }
     }
 
     fn pace(&mut self, item: &FlowItem, last: Option<Last>, told: Option<u64>) -> Option<Pace> {

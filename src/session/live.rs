@@ -17,7 +17,7 @@ use super::{
     Order, Place, Position, Region, Register, Registers, Replayed, Run, SearchEnd, Start, Stop,
     StopReason, ThreadInfo, Value, Watchpoint,
 };
-use crate::capture::{Backend, Go, Live as Program, News, Request};
+use crate::capture::{Backend, Go, Live as Program, Report, Request};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::link_maps;
 use crate::tracee;
@@ -87,7 +87,7 @@ impl Live {
             && self.program.get_mut().reports_stop(order.thread, breakpoints.addrs())
         {
             self.given.clear();
-            let reason = self.reason(order.thread, News::Stop, breakpoints);
+            let reason = self.reason(order.thread, Report::Stop, breakpoints);
             self.stopped = order.thread;
             return Stop { thread: order.thread, reason };
         }

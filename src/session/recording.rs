@@ -12,7 +12,7 @@ use super::{
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
 use crate::recording::TscClock;
-use crate::state::{self, FinalState, Moment};
+use crate::state::{self, AccessTime, FinalState};
 use crate::timeline::{Frame, KernelEntries, Timeline};
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
@@ -233,7 +233,7 @@ impl History for Recording {
     }
 
     fn read_memory(&self, _tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize {
-        let moment = if g >= self.timeline.total() { Moment::End } else { Moment::Past };
+        let moment = if g >= self.timeline.total() { AccessTime::End } else { AccessTime::Past };
         self.state.read(moment, self.image_at(g), addr, buf)
     }
 

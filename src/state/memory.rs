@@ -18,7 +18,7 @@ pub enum Source {
 
 /// The time of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum AccessTime {
     /// The end of the run, when no code executes any more.
     End,
     /// Any earlier time.
@@ -76,7 +76,7 @@ impl FinalState {
     /// Returns the list of the dynamic linker.
     fn listed(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
-        let maps = link_maps(auxv, &|addr, buf| self.read(Moment::End, image, addr, buf))?;
+        let maps = link_maps(auxv, &|addr, buf| self.read(AccessTime::End, image, addr, buf))?;
         // The vdso has a name without a directory, and no file.
         let of_file = |(number, map): &(usize, LinkMap)| *number == 0 || map.name.starts_with('/');
         let libraries = maps.into_iter().enumerate().filter(of_file).map(|(_, map)| map);
@@ -89,7 +89,7 @@ impl FinalState {
 
     /// Copies the bytes known at `moment` from `addr` on. Returns their number. `image` contains
     /// the mappings at that time.
-    pub fn read(&self, moment: Moment, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
+    pub fn read(&self, moment: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.read_run(moment, image, addr.wrapping_add(done as u64), rest) {
@@ -103,12 +103,12 @@ impl FinalState {
     /// Copies a run of bytes with a single source. Returns their number and the source.
     pub fn read_run(
         &self,
-        moment: Moment,
+        moment: AccessTime,
         image: &Image,
         addr: Addr,
         buf: &mut [u8],
     ) -> Option<(usize, Source)> {
-        let core = self.core.as_ref().filter(|_| moment == Moment::End);
+        let core = self.core.as_ref().filter(|_| moment == AccessTime::End);
         let from_core = core.map_or(0, |core| core.read(addr, buf));
         if from_core > 0 {
             return Some((from_core, Source::Final));

@@ -13,5 +13,5 @@ mod thread_local;
 mod words;
 
 pub use link_map::{LinkMap, link_maps};
-pub use memory::{FinalState, Library, Moment, Source};
+pub use memory::{AccessTime, FinalState, Library, Source};
 pub use thread_local::{NoThreadLocal, ThreadLocal};

@@ -7,7 +7,7 @@ use super::parallel::Workers;
 use super::visit::Visit;
 use super::walk::{Caches, Walker};
 use crate::common::Tid;
-use crate::flow::{Event, FlowItem, Gap, Moment};
+use crate::flow::{Event, FlowItem, Gap, Timing};
 use crate::recording::Trace;
 use std::ops::ControlFlow;
 
@@ -78,7 +78,7 @@ impl Timeline {
         for (at, mark) in &counted.marks {
             let index = first + at;
             visitor(match *mark {
-                Mark::Event(event) => Visit::Event { index, event, moment: Moment::default() },
+                Mark::Event(event) => Visit::Event { index, event, moment: Timing::default() },
                 Mark::Gap(gap, epoch) => {
                     let epoch = self.images.epochs().get(epoch);
                     Visit::Gap { index, gap, image: epoch.map(|epoch| &*epoch.image) }

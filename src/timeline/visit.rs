@@ -4,7 +4,7 @@ use super::line::Timeline;
 use super::piece::World;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Tid};
-use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Moment, Span};
+use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Span, Timing};
 use crate::image::Image;
 use crate::pt::TimeEstimate;
 use crate::recording::Trace;
@@ -25,7 +25,7 @@ pub enum Visit<'a> {
         /// Copies the code bytes at an address at that time; returns how many are known.
         code: &'a dyn Fn(Addr, &mut [u8]) -> usize,
         /// The times of the trace's clock, if requested.
-        moment: Moment,
+        moment: Timing,
     },
     /// An event between two instructions.
     Event {
@@ -34,7 +34,7 @@ pub enum Visit<'a> {
         /// The event.
         event: Event,
         /// The times of the trace's clock, if requested.
-        moment: Moment,
+        moment: Timing,
     },
     /// A gap in the path.
     Gap {

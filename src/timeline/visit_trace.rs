@@ -6,7 +6,7 @@ use super::open::Progress;
 use super::parallel::Workers;
 use super::visit::Visit;
 use crate::common::Addr;
-use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, Moment, Span};
+use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, Span, Timing};
 use crate::image::CodeSource;
 use std::ops::{ControlFlow, Range};
 
@@ -97,7 +97,7 @@ struct Decoded {
     segments: usize,
     items: Vec<(FlowItem, Option<Last>)>,
     /// The times of the items, if there is a clock.
-    moments: Vec<Moment>,
+    moments: Vec<Timing>,
     /// The addresses of all blocks' instructions.
     addrs: Vec<Addr>,
 }

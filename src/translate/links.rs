@@ -9,7 +9,7 @@ pub(super) struct List(Option<u32>);
 
 /// An exit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct LinkedExit {
     pub(super) exit: Exit,
     /// The zone that contains its jump.
     pub(super) zone: usize,
@@ -19,14 +19,14 @@ pub(super) struct Way {
 /// All exits, by number.
 #[derive(Debug)]
 pub(super) struct Links {
-    ways: Vec<Way>,
+    ways: Vec<LinkedExit>,
     /// Exits that wait for the superblock of an address.
     waiting: AddressMap<u64, List>,
 }
 
 impl Links {
     /// Returns no exits, in an empty vector.
-    pub(super) fn new(ways: Vec<Way>) -> Self {
+    pub(super) fn new(ways: Vec<LinkedExit>) -> Self {
         Self { ways, waiting: AddressMap::default() }
     }
 
@@ -38,7 +38,7 @@ impl Links {
 
     /// Adds an exit, on no list yet. Returns its number.
     pub(super) fn add(&mut self, exit: Exit, zone: usize) -> u32 {
-        self.ways.push(Way { exit, zone, rest: List::default() });
+        self.ways.push(LinkedExit { exit, zone, rest: List::default() });
         u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -55,7 +55,7 @@ impl Links {
     }
 
     /// Removes the first exit from a list and returns it.
-    pub(super) fn pop(&self, list: &mut List) -> Option<(u32, Way)> {
+    pub(super) fn pop(&self, list: &mut List) -> Option<(u32, LinkedExit)> {
         let number = list.0?;
         let way = *self.ways.get(number as usize)?;
         *list = way.rest;

@@ -53,7 +53,7 @@ pub enum TranslateError {
 
 /// The purpose of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Purpose {
     /// Entered by any thread that reaches its start.
     Plain,
     /// Entered by a thread that resumes from a stop.
@@ -178,7 +178,7 @@ impl<M: CacheMemory> Translator<M> {
         }
         match self.passing.get(&addr) {
             Some(number) => Ok(*number),
-            None => self.translate(addr, Way::Passing, code),
+            None => self.translate(addr, Purpose::Passing, code),
         }
     }
 
@@ -249,7 +249,7 @@ impl<M: CacheMemory> Translator<M> {
         if let Some(number) = self.by_start.get(&addr) {
             return Ok(*number);
         }
-        let number = self.translate(addr, Way::Plain, code)?;
+        let number = self.translate(addr, Purpose::Plain, code)?;
         self.translate_ahead(addr, code);
         self.follow_order(addr, code);
         Ok(number)
@@ -269,7 +269,7 @@ impl<M: CacheMemory> Translator<M> {
                 if self.by_start.contains_key(&target) || !code.is_fixed(target) {
                     continue;
                 }
-                if left == 0 || self.translate(target, Way::Plain, code).is_err() {
+                if left == 0 || self.translate(target, Purpose::Plain, code).is_err() {
                     return;
                 }
                 left -= 1;
@@ -348,13 +348,13 @@ impl<M: CacheMemory> Translator<M> {
         bound: Bound,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
-        self.translate(addr, Way::Bounded(bound), code)
+        self.translate(addr, Purpose::Bounded(bound), code)
     }
 
     fn translate(
         &mut self,
         addr: u64,
-        way: Way,
+        way: Purpose,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         let has_room =
@@ -377,13 +377,13 @@ impl<M: CacheMemory> Translator<M> {
             saves: self.saves,
             log: zone.log.map_or(0, |log| log.start),
             call_log: self.call_log,
-            bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
+            bound: if let Purpose::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
             next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
             is_stop: &|addr| self.stops.contains(&addr),
-            passes: way != Way::Plain,
+            passes: way != Purpose::Plain,
             likely: &|branch| self.heat.likely(branch),
             expected: &|branch| self.targets.expected(branch),
         };
@@ -397,11 +397,11 @@ impl<M: CacheMemory> Translator<M> {
         self.enter(number, addr, index, base, &built);
         self.built = built;
         match way {
-            Way::Plain => self.offer(number, addr),
-            Way::Passing => {
+            Purpose::Plain => self.offer(number, addr),
+            Purpose::Passing => {
                 self.passing.insert(addr, number);
             }
-            Way::Bounded(_) => {}
+            Purpose::Bounded(_) => {}
         }
         Ok(number)
     }

@@ -1,7 +1,7 @@
 //! Records of a small program that is translated, as its threads would write them.
 
 use contraflow::common::Addr;
-use contraflow::encode::{Dictionary, News, Paths};
+use contraflow::encode::{Dictionary, NewEdges, Paths};
 use contraflow::image::CodeSource;
 use contraflow::translate::{CacheMemory, Edge, EdgeKind, Limits, ProgramCode, Translator};
 
@@ -92,7 +92,7 @@ pub fn dictionary() -> Dictionary {
     let translator = translated();
     let count = u32::try_from(translator.superblock_count()).expect("few");
     let mut dictionary = Dictionary::default();
-    dictionary.learn(News {
+    dictionary.learn(NewEdges {
         edges: translator.edges_from(0).to_vec(),
         pushes: translator.return_addresses(0).to_vec(),
         quiet_jumps: translator.quiet_jumps(0).to_vec(),

@@ -5,7 +5,7 @@ use super::effects::contents;
 use super::engine::Engine;
 use super::process::{Process, place_of, state_of};
 use super::thread::{Doing, Thread};
-use crate::capture::contract::{Catches, News};
+use crate::capture::contract::{Catches, Report};
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -81,13 +81,13 @@ impl Engine {
         let ip = thread.tracee().registers()?.rip;
         let stops = debugger.stops.contains(&ip) && thread.debug.passes != Some(ip);
         if stops {
-            thread.debug.pending.news = Some(News::Stop);
+            thread.debug.pending.news = Some(Report::Stop);
         }
         Ok(stops)
     }
 
     /// Reports an event of a thread, if there is a debugger.
-    pub(super) fn report(&mut self, tid: Tid, news: News) {
+    pub(super) fn report(&mut self, tid: Tid, news: Report) {
         if self.debugger.is_some()
             && let Some(thread) = self.threads.get_mut(&tid)
         {
@@ -102,7 +102,7 @@ impl Engine {
         };
         let hit = thread.debug.watched.take_hit(thread.tracee())?;
         if let Some(addr) = hit {
-            self.report(tid, News::Watch(addr));
+            self.report(tid, Report::Watch(addr));
         }
         Ok(hit.is_some())
     }
@@ -123,7 +123,7 @@ impl Engine {
             return false;
         }
         thread.debug.held = Some(*info);
-        thread.debug.pending.news = Some(News::Signal(signal));
+        thread.debug.pending.news = Some(Report::Signal(signal));
         true
     }
 
@@ -140,7 +140,7 @@ impl Engine {
             return false;
         }
         thread.debug.caught = Some((ip, number));
-        thread.debug.pending.news = Some(News::Call(number));
+        thread.debug.pending.news = Some(Report::Call(number));
         true
     }
 
@@ -151,9 +151,9 @@ impl Engine {
         };
         thread.debug.passes = None;
         let news = if std::mem::take(&mut thread.debug.reports_return) {
-            Some(News::CallReturn(number))
+            Some(Report::CallReturn(number))
         } else {
-            (debugger.stepping == Some(tid)).then_some(News::Stepped)
+            (debugger.stepping == Some(tid)).then_some(Report::Stepped)
         };
         // The access that it made comes first.
         if !self.reports_watch(tid)?
@@ -194,7 +194,7 @@ impl Engine {
         thread.debug.passes = None;
         let is_done = matches!(thread.doing, Doing::Runs) && thread.debug.pending.news.is_none();
         if is_done && !is_call && !self.reports_watch(tid)? {
-            self.report(tid, News::Stepped);
+            self.report(tid, Report::Stepped);
         }
         Ok(())
     }

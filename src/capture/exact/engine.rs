@@ -16,7 +16,7 @@ use crate::capture::request::{Outcome, Request, Schedule};
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::start::run_to;
 use crate::capture::turns::Turns;
-use crate::capture::{Backend, Error, News};
+use crate::capture::{Backend, Error, Report};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
 use crate::recording::Exit;
@@ -343,7 +343,7 @@ impl Engine {
             }
             Run::Ran(Ran { end: RunEnd::Native(hook), .. }) => self.execute(tid, hook),
             Run::Ran(Ran { end: RunEnd::Stop, .. }) => {
-                self.report(tid, News::Stop);
+                self.report(tid, Report::Stop);
                 Ok(())
             }
             Run::Ran(Ran { end: RunEnd::Watchpoint, .. }) => self.reports_watch(tid).map(|_| ()),

@@ -6,7 +6,7 @@ use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::beat::Beat;
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -28,7 +28,7 @@ impl Engine {
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         if let Some(end) = self.end()? {
             return Ok(end);
         }
@@ -52,7 +52,7 @@ impl Engine {
                 break news;
             }
             if interrupted() {
-                break (go.thread, News::Interrupted);
+                break (go.thread, Report::Interrupted);
             }
             self.flush_if_due()?;
             let is_blocked = self.threads.get(&go.thread).is_none_or(|thread| !thread.can_go());

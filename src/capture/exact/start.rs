@@ -10,7 +10,7 @@ use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
-use crate::capture::{Error, News};
+use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, LoggedCalls, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
@@ -92,9 +92,9 @@ impl Engine {
             process.notes = notes;
         }
         self.begin_debugging_program();
-        self.report(tid, News::Executed);
+        self.report(tid, Report::Executed);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.debug.pending.owed = call.map(News::CallReturn);
+            thread.debug.pending.owed = call.map(Report::CallReturn);
         }
         Ok(())
     }

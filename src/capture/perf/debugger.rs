@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::go::has_trapped;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::contract::{Catches, Go, News};
+use crate::capture::contract::{Catches, Go, Report};
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
@@ -61,7 +61,7 @@ pub(super) struct Stepped {
 
 impl Thread {
     /// Marks the thread as stopped, with news for the debugger.
-    pub(super) fn stand(&mut self, news: News) {
+    pub(super) fn stand(&mut self, news: Report) {
         self.doing = Doing::Standing;
         self.pending.news = Some(news);
     }
@@ -175,7 +175,7 @@ impl Engine<'_> {
         if code == SI_KERNEL && debugger.planted.contains_key(&at) {
             registers.rip = at;
             thread.tracee.set_registers(&registers)?;
-            thread.stand(News::Stop);
+            thread.stand(Report::Stop);
             if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {
                 tap.stop_at(Addr(at), &process.book)?;
             }
@@ -183,12 +183,12 @@ impl Engine<'_> {
         }
         let is_step = matches!(code, TRAP_BRKPT | TRAP_TRACE | HANDLER_ENTERED);
         let news = match (watched, stepped) {
-            (Some(addr), _) => News::Watch(addr),
+            (Some(addr), _) => Report::Watch(addr),
             (None, Some((_, step))) if is_step => {
                 let catches = debugger.go.as_ref().map(|go| &go.catches);
                 match step.call.filter(|call| catches.is_some_and(|all| all.has(*call))) {
-                    Some(number) if code != HANDLER_ENTERED => News::CallReturn(number),
-                    _ => News::Stepped,
+                    Some(number) if code != HANDLER_ENTERED => Report::CallReturn(number),
+                    _ => Report::Stepped,
                 }
             }
             _ => return Ok(false),
@@ -229,7 +229,7 @@ impl Engine<'_> {
             return self.let_run(tid, signal);
         }
         thread.held = signal;
-        thread.stand(News::Signal(signal));
+        thread.stand(Report::Signal(signal));
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             debugger.stepping = None;
         }
@@ -263,12 +263,12 @@ impl Engine<'_> {
             (registers.rax, registers.orig_rax) = (number, u64::MAX);
             thread.tracee.set_registers(&registers)?;
             thread.caught = Some(Addr(registers.rip));
-            thread.stand(News::Call(number));
+            thread.stand(Report::Call(number));
             return Ok(());
         }
         let is_told = is_caught(number) && !asks_to_restart(&registers);
         if is_told {
-            thread.stand(News::CallReturn(number));
+            thread.stand(Report::CallReturn(number));
         }
         if debugger.lifted_for.take_if(|parent| *parent == tid).is_some() && !debugger.halts {
             self.plant();
@@ -296,10 +296,10 @@ impl Engine<'_> {
         let catches = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
         let is_caught = |number: &u64| catches.is_some_and(|go| go.catches.has(*number));
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        thread.pending.owed = thread.call.take().filter(is_caught).map(News::CallReturn);
+        thread.pending.owed = thread.call.take().filter(is_caught).map(Report::CallReturn);
         thread.caught = None;
         thread.watched.forget();
-        thread.stand(News::Executed);
+        thread.stand(Report::Executed);
         self.watch_with(tid)
     }
 

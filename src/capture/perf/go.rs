@@ -4,7 +4,7 @@ use super::debugger::Debugger;
 use super::engine::Engine;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -30,7 +30,7 @@ impl Engine<'_> {
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         if let Some(end) = self.end()? {
             return Ok(end);
         }
@@ -42,7 +42,11 @@ impl Engine<'_> {
         Ok(self.settled(go, news))
     }
 
-    fn go_until(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+    fn go_until(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, Report), Error> {
         self.watch_all(go)?;
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
@@ -69,7 +73,7 @@ impl Engine<'_> {
             && let Some(thread) = self.threads.get_mut(&go.thread).filter(|_| !has_signal)
         {
             thread.caught = Some(ip);
-            return Ok((go.thread, News::Call(number)));
+            return Ok((go.thread, Report::Call(number)));
         }
         let steps_alone = go.step && !has_signal && step.call.is_none();
         if !go.locked
@@ -87,7 +91,7 @@ impl Engine<'_> {
             }
             self.let_thread_go(go.thread)?;
             let news = self.run_until(go.thread, true, interrupted)?;
-            let goes_on = !go.step && news == (go.thread, News::Stepped);
+            let goes_on = !go.step && news == (go.thread, Report::Stepped);
             if !goes_on {
                 self.take_turns(steps_alone && !go.locked)?;
                 return Ok(news);
@@ -180,13 +184,13 @@ impl Engine<'_> {
         thread: Tid,
         alone: bool,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         loop {
             if let Some(news) = self.take_news(thread, alone) {
                 return Ok(news);
             }
             let Some((tid, stop)) = next_stop(interrupted)? else {
-                return Ok((thread, News::Interrupted));
+                return Ok((thread, Report::Interrupted));
             };
             self.take_in(tid, stop)?;
             for process in self.processes.values() {

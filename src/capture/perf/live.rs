@@ -7,7 +7,7 @@ use super::pmu::Pmu;
 use super::sideband::Recipe;
 use super::tap::lock;
 use super::thread::{Doing, Thread};
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::Prepared;
@@ -89,7 +89,7 @@ impl LiveProgram for Live {
         &mut self.engine
     }
 
-    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         self.engine.go(go, interrupted)
     }
 

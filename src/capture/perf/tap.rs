@@ -24,11 +24,11 @@ pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Tap {
     tid: Tid,
     control: Arc<dyn Control>,
-    way: Way,
+    way: TapKind,
 }
 
 #[derive(Debug)]
-enum Way {
+enum TapKind {
     Full { drain: Arc<Mutex<Drain<Memory>>>, stop: Arc<AtomicBool>, worker: Option<JoinHandle<()>> },
     Ring(Ring<Memory>),
 }
@@ -45,7 +45,7 @@ impl Tap {
     ) -> Self {
         let Source { data, aux, records, control, area } = source;
         let way = if area.overwrites {
-            Way::Ring(Ring::new(data, aux))
+            TapKind::Ring(Ring::new(data, aux))
         } else {
             let drain = Arc::new(Mutex::new(Drain::new(data, aux, records, mends)));
             let stop = Arc::new(AtomicBool::new(false));
@@ -60,7 +60,7 @@ impl Tap {
             let name = format!("drain {tid}");
             let spawned = std::thread::Builder::new().name(name).spawn(move || worker.run());
             // Without the worker, the area fills up, is emptied at the end, and has gaps.
-            Way::Full { drain, stop, worker: spawned.ok() }
+            TapKind::Full { drain, stop, worker: spawned.ok() }
         };
         let tap = Self { tid, control, way };
         if armed.load(Ordering::Acquire) {
@@ -82,14 +82,14 @@ impl Tap {
     /// Writes the available packets of a thread that is stopped or gone.
     pub(super) fn save(&mut self, book: &Mutex<Book>) -> Result<(), Error> {
         match &mut self.way {
-            Way::Full { drain, .. } => {
+            TapKind::Full { drain, .. } => {
                 let mut drain = lock(drain);
                 let mut book = lock(book);
                 book.hear()?;
                 let packets = drain.finish();
                 book.trace(self.tid, &packets)
             }
-            Way::Ring(ring) => {
+            TapKind::Ring(ring) => {
                 let packets = ring.take();
                 let mut book = lock(book);
                 book.hear()?;
@@ -100,7 +100,7 @@ impl Tap {
 
     /// Writes the available packets of a thread that is stopped at our INT3 at the address `at`.
     pub(super) fn stop_at(&mut self, at: Addr, book: &Mutex<Book>) -> Result<(), Error> {
-        if let Way::Full { drain, .. } = &mut self.way {
+        if let TapKind::Full { drain, .. } = &mut self.way {
             let packets = lock(drain).finish_at(at);
             let mut book = lock(book);
             book.hear()?;
@@ -114,13 +114,13 @@ impl Tap {
         self.control.disable();
         let saved = self.save(book);
         match self.way {
-            Way::Full { drain, stop, worker } => {
+            TapKind::Full { drain, stop, worker } => {
                 stop.store(true, Ordering::Release);
                 let gaps = lock(&drain).gaps();
                 lock(book).add_gaps(gaps);
                 saved.map(|()| worker)
             }
-            Way::Ring(_) => saved.map(|()| None),
+            TapKind::Ring(_) => saved.map(|()| None),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
 use crate::capture::unrecordable::reason_to_leave;
-use crate::capture::{Error, News};
+use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange};
 use crate::encode::Item;
 use crate::engine::after_call;
@@ -121,7 +121,7 @@ impl Process {
             self.take_records(thread, pointer);
             thread.translated.return_from_handler(&registers)?;
             if self.is_stepping(thread) {
-                thread.stand(News::Stepped);
+                thread.stand(Report::Stepped);
                 return Ok(());
             }
             self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });

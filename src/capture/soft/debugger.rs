@@ -4,7 +4,7 @@ use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::restart::stand_before_call;
-use crate::capture::{Catches, Error, Forks, News};
+use crate::capture::{Catches, Error, Forks, Report};
 use crate::common::Tid;
 use crate::encode::Item;
 use crate::tracee::Signo;
@@ -52,7 +52,7 @@ impl Debugger {
 
 impl Thread {
     /// Stops the thread until the debugger lets it go on.
-    pub(super) fn stand(&mut self, news: News) {
+    pub(super) fn stand(&mut self, news: Report) {
         self.doing = Doing::Standing;
         self.pending.news = Some(news);
     }
@@ -92,11 +92,11 @@ impl Process {
         let behind_step = self.is_stepping(thread) && debugger.behind == Some(ip);
         let called = debugger.calling.get(&thread.tid()).filter(|(behind, _)| *behind == ip);
         if let Some((_, number)) = called {
-            thread.stand(News::CallReturn(*number));
+            thread.stand(Report::CallReturn(*number));
         } else if debugger.stops.contains(&ip) {
-            thread.stand(News::Stop);
+            thread.stand(Report::Stop);
         } else if behind_step {
-            thread.stand(News::Stepped);
+            thread.stand(Report::Stepped);
         } else {
             // Another thread's step ends here.
             self.go_on_in_cache(thread)?;
@@ -114,7 +114,7 @@ impl Process {
     pub(super) fn stand_at_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
         self.tell(thread.tid(), Item::Leave { ip });
         thread.caught = Some((ip, number));
-        thread.stand(News::Call(number));
+        thread.stand(Report::Call(number));
     }
 
     /// Lets the system calls that the debugger catches stop before they are made.
@@ -149,9 +149,9 @@ impl Process {
 
     /// Returns the return of a system call that the debugger catches, of a thread stopped in that
     /// call. It is to be reported next, once.
-    pub(super) fn take_return(&mut self, tid: Tid) -> Option<News> {
+    pub(super) fn take_return(&mut self, tid: Tid) -> Option<Report> {
         let (_, number) = self.debugger.as_mut()?.calling.remove(&tid)?;
-        Some(News::CallReturn(number))
+        Some(Report::CallReturn(number))
     }
 
     /// Lets a thread that is stopped in the program go on, even where threads stop.

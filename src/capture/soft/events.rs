@@ -11,7 +11,7 @@ use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::signals::stop_with_program;
-use crate::capture::{Error, News, final_state};
+use crate::capture::{Error, Report, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::Item;
 use crate::engine::Place;
@@ -109,7 +109,7 @@ impl Engine {
         self.add_thread(tid, pid, Place::Program)?;
         self.with(tid, |process, thread| {
             if process.debugger.is_some() {
-                thread.stand(News::Executed);
+                thread.stand(Report::Executed);
                 return Ok(());
             }
             process.enter(thread)?;

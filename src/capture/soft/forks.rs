@@ -5,7 +5,7 @@ use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
 use super::thread::{Doing, Thread};
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::{Fate, Newborn};
@@ -57,7 +57,7 @@ impl Engine {
             let registers = thread.tracee().registers()?;
             process.tell(thread.tid(), Item::Leave { ip: registers.rip });
             thread.waits = waits;
-            let birth = if waits { News::Vforked(child) } else { News::Forked(child) };
+            let birth = if waits { Report::Vforked(child) } else { Report::Forked(child) };
             if !waits {
                 thread.tracee().set_registers(&stand_before_call(&registers))?;
             }
@@ -66,9 +66,9 @@ impl Engine {
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
                 // gdb, which steps over a breakpoint so, accepts no other answer.
                 thread.pending.owed = Some(birth);
-                thread.stand(News::Stepped);
+                thread.stand(Report::Stepped);
             } else {
-                let stepped = steps.then_some(News::Stepped);
+                let stepped = steps.then_some(Report::Stepped);
                 let done = if waits { None } else { returned.or(stepped) };
                 (thread.returns, thread.pending.owed) = (returned.filter(|_| waits), done);
                 thread.stand(birth);
@@ -97,9 +97,9 @@ impl Engine {
             if !tells {
                 return process.go_on_in_cache(thread);
             }
-            let stepped = process.is_stepping(thread).then_some(News::Stepped);
+            let stepped = process.is_stepping(thread).then_some(Report::Stepped);
             thread.pending.owed = returned.or(stepped);
-            thread.stand(News::VforkDone);
+            thread.stand(Report::VforkDone);
             Ok(())
         })
     }
@@ -135,9 +135,9 @@ impl Engine {
         child: Pid,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         let Some(newborn) = self.newborns.get(child) else {
-            return Ok((Tid(child.0), News::Ended(None)));
+            return Ok((Tid(child.0), Report::Ended(None)));
         };
         let tid = newborn.tid();
         let _forwarding = Forwarding::to(child);
@@ -146,13 +146,13 @@ impl Engine {
             Fate::Ended(exit) => {
                 self.newborns.take(child);
                 self.part_for_good(child, Some(exit))?;
-                Ok((tid, News::Ended(Some(exit))))
+                Ok((tid, Report::Ended(Some(exit))))
             }
             Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
                 self.notes.push(format!("process {child} runs a 32-bit program: not recorded"));
                 self.newborns.leave(child);
                 self.part_for_good(child, None)?;
-                Ok((tid, News::Ended(None)))
+                Ok((tid, Report::Ended(None)))
             }
             Fate::Executed => {
                 leave_system_call(Tracee(tid))?;
@@ -161,7 +161,7 @@ impl Engine {
                 if self.parting.take().is_some() {
                     self.part_from(parent)?;
                 }
-                Ok((tid, News::Executed))
+                Ok((tid, Report::Executed))
             }
         }
     }

@@ -6,7 +6,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::beat::Beat;
 use crate::capture::clock::now;
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::delivery::leaves_it_running;
@@ -32,7 +32,7 @@ impl Engine {
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         if self.newborns.get(Pid(go.thread.0)).is_some() {
             return self.run_newborn(Pid(go.thread.0), go, interrupted);
         }
@@ -53,7 +53,7 @@ impl Engine {
                 break news;
             }
             if interrupted() {
-                break (go.thread, News::Interrupted);
+                break (go.thread, Report::Interrupted);
             }
             if Beat::is_due() {
                 self.save_so_far()?;
@@ -222,7 +222,7 @@ enum Begun {
     /// Some run.
     Runs(Runs),
     /// A thread that was to run had an event to report.
-    Already(Tid, News),
+    Already(Tid, Report),
 }
 
 /// The threads that run.

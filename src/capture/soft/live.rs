@@ -7,7 +7,7 @@ use super::process::Process;
 use super::saving;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
-use crate::capture::contract::{Go, News};
+use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live_program::LiveProgram;
@@ -74,7 +74,7 @@ impl LiveProgram for Live {
         &mut self.engine
     }
 
-    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         self.engine.go(go, interrupted)
     }
 

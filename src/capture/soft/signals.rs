@@ -7,7 +7,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::delivery::leaves_it_running;
 use crate::capture::error::gone_is_fine;
-use crate::capture::{Error, News};
+use crate::capture::{Error, Report};
 use crate::common::{Addr, Tid};
 use crate::encode::Item;
 use crate::engine::{Place, SignalStop, make_call};
@@ -195,7 +195,7 @@ impl Process {
             let hidden = hide_after_step(thread.tracee(), flags, &self.engine.memory);
             gone_is_fine(hidden.map(drop))?;
             self.tell(tid, Item::Leave { ip: next });
-            thread.stand(watched.map_or(News::Stepped, News::Watch));
+            thread.stand(watched.map_or(Report::Stepped, Report::Watch));
             return Ok(());
         }
         self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
@@ -208,7 +208,7 @@ impl Process {
         thread.doing = Doing::Running;
         thread.translated.update_mask()?;
         if self.is_stepping(thread) {
-            thread.stand(News::Stepped);
+            thread.stand(Report::Stepped);
             return Ok(());
         }
         self.enter(thread)?;
@@ -274,7 +274,7 @@ impl Process {
         thread.tracee().set_signal_info(&info)?;
         if self.wants(thread, signal) {
             thread.held = signal;
-            thread.stand(News::Signal(signal));
+            thread.stand(Report::Signal(signal));
             return Ok(None);
         }
         thread.deliver(signal, caught)?;

@@ -1,7 +1,7 @@
 //! A recorded thread.
 
 use crate::capture::debugged::{DebuggedThread, Pending};
-use crate::capture::{Error, News, final_state};
+use crate::capture::{Error, Report, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::Lane;
 use crate::engine::{Phase, TranslatedThread};
@@ -54,7 +54,7 @@ pub(in crate::capture) struct Thread {
     /// The place and number of the system call before which it stopped for the debugger.
     pub(super) caught: Option<(u64, u64)>,
     /// The event for the return of the call in which it waits for its child.
-    pub(super) returns: Option<News>,
+    pub(super) returns: Option<Report>,
     /// Its events for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,

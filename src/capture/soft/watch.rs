@@ -4,7 +4,7 @@
 use super::exact::Exactness;
 use super::process::Process;
 use super::thread::Thread;
-use crate::capture::{Error, News};
+use crate::capture::{Error, Report};
 use crate::common::Addr;
 use crate::encode::Item;
 use crate::tracee::Stop;
@@ -19,12 +19,12 @@ impl Process {
         self.engine.restore_signal_state(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
             // It is reported later.
-            thread.pending.news = Some(News::Watch(watch));
+            thread.pending.news = Some(Report::Watch(watch));
             return Ok(Some(stop));
         }
         let ip = thread.tracee().registers()?.rip;
         self.tell(thread.tid(), Item::Leave { ip });
-        thread.stand(News::Watch(watch));
+        thread.stand(Report::Watch(watch));
         Ok(None)
     }
 }

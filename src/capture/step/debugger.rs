@@ -4,7 +4,7 @@
 use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::contract::{Catches, Forks, Go, News};
+use crate::capture::contract::{Catches, Forks, Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -53,9 +53,9 @@ impl Thread {
     }
 
     /// Returns the news of a system call that was made, once, if those are caught.
-    fn take_return(&mut self, catches: Option<&Catches>) -> Option<News> {
+    fn take_return(&mut self, catches: Option<&Catches>) -> Option<Report> {
         let number = self.returned.take()?;
-        catches.is_some_and(|catches| catches.has(number)).then_some(News::CallReturn(number))
+        catches.is_some_and(|catches| catches.has(number)).then_some(Report::CallReturn(number))
     }
 
     /// Returns true if the thread is stopped in the program, with no call or signal pending.
@@ -88,7 +88,7 @@ impl Engine {
             return false;
         }
         if !thread.passes && go.stops.contains(&thread.ip) {
-            thread.pending.news = Some(News::Stop);
+            thread.pending.news = Some(Report::Stop);
             return true;
         }
         if go.catches == Catches::None || thread.caught.is_some() {
@@ -98,7 +98,7 @@ impl Engine {
         let call = process.and_then(|process| super::calls::next_call(process, thread));
         thread.caught = call.filter(|number| go.catches.has(*number));
         if let Some(number) = thread.caught {
-            thread.pending.news = Some(News::Call(number));
+            thread.pending.news = Some(Report::Call(number));
         }
         thread.caught.is_some()
     }
@@ -108,7 +108,7 @@ impl Engine {
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    ) -> Result<(Tid, Report), Error> {
         if self.newborns.get(Pid(go.thread.0)).is_some() {
             self.follow(Pid(go.thread.0))?;
         }
@@ -132,12 +132,12 @@ impl Engine {
             stops = stops.wrapping_add(1);
             if stops.is_multiple_of(STOPS_PER_LOOK) {
                 if interrupted() {
-                    break (go.thread, News::Interrupted);
+                    break (go.thread, Report::Interrupted);
                 }
                 self.processes.values_mut().try_for_each(|p| p.recorder.flush_if_due())?;
             }
             let Some((tid, stop)) = self.wait_or_interrupted(interrupted)? else {
-                break (go.thread, News::Interrupted);
+                break (go.thread, Report::Interrupted);
             };
             self.take_in(tid, stop)?;
         };
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Prepares all threads for the request. Returns news of another thread that comes first.
-    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
         }
@@ -259,36 +259,36 @@ impl Engine {
         if thread.executed && thread.call.is_none() {
             thread.executed = false;
             thread.watched.forget();
-            thread.pending.news = Some(News::Executed);
+            thread.pending.news = Some(Report::Executed);
             let catches = debugger.go.as_ref().map(|go| &go.catches);
             thread.pending.owed = thread.take_return(catches);
         }
         gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
         if let Some(addr) = thread.watched.take_hit(thread.tracee).unwrap_or(None) {
-            thread.pending.news = Some(News::Watch(addr));
+            thread.pending.news = Some(Report::Watch(addr));
         }
         let Some(go) = &debugger.go else { return Ok(()) };
         if thread.deliver != 0 {
             if thread.pending.asks(thread.deliver, go.passed_to(tid)) {
                 thread.held = true;
-                thread.pending.news = Some(News::Signal(thread.deliver));
+                thread.pending.news = Some(Report::Signal(thread.deliver));
             }
             return Ok(());
         }
         if let Some(news) = thread.take_birth() {
-            let is_wanted = news != News::VforkDone || go.forks.vfork;
+            let is_wanted = news != Report::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
             // gdb catches no system calls while it waits for the end of a vfork.
             let all = Catches::All;
-            let was_told = news == News::VforkDone && thread.reported_entry;
+            let was_told = news == Report::VforkDone && thread.reported_entry;
             let returned = thread.take_return(Some(if was_told { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
                 // gdb, which steps over a breakpoint like this, accepts no other answer.
-                (thread.pending.news, thread.pending.owed) = (Some(News::Stepped), Some(news));
+                (thread.pending.news, thread.pending.owed) = (Some(Report::Stepped), Some(news));
                 return Ok(());
             }
             thread.pending.news = is_wanted.then_some(news).or(thread.pending.news);
-            thread.pending.owed = returned.or(steps.then_some(News::Stepped));
+            thread.pending.owed = returned.or(steps.then_some(Report::Stepped));
             return Ok(());
         }
         if let Some(returned) = thread.take_return(Some(&go.catches)) {
@@ -296,7 +296,7 @@ impl Engine {
         }
         let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
         if steps && thread.pending.news.is_none() {
-            thread.pending.news = Some(News::Stepped);
+            thread.pending.news = Some(Report::Stepped);
         }
         Ok(())
     }

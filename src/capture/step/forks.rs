@@ -6,7 +6,7 @@ use super::engine::{BACKEND, Engine};
 use super::events::stopped;
 use super::process::Process;
 use super::thread::{Doing, Thread};
-use crate::capture::contract::News;
+use crate::capture::contract::Report;
 use crate::capture::debugged::Debugged;
 use crate::capture::newborn::Newborn;
 use crate::capture::recorder::Prepared;
@@ -41,9 +41,10 @@ impl Engine {
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
                 // gdb, which steps over a breakpoint like this, accepts no other answer.
-                thread.pending.owed = Some(News::Vforked(child));
+                thread.pending.owed = Some(Report::Vforked(child));
             }
-            thread.pending.news = Some(if alone { News::Stepped } else { News::Vforked(child) });
+            thread.pending.news =
+                Some(if alone { Report::Stepped } else { Report::Vforked(child) });
         } else {
             thread.forked = Some(child);
         }
@@ -123,11 +124,11 @@ impl Engine {
 
 impl Thread {
     /// Returns the news of a call that created a process or waited for one, once.
-    pub(super) fn take_birth(&mut self) -> Option<News> {
+    pub(super) fn take_birth(&mut self) -> Option<Report> {
         if self.call.is_some() {
             return None;
         }
-        let done = std::mem::take(&mut self.waits).then_some(News::VforkDone);
-        self.forked.take().map(News::Forked).or(done)
+        let done = std::mem::take(&mut self.waits).then_some(Report::VforkDone);
+        self.forked.take().map(Report::Forked).or(done)
     }
 }

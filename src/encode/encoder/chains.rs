@@ -103,7 +103,7 @@ mod tests {
     use super::super::BadRecord;
     use super::super::chain::KEY_BYTES;
     use super::*;
-    use crate::encode::dictionary::News;
+    use crate::encode::dictionary::NewEdges;
     use crate::translate::{Edge, EdgeKind};
 
     struct Random(u64);
@@ -127,8 +127,8 @@ mod tests {
     }
 
     /// Returns random edges between the places, numbered from 1.
-    fn news(random: &mut Random) -> News {
-        let mut news = News::default();
+    fn news(random: &mut Random) -> NewEdges {
+        let mut news = NewEdges::default();
         let edge = |kind, start, target| Edge {
             bits: 0,
             bit_count: 1,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// Returns the records of a walk along the edges that mostly repeats itself.
-    fn walk(random: &mut Random, news: &News) -> Vec<u8> {
+    fn walk(random: &mut Random, news: &NewEdges) -> Vec<u8> {
         let mut walk = Vec::new();
         let (mut here, mut stack, mut phase) = (place(0), Vec::new(), 0_u8);
         for _ in 0..60_000 {
@@ -199,7 +199,7 @@ mod tests {
 
     /// Encodes records, so many bytes at a time. Returns the packets, and counts instructions and
     /// chains.
-    fn encode(news: News, walk: &[u8], at_once: usize) -> (Vec<u8>, u64, usize) {
+    fn encode(news: NewEdges, walk: &[u8], at_once: usize) -> (Vec<u8>, u64, usize) {
         let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
         dictionary.learn(news);
         let mut encoder = Encoder::new(1 << 40);

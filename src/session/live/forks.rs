@@ -2,7 +2,7 @@
 //! parent of a child that it follows.
 
 use super::Live;
-use crate::capture::{Go, News};
+use crate::capture::{Go, Report};
 use crate::common::{Addr, Pid, Tid};
 use crate::session::{Direction, Ending, Error, Order, Run, Stop, StopReason};
 use std::cell::{OnceCell, RefCell};
@@ -22,12 +22,12 @@ impl Live {
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), crate::capture::Error> {
+    ) -> Result<(Tid, Report), crate::capture::Error> {
         let mut go = go.clone();
         loop {
             let (thread, news) = self.program.get_mut().go(&go, interrupted)?;
             match (news, self.vfork) {
-                (News::VforkDone, Some(Vfork::ToldDone(told))) if told == thread => {
+                (Report::VforkDone, Some(Vfork::ToldDone(told))) if told == thread => {
                     self.vfork = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
                     go.signals.clear();
@@ -40,10 +40,10 @@ impl Live {
         }
     }
 
-    fn note_vfork(&mut self, thread: Tid, news: News) {
+    fn note_vfork(&mut self, thread: Tid, news: Report) {
         match news {
-            News::Vforked(_) => self.vfork = Some(Vfork::Waits(thread)),
-            News::VforkDone | News::Executed | News::Ended(_) => self.vfork = None,
+            Report::Vforked(_) => self.vfork = Some(Vfork::Waits(thread)),
+            Report::VforkDone | Report::Executed | Report::Ended(_) => self.vfork = None,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Translation of capture events to the stop reasons of the session.
 
 use super::Live;
-use crate::capture::News;
+use crate::capture::Report;
 use crate::common::{Addr, Tid};
 use crate::insn::Registers;
 use crate::recording::Exit;
@@ -11,31 +11,31 @@ impl Live {
     pub(super) fn reason(
         &mut self,
         thread: Tid,
-        news: News,
+        news: Report,
         breakpoints: &Breakpoints,
     ) -> StopReason {
         let kind = || self.live_pc(thread).and_then(|pc| breakpoints.at(pc));
         match news {
-            News::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
-            News::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
-            News::Watch(addr) => {
+            Report::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
+            Report::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
+            Report::Watch(addr) => {
                 let watched = breakpoints.watchpoints().iter().find(|known| known.addr == addr);
                 watched.map_or(StopReason::Step, |known| StopReason::Watchpoint(*known))
             }
-            News::Signal(number) => StopReason::Signal(number),
-            News::Call(number) => StopReason::Call(number),
-            News::CallReturn(number) => StopReason::CallReturn(number),
-            News::Forked(child) => StopReason::Forked(child),
-            News::Vforked(child) => StopReason::Vforked(child),
-            News::VforkDone => StopReason::VforkDone,
-            News::Executed => StopReason::Executed,
-            News::NoneRuns => StopReason::NoneRuns,
-            News::Interrupted => StopReason::Interrupted,
-            News::Ending => {
+            Report::Signal(number) => StopReason::Signal(number),
+            Report::Call(number) => StopReason::Call(number),
+            Report::CallReturn(number) => StopReason::CallReturn(number),
+            Report::Forked(child) => StopReason::Forked(child),
+            Report::Vforked(child) => StopReason::Vforked(child),
+            Report::VforkDone => StopReason::VforkDone,
+            Report::Executed => StopReason::Executed,
+            Report::NoneRuns => StopReason::NoneRuns,
+            Report::Interrupted => StopReason::Interrupted,
+            Report::Ending => {
                 self.at_end = true;
                 StopReason::Edge(Edge::End)
             }
-            News::Ended(exit) => {
+            Report::Ended(exit) => {
                 let ending = match exit {
                     Some(Exit::Code(status)) => Ending::Exited(status),
                     Some(Exit::Signal(number)) => Ending::Signal(number),

@@ -4,7 +4,7 @@
 
 use super::super::address_map::AddressMap;
 use super::super::builder::ProgramCode;
-use super::{CacheMemory, Translator, Way};
+use super::{CacheMemory, Translator, Purpose};
 use std::ops::Range;
 
 /// The fewest and the most addresses that are looked up ahead at a time.
@@ -88,7 +88,7 @@ impl<M: CacheMemory> Translator<M> {
         for at in self.order.after(addr) {
             let next = self.order.expected[at];
             let is_wanted = !self.by_start.contains_key(&next) && code.is_fixed(next);
-            if is_wanted && self.translate(next, Way::Plain, code).is_err() {
+            if is_wanted && self.translate(next, Purpose::Plain, code).is_err() {
                 return;
             }
         }
