@@ -99,7 +99,7 @@ impl Asked {
         let signal = |record: &Record| {
             let Event::Signal { number, .. } = record.event else { return None };
             let (tid, timeline) = (record.tid, &self.timeline);
-            let global = timeline.position_behind(tid, record.tsc);
+            let global = timeline.position_after(tid, record.tsc);
             let global = global.unwrap_or_else(|| timeline.total());
             let index = timeline.index_of(tid, global);
             Some((scales.get(&tid)?.position(index), tid, number))

@@ -157,7 +157,7 @@ pub(super) trait Debugged {
 
     /// Returns the event that a thread which is to go on has not reported yet: it happened while all
     /// threads were halted for another one. Not places to stop at, nor ends of steps.
-    fn take_untold(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
+    fn take_unreported(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
         if thread.process() != program {
@@ -245,13 +245,13 @@ pub(super) trait Debugged {
         }
         let threads = self.threads_mut().iter_mut();
         // A thread that executes a program has its process's number from then on.
-        let is_told = |tid: Tid, news: Option<Report>| {
+        let is_reported = |tid: Tid, news: Option<Report>| {
             news.is_some() && (!alone || tid == first || news == Some(Report::Executed))
         };
         let of_program = threads.filter(|(_, thread)| thread.process() == program);
         let told = of_program.filter_map(|(tid, thread)| {
             let pending = thread.pending();
-            is_told(*tid, pending.news).then_some((*tid, pending))
+            is_reported(*tid, pending.news).then_some((*tid, pending))
         });
         match told.min_by_key(|(tid, _)| *tid != first) {
             Some((tid, pending)) => pending.news.take().map(|news| (tid, news)),

@@ -49,7 +49,7 @@ pub(super) struct Newborn {
     /// The process that created it.
     parent: Pid,
     /// True once its birth was reported.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The result of running a child natively.
@@ -65,7 +65,7 @@ pub(super) enum Fate {
 impl Newborn {
     pub(super) fn new(pid: Pid, parent: Pid, is_awaited: bool) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        Ok(Self { pid, memory, is_awaited, parent, is_told: false })
+        Ok(Self { pid, memory, is_awaited, parent, is_reported: false })
     }
 
     pub(super) fn tid(&self) -> Tid {
@@ -193,7 +193,7 @@ impl Newborns {
 
     /// Returns the reported children.
     pub(super) fn told(&self) -> impl Iterator<Item = &Newborn> {
-        self.0.values().filter(|newborn| newborn.is_told)
+        self.0.values().filter(|newborn| newborn.is_reported)
     }
 
     /// Marks a child as reported if the news is its birth.
@@ -201,7 +201,7 @@ impl Newborns {
         if let Report::Forked(child) | Report::Vforked(child) = news
             && let Some(newborn) = self.0.get_mut(&child)
         {
-            newborn.is_told = true;
+            newborn.is_reported = true;
         }
     }
 
@@ -225,8 +225,8 @@ impl Newborns {
     }
 
     /// Detaches from the children of a process that were never reported.
-    pub(super) fn leave_untold_of(&mut self, parent: Pid) {
-        let untold = self.0.values().filter(|one| one.parent == parent && !one.is_told);
+    pub(super) fn leave_unreported_of(&mut self, parent: Pid) {
+        let untold = self.0.values().filter(|one| one.parent == parent && !one.is_reported);
         for pid in untold.map(|one| one.pid).collect::<Vec<_>>() {
             self.leave(pid);
         }

@@ -85,10 +85,10 @@ fn of_trace(
     } else {
         Bar::hidden()
     };
-    let mut behind = Behind::new(&mapped);
+    let mut following = Behind::new(&mapped);
     let watch = &mut |progress: Progress| {
         bar.show(progress);
-        behind.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
+        following.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
     };
     finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
     drop(bar);
@@ -102,7 +102,7 @@ fn of_trace(
 /// Returns true if times are shown. Statistics need the clock only for core clocks; without it TIPs
 /// decode three times as fast.
 fn needs_clock(what: What, stats: &Stats) -> bool {
-    what.is_timed() && (what != What::Stats || stats.tells_cycles())
+    what.is_timed() && (what != What::Stats || stats.reports_cycles())
 }
 
 fn of_recording(
@@ -133,7 +133,7 @@ fn of_recording(
         let errata = errata_of(reader.manifest());
         for trace in &traces {
             let found = found(trace.as_ref()).with_errata(errata);
-            packets(once(found, trace.behind()), arguments, clocks, errata, out)?;
+            packets(once(found, trace.following()), arguments, clocks, errata, out)?;
         }
         return Ok(());
     }
@@ -176,7 +176,7 @@ fn threads(
         if what == What::Stats
             && let Some(trace) = timeline.trace(*tid)
         {
-            stats.packets(trace.as_ref(), trace.behind(), errata);
+            stats.packets(trace.as_ref(), trace.following(), errata);
         }
         // The packets of a CPU's trace are not counted yet.
         let is_timed =
@@ -200,7 +200,7 @@ fn threads(
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
                 let trace = timeline.reader().trace(trace)?;
-                stats.packets(trace.as_ref(), trace.behind(), errata);
+                stats.packets(trace.as_ref(), trace.following(), errata);
             }
         }
         stats.print(arguments.json, out)?;

@@ -257,9 +257,9 @@ pub(super) type Found = (u64, Result<Packet, PacketError>);
 /// Returns the packets, and releases the memory of a mapped trace as they are read.
 pub(super) fn once<'a>(
     packets: Packets<'a>,
-    mut behind: Behind<'a>,
+    mut following: Behind<'a>,
 ) -> impl Iterator<Item = Found> + 'a {
-    packets.inspect(move |(offset, _)| behind.pass(usize::try_from(*offset).unwrap_or(0)))
+    packets.inspect(move |(offset, _)| following.pass(usize::try_from(*offset).unwrap_or(0)))
 }
 
 /// Prints the packets of a trace, each with the time if the clocks are known.

@@ -133,8 +133,8 @@ fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
 fn listed_line(line: &str, dir: &Path) -> Option<CodeAt> {
     let mut rest = line.trim();
     let mut number = || {
-        let (word, behind) = rest.split_once(char::is_whitespace)?;
-        rest = behind.trim_start();
+        let (word, following) = rest.split_once(char::is_whitespace)?;
+        rest = following.trim_start();
         hexadecimal(word)
     };
     let (addr, size, offset) = (number()?, number()?, number()?);

@@ -29,9 +29,9 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Counts the packets of a mapped trace.
-    pub(super) fn packets(&mut self, trace: &[u8], behind: Behind<'_>, errata: Errata) {
+    pub(super) fn packets(&mut self, trace: &[u8], following: Behind<'_>, errata: Errata) {
         self.bytes += trace.len() as u64;
-        for (_, packet) in once(Packets::synced(trace).with_errata(errata), behind) {
+        for (_, packet) in once(Packets::synced(trace).with_errata(errata), following) {
             match packet {
                 Ok(packet) => {
                     self.cycles |= matches!(packet, Packet::Cyc(_));
@@ -43,7 +43,7 @@ impl Stats {
     }
 
     /// Returns true if a counted packet has core clocks.
-    pub(super) const fn tells_cycles(&self) -> bool {
+    pub(super) const fn reports_cycles(&self) -> bool {
         self.cycles
     }
 

@@ -117,13 +117,13 @@ impl Filtered {
         while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
             let edge = dictionary.edge(u32::from_le_bytes(*number)).ok_or(BadRecord)?;
             let mut value = 0;
-            let mut behind = rest;
+            let mut following = rest;
             if edge.kind.record_bytes() > 4 {
                 let Some((word, rest)) = rest.split_first_chunk::<8>() else { break };
                 value = u64::from_le_bytes(*word);
-                behind = rest;
+                following = rest;
             }
-            bytes = behind;
+            bytes = following;
             self.arrive(dictionary, edge.start)?;
             if edge.kind.is_indirect() {
                 self.owed = Some(*edge);
@@ -167,7 +167,7 @@ impl Filtered {
             _ => (value, false),
         };
         self.here = target;
-        let outside = !self.path.is_told() && self.ranges.skip(path.low, path.high);
+        let outside = !self.path.is_reported() && self.ranges.skip(path.low, path.high);
         if outside && !far && self.ranges.skip(target, target) {
             return Ok(());
         }
@@ -213,9 +213,9 @@ impl Filtered {
     }
 
     fn branch(&mut self, step: &Step, kind: BranchKind, target: u64) {
-        let behind = Addr(step.ip.wrapping_add(step.len.into()));
+        let following = Addr(step.ip.wrapping_add(step.len.into()));
         self.path.count(Addr(step.ip));
-        self.path.branch(kind, Addr(step.ip), behind, Addr(target));
+        self.path.branch(kind, Addr(step.ip), following, Addr(target));
     }
 
     /// Reports the time when the path's code is newer than the last reported time.

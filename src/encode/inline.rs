@@ -131,14 +131,14 @@ impl InlineTracer {
 /// Returns the ticks of the paths of records.
 fn ticks_of<M: CacheMemory>(code: &Translator<M>, records: &[u8]) -> Result<u64, BadRecord> {
     let (mut ticks, mut rest) = (0, records);
-    while let Some((number, behind)) = rest.split_first_chunk() {
+    while let Some((number, following)) = rest.split_first_chunk() {
         let number = usize::try_from(u32::from_le_bytes(*number)).map_err(|_| BadRecord)?;
         let edge = code.edges_from(number).first().ok_or(BadRecord)?;
         if edge.kind == EdgeKind::SyscallReturn {
             return Err(BadRecord);
         }
         ticks += u64::from(edge.ticks);
-        rest = behind;
+        rest = following;
     }
     Ok(ticks)
 }

@@ -18,7 +18,7 @@ const USER: u8 = 3;
 pub struct Path {
     unit: Unit,
     /// The last time written to the trace.
-    told: Option<Tsc>,
+    reported: Option<Tsc>,
     /// The time of the next events; `None` to read the clock at each.
     time: Option<Tsc>,
     /// Reads the time-stamp counter, for events without a set time.
@@ -41,7 +41,7 @@ impl Path {
         let config = Config::user_only().with_psb_period(psb_period_bytes).with_tnt(TntForm::Long);
         let unit = Unit::new(ranges.configure(config.with_circles()));
         let log = log.map(BufWriter::new);
-        Self { unit, told: None, time: None, clock, in_kernel: true, instructions: 0, log }
+        Self { unit, reported: None, time: None, clock, in_kernel: true, instructions: 0, log }
     }
 
     /// Traces these ranges from now on.
@@ -56,7 +56,7 @@ impl Path {
     }
 
     /// Returns true if the trace covers the next instruction.
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         self.unit.packet_en()
     }
 
@@ -108,7 +108,7 @@ impl Path {
     /// Counts and logs the instruction at `ip`, if the trace covers it. For a branch, call
     /// [`Self::branch`] or [`Self::leave`] next.
     pub fn count(&mut self, ip: Addr) {
-        if !self.is_told() {
+        if !self.is_reported() {
             return;
         }
         self.instructions += 1;
@@ -128,7 +128,7 @@ impl Path {
     /// Takes a near branch.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
-        if !self.is_told() {
+        if !self.is_reported() {
             self.tell_time(target);
         }
         self.unit.branch(&branch);
@@ -137,7 +137,7 @@ impl Path {
     /// Writes the time if packets are about to begin at `ip`, unless it is the last one written.
     fn tell_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
-        if self.unit.judges(ip) && self.told.replace(now) != Some(now) {
+        if self.unit.judges(ip) && self.reported.replace(now) != Some(now) {
             self.unit.set_tsc(now);
             self.unit.stamp();
         }

@@ -25,10 +25,10 @@ pub(super) fn has_stop(
     shared.read(lane.area.offset_of(start), &mut bytes);
     let mut known = HashMap::new();
     let mut rest = &bytes[..];
-    while let Some((number, behind)) = rest.split_first_chunk::<4>() {
+    while let Some((number, following)) = rest.split_first_chunk::<4>() {
         let number = u32::from_le_bytes(*number);
         let Some(edge) = code.edges_from(number as usize).first() else { break };
-        rest = behind.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
+        rest = following.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
         let before = lane.last_record.replace(edge.kind);
         let is_target = before.is_some_and(EdgeKind::is_indirect);
         if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {

@@ -310,16 +310,16 @@ mod tests {
         #[test]
         fn an_edge_is_as_old_as_the_last_change_before_it(
             mut young in prop::collection::vec((0_usize..60, 1_u64..99), 0..20),
-            told in 0_usize..40,
+            reported in 0_usize..40,
             count in 0_usize..40,
         ) {
             young.sort_by_key(|(first, _)| *first);
             let mut found = vec![0; count];
-            for (edges, tsc) in since(&young, told, count) {
+            for (edges, tsc) in since(&young, reported, count) {
                 found[edges].fill(tsc);
             }
             let last = |number: usize| young.iter().rev().find(|(first, _)| *first <= number);
-            let expected = (told..told + count).map(|number| last(number).map_or(0, |(_, tsc)| *tsc));
+            let expected = (reported..reported + count).map(|number| last(number).map_or(0, |(_, tsc)| *tsc));
             prop_assert_eq!(found, expected.collect::<Vec<_>>());
         }
     }

@@ -15,7 +15,7 @@ type Page = Box<[u8; PAGE_BYTES]>;
 pub(super) struct Pages {
     stable: AddressMap<u64, Option<Page>>,
     /// Pages that can change, as they were last translated from.
-    told: AddressMap<u64, Page>,
+    reported: AddressMap<u64, Page>,
 }
 
 /// Code bytes that changed.
@@ -32,27 +32,29 @@ impl Pages {
     }
 
     /// Returns the changing code in `ranges`, as it was last translated from.
-    pub(super) fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+    pub(super) fn reported_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
-        let pages = self.told.iter().filter(|(page, _)| inside(**page));
+        let pages = self.reported.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
     /// Returns the pages that can change and were translated from.
     pub(super) fn changing(&self) -> Vec<u64> {
-        self.told.keys().copied().collect()
+        self.reported.keys().copied().collect()
     }
 
     /// Forgets a page that can change.
     pub(super) fn forget(&mut self, page: u64) {
-        self.told.remove(&page);
+        self.reported.remove(&page);
     }
 
     /// Returns true if a page that can change is not as it was last translated from.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
-        let told = self.told.get(&page);
-        told.is_some_and(|told| memory.read(Addr(page), &mut now) == PAGE_BYTES && **told != now)
+        let reported = self.reported.get(&page);
+        reported.is_some_and(|reported| {
+            memory.read(Addr(page), &mut now) == PAGE_BYTES && **reported != now
+        })
     }
 
     /// Returns a view for one translation.
@@ -94,12 +96,12 @@ impl View<'_> {
         for (page, bytes) in self.changing {
             pages.push(page);
             let Some(bytes) = bytes else { continue };
-            let told = self.pages.told.get(&page);
-            if told.is_some_and(|told| *told == bytes) {
+            let reported = self.pages.reported.get(&page);
+            if reported.is_some_and(|reported| *reported == bytes) {
                 continue;
             }
-            changes.push(difference(page, told.map(|told| &told[..]), &bytes[..]));
-            self.pages.told.insert(page, bytes);
+            changes.push(difference(page, reported.map(|reported| &reported[..]), &bytes[..]));
+            self.pages.reported.insert(page, bytes);
         }
         (pages, changes)
     }

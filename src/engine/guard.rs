@@ -217,7 +217,7 @@ impl TranslatedProcess {
 
     /// Returns code that can change in `ranges`, as it was when it was last translated from.
     pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
-        self.pages.told_in(ranges)
+        self.pages.reported_in(ranges)
     }
 
     /// Returns true if the kernel lets the program write at `addr`, as things are now.

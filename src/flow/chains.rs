@@ -65,11 +65,11 @@ impl Chains {
         if self.slots.get(slot)?.is(from, key) {
             return Some(ChainId(slot));
         }
-        self.find_behind(slot, from, key)
+        self.find_after(slot, from, key)
     }
 
     /// Returns the chain if it is in one of the later slots.
-    fn find_behind(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
+    fn find_after(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
         let mut later = (1..PLACES).map(|later| self.wrap(first + later));
         later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
     }

@@ -97,12 +97,12 @@ impl Outline<'_> {
             }
         };
         self.cursor.pass(&peeked);
-        let (offset, behind) = (peeked.offset, self.cursor.offset());
+        let (offset, following) = (peeked.offset, self.cursor.offset());
         match peeked.packet {
             Packet::TipPge(_) => self.turn(offset, TurnKind::On),
             Packet::TipPgd(_) | Packet::TraceStop if self.on || self.overflown.is_some() => {
                 self.overflown = None;
-                self.turn(behind, TurnKind::Off);
+                self.turn(following, TurnKind::Off);
             }
             Packet::Tsc(tsc) => self.turn(offset, TurnKind::Time(Tsc(tsc))),
             Packet::Ovf => {

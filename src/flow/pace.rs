@@ -40,18 +40,18 @@ impl Meter {
     /// Returns the time and pace of the item that `decoder` just yielded; for a block, with its
     /// last instruction.
     pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Timing {
-        let told = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
-        let pace = self.pace(item, last, told);
+        let reported = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
+        let pace = self.pace(item, last, reported);
         Timing { time: decoder.time(), pace }
     }
 
-    fn pace(&mut self, item: &FlowItem, last: Option<Last>, told: Option<u64>) -> Option<Pace> {
+    fn pace(&mut self, item: &FlowItem, last: Option<Last>, reported: Option<u64>) -> Option<Pace> {
         let ends = match item {
             FlowItem::Block(span) => {
                 self.insns = self.insns.saturating_add(span.insns.into());
                 // The packet may belong to a later branch.
-                let told = told.filter(|_| takes_a_packet(span.exit, last));
-                return self.at(told?);
+                let reported = reported.filter(|_| takes_a_packet(span.exit, last));
+                return self.at(reported?);
             }
             FlowItem::Gap(_) => {
                 self.since = None;
@@ -65,7 +65,7 @@ impl Meter {
                 _ => return None,
             },
         };
-        let pace = told.and_then(|cycles| self.at(cycles));
+        let pace = reported.and_then(|cycles| self.at(cycles));
         if ends {
             // Clocks that pass from here on are not those of this code.
             self.since = None;

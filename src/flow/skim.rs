@@ -30,8 +30,8 @@ pub trait CallWatch {
     /// [`Insn::loads_sp`](crate::insn::Insn).
     fn loads_sp(&mut self) {}
 
-    /// Handles the exit from `span`, where control arrived last; `behind` is the address after it.
-    fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>);
+    /// Handles the exit from `span`, where control arrived last; `following` is the address after it.
+    fn leave(&mut self, span: &Span, following: Addr, code: &Code<'_>);
 
     /// Handles a call or return to a target that is not known yet, by which control leaves.
     fn leave_by(&mut self, by: Leaving);
@@ -147,6 +147,6 @@ fn tell_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
     }
     let whole = code.block(id).filter(|block| block.last() == span.last);
     // The address matters only after a branch, which is at the end of a block.
-    let behind = whole.map_or(span.last, Block::fall);
-    watch.leave(span, behind, code);
+    let following = whole.map_or(span.last, Block::fall);
+    watch.leave(span, following, code);
 }

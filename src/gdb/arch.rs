@@ -48,9 +48,9 @@ impl gdbstub::arch::Registers for RegisterFile {
             if rest.is_empty() && register > Register::GS_BASE {
                 break;
             }
-            let (value, behind) = rest.split_at_checked(register.size_bytes()).ok_or(())?;
+            let (value, following) = rest.split_at_checked(register.size_bytes()).ok_or(())?;
             self.values.set_value(register, Some(Value::new(value)));
-            rest = behind;
+            rest = following;
         }
         if rest.is_empty() { Ok(()) } else { Err(()) }
     }

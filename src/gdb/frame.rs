@@ -110,10 +110,10 @@ pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
     let mut compressed = Vec::with_capacity(packets.len() / 2);
     let mut rest = packets.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'#') {
-        let (packet, behind) = rest.split_at((end + 3).min(rest.len()));
+        let (packet, following) = rest.split_at((end + 3).min(rest.len()));
         let body = packet.get(1..end).unwrap_or_default();
         compressed.extend(encode(&runs(body)));
-        rest = behind;
+        rest = following;
     }
     // Short texts stay readable.
     if compressed.len() * 4 > packets.len() * 3 { packets } else { compressed }
@@ -126,9 +126,9 @@ fn runs(body: &[u8]) -> Vec<u8> {
     let mut rest = body;
     while let Some(&byte) = rest.first() {
         if byte == b'}' {
-            let (pair, behind) = rest.split_at(rest.len().min(2));
+            let (pair, following) = rest.split_at(rest.len().min(2));
             written.extend_from_slice(pair);
-            rest = behind;
+            rest = following;
             continue;
         }
         let same = rest.iter().take_while(|other| **other == byte).count();

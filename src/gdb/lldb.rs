@@ -49,8 +49,8 @@ fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     let Some(region) = inside else {
         let before = regions.iter().filter(|region| region.range.end <= addr);
         let start = before.map(|region| region.range.end.0).max().unwrap_or(0);
-        let behind = regions.iter().filter(|region| region.range.start > addr);
-        let end = behind.map(|region| region.range.start.0).min().unwrap_or(u64::MAX);
+        let following = regions.iter().filter(|region| region.range.start > addr);
+        let end = following.map(|region| region.range.start.0).min().unwrap_or(u64::MAX);
         return format!("start:{start:x};size:{:x};", end - start);
     };
     let (start, size) = (region.range.start.0, region.range.end.0 - region.range.start.0);

@@ -16,8 +16,8 @@ const DF: u64 = 1 << 10;
 /// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
 /// registers before it and after it. Gathers yield nothing: their addresses are in a vector
 /// register.
-pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
-    touched(bytes, registers, behind, |access| {
+pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
+    touched(bytes, registers, following, |access| {
         matches!(
             access,
             OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
@@ -26,8 +26,8 @@ pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<Add
 }
 
 /// Returns the memory that such an instruction may have written. Scatters yield nothing.
-pub fn writes(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
-    touched(bytes, registers, behind, |access| {
+pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
+    touched(bytes, registers, following, |access| {
         matches!(
             access,
             OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
@@ -50,7 +50,7 @@ pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> 
 fn touched(
     bytes: &[u8],
     registers: &Registers,
-    behind: &Registers,
+    following: &Registers,
     is_wanted: impl Fn(OpAccess) -> bool,
 ) -> Vec<AddrRange> {
     let mut insn = Instruction::default();
@@ -62,7 +62,7 @@ fn touched(
     let mut factory = InstructionInfoFactory::new();
     let repeats = insn.has_rep_prefix() || insn.has_repne_prefix();
     let repeats = repeats && insn.is_string_instruction();
-    let rounds = if repeats { registers.rcx.wrapping_sub(behind.rcx) } else { 1 };
+    let rounds = if repeats { registers.rcx.wrapping_sub(following.rcx) } else { 1 };
     if rounds == 0 {
         return Vec::new();
     }
@@ -145,8 +145,8 @@ mod tests {
             eflags: rflags,
             ..Registers::default()
         };
-        let behind = Registers { rcx: 4 - rounds, ..registers };
-        let reads = reads(bytes, &registers, &behind);
+        let following = Registers { rcx: 4 - rounds, ..registers };
+        let reads = reads(bytes, &registers, &following);
         reads.into_iter().map(|range| (range.start.0, range.size_bytes())).collect()
     }
 

@@ -47,7 +47,7 @@ impl AsRef<[u8]> for Trace {
 
 impl Trace {
     /// Returns a releaser of the trace's memory for one sequential pass.
-    pub fn behind(&self) -> Behind<'_> {
+    pub fn following(&self) -> Behind<'_> {
         Behind::new(&self.mapped)
     }
 }
@@ -214,8 +214,8 @@ impl Reader {
             None => Mapped::open_own(&sums_path),
         };
         let sums = sums.at(&sums_path)?;
-        let mut behind = Behind::new(&mapped);
-        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| behind.pass(at));
+        let mut following = Behind::new(&mapped);
+        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| following.pass(at));
         let found = mapped.as_ref().len() as u64;
         let expected = self.listed_bytes(trace);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
@@ -260,10 +260,10 @@ impl Reader {
             let offset = payload.start as u64;
             let mut rest = &bytes[payload];
             while !rest.is_empty() {
-                let (record, behind) = postcard::take_from_bytes(rest)
+                let (record, following) = postcard::take_from_bytes(rest)
                     .map_err(|_| Error::new(&path, ErrorKind::Record { offset }))?;
                 records.push(record);
-                rest = behind;
+                rest = following;
             }
         }
         Ok(records)

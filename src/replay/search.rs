@@ -103,9 +103,9 @@ impl Replay {
         {
             return Ok(Some(event));
         }
-        let is_behind =
+        let is_after =
             self.last_to_advance()? == Some(tid) && (self.ticks, self.instructions) == (0, Some(0));
-        Ok(if is_behind { self.event_behind(&goals) } else { None })
+        Ok(if is_after { self.event_behind(&goals) } else { None })
     }
 
     /// Moves one instruction of a thread back. Returns false at its first one.

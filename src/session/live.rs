@@ -122,7 +122,7 @@ impl Live {
             catches: self.catches.clone(),
             forks: self.forks,
         };
-        let result = self.go_over_told(&go, interrupted);
+        let result = self.go_over_reported(&go, interrupted);
         let (thread, reason) = match result {
             Ok((thread, news)) => (thread, self.reason(thread, news, breakpoints)),
             Err(error) => {

@@ -190,8 +190,8 @@ impl Replayed {
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
             Found::Event(event) => {
-                let behind = if event.is_ahead() { None } else { self.last_to_advance() };
-                return Stop { thread: behind.unwrap_or(thread), reason: event_stop(event) };
+                let following = if event.is_ahead() { None } else { self.last_to_advance() };
+                return Stop { thread: following.unwrap_or(thread), reason: event_stop(event) };
             }
             Found::Interrupted => StopReason::Interrupted,
         };

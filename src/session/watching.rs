@@ -140,8 +140,8 @@ impl Watching<'_> {
             asked.set(asked.get() || (self.interrupted)());
             asked.get() || since.elapsed() > PATIENCE
         };
-        let is_told = self.order.action == Action::Step && thread == self.order.thread;
-        let passed = if is_told { 0 } else { live.passed() };
+        let is_reported = self.order.action == Action::Step && thread == self.order.thread;
+        let passed = if is_reported { 0 } else { live.passed() };
         let stop = live.let_go(&order, self.breakpoints, &self.split.fast, passed, &impatient);
         let is_waiting = stop.reason == StopReason::Interrupted && !asked.get();
         // The other threads continue after one has ended.

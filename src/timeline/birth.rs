@@ -13,7 +13,7 @@ impl Timeline {
     pub(super) fn begins_at_birth(&self, tid: Tid) -> bool {
         let image = self.images().epochs().iter().map(|epoch| &epoch.image);
         let Some(pc) = self.pc(tid, 0) else { return false };
-        image.into_iter().any(|image| is_entry(image, pc) || is_behind_syscall(image, pc))
+        image.into_iter().any(|image| is_entry(image, pc) || is_after_syscall(image, pc))
     }
 }
 
@@ -26,7 +26,7 @@ fn is_entry(image: &Image, pc: Addr) -> bool {
     entry() == Some(pc.0)
 }
 
-fn is_behind_syscall(image: &Image, pc: Addr) -> bool {
+fn is_after_syscall(image: &Image, pc: Addr) -> bool {
     let mut before = [0; SYSCALL.len()];
     image.read(pc.wrapping_sub(before.len() as u64), &mut before) == before.len()
         && before == SYSCALL

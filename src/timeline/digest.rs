@@ -105,19 +105,19 @@ struct Worker {
     caches: Caches,
     tally: Tally,
     /// The number of blocks already delivered.
-    told: usize,
+    reported: usize,
 }
 
 impl Worker {
     fn new(number: usize) -> Self {
-        Self { number, caches: Caches::default(), tally: Tally::new(), told: 0 }
+        Self { number, caches: Caches::default(), tally: Tally::new(), reported: 0 }
     }
 
     /// Returns the digest of the segment that the tally has counted.
     fn digest(&mut self, piece: usize, bounds: (usize, Option<usize>), content: Content) -> Digest {
         let names = self.tally.names();
-        let fresh = names.get(self.told..).unwrap_or_default().to_vec();
-        self.told = names.len();
+        let fresh = names.get(self.reported..).unwrap_or_default().to_vec();
+        self.reported = names.len();
         let blocks = BlockSet::new(self.tally.words());
         let (start, end) = bounds;
         Digest { piece, start, end, content, worker: self.number, blocks, fresh }

@@ -40,7 +40,7 @@ pub struct KernelEntries {
     /// if the code before it sets that.
     sites: OnceCell<Sites>,
     /// The numbers in the sideband, with their times.
-    told: HashMap<Tid, Vec<(Tsc, u64)>>,
+    reported: HashMap<Tid, Vec<(Tsc, u64)>>,
     /// Signals by position, at most one each. Whether a handler ran is not checked yet.
     signals: Vec<Delivery>,
 }
@@ -52,17 +52,17 @@ impl KernelEntries {
         for record in timeline.records() {
             match record.event {
                 Event::Syscall { number, .. } => {
-                    entries.told.entry(record.tid).or_default().push((record.tsc, number));
+                    entries.reported.entry(record.tid).or_default().push((record.tsc, number));
                 }
                 Event::Signal { number, .. } => {
-                    let position = timeline.position_behind(record.tid, record.tsc);
+                    let position = timeline.position_after(record.tid, record.tsc);
                     let delivery = |position| Delivery { position, tid: record.tid, number };
                     entries.signals.extend(position.map(delivery));
                 }
                 _ => {}
             }
         }
-        entries.told.values_mut().for_each(|told| told.sort_unstable());
+        entries.reported.values_mut().for_each(|reported| reported.sort_unstable());
         // If several signals arrive at once, the handler of the last runs first.
         entries.signals.reverse();
         entries.signals.sort_by_key(|delivery| delivery.position);
@@ -98,13 +98,13 @@ impl KernelEntries {
         let of_site = self.sites(timeline).get(&site).copied().flatten();
         of_site
             .or_else(|| put_into_rax(timeline, tid, index))
-            .or_else(|| self.told_number(timeline, tid, index))
+            .or_else(|| self.reported_number(timeline, tid, index))
     }
 
     /// Returns the number that the sideband has for the call at a thread's instruction `index`, if
     /// it is the only call between two times of the thread.
-    fn told_number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
-        let told = self.told.get(&tid)?;
+    fn reported_number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
+        let reported = self.reported.get(&tid)?;
         let (slice, end) = timeline.order.slice_of(timeline.thread(tid)?.0, index)?;
         let is_last = index + 1 == slice.first + slice.insns;
         let before = slice.global..slice.global + (index - slice.first);
@@ -118,8 +118,8 @@ impl KernelEntries {
         if !is_last || timeline.find(&others, &|| false) != Found::Nothing {
             return None;
         }
-        let first = told.partition_point(|(tsc, _)| *tsc < slice.tsc);
-        let mut in_time = told.get(first..)?.iter().take_while(|(tsc, _)| *tsc < end);
+        let first = reported.partition_point(|(tsc, _)| *tsc < slice.tsc);
+        let mut in_time = reported.get(first..)?.iter().take_while(|(tsc, _)| *tsc < end);
         let number = in_time.next()?.1;
         // Several equal records: the call was interrupted and restarted.
         in_time.all(|(_, other)| *other == number).then_some(number)
@@ -244,9 +244,9 @@ fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
 impl Timeline {
     /// Returns the position of the first instruction that a thread executes at or after a time in
     /// its trace.
-    pub fn position_behind(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
+    pub fn position_after(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
-        self.order.position_behind(number, tsc)
+        self.order.position_after(number, tsc)
     }
 
     /// Returns true if a thread's registers are unchanged between instruction `index` and the one

@@ -67,23 +67,23 @@ impl Order {
         if global >= self.total {
             return None;
         }
-        let behind = self.slices.partition_point(|slice| slice.global <= global);
-        self.slices.get(behind.checked_sub(1)?)
+        let following = self.slices.partition_point(|slice| slice.global <= global);
+        self.slices.get(following.checked_sub(1)?)
     }
 
     /// Returns the last slice that starts at or before `global`, also at the end of the run.
     pub(super) fn slice_before(&self, global: u64) -> Option<&Slice> {
-        let behind = self.slices.partition_point(|slice| slice.global <= global);
-        self.slices.get(behind.checked_sub(1)?)
+        let following = self.slices.partition_point(|slice| slice.global <= global);
+        self.slices.get(following.checked_sub(1)?)
     }
 
     /// Returns the number of instructions that `thread` executed before `global`.
     pub(super) fn index_of(&self, thread: usize, global: u64) -> u64 {
         let Some(numbers) = self.of_thread.get(thread) else { return 0 };
         let slice = |number: &u32| self.slices.get(*number as usize);
-        let behind =
+        let following =
             numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.global <= global));
-        let last = behind.checked_sub(1).and_then(|i| slice(numbers.get(i)?));
+        let last = following.checked_sub(1).and_then(|i| slice(numbers.get(i)?));
         last.map_or(0, |slice| slice.first + slice.insns.min(global - slice.global))
     }
 
@@ -91,15 +91,15 @@ impl Order {
     pub(super) fn global_of(&self, thread: usize, index: u64) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
-        let behind =
+        let following =
             numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.first <= index));
-        let slice = slice(numbers.get(behind.checked_sub(1)?)?)?;
+        let slice = slice(numbers.get(following.checked_sub(1)?)?)?;
         let inside = index - slice.first;
         (inside < slice.insns).then(|| slice.global + inside)
     }
 
     /// Returns the position of the first slice of `thread` that starts at or after a time.
-    pub(super) fn position_behind(&self, thread: usize, tsc: Tsc) -> Option<u64> {
+    pub(super) fn position_after(&self, thread: usize, tsc: Tsc) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
         let before = numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.tsc < tsc));
@@ -129,10 +129,10 @@ impl Order {
     pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
-        let behind =
+        let following =
             numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.first <= index));
-        let here = slice(numbers.get(behind.checked_sub(1)?)?)?;
-        let next = numbers.get(behind).and_then(slice);
+        let here = slice(numbers.get(following.checked_sub(1)?)?)?;
+        let next = numbers.get(following).and_then(slice);
         Some((here, next.map_or(Tsc(u64::MAX), |next| next.tsc)))
     }
 }

@@ -209,7 +209,7 @@ impl Segment {
 
     /// Returns the address of the next instruction at the segment's end, as far as it shows that.
     pub(super) fn end(&self) -> End {
-        let behind =
+        let following =
             self.marks.iter().rev().take_while(|mark| mark.run as usize == self.runs.len());
         let last = self.runs.last().and_then(|run| self.block(run));
         let of_event = |kind: EventKind| match kind {
@@ -223,11 +223,11 @@ impl Segment {
             EventKind::Overflow { ip } => Some(ip.map_or(End::Unknown, End::At)),
             _ => None,
         };
-        let mut told = behind.filter_map(|mark| match mark.what {
+        let mut reported = following.filter_map(|mark| match mark.what {
             What::Gap(_) => Some(End::Unknown),
             What::Event(event) => of_event(event),
         });
-        told.next().unwrap_or(if last.is_some() { End::Unknown } else { End::Before })
+        reported.next().unwrap_or(if last.is_some() { End::Unknown } else { End::Before })
     }
 
     /// Returns the size in memory, in bytes.

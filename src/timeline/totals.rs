@@ -52,12 +52,12 @@ impl Timeline {
         }
         let entries: Vec<usize> = (0..thread.path.index.entries.len()).collect();
         let workers = Workers { count: Options::default().workers, ahead: AHEAD };
-        let mut behind = self.whole_trace(thread).map(Trace::behind);
+        let mut following = self.whole_trace(thread).map(Trace::following);
         let take = |number: &usize, counted: Counted| {
-            if let (Some(behind), Some(entry)) =
-                (&mut behind, thread.path.index.entries.get(*number))
+            if let (Some(following), Some(entry)) =
+                (&mut following, thread.path.index.entries.get(*number))
             {
-                behind.pass(entry.start);
+                following.pass(entry.start);
             }
             self.visit_marks(totals.insns, &counted, visitor)?;
             totals.blocks += counted.totals.blocks;

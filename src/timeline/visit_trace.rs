@@ -115,8 +115,8 @@ impl Decoded {
             let moment = moments.next().unwrap_or_default();
             match item {
                 FlowItem::Block(span) => {
-                    let (addrs, behind) = rest.split_at(count(&span, rest));
-                    rest = behind;
+                    let (addrs, following) = rest.split_at(count(&span, rest));
+                    rest = following;
                     visitor(Visit::Block { index: *index, span, addrs, last, code, moment })?;
                     *index += u64::from(span.insns);
                 }

@@ -126,8 +126,8 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     })?;
     let registers = tracee.registers()?;
     tracee.set_registers(&Registers { rip: page.0, orig_rax: u64::MAX, ..registers })?;
-    let behind = page.0 + PAGE_BYTES;
-    for range in [(0, page.0), (behind, PROGRAM_END - behind)] {
+    let following = page.0 + PAGE_BYTES;
+    for range in [(0, page.0), (following, PROGRAM_END - following)] {
         tracee.inject(page, MUNMAP, [range.0, range.1, 0, 0, 0, 0])?;
     }
     Ok(page)

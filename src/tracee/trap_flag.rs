@@ -69,13 +69,13 @@ mod tests {
     fn only_what_syscall_left_is_hidden() {
         // SAFETY: zeros are plain numbers.
         let none: Registers = unsafe { std::mem::zeroed() };
-        let behind = Registers { rip: 0x1002, rcx: 0x1002, r11: 0x346, eflags: 0x246, ..none };
-        assert_eq!(hidden_in_r11(&behind), 0x246);
+        let following = Registers { rip: 0x1002, rcx: 0x1002, r11: 0x346, eflags: 0x246, ..none };
+        assert_eq!(hidden_in_r11(&following), 0x246);
         // INT 0x80, or the return from a signal handler.
-        assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..behind }), 0x346);
+        assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..following }), 0x346);
         // A return from a signal handler restored it from the frame.
-        assert_eq!(hidden_in_r11(&Registers { r11: 0x9c06_35e4, ..behind }), 0x9c06_35e4);
+        assert_eq!(hidden_in_r11(&Registers { r11: 0x9c06_35e4, ..following }), 0x9c06_35e4);
         // A signal is pending.
-        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..behind }), 0x246);
+        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..following }), 0x246);
     }
 }

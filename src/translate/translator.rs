@@ -301,16 +301,16 @@ impl<M: CacheMemory> Translator<M> {
         let zone = self.zones.iter().position(|zone| zone.contains(at))?;
         let of_zone = &self.by_entry[zone];
         let entry_of = |number: u32| self.superblocks[number as usize].entry;
-        let behind = of_zone.partition_point(|&number| entry_of(number) <= at);
-        let number = *of_zone.get(behind.checked_sub(1)?)?;
+        let following = of_zone.partition_point(|&number| entry_of(number) <= at);
+        let number = *of_zone.get(following.checked_sub(1)?)?;
         let superblock = &self.superblocks[number as usize];
         if at >= superblock.end {
             return None;
         }
         let offset = u32::try_from(at - superblock.entry).ok()?;
         let points = superblock.points.of(&self.points);
-        let behind = points.partition_point(|point| point.offset <= offset);
-        let point = *points.get(behind.checked_sub(1)?)?;
+        let following = points.partition_point(|point| point.offset <= offset);
+        let point = *points.get(following.checked_sub(1)?)?;
         let exact = point.offset == offset && point.state.exact;
         Some(Location { superblock: number, point, exact })
     }

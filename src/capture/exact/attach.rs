@@ -86,15 +86,15 @@ impl Engine {
 impl Process {
     /// Returns what a thread has registered with the kernel.
     fn registered(&mut self, thread: &TranslatedThread) -> Result<Registered, Error> {
-        let told = self.engine.tid_address(thread)?;
-        if told.is_none() {
+        let reported = self.engine.tid_address(thread)?;
+        if reported.is_none() {
             self.note(
                 "the kernel does not say what it writes at the ends of the process's threads: the \
                  replay may end there"
                     .to_owned(),
             );
         }
-        let clear_tid = told.filter(|addr| addr.0 != 0);
+        let clear_tid = reported.filter(|addr| addr.0 != 0);
         Ok(Registered { clear_tid, robust_list: thread.tracee.robust_list() })
     }
 }

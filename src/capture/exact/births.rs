@@ -94,8 +94,9 @@ impl Engine {
             CLONE3 => (process.word(call.args[0]), process.word(call.args[0] + 16)),
             _ => (0, 0),
         };
-        let told = (flags & CLONE_CHILD_SETTID != 0).then(|| AddrRange::sized(Addr(child_tid), 4));
-        let writes = contents(&process.engine, told);
+        let reported =
+            (flags & CLONE_CHILD_SETTID != 0).then(|| AddrRange::sized(Addr(child_tid), 4));
+        let writes = contents(&process.engine, reported);
         let state = Box::new(state_of(tracee, &registers)?);
         process.log(&mut child, &registers, Happening::Born { state, writes })?;
         if let Some(debugger) = &self.debugger {

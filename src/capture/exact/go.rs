@@ -35,7 +35,7 @@ impl Engine {
         if let Some(told) = self.take_owed(go) {
             return Ok(told);
         }
-        if let Some(told) = self.take_untold(go)? {
+        if let Some(told) = self.take_unreported(go)? {
             return Ok(told);
         }
         self.log_changes()?;

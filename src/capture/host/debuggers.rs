@@ -45,7 +45,7 @@ pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
         let named = |name: &String| name.strip_prefix("llvm-").is_some_and(is_number);
         let places = root.names(Path::new("/usr/lib")).into_iter().filter(named);
         let mut places: Vec<_> = places.map(|name| Path::new("/usr/lib").join(name)).collect();
-        places.sort_by_key(|place| number_behind_dash(&place.to_string_lossy()));
+        places.sort_by_key(|place| number_after_dash(&place.to_string_lossy()));
         let bins = places.into_iter().rev().map(|place| place.join("bin")).collect::<Vec<_>>();
         in_dirs(root, &bins, |name| name == "lldb").map(|path| lldb(root, path, false))
     });
@@ -62,7 +62,7 @@ fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
             let dir = std::slice::from_ref(dir);
             in_dirs(root, dir, numbered)
         });
-        found.max_by_key(|path| number_behind_dash(&path.to_string_lossy()))
+        found.max_by_key(|path| number_after_dash(&path.to_string_lossy()))
     })
 }
 
@@ -70,7 +70,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn number_behind_dash(text: &str) -> u32 {
+fn number_after_dash(text: &str) -> u32 {
     text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
@@ -80,7 +80,7 @@ fn in_dirs(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Optio
     dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
         let names = root.names(dir).into_iter().filter(|name| is_it(name));
         let paths = names.map(|name| dir.join(name)).filter(|path| is_program(&root.path(path)));
-        paths.max_by_key(|path| number_behind_dash(&path.to_string_lossy()))
+        paths.max_by_key(|path| number_after_dash(&path.to_string_lossy()))
     })
 }
 

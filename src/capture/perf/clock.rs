@@ -95,7 +95,7 @@ mod tests {
         // A thousandth of the time between two readings, and what a preemption may take.
         let slack = (after.0 - before.0) + 100_000;
         assert!(found.0 + slack > before.0 && found.0 < after.0 + slack, "{found:?} {before:?}");
-        let told = PerfTime::Told(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });
-        assert_eq!(told.tsc(1100), Tsc(2000));
+        let reported = PerfTime::Told(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });
+        assert_eq!(reported.tsc(1100), Tsc(2000));
     }
 }

@@ -266,14 +266,14 @@ impl Engine<'_> {
             thread.stand(Report::Call(number));
             return Ok(());
         }
-        let is_told = is_caught(number) && !asks_to_restart(&registers);
-        if is_told {
+        let is_reported = is_caught(number) && !asks_to_restart(&registers);
+        if is_reported {
             thread.stand(Report::CallReturn(number));
         }
         if debugger.lifted_for.take_if(|parent| *parent == tid).is_some() && !debugger.halts {
             self.plant();
         }
-        if is_told { Ok(()) } else { self.let_run(tid, 0) }
+        if is_reported { Ok(()) } else { self.let_run(tid, 0) }
     }
 
     /// Handles the stop of a thread that was asked to stop.

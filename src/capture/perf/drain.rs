@@ -14,7 +14,7 @@ pub(super) struct Drain<M> {
     data: DataRing<M>,
     aux: AuxRing<M>,
     records: PerfRecords,
-    told: Told,
+    reported: Told,
     stitch: Stitch,
     /// The repair of the packets at our INT3s, if there may be any.
     mender: Option<Mender>,
@@ -30,7 +30,7 @@ impl<M: RingMemory> Drain<M> {
             data: DataRing::new(data),
             aux: AuxRing::new(aux),
             records,
-            told: Told::default(),
+            reported: Told::default(),
             stitch: Stitch::default(),
             taken: Vec::new(),
             full_at: None,
@@ -54,14 +54,14 @@ impl<M: RingMemory> Drain<M> {
     fn take_whole(&mut self) -> Vec<u8> {
         // The kernel writes the record for bytes before the head that counts them.
         let head = self.aux.head();
-        let Self { data, records, told, .. } = self;
-        let note = &mut |record: &[u8]| note(records, told, record);
+        let Self { data, records, reported, .. } = self;
+        let note = &mut |record: &[u8]| note(records, reported, record);
         let seen = data.read(note);
         if self.aux.is_full(head, self.aux.tail()) || seen == Seen::Doubtful {
-            self.told.note(head, 0, true);
+            self.reported.note(head, 0, true);
         }
         if let Some(full_at) = self.full_at.take() {
-            self.told.note(full_at, 0, true);
+            self.reported.note(full_at, 0, true);
         }
         self.taken.clear();
         let start = self.aux.take(head, &mut self.taken);
@@ -69,7 +69,7 @@ impl<M: RingMemory> Drain<M> {
         let later = self.aux.head();
         self.full_at = Some(later).filter(|later| self.aux.is_full(*later, start));
         let mut whole = Vec::new();
-        for step in self.told.steps(start, head) {
+        for step in self.reported.steps(start, head) {
             match step {
                 Step::Bytes(from, to) => {
                     let place = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
@@ -107,13 +107,13 @@ impl<M: RingMemory> Drain<M> {
     }
 }
 
-fn note(records: &PerfRecords, told: &mut Told, record: &[u8]) {
+fn note(records: &PerfRecords, reported: &mut Told, record: &[u8]) {
     let record = records.parse(record).ok().flatten();
     match record.map(|record| record.event) {
         Some(PerfEvent::Aux { offset, size, flags }) => {
-            told.note(offset, size, flags & PerfEvent::AUX_LOSSES != 0);
+            reported.note(offset, size, flags & PerfEvent::AUX_LOSSES != 0);
         }
-        Some(PerfEvent::Lost(_)) => told.doubt(),
+        Some(PerfEvent::Lost(_)) => reported.doubt(),
         _ => {}
     }
 }

@@ -51,7 +51,7 @@ impl Engine<'_> {
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
         let mut has_signal = false;
-        if let Some(untold) = self.take_untold(go)? {
+        if let Some(untold) = self.take_unreported(go)? {
             return Ok(untold);
         }
         if let Some(thread) = self.threads.get_mut(&go.thread) {

@@ -122,8 +122,8 @@ mod tests {
         assert!(mender.pass(&bytes(&[Packet::TipPgd(NONE)])).is_empty());
         assert!(mender.pass(&bytes(&[Packet::Pad])).is_empty());
         let stop = mender.stop_at(Addr(0x40_1000));
-        let told = [Packet::Fup(full(Addr(0x40_1000))), Packet::TipPgd(NONE), Packet::Pad];
-        assert_eq!(stop, bytes(&told));
+        let reported = [Packet::Fup(full(Addr(0x40_1000))), Packet::TipPgd(NONE), Packet::Pad];
+        assert_eq!(stop, bytes(&reported));
         let on = mender.pass(&bytes(&[Packet::TipPge(SHORT), Packet::Tip(SHORT)]));
         let whole = [Packet::TipPge(full(Addr(0x7fff_f7ec_1234))), Packet::Tip(SHORT)];
         assert_eq!(on, bytes(&whole));
@@ -142,8 +142,8 @@ mod tests {
             bytes(&[Packet::TipPge(SHORT)])
         );
         mender.stop_at(Addr(0x7fff_0000_0000));
-        let behind = bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(SHORT)]);
-        assert_eq!(mender.pass(&behind), behind);
+        let following = bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(SHORT)]);
+        assert_eq!(mender.pass(&following), following);
         // A lost stop has no address.
         assert!(mender.stop_at(Addr(1)).is_empty());
     }

@@ -256,7 +256,7 @@ impl<M: RingMemory> Snapshots<M> {
         let place = head % size;
         // The kernel does not report a wrap. A ring is zero at first: nonzero bytes after the head
         // were written in an earlier round.
-        self.has_wrapped |= head >= size || self.has_bytes_behind(place);
+        self.has_wrapped |= head >= size || self.has_bytes_after(place);
         let count = if self.has_wrapped { size } else { place };
         let start = if self.has_wrapped { place } else { 0 };
         let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
@@ -264,7 +264,7 @@ impl<M: RingMemory> Snapshots<M> {
         bytes
     }
 
-    fn has_bytes_behind(&self, place: u64) -> bool {
+    fn has_bytes_after(&self, place: u64) -> bool {
         let mut window = [0; 4096];
         let (mut at, size) = (place, self.memory.size_bytes());
         while at < size {

@@ -109,8 +109,8 @@ impl Told {
     pub(super) fn note(&mut self, offset: u64, size: u64, is_short: bool) {
         let end = offset.saturating_add(size);
         self.end = self.end.max(end);
-        let behind = self.spans.partition_point(|span| span.end <= end);
-        self.spans.insert(behind, Span { start: offset, end, is_short });
+        let following = self.spans.partition_point(|span| span.end <= end);
+        self.spans.insert(following, Span { start: offset, end, is_short });
     }
 
     /// Adds a doubt: records are missing here, which may have reported a loss.

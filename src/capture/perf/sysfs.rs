@@ -83,8 +83,8 @@ impl PtPmu {
             let value = u64::from_str_radix(&text, 16).map_err(|_| unreadable(&path, &text))?;
             caps.insert(name, value);
         }
-        let told = number_or_none(&dir.join("nr_addr_filters"))?;
-        let ranges = told.or_else(|| caps.get("num_address_ranges").copied()).unwrap_or(0);
+        let reported = number_or_none(&dir.join("nr_addr_filters"))?;
+        let ranges = reported.or_else(|| caps.get("num_address_ranges").copied()).unwrap_or(0);
         let nominal = number_or_none(&dir.join("max_nonturbo_ratio"))?;
         Ok(Self {
             number: u32::try_from(number).map_err(|_| missing(&dir.join("type")))?,

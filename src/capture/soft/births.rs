@@ -39,7 +39,7 @@ impl Engine {
 
     /// Handles a birth that a parent at its end could not report, since it was killed in that call.
     /// The child would stay stopped for ever.
-    pub(super) fn untold_birth(&mut self, parent: Tid) -> Result<(), Error> {
+    pub(super) fn unreported_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
         let Some((child, event)) = child_of(parent) else { return Ok(()) };
         let is_known = thread.last_child == Some(child)
@@ -84,7 +84,7 @@ impl Engine {
         if !is_thread {
             return self
                 .forked(parent, pid, Pid(child.0), event)
-                .or_else(|error| self.killed_meanwhile(child, error).map(|()| false));
+                .or_else(|error| self.killed_in_between(child, error).map(|()| false));
         }
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
         self.add_thread(child, pid, Place::Cache)?;
@@ -114,7 +114,7 @@ impl Engine {
         child: Pid,
         event: PtraceEvent,
     ) -> Result<bool, Error> {
-        let (tid, is_told) = (Tid(child.0), self.tells_of_fork(pid, event));
+        let (tid, is_reported) = (Tid(child.0), self.reports_fork(pid, event));
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
         process.recorder.event(parent, Event::Fork { child })?;
         let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
@@ -132,7 +132,7 @@ impl Engine {
             process.engine.unprotect_in(tracee, gadget)?;
             process.engine.remove_from(tracee, gadget)?;
         }
-        if is_told {
+        if is_reported {
             return Ok(true);
         }
         if !self.request.follow_forks {
@@ -161,7 +161,7 @@ impl Engine {
             }
             Stop::Event(PtraceEvent::Exec) => {
                 self.borrowers.remove(&tid);
-                self.adopt_borrower(tid).or_else(|error| self.killed_meanwhile(tid, error))
+                self.adopt_borrower(tid).or_else(|error| self.killed_in_between(tid, error))
             }
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
                 let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
@@ -193,7 +193,7 @@ impl Engine {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();
         self.adopt(prepared, child).or_else(|error| {
-            let killed = self.killed_meanwhile(Tid(child.0), error);
+            let killed = self.killed_in_between(Tid(child.0), error);
             let refused = killed.or_else(|error| self.leave_child(child, &error));
             if !self.processes.contains_key(&child) {
                 // A directory that cannot be removed is a recording without threads.
@@ -213,7 +213,7 @@ impl Engine {
     }
 
     /// Handles an error of preparing a stopped thread: none if the thread was killed.
-    pub(super) fn killed_meanwhile(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
+    pub(super) fn killed_in_between(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
         let is_recorded = self.processes.contains_key(&Pid(tid.0));
         let stop = match &error {
             Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,

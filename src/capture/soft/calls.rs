@@ -138,11 +138,11 @@ impl Process {
     fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
         let [first, second, third, fourth, ..] = call.args;
         let range = |start, size: u64| AddrRange::sized(Addr(start), size.next_multiple_of(0x1000));
-        let (changed, tells) = match call.number {
+        let (changed, reports) = match call.number {
             MMAP => {
                 let anonymous = fourth & MAP_ANONYMOUS != 0;
-                let tells = third & PROT_EXEC != 0 || !anonymous;
-                (range(result, second), tells)
+                let reports = third & PROT_EXEC != 0 || !anonymous;
+                (range(result, second), reports)
             }
             MPROTECT | PKEY_MPROTECT => (range(first, second), third & PROT_EXEC != 0),
             MUNMAP => (range(first, second), false),
@@ -155,7 +155,8 @@ impl Process {
         for page in &masked {
             self.engine.space.unmask(*page);
         }
-        if tells || !masked.is_empty() || self.engine.space.overlapping(changed).any(is_recorded) {
+        if reports || !masked.is_empty() || self.engine.space.overlapping(changed).any(is_recorded)
+        {
             self.look_at_mappings(thread.tid())?;
             self.engine.forget_code(changed);
         }

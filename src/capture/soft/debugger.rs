@@ -22,7 +22,7 @@ pub(super) struct Debugger {
     /// One thread runs alone, and a thread that it creates waits at its birth.
     pub(super) holds_newborns: bool,
     /// The place after its instruction where that thread stops, if it runs in the cache.
-    pub(super) behind: Option<u64>,
+    pub(super) following: Option<u64>,
     /// The single instructions that it has executed in a row.
     pub(super) lone_steps: u32,
     /// The contents of the threads' debug registers.
@@ -45,8 +45,8 @@ const SYSCALL_BYTES: u64 = 2;
 impl Debugger {
     /// Returns all places where threads leave the cache.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
-        let behind_calls = self.calling.values().map(|(ip, _)| ip);
-        self.stops.iter().chain(&self.behind).chain(behind_calls).copied().collect()
+        let after_calls = self.calling.values().map(|(ip, _)| ip);
+        self.stops.iter().chain(&self.following).chain(after_calls).copied().collect()
     }
 }
 
@@ -89,13 +89,13 @@ impl Process {
     pub(super) fn stop_at(&mut self, thread: &mut Thread, ip: u64) -> Result<(), Error> {
         self.tell(thread.tid(), Item::Leave { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
-        let behind_step = self.is_stepping(thread) && debugger.behind == Some(ip);
-        let called = debugger.calling.get(&thread.tid()).filter(|(behind, _)| *behind == ip);
+        let after_step = self.is_stepping(thread) && debugger.following == Some(ip);
+        let called = debugger.calling.get(&thread.tid()).filter(|(following, _)| *following == ip);
         if let Some((_, number)) = called {
             thread.stand(Report::CallReturn(*number));
         } else if debugger.stops.contains(&ip) {
             thread.stand(Report::Stop);
-        } else if behind_step {
+        } else if after_step {
             thread.stand(Report::Stepped);
         } else {
             // Another thread's step ends here.

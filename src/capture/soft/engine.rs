@@ -238,7 +238,7 @@ impl Engine {
         if pid == self.program {
             self.exit = exit;
         }
-        self.newborns.leave_untold_of(pid);
+        self.newborns.leave_unreported_of(pid);
         self.threads.retain(|_, thread| thread.pid() != pid);
         if let Some(process) = self.processes.remove(&pid) {
             let (finished, notes) = process.finish(exit)?;

@@ -86,7 +86,7 @@ impl Engine {
             thread.pending.owed = returned;
         }
         begun.or_else(|error| {
-            self.killed_meanwhile(tid, error)?;
+            self.killed_in_between(tid, error)?;
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.thread_ended(tid, None);
             }
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Handles a thread at its exit stop, the last moment to read its registers.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
-        self.untold_birth(tid)?;
+        self.unreported_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let pid = thread.pid();

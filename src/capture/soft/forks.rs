@@ -20,7 +20,7 @@ use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
 impl Engine {
     /// Returns true if the debugger of a process wants to know of its children.
-    pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+    pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
         debugger.is_some_and(|debugger| match event {
             PtraceEvent::Vfork => debugger.forks.vfork,
@@ -93,8 +93,8 @@ impl Engine {
             }
             thread.end_wait()?;
             let returned = thread.returns.take();
-            let tells = process.debugger.as_ref().is_some_and(|debugger| debugger.forks.vfork);
-            if !tells {
+            let reports = process.debugger.as_ref().is_some_and(|debugger| debugger.forks.vfork);
+            if !reports {
                 return process.go_on_in_cache(thread);
             }
             let stepped = process.is_stepping(thread).then_some(Report::Stepped);

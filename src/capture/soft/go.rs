@@ -68,7 +68,7 @@ impl Engine {
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
-            (debugger.stepping, debugger.behind) = (None, None);
+            (debugger.stepping, debugger.following) = (None, None);
         }
         Ok(self.settled(go, news))
     }
@@ -78,7 +78,7 @@ impl Engine {
         if let Some((tid, news)) = self.take_owed(go) {
             return Ok(Begun::Already(tid, news));
         }
-        if let Some((tid, news)) = self.take_untold(go)? {
+        if let Some((tid, news)) = self.take_unreported(go)? {
             return Ok(Begun::Already(tid, news));
         }
         let next = self.next_call(go)?;
@@ -107,7 +107,7 @@ impl Engine {
         debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
         debugger.stepping = go.step.then_some(go.thread);
         debugger.steps_alone = go.locked;
-        debugger.behind = next;
+        debugger.following = next;
         (debugger.passed, debugger.passed_to_stepper) = (go.passed, go.passed_to_stepper);
         debugger.forks = go.forks;
         debugger.slots = slots(&go.watches);

@@ -156,7 +156,7 @@ impl Engine {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
         }
-        if let Some(untold) = self.take_untold(go)? {
+        if let Some(untold) = self.take_unreported(go)? {
             return Ok(Some(untold));
         }
         self.watch_all(go)?;
@@ -280,8 +280,8 @@ impl Engine {
             let steps = is_wanted && go.step && go.thread == tid;
             // gdb catches no system calls while it waits for the end of a vfork.
             let all = Catches::All;
-            let was_told = news == Report::VforkDone && thread.reported_entry;
-            let returned = thread.take_return(Some(if was_told { &all } else { &go.catches }));
+            let was_reported = news == Report::VforkDone && thread.reported_entry;
+            let returned = thread.take_return(Some(if was_reported { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
                 // gdb, which steps over a breakpoint like this, accepts no other answer.
                 (thread.pending.news, thread.pending.owed) = (Some(Report::Stepped), Some(news));

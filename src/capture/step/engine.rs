@@ -227,9 +227,9 @@ impl Engine {
         if self.steps_left > 0 && ready(&self.current) {
             return Some(self.current);
         }
-        let behind = self.threads.keys().filter(|tid| **tid > self.current);
+        let following = self.threads.keys().filter(|tid| **tid > self.current);
         let before = self.threads.keys().filter(|tid| **tid <= self.current);
-        let next = behind.chain(before).copied().find(|tid| ready(tid));
+        let next = following.chain(before).copied().find(|tid| ready(tid));
         self.steps_left = TURN_STEPS;
         next
     }
@@ -314,7 +314,7 @@ impl Engine {
         if pid == self.program {
             self.exit = exit;
         }
-        self.newborns.leave_untold_of(pid);
+        self.newborns.leave_unreported_of(pid);
         if let Some(process) = self.processes.remove(&pid) {
             self.notes.extend(process.resolver.notes());
             self.finished.push(process.recorder.finish(exit)?);

@@ -118,7 +118,7 @@ impl Engine {
             process.recorder.event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
-        if self.tells_of_fork(pid, event) {
+        if self.reports_fork(pid, event) {
             return self.stand_at_fork(parent, child, event);
         }
         if !self.request.follow_forks {

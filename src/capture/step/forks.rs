@@ -16,7 +16,7 @@ use crate::tracee::PtraceEvent;
 
 impl Engine {
     /// Returns true if the debugger catches this birth of a child of the process.
-    pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+    pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let forks = self.debugger.as_ref().map(Debugger::forks).unwrap_or_default();
         let wanted = if event == PtraceEvent::Vfork { forks.vfork } else { forks.fork };
         wanted && pid == self.program

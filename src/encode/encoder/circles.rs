@@ -96,7 +96,7 @@ impl Encoder {
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
         self.reach(walk, from);
-        let is_told = walk.runs.is_empty() && walk.start == from;
+        let is_reported = walk.runs.is_empty() && walk.start == from;
         walk.runs.push((walk.start, from));
         walk.start = to;
         if !walk.meets(to, to) {
@@ -105,7 +105,7 @@ impl Encoder {
         walk.runs.clear();
         if to == from {
             // A FUP with the branch's own address would also match its target.
-            if !is_told {
+            if !is_reported {
                 self.tell_place(from);
             }
             let ip = self.last_ip.compress(Addr(to));

@@ -42,7 +42,7 @@ pub(super) struct Encoder {
     /// Length of `out` at which a PSB is due.
     psb_at: usize,
     psb_period: usize,
-    mode_told: bool,
+    mode_reported: bool,
     tsc: u64,
     /// True if the history begins with the next record or event.
     begins: bool,
@@ -73,7 +73,7 @@ impl Encoder {
             depth: 0,
             psb_at: 0,
             psb_period,
-            mode_told: false,
+            mode_reported: false,
             tsc: 0,
             begins: false,
             owed: 0,
@@ -228,7 +228,7 @@ impl Encoder {
             self.begin_at(first.ip);
         }
         self.instructions += steps.len() as u64;
-        let mut behind = 0;
+        let mut following = 0;
         for (number, step) in steps.iter().enumerate() {
             match step.outcome {
                 Outcome::Plain | Outcome::Jump => continue,
@@ -244,13 +244,13 @@ impl Encoder {
                     self.bits(1, 1);
                 }
             }
-            behind = number + 1;
+            following = number + 1;
         }
-        if behind > 0 {
+        if following > 0 {
             self.is_loud();
         }
         self.here = ip;
-        self.settle_partial(dictionary, &steps[behind..]);
+        self.settle_partial(dictionary, &steps[following..]);
     }
 
     /// Encodes an instruction that the tracer executed, after which the thread is at `next`.
@@ -320,7 +320,7 @@ impl Encoder {
     }
 
     fn put_enable(&mut self, ip: u64) {
-        if !self.mode_told {
+        if !self.mode_reported {
             self.put_mode();
         }
         let ip = self.last_ip.compress(Addr(ip));
@@ -329,7 +329,7 @@ impl Encoder {
 
     fn put_mode(&mut self) {
         encode(&Packet::ModeExec { mode: ExecMode::Bits64, interrupts: false }, &mut self.out);
-        self.mode_told = true;
+        self.mode_reported = true;
     }
 
     /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin.
@@ -339,7 +339,7 @@ impl Encoder {
         encode(&Packet::Psb, &mut self.out);
         self.last_ip.reset();
         self.depth = 0;
-        self.mode_told = false;
+        self.mode_reported = false;
         encode(&Packet::Tsc(self.tsc), &mut self.out);
         if self.running {
             self.put_mode();

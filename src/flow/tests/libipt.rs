@@ -135,14 +135,14 @@ fn whole_traces_decode_alike() {
 #[test]
 fn circles_decode_alike() {
     let reference = Reference::build();
-    let (mut told, mut of_blocks) = (0, 0);
+    let (mut reported, mut of_blocks) = (0, 0);
     for seed in 0..300 {
         let (program, traced) = circling_run(seed, true);
         let ours = whole(&traced.trace, &program);
         assert_eq!(first_difference(&ours.addrs, &traced.addrs), None, "seed {seed}");
         assert_eq!(ours.gaps.len(), 0, "seed {seed}");
         let (_, untold) = circling_run(seed, false);
-        told += usize::from(untold.trace.len() < traced.trace.len());
+        reported += usize::from(untold.trace.len() < traced.trace.len());
         let Some(reference) = &reference else { continue };
         if !program.has_branch_to_itself() {
             let theirs = reference.decode(&traced.trace, &program);
@@ -154,7 +154,7 @@ fn circles_decode_alike() {
             assert_eq!(first_difference(&ours.addrs, &theirs), None, "seed {seed}");
         }
     }
-    assert!(told > 100, "circles in {told} programs only");
+    assert!(reported > 100, "circles in {reported} programs only");
     assert!(of_blocks > 100 || reference.is_none(), "{of_blocks} programs only");
 }
 
@@ -201,13 +201,13 @@ fn damaged_traces_agree_again() {
         let ours = whole(&traced.trace, &program).addrs;
         assert!(ours.ends_with(&whole(&traced.trace[next..], &program).addrs), "seed {seed}");
         let Some(second) = find_psb(&traced.trace, next + 1) else { continue };
-        let behind = whole(&traced.trace[second..], &program).addrs;
+        let following = whole(&traced.trace[second..], &program).addrs;
         // See overflows_decode_alike for what it does not follow.
         let Some((_, 0)) = reference.decode_damaged(&traced.trace[second..], &program) else {
             continue;
         };
         let Some((theirs, _)) = reference.decode_damaged(&traced.trace, &program) else { continue };
-        assert!(theirs.ends_with(&behind), "seed {seed}");
+        assert!(theirs.ends_with(&following), "seed {seed}");
         compared += 1;
     }
     assert!(compared > 100, "only {compared} compared");

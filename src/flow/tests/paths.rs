@@ -257,12 +257,12 @@ proptest! {
         prop_assert_eq!(in_segments(&traced.trace, &program), bad.items.clone());
         // From the next PSB on, nothing has changed.
         if let Some((start, _)) = segments(&traced.trace).into_iter().find(|(at, _)| *at >= from) {
-            let behind = decode(
+            let following = decode(
                 Decoder::segment(&traced.trace, start, None, Config::default()),
                 &mut Code::new(&program),
             );
-            prop_assert!(bad.addrs.ends_with(&behind.addrs));
-            prop_assert!(good.addrs.ends_with(&behind.addrs));
+            prop_assert!(bad.addrs.ends_with(&following.addrs));
+            prop_assert!(good.addrs.ends_with(&following.addrs));
         }
     }
 

@@ -84,8 +84,10 @@ fn decoded(trace: &Trace, processes: &[Process; 2]) -> Vec<Addr> {
                     now = tsc;
                     continue 'images;
                 }
-                FlowItem::Event(Event { kind: EventKind::Paging { cr3: told, .. }, .. }) => {
-                    number = usize::from(told == cr3(1));
+                FlowItem::Event(Event {
+                    kind: EventKind::Paging { cr3: reported, .. }, ..
+                }) => {
+                    number = usize::from(reported == cr3(1));
                     continue 'images;
                 }
                 FlowItem::Event(_) => {}

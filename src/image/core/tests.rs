@@ -171,8 +171,8 @@ impl CoreMemory for Touched {
     }
 
     fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
-        let (touched, behind) = (Addr(0x10_2000), Addr(0x10_3000));
-        let start = if range.start == touched { behind } else { range.start };
+        let (touched, following) = (Addr(0x10_2000), Addr(0x10_3000));
+        let start = if range.start == touched { following } else { range.start };
         let end = if start < touched { range.end.min(touched) } else { range.end };
         Some(AddrRange::new(start, end))
     }

@@ -36,7 +36,7 @@ impl Unit {
     /// reported position, reports where the straight code started.
     pub(super) fn reach(&mut self, ip: Addr) {
         let start = self.context.ip;
-        if self.tells_circles() && self.walked.meets((start, ip)) {
+        if self.reports_circles() && self.walked.meets((start, ip)) {
             self.tell_place(start);
         }
     }
@@ -44,17 +44,17 @@ impl Unit {
     /// Prepares for the packets of a branch: if it is direct and closes a loop, reports its
     /// address. Returns true if that reported the branch as well.
     pub(super) fn close_circle(&mut self, branch: &Branch) -> bool {
-        if !self.tells_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
+        if !self.reports_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
             return false;
         }
         let Branch { ip, target, .. } = *branch;
         self.reach(ip);
-        let is_told = self.walked.0.is_empty() && self.context.ip == ip;
+        let is_reported = self.walked.0.is_empty() && self.context.ip == ip;
         self.walked.0.push((self.context.ip, ip));
         if !self.walked.holds(target) && self.walked.0.len() < MAX_RUNS {
             return false;
         }
-        if !is_told {
+        if !is_reported {
             self.tell_place(ip);
             self.walked.0.push((ip, ip));
         }
@@ -66,7 +66,7 @@ impl Unit {
         target == ip
     }
 
-    fn tells_circles(&self) -> bool {
+    fn reports_circles(&self) -> bool {
         self.config.tell_circles && self.packet_en()
     }
 

@@ -26,7 +26,7 @@ pub struct Unit {
     pub(super) status: RtitStatus,
     pub(super) clock: Clock,
     /// The mode last reported in the trace; none after a PSB without one.
-    pub(super) told_mode: Option<Mode>,
+    pub(super) reported_mode: Option<Mode>,
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
@@ -48,7 +48,7 @@ impl Unit {
             staged: Staged::default(),
             status: RtitStatus::default(),
             clock: Clock::new(&config),
-            told_mode: None,
+            reported_mode: None,
             last_ip: LastIp::new(),
             returns: ReturnStack::new(),
             tnt: TntBuffer::new(&config),
@@ -246,7 +246,7 @@ impl Unit {
 
     /// Writes MODE.Exec if the trace has not reported the current mode.
     fn tell_mode(&mut self) {
-        if self.told_mode != Some(self.context.mode) {
+        if self.reported_mode != Some(self.context.mode) {
             self.put_mode();
         }
     }
@@ -254,7 +254,7 @@ impl Unit {
     pub(super) fn put_mode(&mut self) {
         let mode = self.context.mode;
         let interrupts = mode.interrupts && self.config.ctl.has(RtitCtl::EVENT_EN);
-        self.told_mode = Some(mode);
+        self.reported_mode = Some(mode);
         self.put(&Packet::ModeExec { mode: mode.width, interrupts });
     }
 

@@ -20,7 +20,7 @@ impl Unit {
         self.put(&Packet::Psb);
         self.last_ip.reset();
         self.returns.clear();
-        self.told_mode = None;
+        self.reported_mode = None;
         self.put_state(packet_en);
         self.put(&Packet::PsbEnd);
     }

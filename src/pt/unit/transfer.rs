@@ -18,7 +18,7 @@ impl Unit {
     pub fn branch(&mut self, branch: &Branch) {
         self.begin();
         let was_on = self.packet_en();
-        let is_told = self.close_circle(branch);
+        let is_reported = self.close_circle(branch);
         let told = self.context.paging;
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
@@ -26,7 +26,7 @@ impl Unit {
         let stop = self.land(branch.landing(), branch.cpl, branch.is_taken());
         self.tell_paging(told);
         match (was_on, self.packet_en()) {
-            (true, true) if is_told => {}
+            (true, true) if is_reported => {}
             (true, true) => self.follow(branch),
             (true, false) => self.tip_pgd(self.exposed(branch)),
             (false, true) => self.tip_pge(self.context.ip),
@@ -81,7 +81,7 @@ impl Unit {
         self.context.ip = next;
         self.since_psb_bytes = packet_byte_count;
         self.last_ip.reset();
-        self.told_mode = None;
+        self.reported_mode = None;
         let stop = self.set_trigger();
         if packet_byte_count == 0 {
             // Control flow packets start with the TIP.PGE after it.

@@ -123,11 +123,11 @@ impl Imported {
             writer.sideband(&record)?;
         }
         for (id, bytes) in &self.traces {
-            let mut behind = Behind::new(bytes.file());
+            let mut following = Behind::new(bytes.file());
             writer.whole_trace(*id, &[], &mut |_| ())?;
             for (part, end) in bytes.parts() {
                 let start = end.saturating_sub(part.len());
-                writer.whole_trace(*id, part, &mut |at| behind.pass(start + at))?;
+                writer.whole_trace(*id, part, &mut |at| following.pass(start + at))?;
             }
             writer.end_trace(*id)?;
         }
@@ -209,8 +209,8 @@ impl Imported {
 
     /// Returns the last name of each thread.
     fn names(&self) -> HashMap<Tid, &str> {
-        let names = self.history.iter().filter_map(|told| match &told.what {
-            What::Event(Event::Comm { name }) => Some((told.tid, name.as_str())),
+        let names = self.history.iter().filter_map(|reported| match &reported.what {
+            What::Event(Event::Comm { name }) => Some((reported.tid, name.as_str())),
             _ => None,
         });
         names.collect()
@@ -224,14 +224,14 @@ impl Imported {
             files.map(code)?;
         }
         let code = files.take().map(|event| Record { tsc: Tsc(0), pid, tid, event });
-        let mut told: Vec<_> = code.collect();
+        let mut reported: Vec<_> = code.collect();
         for Told { tsc, tid, what } in &self.history {
             match what {
                 What::Event(event) => files.events.push(event.clone()),
                 What::Map(code) => files.map(code)?,
             }
             let (tsc, tid) = (*tsc, *tid);
-            told.extend(files.take().map(|event| Record { tsc, pid, tid, event }));
+            reported.extend(files.take().map(|event| Record { tsc, pid, tid, event }));
         }
         let switch = |switch: &CpuSwitch| {
             let CpuSwitch { cpu, tsc, kind } = *switch;
@@ -243,7 +243,7 @@ impl Imported {
             Record { tsc, pid, tid, event }
         };
         let mut records: Vec<_> =
-            told.into_iter().chain(self.switches.iter().map(switch)).collect();
+            reported.into_iter().chain(self.switches.iter().map(switch)).collect();
         records.sort_by_key(|record| record.tsc);
         Ok(records)
     }

@@ -18,7 +18,7 @@ pub(super) enum Vfork {
 
 impl Live {
     /// Resumes the program, and skips the report of a vfork that ended for the debugger already.
-    pub(super) fn go_over_told(
+    pub(super) fn go_over_reported(
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
@@ -27,7 +27,7 @@ impl Live {
         loop {
             let (thread, news) = self.program.get_mut().go(&go, interrupted)?;
             match (news, self.vfork) {
-                (Report::VforkDone, Some(Vfork::ToldDone(told))) if told == thread => {
+                (Report::VforkDone, Some(Vfork::ToldDone(reported))) if reported == thread => {
                     self.vfork = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
                     go.signals.clear();

@@ -80,13 +80,13 @@ impl<'a> Reading<'a> {
             let rest = self.file.get(at..end).unwrap_or_default();
             let what = "a record is cut off, or has a wrong size";
             let record = whole(rest).ok_or(BadPerfData { offset, what })?;
-            let behind = self.record(at, record).ok_or(BadPerfData {
+            let following = self.record(at, record).ok_or(BadPerfData {
                 offset,
                 what: "a record is damaged: it is shorter than its kind",
             })?;
             at = at.saturating_add(record.len());
             let what = "the bytes of an AUX area reach past the end";
-            let fits = usize::try_from(behind).ok().filter(|behind| *behind <= end - at);
+            let fits = usize::try_from(following).ok().filter(|following| *following <= end - at);
             at += fits.ok_or(BadPerfData { offset, what })?;
         }
         Ok(())

@@ -69,9 +69,9 @@ impl PerfWriter {
         use super::numbers as n;
         let user = n::ATTR_EXCLUDE_KERNEL | n::ATTR_EXCLUDE_HV;
         self.event("intel_pt//u", pmu, config, user);
-        let tells = n::ATTR_MMAP | n::ATTR_MMAP2 | n::ATTR_COMM | n::ATTR_COMM_EXEC;
-        let tells = tells | n::ATTR_TASK | n::ATTR_CONTEXT_SWITCH;
-        self.event("dummy:u", SOFTWARE, DUMMY, user | tells);
+        let reports = n::ATTR_MMAP | n::ATTR_MMAP2 | n::ATTR_COMM | n::ATTR_COMM_EXEC;
+        let reports = reports | n::ATTR_TASK | n::ATTR_CONTEXT_SWITCH;
+        self.event("dummy:u", SOFTWARE, DUMMY, user | reports);
     }
 
     /// Sets the Intel PT settings of the AUX areas.
@@ -136,12 +136,12 @@ impl PerfWriter {
 
     /// Returns the records so far, as they are in the file, for compression.
     #[must_use]
-    pub fn told(&self) -> &[u8] {
+    pub fn reported(&self) -> &[u8] {
         &self.records
     }
 
     /// Replaces the records by `bytes`.
-    pub fn replace_told(&mut self, bytes: Vec<u8>) {
+    pub fn replace_reported(&mut self, bytes: Vec<u8>) {
         self.records = bytes;
     }
 

@@ -26,7 +26,7 @@ struct Setting {
     /// True for one additional thread of a process with other code at the same addresses.
     foreign: bool,
     /// One of this many times around a switch is in the trace; 1 for all.
-    times_told: usize,
+    times_reported: usize,
     ret_compression: bool,
     /// True if some switches are lost and reported as such.
     lost_switches: bool,
@@ -69,13 +69,13 @@ impl Machine {
     }
 
     /// Returns the switches that are not lost.
-    fn switches_told(&mut self) -> Vec<CpuSwitch> {
+    fn switches_reported(&mut self) -> Vec<CpuSwitch> {
         let mut told = Vec::new();
         for cpu in 0..u32::try_from(self.setting.cpus).unwrap() {
             let own: Vec<_> = self.switches.iter().filter(|s| s.cpu == cpu).copied().collect();
             let mut rest = own.as_slice();
-            while let [next, behind @ ..] = rest {
-                rest = behind;
+            while let [next, following @ ..] = rest {
+                rest = following;
                 told.push(*next);
                 if self.setting.lost_switches && self.random.one_in(8) {
                     told.push(CpuSwitch { kind: SwitchKind::Lost, ..*next });
@@ -89,7 +89,7 @@ impl Machine {
 
     fn stamp(&mut self, unit: &mut Unit) {
         unit.set_tsc(Tsc(self.now));
-        if self.random.one_in(self.setting.times_told) {
+        if self.random.one_in(self.setting.times_reported) {
             unit.stamp();
         }
     }
@@ -150,7 +150,7 @@ fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
     };
     let traces = machine.units.iter_mut().map(drain).collect();
     let threads = threads.into_iter().map(Thread::end).collect();
-    let switches = machine.switches_told();
+    let switches = machine.switches_reported();
     Ran { program, threads, traces, switches, order }
 }
 
@@ -332,7 +332,7 @@ proptest! {
             threads,
             cpus,
             foreign: false,
-            times_told: 1,
+            times_reported: 1,
             ret_compression,
             lost_switches: false,
         };
@@ -369,7 +369,7 @@ proptest! {
             threads,
             cpus,
             foreign: true,
-            times_told: 1,
+            times_reported: 1,
             ret_compression: false,
             lost_switches: false,
         };
@@ -389,10 +389,10 @@ proptest! {
     #[test]
     fn what_is_missing_leaves_gaps_and_nothing_made_up(
         seed: u64, threads in 1_usize..4, cpus in 1_usize..3, foreign: bool,
-        times_told in 1_usize..5, ret_compression: bool, lost_switches: bool,
+        times_reported in 1_usize..5, ret_compression: bool, lost_switches: bool,
     ) {
         let setting =
-            Setting { threads, cpus, foreign, times_told, ret_compression, lost_switches };
+            Setting { threads, cpus, foreign, times_reported, ret_compression, lost_switches };
         let ran = run(seed, setting, 500);
         let dir = tempfile::tempdir().unwrap();
         for timeline in open(&ran, &dir.path().join("r")) {

@@ -2,7 +2,7 @@
 
 use super::machine::run;
 use super::program::Random;
-use super::recorded::{Recorded, tid, told};
+use super::recorded::{Recorded, reported, tid};
 use crate::timeline::Visit;
 use proptest::prelude::*;
 use std::ops::ControlFlow;
@@ -62,7 +62,7 @@ proptest! {
             let whole = traces[number] == notes.trace;
             prop_assert!(!whole || gaps == 0);
         }
-        prop_assert_eq!(told(&timeline), told(&recorded.open(1, 0)));
+        prop_assert_eq!(reported(&timeline), reported(&recorded.open(1, 0)));
     }
 
     #[test]

@@ -84,24 +84,24 @@ impl Recorded {
 }
 
 /// Returns the contents of a timeline as text, for comparison.
-pub(super) fn told(timeline: &Timeline) -> Vec<String> {
-    let mut told = vec![format!("{} instructions", timeline.total())];
+pub(super) fn reported(timeline: &Timeline) -> Vec<String> {
+    let mut reported = vec![format!("{} instructions", timeline.total())];
     for g in 0..=timeline.total() {
-        told.push(format!("{:?} {:?}", timeline.running_at(g), timeline.time_at(g)));
+        reported.push(format!("{:?} {:?}", timeline.running_at(g), timeline.time_at(g)));
     }
     for tid in timeline.threads() {
-        told.push(format!("{} segments {:?}", timeline.segments(tid), timeline.gaps(tid)));
+        reported.push(format!("{} segments {:?}", timeline.segments(tid), timeline.gaps(tid)));
         for index in 0..=timeline.instructions(tid) {
             let addr: Option<Addr> = timeline.pc(tid, index);
             let bounds = timeline.segment_bounds(tid, index);
             let global = timeline.global_of(tid, index);
-            told.push(format!("{addr:?} {bounds:?} {global:?}"));
+            reported.push(format!("{addr:?} {bounds:?} {global:?}"));
             if index % 7 == 0 || index == timeline.instructions(tid) {
-                told.push(format!("{:?}", timeline.call_stack(tid, index)));
+                reported.push(format!("{:?}", timeline.call_stack(tid, index)));
             }
         }
     }
-    told
+    reported
 }
 
 fn manifest(threads: Vec<ThreadEntry>) -> Manifest {

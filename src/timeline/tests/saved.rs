@@ -2,7 +2,7 @@
 
 use super::machine::run;
 use super::program::Random;
-use super::recorded::{Recorded, tid, told};
+use super::recorded::{Recorded, reported, tid};
 use crate::timeline::Timeline;
 use proptest::prelude::*;
 use std::fs;
@@ -13,7 +13,7 @@ const FILE: &str = "index.bin";
 fn indexed(recorded: &Recorded) -> Vec<String> {
     let timeline = recorded.open(2, 1 << 16);
     assert!(timeline.save_index().unwrap());
-    told(&timeline)
+    reported(&timeline)
 }
 
 fn config() -> ProptestConfig {
@@ -36,7 +36,7 @@ proptest! {
         let built = indexed(&recorded);
         let again = recorded.open_saved();
         prop_assert!(again.was_indexed());
-        prop_assert_eq!(told(&again), built);
+        prop_assert_eq!(reported(&again), built);
     }
 
     #[test]
@@ -56,7 +56,7 @@ proptest! {
         fs::write(&path, bytes).unwrap();
         let again = recorded.open_saved();
         prop_assert!(!again.was_indexed());
-        prop_assert_eq!(told(&again), built);
+        prop_assert_eq!(reported(&again), built);
     }
 
     /// Tests hostile bytes with a valid checksum.

@@ -2,7 +2,7 @@
 
 use super::machine::{Ran, run};
 use super::program::Random;
-use super::recorded::{Recorded, tid, told};
+use super::recorded::{Recorded, reported, tid};
 use crate::common::{Addr, Tsc};
 use crate::timeline::{Direction, Found, Frame, Search, Timeline};
 use proptest::prelude::*;
@@ -63,8 +63,8 @@ proptest! {
                     prop_assert_eq!(last, Tsc(0), "instruction {} has none", index);
                     continue;
                 };
-                let told = timeline.global_of(tid, index).and_then(|g| timeline.time_at(g));
-                prop_assert!(told.is_none_or(|told| told <= time.tsc), "{}: {:?} > {:?}", index, told, time);
+                let reported = timeline.global_of(tid, index).and_then(|g| timeline.time_at(g));
+                prop_assert!(reported.is_none_or(|reported| reported <= time.tsc), "{}: {:?} > {:?}", index, reported, time);
                 prop_assert!(time.earliest <= time.tsc);
                 prop_assert!(time.latest.is_none_or(|latest| time.tsc <= latest));
                 prop_assert!(last <= time.tsc);
@@ -92,9 +92,9 @@ proptest! {
             prop_assert_eq!(timeline.instructions(tid(number)), notes.addrs.len() as u64);
             prop_assert!(timeline.gaps(tid(number)).is_empty());
             for (index, stack) in (0..).zip(&notes.stacks) {
-                let told = timeline.call_stack(tid(number), index);
+                let reported = timeline.call_stack(tid(number), index);
                 let expected: Vec<Frame> = stack.iter().rev().copied().collect();
-                prop_assert_eq!(told, expected, "thread {} before {}", number, index);
+                prop_assert_eq!(reported, expected, "thread {} before {}", number, index);
             }
             if !notes.addrs.is_empty() {
                 let end = notes.addrs.len() as u64;
@@ -107,9 +107,9 @@ proptest! {
     fn workers_and_caches_change_nothing(seed: u64, threads in 1_usize..4) {
         let ran = run(seed, threads, 600);
         let recorded = Recorded::new(&ran);
-        let plain = told(&recorded.open(1, 0));
-        prop_assert_eq!(&told(&recorded.open(4, 1 << 24)), &plain);
-        prop_assert_eq!(&told(&recorded.open(2, 1 << 12)), &plain);
+        let plain = reported(&recorded.open(1, 0));
+        prop_assert_eq!(&reported(&recorded.open(4, 1 << 24)), &plain);
+        prop_assert_eq!(&reported(&recorded.open(2, 1 << 12)), &plain);
     }
 
     #[test]

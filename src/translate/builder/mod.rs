@@ -34,7 +34,7 @@ pub struct Limits {
     /// The number of times that a loop to the superblock's own start is unrolled.
     pub rounds: usize,
     /// Instructions after which the path ends where another superblock starts.
-    pub joins_behind: usize,
+    pub joins_after: usize,
     /// Superblocks translated ahead, together with the requested one that leads to them: a request
     /// costs more than some useless translations.
     pub ahead: usize,
@@ -50,7 +50,7 @@ impl Default for Limits {
             bits: 60,
             calls: 2,
             rounds: 4,
-            joins_behind: 16,
+            joins_after: 16,
             ahead: 16,
             steps_ahead: 2,
         }
@@ -61,19 +61,19 @@ impl Limits {
     /// Returns the limits of code that counts. Its exits need no record, so short paths cost little where
     /// code is executed often, and save the translation of code that is not executed, or twice.
     pub fn counting() -> Self {
-        Self { instructions: 24, joins_behind: 1, ..Self::default() }
+        Self { instructions: 24, joins_after: 1, ..Self::default() }
     }
 
     /// Returns the limits of superblocks that start at the head of a loop.
     pub(super) fn of_loop(self) -> Self {
-        Self { instructions: self.loop_instructions, joins_behind: 16, ..self }
+        Self { instructions: self.loop_instructions, joins_after: 16, ..self }
     }
 
     /// Returns the limits of hot superblocks, which are longer and do not end where another one
     /// starts.
     pub(super) fn of_hot(self) -> Self {
         let instructions = (2 * self.instructions).max(self.loop_instructions);
-        Self { instructions, joins_behind: usize::MAX, ..self }
+        Self { instructions, joins_after: usize::MAX, ..self }
     }
 }
 
@@ -362,7 +362,7 @@ impl Builder<'_, '_> {
             *rounds += if self.quiet.is_none() { 1 } else { limits.rounds + 1 };
         }
         let joins = self.ip != self.start
-            && self.path.len() >= limits.joins_behind
+            && self.path.len() >= limits.joins_after
             && self.calls.is_empty()
             && (self.site.is_known)(self.ip);
         self.path.len() >= limits.instructions

@@ -4,7 +4,7 @@
 
 use super::super::address_map::AddressMap;
 use super::super::builder::ProgramCode;
-use super::{CacheMemory, Translator, Purpose};
+use super::{CacheMemory, Purpose, Translator};
 use std::ops::Range;
 
 /// The fewest and the most addresses that are looked up ahead at a time.

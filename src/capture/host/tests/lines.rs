@@ -86,8 +86,8 @@ fn a_paranoid_kernel_can_be_opened() {
         let machine = Machine::skylake().paranoid(level);
         let mut facts = machine.facts();
         facts.tried = Some(Tried { perf_errno: Some(13), ..Tried::default() });
-        let told = format!("no: perf_event_paranoid is {level}: nothing is open without");
-        assert_said(&facts, "perf events", Some(false), &[&told, "refused (EACCES"]);
+        let reported = format!("no: perf_event_paranoid is {level}: nothing is open without");
+        assert_said(&facts, "perf events", Some(false), &[&reported, "refused (EACCES"]);
         let choice = Choice::of(&facts);
         assert_eq!(choice.means, Means::Soft);
         assert_eq!(command(&choice), Some("sudo sysctl kernel.perf_event_paranoid=2"));
@@ -153,8 +153,8 @@ fn where_nothing_can_be_traced_nothing_is_recorded() {
         [(2, Some("sudo sysctl kernel.yama.ptrace_scope=1")), (3, None), (0, None)]
     {
         let facts = Facts { tried: tried(), ..Machine::skylake().yama(scope).facts() };
-        let told = format!("ptrace_scope is {scope}");
-        assert_said(&facts, "ptrace", Some(false), &["no: ptrace is refused here", &told]);
+        let reported = format!("ptrace_scope is {scope}");
+        assert_said(&facts, "ptrace", Some(false), &["no: ptrace is refused here", &reported]);
         let choice = Choice::of(&facts);
         assert_eq!((choice.means, command(&choice)), (Means::Nothing, remedy));
         assert_said(&facts, "record", Some(false), &["cannot record: ptrace is refused"]);

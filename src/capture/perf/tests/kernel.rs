@@ -102,7 +102,7 @@ pub(in crate::capture::perf) struct Kernel {
     /// The bytes of trace that were lost.
     pub(super) dropped: u64,
     /// True once a record reported missing bytes, or was lost.
-    pub(super) told_badly: bool,
+    pub(super) reported_badly: bool,
 }
 
 impl Kernel {
@@ -118,7 +118,7 @@ impl Kernel {
             output: None,
             written: Vec::new(),
             dropped: 0,
-            told_badly: false,
+            reported_badly: false,
         }
     }
 
@@ -189,7 +189,7 @@ impl Kernel {
     pub(super) fn flag(&mut self, flag: u64) {
         if let Some(output) = &mut self.output {
             output.flags |= flag;
-            self.told_badly = true;
+            self.reported_badly = true;
         }
     }
 
@@ -228,7 +228,7 @@ impl Kernel {
         let tail = self.data.tail.load(Ordering::Acquire);
         if self.data.space(self.data_head, tail) < all.len() as u64 {
             self.records_lost += 1;
-            self.told_badly = true;
+            self.reported_badly = true;
             return;
         }
         self.records_lost = 0;

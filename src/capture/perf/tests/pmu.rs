@@ -82,7 +82,7 @@ struct Stepped {
     /// True if it may still be in a system call that its path does not contain.
     is_fresh: bool,
     /// True if its step is the debugger's.
-    is_told: bool,
+    is_reported: bool,
     /// True if it is at the start of a system call.
     in_call: bool,
 }
@@ -143,7 +143,7 @@ impl Pmu for ModelPmu {
             insn: None,
             steps,
             is_fresh,
-            is_told: false,
+            is_reported: false,
             in_call: false,
         };
         self.threads.insert(tid, stepped);
@@ -165,7 +165,7 @@ impl Pmu for ModelPmu {
     ) -> Result<(), tracee::Error> {
         match self.threads.get_mut(&tracee.0) {
             Some(thread) if !self.is_blind => {
-                thread.is_told = false;
+                thread.is_reported = false;
                 thread.go_on(tracee, signal, to_call)
             }
             _ => tracee.resume(signal),
@@ -174,7 +174,7 @@ impl Pmu for ModelPmu {
 
     fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
         if let Some(thread) = self.threads.get_mut(&tracee.0) {
-            thread.is_told = true;
+            thread.is_reported = true;
             return thread.go_on(tracee, signal, false);
         }
         tracee.step(signal)
@@ -189,7 +189,7 @@ impl Pmu for ModelPmu {
         };
         if is_step {
             let info = Tracee(tid).signal_info()?;
-            let is_trap = std::mem::take(&mut thread.is_told) || is_watched(Tracee(tid));
+            let is_trap = std::mem::take(&mut thread.is_reported) || is_watched(Tracee(tid));
             thread.stepped(Tracee(tid), code_of(&info) == HANDLER_ENTERED)?;
             if is_trap {
                 // In the packets, this is a fault of the next instruction.
@@ -200,12 +200,12 @@ impl Pmu for ModelPmu {
         }
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
         if matches!(stop, Stop::Event(PtraceEvent::Stop)) && has_trapped(tid, pid) {
-            if thread.is_told || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
+            if thread.is_reported || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
                 // The debugger's trap, which is reported when the thread resumes.
                 return Ok(false);
             }
             // Its step is done.
-            thread.is_told = false;
+            thread.is_reported = false;
             Tracee(tid).resume(0)?;
             if wait_for(tid)? == Stop::Signal(libc::SIGTRAP) {
                 let code = code_of(&Tracee(tid).signal_info()?);

@@ -197,7 +197,10 @@ fn runs(trace: &[u8], seed: u64) -> Vec<Vec<u16>> {
             other => panic!("seed {seed}: {other:?} at {offset}"),
         }
         let is_first_of_run = before == Some(Packet::Ovf);
-        assert!(!is_first_of_run || packet == Ok(Packet::Psb), "seed {seed}: no PSB behind a gap");
+        assert!(
+            !is_first_of_run || packet == Ok(Packet::Psb),
+            "seed {seed}: no PSB following a gap"
+        );
         before = packet.ok();
     }
     runs
@@ -238,7 +241,7 @@ fn schedule(seed: u64) -> bool {
     assert!(!flagged || has_gap, "seed {seed}: bytes were dropped, and there is no gap");
     // A small ring may have lost records, as far as a reader can see.
     let is_small = world.kernel.data.plain(false).size_bytes() < 4096;
-    let may_gap = flagged || world.was_full || world.kernel.told_badly || is_small;
+    let may_gap = flagged || world.was_full || world.kernel.reported_badly || is_small;
     assert!(may_gap || !has_gap, "seed {seed}: a gap where nothing was dropped");
     assert!(has_gap || complete, "seed {seed}: {} of {}", numbers.len(), world.source.next);
     has_gap

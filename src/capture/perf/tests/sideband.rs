@@ -50,7 +50,7 @@ fn mappings_names_and_switches_are_told_with_their_times() {
         PerfEvent::Map(map) => map.executable && std::path::Path::new(&map.name) == path,
         _ => false,
     };
-    let map = records.iter().find(mapped).expect("the mapping is told");
+    let map = records.iter().find(mapped).expect("the mapping is reported");
     let named = |record: &PerfRecord| match &record.event {
         PerfEvent::Comm { name, exec, .. } => name == "a new name" && !exec,
         _ => false,

@@ -40,7 +40,7 @@ pub(super) fn history(
         threads: process.threads.iter().copied().collect(),
         binaries: Binaries::new(known.with, &data.build_ids),
         files: HashMap::new(),
-        told: Vec::new(),
+        reported: Vec::new(),
         floors: Floors::default(),
         left_bytes: COMPARED_BYTES,
         missing: 0,
@@ -62,7 +62,7 @@ pub(super) fn history(
             if is_program && (executed.is_some() || program.is_none()) {
                 program = Some(map.name.clone());
                 if let Some(Told { what: What::Event(Event::Exec { path }), .. }) =
-                    executed.take().and_then(|place| history.told.get_mut(place))
+                    executed.take().and_then(|place| history.reported.get_mut(place))
                 {
                     path.clone_from(&map.name);
                 }
@@ -72,12 +72,12 @@ pub(super) fn history(
             let mut tsc = tsc;
             if matches!(event, Event::Exec { .. }) {
                 tsc = history.floors.exec(tsc);
-                executed = Some(history.told.len());
+                executed = Some(history.reported.len());
             }
-            history.told.push(Told { tsc, tid, what: What::Event(event) });
+            history.reported.push(Told { tsc, tid, what: What::Event(event) });
             if let PerfEvent::Comm { name, exec: true, .. } = &record.event {
                 let what = What::Event(Event::Comm { name: name.clone() });
-                history.told.push(Told { tsc, tid, what });
+                history.reported.push(Told { tsc, tid, what });
             }
             if last_exec.is_some_and(|last| std::ptr::eq(last, record)) {
                 // Later mappings lie over the memory of the core file.
@@ -85,11 +85,11 @@ pub(super) fn history(
             }
         }
     }
-    let Builder { told, missing, .. } = history;
+    let Builder { reported, missing, .. } = history;
     if missing > NAMED {
         notes.push(format!("{} more files were not found", missing - NAMED));
     }
-    Ok((told, program))
+    Ok((reported, program))
 }
 
 /// Returns the event of one of the process's threads that a record contains.
@@ -135,7 +135,7 @@ struct Builder<'a> {
     binaries: Binaries<'a>,
     /// The file found for each name.
     files: HashMap<String, Option<Bytes>>,
-    told: Vec<Told>,
+    reported: Vec<Told>,
     floors: Floors,
     /// The number of bytes still compared with the core file, as a file may claim any number.
     left_bytes: u64,
@@ -159,11 +159,11 @@ impl Builder<'_> {
     fn core(&mut self, tsc: Tsc, tid: Tid) {
         self.has_core = true;
         let sections = self.known.core.into_iter().flat_map(|core| core.memory().sections());
-        let told = |section: &Section| {
+        let reported = |section: &Section| {
             let what = What::Map(Code::Core(section.clone()));
             Told { tsc, tid, what }
         };
-        self.told.extend(sections.map(told));
+        self.reported.extend(sections.map(reported));
     }
 
     fn map(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
@@ -197,7 +197,7 @@ impl Builder<'_> {
             }
             code => What::Map(code),
         };
-        self.told.push(Told { tsc, tid, what });
+        self.reported.push(Told { tsc, tid, what });
         Ok(())
     }
 

@@ -39,13 +39,13 @@ pub(super) fn traces(
         areas.retain(|id, _| matches!(id, TraceId::Cpu(_)));
     }
     let bytes: &[u8] = (**file).as_ref();
-    let told = Told::of_all(data);
+    let reported = Told::of_all(data);
     let mut traces = Vec::new();
     for (id, pieces) in areas {
         let runs = if info.snapshot {
             snapshots(bytes, &pieces)
         } else {
-            full(&pieces, told.get(&id).unwrap_or(&Told::default()))?
+            full(&pieces, reported.get(&id).unwrap_or(&Told::default()))?
         };
         traces.push((id, TraceBytes::new(file.clone(), joined(bytes, runs))));
     }
@@ -71,17 +71,17 @@ impl Told {
             let of_cpu = record.id.cpu.map(TraceId::Cpu);
             let of_thread = record.id.task.map(|(_, tid)| TraceId::Thread(tid));
             for id in [of_cpu, of_thread].into_iter().flatten() {
-                let told = all.entry(id).or_default();
-                told.ends.push(end);
+                let reported = all.entry(id).or_default();
+                reported.ends.push(end);
                 if flags & PerfEvent::AUX_LOSSES != 0 {
-                    told.losses.push(end);
+                    reported.losses.push(end);
                 }
             }
         }
-        for told in all.values_mut() {
-            told.ends.sort_unstable();
-            told.losses.sort_unstable();
-            told.losses.dedup();
+        for reported in all.values_mut() {
+            reported.ends.sort_unstable();
+            reported.losses.sort_unstable();
+            reported.losses.dedup();
         }
         all
     }
@@ -98,16 +98,16 @@ impl Told {
 type Run = Vec<Range<usize>>;
 
 /// Returns the parts of a stream that was read while it was written: each byte once.
-fn full(pieces: &[AuxTrace], told: &Told) -> Result<Vec<Run>, ErrorKind> {
+fn full(pieces: &[AuxTrace], reported: &Told) -> Result<Vec<Run>, ErrorKind> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.stream_offset);
     let mut runs: Vec<Run> = vec![Vec::new()];
-    let mut losses = told.losses.iter().copied().peekable();
+    let mut losses = reported.losses.iter().copied().peekable();
     let mut before: Option<u64> = None;
     for (number, piece) in pieces.iter().enumerate() {
         let padded = piece.stream_offset.saturating_add(piece.size_bytes as u64);
         let next = pieces.get(number + 1).filter(|next| next.stream_offset < padded);
-        let end = next.map_or_else(|| told.end_in(padded), |next| next.stream_offset);
+        let end = next.map_or_else(|| reported.end_in(padded), |next| next.stream_offset);
         if let Some(next) = next.filter(|_| padded - end >= ALIGNMENT) {
             return Err(ErrorKind::Overlapping { offset: next.record_offset });
         }
