@@ -1,9 +1,9 @@
 //! An opened recording, with a place in its history.
 
+use super::answer::Answer;
 use super::host::{Host, Opened};
 use super::requests;
 use super::tools::Request;
-use super::worker::Answer;
 use crate::ask::{Asked, Place};
 use crate::common::{Addr, Tid};
 use crate::session::{AnySession, Edge, Position, Run, SourceDirectory, StopReason, signal_name};

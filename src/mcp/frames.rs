@@ -1,9 +1,9 @@
 //! The call stack at the current position.
 
+use super::answer::Answer;
 use super::debuggee::{Debuggee, page, place_cells};
 use super::machine::ThreadMachine;
 use super::requests;
-use super::worker::Answer;
 use crate::ask::Place;
 use crate::common::{Addr, Tid};
 use crate::symbols::FrameRegisters;

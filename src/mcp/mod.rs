@@ -8,6 +8,7 @@
 //!
 //! Answers are JSON, short and in pages. Unknown values are null. No request ends the server.
 
+mod answer;
 mod debuggee;
 mod frames;
 mod host;

@@ -1,12 +1,12 @@
 //! Values of expressions at the current position: by the debug information, or by gdb where that is not
 //! enough.
 
+use super::answer::Answer;
 use super::debuggee::Debuggee;
 use super::frames::Activation;
 use super::host::{GdbQuestion, Host};
 use super::machine::ThreadMachine;
 use super::requests;
-use super::worker::Answer;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::symbols::{FrameRegisters, Piece};
 use crate::values::{Error, Evaluator, Frame, Located, Question, Shown};

@@ -1,9 +1,9 @@
 //! Questions about the whole run, in pages.
 
+use super::answer::Answer;
 use super::debuggee::{Debuggee, page};
 use super::host::Host;
 use super::requests;
-use super::worker::Answer;
 use crate::ask::{Call, CallsQuestion, Hit, HitsQuestion, OriginQuestion, OriginStep, Wanted};
 use crate::session::Position;
 use crate::values::Question;

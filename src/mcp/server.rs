@@ -1,8 +1,9 @@
 //! The protocol, by the official SDK: initialization, the list of tools, and calls of them.
 
+use super::answer::Answer;
 use super::host::Host;
 use super::tools::{INSTRUCTIONS, Request, tools};
-use super::worker::{self, Answer, Job};
+use super::worker::{self, Job};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,

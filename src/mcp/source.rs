@@ -1,8 +1,8 @@
 //! Lines of the source.
 
+use super::answer::Answer;
 use super::debuggee::{Debuggee, page};
 use super::requests;
-use super::worker::Answer;
 use crate::common::Addr;
 use crate::session::is_source;
 use crate::symbols::SourceLine;

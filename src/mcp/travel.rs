@@ -1,9 +1,9 @@
 //! Moves through the history: to code, to a change of memory, by steps.
 
+use super::answer::Answer;
 use super::debuggee::Debuggee;
 use super::machine::ThreadMachine;
 use super::requests::{Step, Travel};
-use super::worker::Answer;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::session::{
     Access, Action, Activation, BackStep, BreakpointKind, Direction, LastChange, Order, Stop,

@@ -1,10 +1,10 @@
 //! The thread that owns the opened recording: a traced process belongs to a thread. Requests are
 //! answered one after the other.
 
+use super::answer::Answer;
 use super::debuggee::Debuggee;
 use super::host::Host;
 use super::tools::Request;
-use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -17,9 +17,6 @@ pub(super) struct Job {
     pub(super) is_cancelled: Box<dyn Fn() -> bool + Send>,
     pub(super) answer: oneshot::Sender<Answer>,
 }
-
-/// An answer, or a sentence that says why there is none.
-pub(super) type Answer = Result<Value, String>;
 
 /// Starts the thread. It ends when no sender of jobs is left.
 pub(super) fn start(

@@ -2,6 +2,7 @@
 
 use super::words::{LIMIT, Words};
 use crate::common::Addr;
+use std::sync::Arc;
 
 /// An entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,15 @@ pub struct LinkMap {
     pub name: String,
     /// `l_ld`: the address of the dynamic section.
     pub dynamic: Addr,
+}
+
+/// A loaded library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Its link map; synthesized if the real one is unknown.
+    pub map: LinkMap,
+    /// The mapped file, by its canonical path.
+    pub file: Arc<str>,
 }
 
 const AT_PHDR: u64 = 3;

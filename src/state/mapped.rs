@@ -1,8 +1,7 @@
 //! Derives the libraries and the auxiliary vector from the mapped files. A recording without a
 //! final state (truncated, imported) has no memory with the dynamic linker's list.
 
-use super::Library;
-use super::link_map::LinkMap;
+use super::link_map::{Library, LinkMap};
 use crate::common::Addr;
 use crate::image::elf::{Elf, FileType};
 use crate::image::{Image, PAGE_SIZE_BYTES};

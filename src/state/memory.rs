@@ -1,11 +1,10 @@
 //! Memory contents, from the final state and the images.
 
-use super::link_map::{LinkMap, link_maps};
+use super::link_map::{Library, LinkMap, link_maps};
 use super::mapped::Modules;
 use crate::common::{Addr, Tid};
 use crate::image::core::{Core, Thread};
 use crate::image::{Bytes, Error, Image};
-use std::sync::Arc;
 
 /// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +22,6 @@ pub enum AccessTime {
     End,
     /// Any earlier time.
     Past,
-}
-
-/// A loaded library.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
-    /// Its link map; synthesized if the real one is unknown.
-    pub map: LinkMap,
-    /// The mapped file, by its canonical path.
-    pub file: Arc<str>,
 }
 
 /// The final state of a run; empty if the recorder could not write it.

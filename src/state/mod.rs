@@ -12,6 +12,6 @@ mod memory;
 mod thread_local;
 mod words;
 
-pub use link_map::{LinkMap, link_maps};
-pub use memory::{AccessTime, FinalState, Library, Source};
+pub use link_map::{Library, LinkMap, link_maps};
+pub use memory::{AccessTime, FinalState, Source};
 pub use thread_local::{NoThreadLocal, ThreadLocal};

@@ -34,5 +34,7 @@ pub use procfs::{
     private_pages, process_of, signals, state, threads, undumped,
 };
 pub use program::{ProgramError, image_of, resolve};
-pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};
-pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_for_killed, wait_or_signal};
+pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};
+pub use stop::{
+    PtraceEvent, Signo, Stop, news_of, wait_any, wait_for, wait_for_killed, wait_or_signal,
+};

@@ -4,14 +4,11 @@
 
 use super::error::Error;
 use super::procfs::process_of;
-use super::stop::{PtraceEvent, Stop, news_of, wait_for, wait_for_killed};
+use super::stop::{PtraceEvent, Signo, Stop, news_of, wait_for, wait_for_killed};
 use super::trap_flag::TRAP_FLAG;
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
-
-/// A signal's number: nix's enumeration lacks the real-time signals.
-pub type Signo = i32;
 
 /// SIGTRAP's bit in a signal mask. A single step cannot report its end while SIGTRAP is blocked.
 pub const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);

@@ -1,9 +1,11 @@
 //! Waits for traced threads and decodes their wait statuses.
 
 use super::error::Error;
-use super::ptrace::Signo;
 use crate::common::Tid;
 use nix::errno::Errno;
+
+/// A signal's number: nix's enumeration lacks the real-time signals.
+pub type Signo = i32;
 
 /// The reason why a thread stopped, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! the usual target of its branch, after a comparison. A second one is compared where that fails.
 
 use super::address_map::AddressMap;
+use super::superblock::Step;
 use super::translator::{CacheMemory, Translator};
 
 /// Samples of a branch after which one target is expected.
@@ -45,9 +46,18 @@ impl Targets {
         self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
     }
 
-    /// Forgets a branch, whose code has changed.
-    pub(super) fn forget(&mut self, branch: u64) {
-        self.branches.remove(&branch);
+    /// Forgets the branches of a path whose code has changed.
+    pub(super) fn forget(&mut self, path: &[Step]) {
+        if !self.branches.is_empty() {
+            for step in path {
+                self.branches.remove(&step.ip);
+            }
+        }
+    }
+
+    /// Notes that the space of dropped code is used again.
+    pub(super) fn reuse_space(&mut self) {
+        self.dropped_bytes = 0;
     }
 }
 

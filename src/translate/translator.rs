@@ -333,9 +333,7 @@ impl<M: CacheMemory> Translator<M> {
                 let superblock = &self.superblocks[number as usize];
                 let path = superblock.path.of(&self.steps);
                 self.heat.forget(superblock.start, path);
-                if let Some(last) = path.last() {
-                    self.targets.forget(last.ip);
-                }
+                self.targets.forget(path);
                 any |= self.drop_superblock(number);
             }
         }

@@ -2,20 +2,10 @@
 //! file and trusts nothing: errors name the place of whatever LLDB cannot have written.
 
 use super::super::manifest::HostCpu;
-use super::fields::{Field, ROOT};
+use super::fields::{BadBundle, Field, ROOT};
 use crate::common::{Addr, Pid, Tid};
 use crate::pt::TscToNs;
 use std::collections::HashSet;
-
-/// A fault of a description and its place.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place} {what}")]
-pub struct BadBundle {
-    /// The place, as in `processes[0].pid`.
-    pub place: String,
-    /// The fault.
-    pub what: String,
-}
 
 /// The description of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]

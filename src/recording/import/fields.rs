@@ -1,7 +1,16 @@
 //! JSON values with their places, so that errors can name the place.
 
-use super::bundle::BadBundle;
 use serde_json::Value;
+
+/// A fault of a description and its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place} {what}")]
+pub struct BadBundle {
+    /// The place, as in `processes[0].pid`.
+    pub place: String,
+    /// The fault.
+    pub what: String,
+}
 
 /// The name of the outermost value in errors.
 pub(super) const ROOT: &str = "the description";

@@ -12,7 +12,8 @@ mod imported;
 mod perf;
 mod trace_bytes;
 
-pub use bundle::{BadBundle, Bundle, BundleCpu, BundleThread, Module};
+pub use bundle::{Bundle, BundleCpu, BundleThread, Module};
+pub use fields::BadBundle;
 pub use files::open_bundle;
 pub use imported::{Code, CpuSwitch, Imported, Told, Totals, What};
 pub use perf::{Perf, open_perf};
