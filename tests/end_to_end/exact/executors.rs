@@ -362,7 +362,7 @@ fn steps_and_translated_code_agree() {
 }
 
 /// `CONTRAFLOW_WINDOWS=2000000,50,100000`: the instructions of the first window, and the number and
-/// instructions of others. `CONTRAFLOW_PROGRAMS=gcc,git`: these programs only.
+/// instructions of others. `CONTRAFLOW_PROGRAMS=gcc,exact/saves.c`: these programs only.
 #[test]
 #[ignore = "takes minutes: make check-long"]
 fn steps_and_translated_code_of_many_programs_agree() {
@@ -372,16 +372,16 @@ fn steps_and_translated_code_of_many_programs_agree() {
     let windows = Windows { first, count: usize::try_from(count).unwrap(), each };
     let (mut random, mut all) = (Random(0x1357_9bdf_0246_8ace), Tally::default());
     let chosen = std::env::var("CONTRAFLOW_PROGRAMS").ok();
-    let is_chosen = |command: &&[&str]| {
-        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == command[0]))
+    let is_chosen = |program: &str| {
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == program))
     };
-    if chosen.is_none() {
-        execute_compiled(&SOURCES, windows, &mut random, &mut all);
-    }
-    for command in PROGRAMS.into_iter().filter(is_chosen) {
+    let sources: Vec<_> = SOURCES.into_iter().filter(|(source, _)| is_chosen(source)).collect();
+    execute_compiled(&sources, windows, &mut random, &mut all);
+    for command in PROGRAMS.into_iter().filter(|command| is_chosen(command[0])) {
         let before = all.instructions;
         execute(command, windows, &mut random, &mut all);
         println!("{command:?}: {} instructions", all.instructions - before);
     }
     println!("{all:?}");
+    assert!(all.programs > 0, "no such program: {chosen:?}");
 }

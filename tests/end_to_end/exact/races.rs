@@ -142,6 +142,7 @@ fn many_orders_of_threads_replay() {
         chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == source))
     };
     let programs: Vec<_> = PROGRAMS.into_iter().filter(|(source, _)| is_chosen(source)).collect();
+    assert!(!programs.is_empty(), "no such program: {chosen:?}");
     let outcomes = race(&programs, runs, "3");
     assert!(outcomes.iter().all(|outcomes| *outcomes >= 10), "{outcomes:?}");
 }
