@@ -46,7 +46,7 @@ mod tests {
         let mean =
             |sampling: &mut Sampling| (0..1000).map(|_| sampling.ticks()).sum::<u64>() / 1000;
         for (helps, period) in [(true, SHORTEST), (false, LONGEST)] {
-            (0..20).for_each(|_| sampling.note(helps));
+            (0..60).for_each(|_| sampling.note(helps));
             let mean = mean(&mut sampling);
             assert!((period * 9 / 10..period * 11 / 10).contains(&mean), "{mean} of {period}");
         }
