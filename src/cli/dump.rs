@@ -11,7 +11,7 @@ use super::{Failure, dump_log, raw};
 use crate::common::{Tid, Visible};
 use crate::flow::Config;
 use crate::pt::Packets;
-use crate::recording::{Behind, Reader, TraceId};
+use crate::recording::{Reader, Releaser, TraceId};
 use crate::session::{symbols_of, symbols_of_images};
 use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit, errata_of};
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ fn of_trace(
     if what == What::Packets {
         arguments.check_range(trace.len() as u64, "the trace")?;
         let errata = arguments.raw.config().errata;
-        let found = once(Packets::synced(trace).with_errata(errata), Behind::new(&mapped));
+        let found = once(Packets::synced(trace).with_errata(errata), Releaser::new(&mapped));
         packets(found, arguments, arguments.raw.clocks(), errata, out)?;
         return Ok(());
     }
@@ -67,7 +67,7 @@ fn of_trace(
     let mut stats = Stats::default();
     let config = arguments.raw.config();
     if what == What::Stats {
-        stats.packets(trace, Behind::new(&mapped), config.errata);
+        stats.packets(trace, Releaser::new(&mapped), config.errata);
     }
     let is_timed = needs_clock(what, &stats);
     let clocks = arguments.raw.clocks();
@@ -85,10 +85,10 @@ fn of_trace(
     } else {
         Bar::hidden()
     };
-    let mut following = Behind::new(&mapped);
+    let mut releaser = Releaser::new(&mapped);
     let watch = &mut |progress: Progress| {
         bar.show(progress);
-        following.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
+        releaser.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
     };
     finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
     drop(bar);
@@ -133,7 +133,7 @@ fn of_recording(
         let errata = errata_of(reader.manifest());
         for trace in &traces {
             let found = found(trace.as_ref()).with_errata(errata);
-            packets(once(found, trace.following()), arguments, clocks, errata, out)?;
+            packets(once(found, trace.releaser()), arguments, clocks, errata, out)?;
         }
         return Ok(());
     }
@@ -176,7 +176,7 @@ fn threads(
         if what == What::Stats
             && let Some(trace) = timeline.trace(*tid)
         {
-            stats.packets(trace.as_ref(), trace.following(), errata);
+            stats.packets(trace.as_ref(), trace.releaser(), errata);
         }
         // The packets of a CPU's trace are not counted yet.
         let is_timed =
@@ -200,7 +200,7 @@ fn threads(
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
                 let trace = timeline.reader().trace(trace)?;
-                stats.packets(trace.as_ref(), trace.following(), errata);
+                stats.packets(trace.as_ref(), trace.releaser(), errata);
             }
         }
         stats.print(arguments.json, out)?;

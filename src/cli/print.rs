@@ -7,7 +7,7 @@ use crate::common::{Addr, Visible};
 use crate::flow::{Event, Gap, GapReason, Last, Span, Timing};
 use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Errata, Packet, PacketError, Packets};
-use crate::recording::Behind;
+use crate::recording::Releaser;
 use crate::timeline::{Arrival, CallTrace, How, Totals, Visit};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -257,9 +257,9 @@ pub(super) type Found = (u64, Result<Packet, PacketError>);
 /// Returns the packets, and releases the memory of a mapped trace as they are read.
 pub(super) fn once<'a>(
     packets: Packets<'a>,
-    mut following: Behind<'a>,
+    mut releaser: Releaser<'a>,
 ) -> impl Iterator<Item = Found> + 'a {
-    packets.inspect(move |(offset, _)| following.pass(usize::try_from(*offset).unwrap_or(0)))
+    packets.inspect(move |(offset, _)| releaser.pass(usize::try_from(*offset).unwrap_or(0)))
 }
 
 /// Prints the packets of a trace, each with the time if the clocks are known.

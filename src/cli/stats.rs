@@ -3,7 +3,7 @@
 use super::print::once;
 use crate::flow::{EventKind, Pace, Timing};
 use crate::pt::{Errata, Packet, Packets};
-use crate::recording::Behind;
+use crate::recording::Releaser;
 use crate::timeline::{Totals, Visit};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Counts the packets of a mapped trace.
-    pub(super) fn packets(&mut self, trace: &[u8], following: Behind<'_>, errata: Errata) {
+    pub(super) fn packets(&mut self, trace: &[u8], releaser: Releaser<'_>, errata: Errata) {
         self.bytes += trace.len() as u64;
-        for (_, packet) in once(Packets::synced(trace).with_errata(errata), following) {
+        for (_, packet) in once(Packets::synced(trace).with_errata(errata), releaser) {
             match packet {
                 Ok(packet) => {
                     self.cycles |= matches!(packet, Packet::Cyc(_));

@@ -47,14 +47,14 @@ impl AsRef<[u8]> for Trace {
 
 impl Trace {
     /// Returns a releaser of the trace's memory for one sequential pass.
-    pub fn following(&self) -> Behind<'_> {
-        Behind::new(&self.mapped)
+    pub fn releaser(&self) -> Releaser<'_> {
+        Releaser::new(&self.mapped)
     }
 }
 
 /// A releaser of memory for a sequential reader of a file.
 #[derive(Debug)]
-pub struct Behind<'a> {
+pub struct Releaser<'a> {
     mapped: &'a Mapped,
     released: usize,
 }
@@ -62,7 +62,7 @@ pub struct Behind<'a> {
 /// The number of bytes released at a time.
 const RELEASE_BYTES: usize = 16 << 20;
 
-impl<'a> Behind<'a> {
+impl<'a> Releaser<'a> {
     /// Returns a releaser for a file of which nothing has been read yet.
     pub fn new(mapped: &'a Mapped) -> Self {
         Self { mapped, released: 0 }
@@ -214,8 +214,8 @@ impl Reader {
             None => Mapped::open_own(&sums_path),
         };
         let sums = sums.at(&sums_path)?;
-        let mut following = Behind::new(&mapped);
-        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| following.pass(at));
+        let mut releaser = Releaser::new(&mapped);
+        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| releaser.pass(at));
         let found = mapped.as_ref().len() as u64;
         let expected = self.listed_bytes(trace);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {

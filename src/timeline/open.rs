@@ -138,10 +138,10 @@ impl Build<'_> {
             [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
             _ => None,
         };
-        let mut following = whole.map(Trace::following);
+        let mut releaser = whole.map(Trace::releaser);
         let mut passed = |at: usize| {
-            if let Some(following) = &mut following {
-                following.pass(at);
+            if let Some(releaser) = &mut releaser {
+                releaser.pass(at);
             }
             let done_bytes = self.done + at as u64;
             (self.watch)(Progress { done_bytes, total_bytes: self.total });

@@ -52,12 +52,12 @@ impl Timeline {
         }
         let entries: Vec<usize> = (0..thread.path.index.entries.len()).collect();
         let workers = Workers { count: Options::default().workers, ahead: AHEAD };
-        let mut following = self.whole_trace(thread).map(Trace::following);
+        let mut releaser = self.whole_trace(thread).map(Trace::releaser);
         let take = |number: &usize, counted: Counted| {
-            if let (Some(following), Some(entry)) =
-                (&mut following, thread.path.index.entries.get(*number))
+            if let (Some(releaser), Some(entry)) =
+                (&mut releaser, thread.path.index.entries.get(*number))
             {
-                following.pass(entry.start);
+                releaser.pass(entry.start);
             }
             self.visit_marks(totals.insns, &counted, visitor)?;
             totals.blocks += counted.totals.blocks;

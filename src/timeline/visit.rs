@@ -105,7 +105,7 @@ impl Timeline {
         if let Some(gap) = thread.no_psb() {
             visitor(Visit::Gap { index: 0, gap, image: None })?;
         }
-        let mut following = self.whole_trace(thread).map(Trace::following);
+        let mut releaser = self.whole_trace(thread).map(Trace::releaser);
         for entry in thread.path.index.entries.get(start..).unwrap_or_default() {
             let mut index = entry.first;
             let Some(piece) = thread.piece(entry) else { continue };
@@ -113,8 +113,8 @@ impl Timeline {
                 visitor(Visit::Gap { index, gap: piece.hole(), image: None })?;
                 continue;
             }
-            if let Some(following) = &mut following {
-                following.pass(entry.start);
+            if let Some(releaser) = &mut releaser {
+                releaser.pass(entry.start);
             }
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);

@@ -39,7 +39,7 @@ pub(in crate::capture) struct Thread {
     pub(super) held: Signo,
     /// The signal that the debugger gives it on resuming.
     pub(super) chosen: Signo,
-    /// Report of it for the debugger.
+    /// The report of it for the debugger.
     pub(super) pending: Pending,
     /// The system call that it is in, if its entry was seen.
     pub(super) call: Option<u64>,

@@ -81,7 +81,7 @@ pub(in crate::capture) struct Thread {
     pub(super) executed: bool,
     /// True if the signal to deliver awaits the debugger's decision.
     pub(super) held: bool,
-    /// Report of it for the debugger.
+    /// The report of it for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
     /// The system call before which it stopped for the debugger.

@@ -6,7 +6,7 @@ use super::super::format::TraceId;
 use super::super::manifest::{
     Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
 };
-use super::super::reader::{Behind, Reader};
+use super::super::reader::{Reader, Releaser};
 use super::super::writer::{Writer, complete};
 use super::trace_bytes::TraceBytes;
 use crate::common::{Addr, Pid, Tid, Tsc};
@@ -123,11 +123,11 @@ impl Imported {
             writer.sideband(&record)?;
         }
         for (id, bytes) in &self.traces {
-            let mut following = Behind::new(bytes.file());
+            let mut releaser = Releaser::new(bytes.file());
             writer.whole_trace(*id, &[], &mut |_| ())?;
             for (part, end) in bytes.parts() {
                 let start = end.saturating_sub(part.len());
-                writer.whole_trace(*id, part, &mut |at| following.pass(start + at))?;
+                writer.whole_trace(*id, part, &mut |at| releaser.pass(start + at))?;
             }
             writer.end_trace(*id)?;
         }
