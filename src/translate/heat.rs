@@ -38,9 +38,9 @@ impl Heat {
         self.starts.contains(&start)
     }
 
-    /// Adds a superblock that is hot, by its start.
-    pub(super) fn add(&mut self, start: u64) {
-        self.starts.insert(start);
+    /// Notes that the space of dropped code is used again.
+    pub(super) fn reuse_space(&mut self) {
+        self.dropped_bytes = 0;
     }
 
     /// Forgets what samples showed of a path whose code has changed.
@@ -71,7 +71,7 @@ impl<M: CacheMemory> Translator<M> {
                 break;
             }
             let superblock = self.superblock(number).filter(|superblock| superblock.alive);
-            let Some(&Superblock { start, entry, end, .. }) = superblock else { continue };
+            let Some(&Superblock { start, .. }) = superblock else { continue };
             // A branch may be the path's last instruction; then the edges that leave at it sort
             // first.
             edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
@@ -90,12 +90,23 @@ impl<M: CacheMemory> Translator<M> {
                 }
                 coming -= count;
             }
-            if is_new && self.drop_superblock(number) {
-                self.heat.dropped_bytes += end - entry;
-                dropped += 1;
-            }
+            dropped += usize::from(is_new && self.drop_hot(number));
         }
         dropped
+    }
+
+    /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start. Returns
+    /// false if it was dropped before, or if so much code was.
+    pub(super) fn drop_hot(&mut self, number: u32) -> bool {
+        let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
+            return false;
+        };
+        if self.heat.dropped_bytes > DROPPED_BYTES || !self.drop_superblock(number) {
+            return false;
+        }
+        self.heat.starts.insert(start);
+        self.heat.dropped_bytes += end - entry;
+        true
     }
 
     /// Returns the conditional branch at which an edge leaves its superblock's path, and whether

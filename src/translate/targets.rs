@@ -15,8 +15,6 @@ const MISSES_SHARE: u64 = 8;
 const MOST_CHANGES: u8 = 4;
 /// The targets of a branch that are counted each.
 const TARGETS: usize = 4;
-/// The limit on bytes of dropped code, whose space in the cache is not reused.
-const DROPPED_BYTES: u64 = 8 << 20;
 
 /// All sampled branches, by address.
 #[derive(Debug, Default)]
@@ -24,7 +22,6 @@ pub(super) struct Targets {
     branches: AddressMap<u64, Branch>,
     /// Samples of all branches.
     samples: u64,
-    dropped_bytes: u64,
 }
 
 /// The samples of one branch, since its expected targets changed: of misses, where there are some.
@@ -53,11 +50,6 @@ impl Targets {
                 self.branches.remove(&step.ip);
             }
         }
-    }
-
-    /// Notes that the space of dropped code is used again.
-    pub(super) fn reuse_space(&mut self) {
-        self.dropped_bytes = 0;
     }
 }
 
@@ -121,16 +113,8 @@ impl<M: CacheMemory> Translator<M> {
         let is_open = branch.count > 0 && branch.expected.is_empty();
         // A path that goes on at the target does not leave here for it.
         let is_old = branch.expected.first() == Some(&target);
-        if (is_old || branch.add(target, samples)) && self.targets.dropped_bytes < DROPPED_BYTES {
-            let superblock = self.superblock(edge.superblock);
-            let bytes = superblock.map_or(0, |superblock| superblock.end - superblock.entry);
-            if self.drop_superblock(edge.superblock) {
-                self.heat.add(edge.start);
-                self.targets.dropped_bytes += bytes;
-                return true;
-            }
-        }
-        is_open
+        let is_stale = is_old || branch.add(target, samples);
+        is_stale && self.drop_hot(edge.superblock) || is_open
     }
 }
 

@@ -51,10 +51,10 @@ impl Builder<'_, '_> {
     /// Emits an exit to `target` that is taken if that is in RDX, whose ticks are counted already: one way
     /// to go on after the indirect branch of an edge.
     fn exit_if_target(&mut self, of: u32, target: u64) {
+        let Some(of) = self.edge_at(of) else { return };
         let other = self.emitter.jump_if_rdx_is_not(target);
         self.emitter.load(Gpr::Rcx, slots::RCX);
         self.emitter.load(Gpr::Rdx, slots::RDX);
-        let Some(of) = self.edge_at(of) else { return };
         // It is not recorded, so its calls are not asked for.
         let kind = EdgeKind::Direct;
         let edge = self.add(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
