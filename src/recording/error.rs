@@ -17,6 +17,13 @@ pub struct Error {
     pub kind: ErrorKind,
 }
 
+impl Error {
+    /// Returns true if the file does not exist.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(&self.kind, ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
 /// The cause of an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

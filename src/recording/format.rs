@@ -4,7 +4,7 @@ use crate::common::Tid;
 use std::fmt;
 
 /// The version in every manifest.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// The first version whose exact recordings have no entries for XSAVEC without x87: its result follows
 /// from the program's state.
 pub const COMPLETED_SAVES_VERSION: u32 = 4;
@@ -22,7 +22,7 @@ pub const RECORDER: &str = "recorder";
 pub(super) const CHECKSUMS: &str = "checksums";
 /// The events of the operating system.
 pub(super) const SIDEBAND: &str = "sideband.bin";
-/// The log of an exact recording.
+/// The log of an exact recording, or its first part.
 pub(super) const LOG: &str = "log.bin";
 /// The places of a path in the exact recording that it was made from.
 pub(super) const PLACES: &str = "places.bin";
@@ -70,6 +70,18 @@ impl fmt::Display for TraceId {
             Self::Cpu(cpu) => write!(f, "cpu{cpu}"),
         }
     }
+}
+
+/// Returns the name of the part of a log that begins after so many entries of the run.
+pub(super) fn log_name(first: u64) -> String {
+    if first == 0 { LOG.to_owned() } else { format!("log-{first}.bin") }
+}
+
+/// Returns the number of entries before the part of a log with this name; `None` for other files.
+pub(super) fn log_part(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("log-").and_then(|rest| rest.strip_suffix(".bin"));
+    let first = number.map_or(0, |number| number.parse().unwrap_or(0));
+    (log_name(first) == name).then_some(first)
 }
 
 /// Returns the name of the file with a trace's raw PT bytes.

@@ -52,7 +52,7 @@ pub(super) fn keyframe_name(entry: u64) -> String {
 }
 
 /// Returns the path of a keyframe in its recording.
-fn listed_name(entry: u64) -> String {
+pub(super) fn listed_name(entry: u64) -> String {
     format!("{KEYFRAME_DIR}/{}", keyframe_name(entry))
 }
 

@@ -4,10 +4,11 @@
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
-    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
-    SIDEBAND, STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
+    SIDEBAND, STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, log_name, log_part, sums_name,
+    trace_name,
 };
-use super::log::Log;
+use super::log::{BrokenPart, Log};
 use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
 use super::places::PathPlace;
@@ -21,6 +22,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How often the files of a log are listed again after the recorder dropped one of them.
+const LOG_TRIES: u32 = 5;
 
 /// An open recording.
 #[derive(Debug)]
@@ -272,24 +276,51 @@ impl Reader {
     /// Returns the log of an exact recording, up to its last whole chunk; `None` for other
     /// recordings.
     pub fn log(&self) -> Result<Option<Log>, Error> {
-        let path = self.dir.join(LOG);
+        match self.open_log_parts()? {
+            Some((_, Some(broken))) if !self.is_cut() => {
+                Err(not_whole(&broken.path, &broken.whole, None, broken.file_bytes))
+            }
+            opened => Ok(opened.map(|(log, _)| log)),
+        }
+    }
+
+    /// Opens the parts of the log up to the first broken one.
+    fn open_log_parts(&self) -> Result<Option<(Log, Option<BrokenPart>)>, Error> {
+        for last_try in (0..LOG_TRIES).map(|tried| tried + 1 == LOG_TRIES) {
+            let numbers = self.log_parts()?;
+            let Some(&first) = numbers.first() else { break };
+            let parts = numbers.into_iter().map(|number| self.open_log_part(number));
+            match parts.collect::<Result<Vec<_>, Error>>() {
+                Ok(parts) => return Ok(Some(Log::of_parts(first, parts))),
+                // The recorder dropped it after it was listed.
+                Err(error) if self.is_cut() && error.is_missing() && !last_try => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the numbers of the entries with which the parts of the log begin, in order.
+    pub(super) fn log_parts(&self) -> Result<Vec<u64>, Error> {
+        let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
+            sums.names().filter_map(log_part).collect()
+        } else {
+            let files = fs::read_dir(&self.dir).at(&self.dir)?.flatten();
+            files.filter_map(|file| log_part(file.file_name().to_str()?)).collect()
+        };
+        parts.sort_unstable();
+        Ok(parts)
+    }
+
+    fn open_log_part(&self, first: u64) -> Result<(PathBuf, Mapped), Error> {
+        let name = log_name(first);
+        let path = self.dir.join(&name);
         let mapped = match &self.sums {
-            Some(sums) if !sums.lists(LOG) => return Ok(None),
-            Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, LOG)?),
+            Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, &name)?),
             None => Mapped::open_own(&path),
         };
-        let mapped = match mapped {
-            Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            mapped => mapped.at(&path)?,
-        };
-        let size_bytes = mapped.as_ref().len() as u64;
-        let (log, whole) = Log::of_file(&path, mapped);
-        if whole.broken && !self.is_cut() {
-            return Err(not_whole(&path, &whole, None, size_bytes));
-        }
-        Ok(Some(log))
+        let mapped = mapped.at(&path)?;
+        Ok((path, mapped))
     }
 
     /// Returns the contents of the log in numbers, counted in its entries; `None` without a log.

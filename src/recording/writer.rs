@@ -4,12 +4,12 @@ use super::backend::BackendName;
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
-    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, PLACES, SIDEBAND,
-    SIDEBAND_CHUNK_BYTES, STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SIDEBAND_CHUNK_BYTES,
+    STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::known_images::{KnownImages, Seen};
-use super::log::{Entry, LogFile};
+use super::log::{Entry, LogParts};
 use super::manifest::{LogTotals, Manifest};
 use super::places::PathPlace;
 use super::reader::Reader;
@@ -36,7 +36,7 @@ pub struct Writer {
     sideband: Appender,
     pending: Vec<u8>,
     /// The log of an exact recording.
-    log: Option<LogFile>,
+    log: Option<LogParts>,
     /// The places of the path of an exact recording.
     places: Option<Appender>,
     traces: BTreeMap<TraceId, TraceFile>,
@@ -63,7 +63,7 @@ impl Writer {
         let is_exact = starting.capture.backend == BackendName::Exact;
         // Before the manifest: an exact recording that can be opened has a log, however early the
         // recorder is killed.
-        let log = is_exact.then(|| LogFile::create(dir.join(LOG))).transpose()?;
+        let log = is_exact.then(|| LogParts::create(dir)).transpose()?;
         // Before all other files, so that the recording can be opened if the recorder is killed.
         start(dir, starting)?;
         builder.recursive(false);
@@ -196,13 +196,24 @@ impl Writer {
 
     /// Writes out the log, and returns its contents in numbers; `None` if there is none.
     pub fn log_totals(&mut self) -> Result<Option<LogTotals>, Error> {
-        self.log.as_mut().map_or(Ok(()), LogFile::flush)?;
-        Ok(self.log.as_ref().map(LogFile::totals))
+        self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
+        Ok(self.log.as_ref().map(LogParts::totals))
     }
 
-    /// Returns the contents of the log so far in numbers.
+    /// Returns the entries and ticks of the log since the beginning of the run, and the size of what is
+    /// kept of it.
     pub fn log_so_far(&self) -> LogTotals {
-        self.log.as_ref().map_or_else(LogTotals::default, LogFile::totals)
+        self.log.as_ref().map_or_else(LogTotals::default, LogParts::so_far)
+    }
+
+    /// Begins another part of the log, at the place of a keyframe that was just written.
+    pub fn begin_log_part(&mut self) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), LogParts::begin_part)
+    }
+
+    /// Drops the parts of the log before the one that begins with entry `first`.
+    pub fn drop_log_before(&mut self, first: u64) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), |log| log.drop_before(first))
     }
 
     /// Begins the keyframe after so many entries of the log.
@@ -219,7 +230,7 @@ impl Writer {
     /// Writes out all buffered data, so that they survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending)?;
-        self.log.as_mut().map_or(Ok(()), LogFile::flush)?;
+        self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
         let count = self.traces.len();
         self.traces.values_mut().try_for_each(|trace| {
             trace.flush()?;
@@ -241,7 +252,7 @@ impl Writer {
             trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
         };
         let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
-        let log = self.log.as_ref().map_or(0, LogFile::size_bytes);
+        let log = self.log.as_ref().map_or(0, |log| log.so_far().size_bytes);
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
@@ -346,7 +357,7 @@ impl Writer {
     /// Returns the checksums of all files but the manifest and the traces, which have `.sum` files.
     fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
-        names.extend(self.log.is_some().then(|| LOG.to_owned()));
+        names.extend(self.log.iter().flat_map(LogParts::names));
         names.extend(self.places.is_some().then(|| PLACES.to_owned()));
         let traces = self.traces.keys().chain(&self.ended);
         names.extend(traces.map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));

@@ -77,9 +77,10 @@ impl Replay {
     pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
-        let mut cursor = at.ok_or_else(bad)?.clone();
+        let start = at.ok_or_else(bad)?;
         let reserved = self.outline.ranges_of(number);
-        self.epoch = Epoch::load(&mut cursor, &self.reader, self.code, reserved)?;
+        let (epoch, cursor) = Epoch::load(start, &self.reader, self.code, reserved)?;
+        self.epoch = epoch;
         (self.number, self.cursor) = (number, cursor);
         (self.ticks, self.instructions) = (0, Some(0));
         self.keep_here()

@@ -13,7 +13,7 @@ impl Replay {
     /// uses addresses where the replay has its own memory: the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log, &reader.keyframes())?;
+        let outline = Outline::of(&log, &reader)?;
         if outline.starts.len() <= self.number {
             return Ok(false);
         }

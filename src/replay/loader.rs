@@ -3,6 +3,7 @@
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
 use super::error::Error;
+use super::outline::ProgramStart;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Cursor, Happening, Mapped, Start};
@@ -27,9 +28,31 @@ struct Empty {
 }
 
 impl Epoch {
-    /// Loads the program that begins at `cursor`, and moves the cursor past its memory. `reserved` are
-    /// all addresses that it ever has something at.
+    /// Loads a program where the recording has its beginning. Returns where the log goes on.
+    /// `reserved` are all addresses that it ever has something at.
     pub(super) fn load(
+        start: &ProgramStart,
+        reader: &Reader,
+        code: CodeKind,
+        reserved: Vec<AddrRange>,
+    ) -> Result<(Self, Cursor), Error> {
+        match start {
+            ProgramStart::Entry(start) => {
+                let mut cursor = start.clone();
+                let epoch = Self::load_start(&mut cursor, reader, code, reserved)?;
+                Ok((epoch, cursor))
+            }
+            ProgramStart::Keyframe { start, after } => {
+                // The recorder may have removed its file since it was opened.
+                let state = start.clone();
+                let epoch = Self::load_state(after.index(), state, reader, code, reserved)?;
+                Ok((epoch, after.clone()))
+            }
+        }
+    }
+
+    /// Loads the program that begins at `cursor`, and moves the cursor past its memory.
+    fn load_start(
         cursor: &mut Cursor,
         reader: &Reader,
         code: CodeKind,
@@ -55,8 +78,19 @@ impl Epoch {
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
+        let state = reader.keyframe(entry)?.cursor();
+        Self::load_state(entry, state, reader, code, reserved)
+    }
+
+    /// Loads a keyframe from its first entry on.
+    fn load_state(
+        entry: u64,
+        mut cursor: Cursor,
+        reader: &Reader,
+        code: CodeKind,
+        reserved: Vec<AddrRange>,
+    ) -> Result<Self, Error> {
         let bad = || Error::BadLog { entry, what: "a keyframe is not whole" };
-        let mut cursor = reader.keyframe(entry)?.cursor();
         let first = cursor.read()?.ok_or_else(bad)?;
         let Happening::Start(start) = first.happening else { return Err(bad()) };
         let mut epoch = Self::filled(&start, first.tid, &mut cursor, reader, code, reserved)?;

@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::position::Position;
 use crate::common::{AddrRange, Tid};
+use crate::recording::Reader;
 use crate::recording::log::{Bytes, Content, Cursor, Happening, Log, MapChange, Mapped};
 use crate::sideband::ImageId;
 use crate::tracee::{SiginfoBytes, siginfo};
@@ -30,9 +31,11 @@ impl KernelEvent {
 #[derive(Debug)]
 pub(super) struct Outline {
     /// Where the programs begin.
-    pub(super) starts: Vec<Cursor>,
+    pub(super) starts: Vec<ProgramStart>,
     /// The first entries after their memory.
     begins: Vec<u64>,
+    /// The number of entries before those of the log, which were dropped.
+    first: u64,
     entries: Vec<Line>,
     total_ticks: u64,
     /// True if the last entry is that of the run's end, after which nothing is.
@@ -44,6 +47,37 @@ pub(super) struct Outline {
     keyframes: BTreeMap<u64, Cursor>,
     /// Memory that became foreign, with the numbers of its entries.
     foreign: Vec<(u64, AddrRange)>,
+}
+
+/// Where the recording has the beginning of a program.
+#[derive(Debug)]
+pub(super) enum ProgramStart {
+    /// The log has it, from this entry on.
+    Entry(Cursor),
+    /// The log before a keyframe was dropped.
+    Keyframe {
+        /// The entries of the keyframe.
+        start: Cursor,
+        /// The first entry of the log.
+        after: Cursor,
+    },
+}
+
+impl ProgramStart {
+    /// Returns a cursor at the entry `Start`.
+    pub(super) fn cursor(&self) -> Cursor {
+        match self {
+            Self::Entry(start) | Self::Keyframe { start, .. } => start.clone(),
+        }
+    }
+
+    /// Returns true if it is before an entry of the log.
+    fn is_before(&self, entry: u64) -> bool {
+        match self {
+            Self::Entry(start) => start.index() < entry,
+            Self::Keyframe { .. } => true,
+        }
+    }
 }
 
 /// An entry in short.
@@ -71,18 +105,39 @@ enum Act {
 }
 
 impl Outline {
-    pub(super) fn of(log: &Log, keyframes: &[u64]) -> Result<Self, Error> {
+    pub(super) fn of(log: &Log, reader: &Reader) -> Result<Self, Error> {
         let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
         let (mut ranges, mut kept): (Vec<Vec<AddrRange>>, _) = (Vec::new(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
         let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
         let (mut is_finished, mut foreign) = (false, Vec::new());
+        let (first, keyframes) = (log.first(), reader.keyframes());
+        if first > 0 {
+            let mut before = reader.keyframe(first)?.cursor();
+            starts.push(ProgramStart::Keyframe { start: before.clone(), after: cursor.clone() });
+            begins.push(first);
+            while let Some(entry) = before.current()? {
+                match &entry.happening {
+                    Happening::Start(start) => {
+                        note_files(&start.mappings, &mut files);
+                        ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
+                    }
+                    Happening::Foreign { range } => foreign.push((first, *range)),
+                    happening => _ = calls.act_of(entry.tid, happening),
+                }
+                before.skip()?;
+            }
+        }
         loop {
             let here = cursor.index();
             if keyframes.binary_search(&here).is_ok() {
                 kept.insert(here, cursor.clone());
             }
             let Some(entry) = cursor.current()? else { break };
+            if here == 0 {
+                // Whatever it is: no program begins elsewhere.
+                starts.push(ProgramStart::Entry(cursor.clone()));
+            }
             is_finished = matches!(entry.happening, Happening::Finish { .. });
             if let Happening::Foreign { range } = entry.happening {
                 foreign.push((here, range));
@@ -98,7 +153,9 @@ impl Outline {
             match &entry.happening {
                 Happening::Start(start) => {
                     begins.push(here + 1);
-                    starts.push(cursor.clone());
+                    if here > 0 {
+                        starts.push(ProgramStart::Entry(cursor.clone()));
+                    }
                     note_files(&start.mappings, &mut files);
                     ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
                 }
@@ -121,6 +178,7 @@ impl Outline {
         Ok(Self {
             starts,
             begins,
+            first,
             entries,
             total_ticks,
             is_finished,
@@ -133,7 +191,7 @@ impl Outline {
 
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
     pub(super) fn position(&self, first: u64, moment: u64) -> Position {
-        let begins = |entry: u64| self.ticks_before(entry).saturating_add(entry);
+        let begins = |entry: u64| self.moment(Position::after_entries(entry));
         // A run whose end is not recorded ends after its last entry.
         let (mut low, mut high) = (first, self.last() + 1);
         while low + 1 < high {
@@ -147,9 +205,26 @@ impl Outline {
         Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of a position's moment ([`Replay::moment`]).
+    pub(super) fn moment(&self, position: Position) -> u64 {
+        let ticks = self.ticks_before(position.entry).saturating_add(position.ticks);
+        ticks.saturating_add(position.entry.saturating_sub(self.first))
+    }
+
+    /// Returns the number of the log's first entry: that of the entries that were dropped.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the number of entries of the run.
     pub(super) fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.first + self.entries.len() as u64
+    }
+
+    /// Returns an entry in short.
+    fn line(&self, entry: u64) -> Option<&Line> {
+        let at = usize::try_from(entry.checked_sub(self.first)?).ok()?;
+        self.entries.get(at)
     }
 
     /// Returns the number of entries before the end of the run.
@@ -159,13 +234,12 @@ impl Outline {
 
     /// Returns the thread of an entry.
     pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
-        let at = usize::try_from(entry).ok()?;
-        self.entries.get(at).map(|line| line.tid)
+        self.line(entry).map(|line| line.tid)
     }
 
     /// Returns the last entry of a thread before an entry.
     pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
-        (0..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
+        (self.first..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
     /// Returns the next entry of a thread, from an entry on.
@@ -175,7 +249,7 @@ impl Outline {
 
     /// Returns the number of the program that an entry belongs to: the last that began before it.
     pub(super) fn epoch_of(&self, entry: u64) -> usize {
-        self.starts.partition_point(|start| start.index() < entry).saturating_sub(1)
+        self.starts.partition_point(|start| start.is_before(entry)).saturating_sub(1)
     }
 
     /// Returns the number of the last program that executes something before a position.
@@ -234,8 +308,7 @@ impl Outline {
     }
 
     fn act(&self, entry: u64) -> Act {
-        let at = usize::try_from(entry).unwrap_or(usize::MAX);
-        self.entries.get(at).map_or(Act::Other, |line| line.act)
+        self.line(entry).map_or(Act::Other, |line| line.act)
     }
 
     /// Returns the stored files that the programs mapped, by their paths; of several with one path the
@@ -258,7 +331,8 @@ impl Outline {
 
     /// Returns true if the entries from one on and before another are of one thread, which does not tick.
     pub(super) fn are_of_one_place(&self, first: u64, end: u64) -> bool {
-        let index = |entry: u64| usize::try_from(entry).unwrap_or(usize::MAX);
+        let index =
+            |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let lines = self.entries.get(index(first)..index(end)).unwrap_or_default();
         let is_one = lines.windows(2).all(|pair| pair[0].tid == pair[1].tid);
         is_one && !lines.is_empty() && self.ticks_before(first) == self.ticks_before(end)
@@ -266,8 +340,8 @@ impl Outline {
 
     /// Returns the ticks of all threads before the interval that an entry ends.
     pub(super) fn ticks_before(&self, entry: u64) -> u64 {
-        let at = usize::try_from(entry).unwrap_or(usize::MAX);
-        self.entries.get(at).map_or(self.total_ticks, |line| line.ticks_before)
+        let dropped = if entry < self.first { 0 } else { self.total_ticks };
+        self.line(entry).map_or(dropped, |line| line.ticks_before)
     }
 }
 

@@ -57,9 +57,9 @@ impl Replay {
     /// Opens the replay of a recording that executes code of this kind.
     pub(super) fn open_as(reader: Reader, code: CodeKind) -> Result<Self, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log, &reader.keyframes())?;
-        let mut cursor = log.cursor();
-        let epoch = Epoch::load(&mut cursor, &reader, code, outline.ranges_of(0))?;
+        let outline = Outline::of(&log, &reader)?;
+        let start = outline.starts.first().ok_or(Error::EmptyLog)?;
+        let (epoch, cursor) = Epoch::load(start, &reader, code, outline.ranges_of(0))?;
         let mut replay = Self {
             reader,
             code,
@@ -102,7 +102,7 @@ impl Replay {
     /// Returns the number of a position's moment: the ticks and the entries before it. No two places
     /// between two ticks have the same.
     pub fn moment(&self, position: Position) -> u64 {
-        self.ticks_before(position).saturating_add(position.entry)
+        self.outline.moment(position)
     }
 
     /// Returns the first position of a moment.
@@ -112,20 +112,21 @@ impl Replay {
 
     /// Returns the number of the last moment.
     pub fn last_moment(&self) -> u64 {
-        self.outline.total_ticks().saturating_add(self.outline.last())
+        let entries = self.outline.last().saturating_sub(self.outline.first());
+        self.outline.total_ticks().saturating_add(entries)
     }
 
     /// Returns the moments with which the intervals before each entry of the log begin, and one after the
     /// last.
     pub fn interval_starts(&self) -> Vec<u64> {
-        let starts = (0..=self.outline.last() + 1).map(Position::after_entries);
+        let starts = (self.outline.first()..=self.outline.last() + 1).map(Position::after_entries);
         starts.map(|at| self.moment(at)).collect()
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.
     pub fn program(&self) -> (String, Vec<u8>) {
         let start = self.outline.starts.get(self.number);
-        let entry = start.and_then(|start| start.clone().read().ok().flatten());
+        let entry = start.and_then(|start| start.cursor().read().ok().flatten());
         match entry.map(|entry| entry.happening) {
             Some(Happening::Start(start)) => (start.program, start.auxv.0),
             _ => (self.reader.manifest().program.clone(), Vec::new()),

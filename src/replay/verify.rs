@@ -44,7 +44,7 @@ impl Replay {
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
         let found = self.go_through(interrupted, &mut verdict)?;
-        verdict.entries = self.position().entry;
+        verdict.entries = self.position().entry.saturating_sub(self.outline.first());
         let last = self.cursor.peek()?.map(|entry| entry.happening.clone());
         verdict.is_whole =
             found == Found::End && matches!(last, Some(Happening::Finish { place: Some(_) }));
@@ -71,7 +71,9 @@ impl Replay {
     ) -> Result<Found, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
-        let keyframes = self.outline.keyframes();
+        // That with which the log begins is where the replay begins.
+        let mut keyframes = self.outline.keyframes();
+        keyframes.retain(|entry| *entry > self.outline.first());
         // The run is to be repeated, not to be entered in its midst.
         for entry in &keyframes {
             self.outline.forget_keyframe(*entry);

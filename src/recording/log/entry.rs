@@ -150,7 +150,7 @@ impl Happening {
     pub fn may_follow_keyframe(&self) -> bool {
         match self {
             Self::Signal { handler: None, writes, .. } => writes.is_empty(),
-            Self::Born { .. } | Self::Enters { .. } => true,
+            Self::Born { .. } | Self::Enters { .. } | Self::Foreign { .. } => true,
             _ => false,
         }
     }

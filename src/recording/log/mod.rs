@@ -9,6 +9,7 @@
 mod bytes;
 mod entry;
 mod pack;
+mod parts;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ pub use entry::{
     Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
     Write, after_call, check_of,
 };
+pub(super) use parts::LogParts;
+pub(super) use read::BrokenPart;
 pub use read::{Current, Cursor, Log};
 pub(super) use write::LogFile;
 pub use write::encode;

@@ -19,10 +19,33 @@ pub struct Log {
 
 #[derive(Debug)]
 struct Shared {
+    /// The number of entries before it, which were dropped.
+    first: u64,
+    parts: Vec<Part>,
+    /// The whole chunks.
+    chunks: Vec<Chunk>,
+}
+
+/// A file of a log.
+#[derive(Debug)]
+struct Part {
     path: PathBuf,
     bytes: Mapped,
-    /// The frames of each whole chunk.
-    chunks: Vec<Vec<Range<usize>>>,
+}
+
+/// A file of a log that has more than whole chunks.
+#[derive(Debug)]
+pub(in crate::recording) struct BrokenPart {
+    pub(in crate::recording) path: PathBuf,
+    pub(in crate::recording) whole: Whole,
+    pub(in crate::recording) file_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    /// The number of its part.
+    part: usize,
+    frames: Vec<Range<usize>>,
 }
 
 /// A place in a log, from which it is read on. A copy reads on independently.
@@ -37,7 +60,7 @@ pub struct Cursor {
     at: usize,
     /// The next entry, if it was decoded, and its end in the chunk.
     next: Option<(Arc<Entry>, usize)>,
-    /// The number of entries that were read.
+    /// The number of the next entry.
     index: u64,
 }
 
@@ -45,31 +68,40 @@ pub struct Cursor {
 pub type Current = Arc<Entry>;
 
 impl Log {
-    /// Opens the whole chunks of a log.
+    /// Opens the whole chunks of a log that is one file.
     pub(in crate::recording) fn of_file(path: &Path, bytes: Mapped) -> (Self, Whole) {
-        let (payloads, mut whole) = frames(bytes.as_ref());
-        let mut chunks: Vec<Vec<Range<usize>>> = Vec::new();
-        let mut is_open = false;
-        for payload in payloads {
-            let continues = bytes.as_ref().get(payload.clone()).is_some_and(is_continued);
-            match chunks.last_mut().filter(|_| is_open) {
-                Some(chunk) => chunk.push(payload),
-                None => chunks.push(vec![payload]),
-            }
-            is_open = continues;
-        }
-        if is_open {
-            chunks.pop();
-            let end = chunks.last().and_then(|chunk| chunk.last()).map_or(0, |frame| frame.end);
-            whole = Whole { size_bytes: end as u64, broken: true };
-        }
-        let shared = Shared { path: path.to_owned(), bytes, chunks };
+        let mut shared = Shared { first: 0, parts: Vec::new(), chunks: Vec::new() };
+        let whole = shared.append(path, bytes);
         (Self { shared: Arc::new(shared) }, whole)
+    }
+
+    /// Opens the whole chunks of a log of several files, in their order, which has the entries from
+    /// number `first` on. It ends where the first of them is broken, which is returned.
+    pub(in crate::recording) fn of_parts(
+        first: u64,
+        parts: Vec<(PathBuf, Mapped)>,
+    ) -> (Self, Option<BrokenPart>) {
+        let mut shared = Shared { first, parts: Vec::new(), chunks: Vec::new() };
+        let mut broken = None;
+        for (path, bytes) in parts {
+            let file_bytes = bytes.as_ref().len() as u64;
+            let whole = shared.append(&path, bytes);
+            if whole.broken {
+                broken = Some(BrokenPart { path, whole, file_bytes });
+                break;
+            }
+        }
+        (Self { shared: Arc::new(shared) }, broken)
     }
 
     /// Opens the whole chunks of a log that is in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         Self::of_file(Path::new(LOG), Mapped::held(bytes)).0
+    }
+
+    /// Returns the number of its first entry: that of the entries before it, which were dropped.
+    pub fn first(&self) -> u64 {
+        self.shared.first
     }
 
     /// Returns a cursor at the first entry.
@@ -80,15 +112,18 @@ impl Log {
             chunk: Arc::default(),
             at: 0,
             next: None,
-            index: 0,
+            index: self.first(),
         }
     }
 
     /// Returns the number of entries, their ticks, and the size of the whole chunks. Decodes all
     /// entries.
     pub fn totals(&self) -> Result<LogTotals, Error> {
-        let last = self.shared.chunks.last().and_then(|chunk| chunk.last());
-        let size_bytes = last.map_or(0, |frame| frame.end) as u64;
+        let last = self.shared.chunks.last();
+        let before = last.and_then(|chunk| self.shared.parts.get(..chunk.part)).unwrap_or_default();
+        let before = before.iter().map(|part| part.bytes.as_ref().len()).sum::<usize>();
+        let end = last.and_then(|chunk| chunk.frames.last()).map_or(0, |frame| frame.end);
+        let size_bytes = (before + end) as u64;
         let mut totals = LogTotals { size_bytes, ..LogTotals::default() };
         let mut cursor = self.cursor();
         while let Some(entry) = cursor.take()? {
@@ -99,10 +134,11 @@ impl Log {
 
     /// Returns the encoded entries of a chunk; `None` after the last one.
     fn chunk(&self, number: usize) -> Result<Option<Vec<u8>>, Error> {
-        let Some(frames) = self.shared.chunks.get(number) else { return Ok(None) };
-        let bytes = self.shared.bytes.as_ref();
+        let Some(chunk) = self.shared.chunks.get(number) else { return Ok(None) };
+        let part = self.shared.parts.get(chunk.part);
+        let bytes = part.map(|part| part.bytes.as_ref()).unwrap_or_default();
         let mut entries = Vec::new();
-        for frame in frames {
+        for frame in &chunk.frames {
             let payload = bytes.get(frame.clone()).unwrap_or_default();
             unpack(payload, &mut entries).ok_or_else(|| self.damage(number))?;
         }
@@ -111,9 +147,37 @@ impl Log {
 
     /// Returns the error for a chunk that cannot be read.
     fn damage(&self, number: usize) -> Error {
-        let first = self.shared.chunks.get(number).and_then(|frames| frames.first());
+        let chunk = self.shared.chunks.get(number);
+        let first = chunk.and_then(|chunk| chunk.frames.first());
         let offset = first.map_or(0, |frame| frame.start) as u64;
-        Error::new(&self.shared.path, ErrorKind::LogEntry { offset })
+        let part = chunk.and_then(|chunk| self.shared.parts.get(chunk.part));
+        let path = part.map_or(Path::new(LOG), |part| &part.path);
+        Error::new(path, ErrorKind::LogEntry { offset })
+    }
+}
+
+impl Shared {
+    /// Appends the whole chunks of a file.
+    fn append(&mut self, path: &Path, bytes: Mapped) -> Whole {
+        let (payloads, mut whole) = frames(bytes.as_ref());
+        let part = self.parts.len();
+        let (mut chunks, mut is_open): (Vec<Chunk>, _) = (Vec::new(), false);
+        for payload in payloads {
+            let continues = bytes.as_ref().get(payload.clone()).is_some_and(is_continued);
+            match chunks.last_mut().filter(|_| is_open) {
+                Some(chunk) => chunk.frames.push(payload),
+                None => chunks.push(Chunk { part, frames: vec![payload] }),
+            }
+            is_open = continues;
+        }
+        if is_open {
+            chunks.pop();
+            let last = chunks.last().and_then(|chunk| chunk.frames.last());
+            whole = Whole { size_bytes: last.map_or(0, |frame| frame.end) as u64, broken: true };
+        }
+        self.chunks.append(&mut chunks);
+        self.parts.push(Part { path: path.to_owned(), bytes });
+        whole
     }
 }
 
@@ -123,7 +187,7 @@ impl Cursor {
         self.log = log.clone();
     }
 
-    /// Returns the number of the next entry, from 0.
+    /// Returns the number of the next entry. That of the first is [`Log::first`].
     pub fn index(&self) -> u64 {
         self.index
     }

@@ -2,8 +2,8 @@
 
 use super::super::error::ErrorKind;
 use super::super::format::{
-    CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, PLACES, SIDEBAND,
-    SOURCE_DIR, STARTING, TRACE_DIR,
+    CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SOURCE_DIR,
+    STARTING, TRACE_DIR, log_part,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -74,7 +74,8 @@ fn member(line: &str) -> Option<Member> {
 /// Returns true if a recording can have a file with this path in it.
 pub(super) fn is_known(name: &str) -> bool {
     let Some((dir, file)) = name.split_once('/') else {
-        return [MANIFEST, STARTING, CHECKSUMS, SIDEBAND, LOG, PLACES, CORE].contains(&name);
+        let is_log = log_part(name).is_some();
+        return is_log || [MANIFEST, STARTING, CHECKSUMS, SIDEBAND, PLACES, CORE].contains(&name);
     };
     match dir {
         TRACE_DIR => is_trace(file),

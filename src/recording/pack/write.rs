@@ -2,9 +2,10 @@
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::{
-    CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, SIDEBAND, SOURCE_DIR,
-    STARTING, TRACE_DIR, trace_name,
+    CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, MANIFEST, SIDEBAND, SOURCE_DIR, STARTING, TRACE_DIR,
+    log_name, trace_name,
 };
+use super::super::keyframe::listed_name;
 use super::super::reader::Reader;
 use super::super::regular::{Links, create_private, open_regular};
 use super::super::sums::{Sum, Sums};
@@ -44,6 +45,8 @@ impl Extra {
 #[derive(Debug)]
 enum Content {
     File(PathBuf),
+    /// A file that the recorder may remove.
+    Open(PathBuf, File),
     Bytes(Bytes),
 }
 
@@ -54,6 +57,7 @@ impl Content {
                 let file = open_regular(path, Links::Follow).at(path)?;
                 Sum::of_file(&file).at(path)
             }
+            Self::Open(path, file) => Sum::of_file(file).at(path),
             Self::Bytes(bytes) => Ok(Sum::of_bytes(bytes)),
         }
     }
@@ -126,7 +130,14 @@ fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<I
 /// announced, and no keyframe is of a place after the end of the log.
 fn of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
-    for name in [TRACE_DIR, KEYFRAME_DIR, LOG, SIDEBAND, IMAGE_DIR, CORE, DEBUG_DIR, SOURCE_DIR] {
+    items.extend(below(reader.dir(), TRACE_DIR)?);
+    for name in reader.keyframes().into_iter().map(listed_name) {
+        items.extend(open(reader.dir(), name)?);
+    }
+    for name in reader.log_parts()?.into_iter().map(log_name) {
+        items.extend(open(reader.dir(), name)?);
+    }
+    for name in [SIDEBAND, IMAGE_DIR, CORE, DEBUG_DIR, SOURCE_DIR] {
         items.extend(below(reader.dir(), name)?);
     }
     for extra in extras {
@@ -136,6 +147,16 @@ fn of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     }
     items.extend(below(reader.dir(), STARTING)?);
     Ok(items)
+}
+
+/// Opens a file of a recording; `None` if the recorder has just removed it.
+fn open(dir: &Path, name: String) -> Result<Option<Item>, Error> {
+    let path = dir.join(&name);
+    match open_regular(&path, Links::Refuse) {
+        Ok(file) => item(name, Content::Open(path, file)).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(&path, error)),
+    }
 }
 
 /// Returns the files at a path in a recording.
@@ -160,6 +181,7 @@ fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
 fn item(name: String, content: Content) -> Result<Item, Error> {
     let size_bytes = match &content {
         Content::File(path) => fs::metadata(path).at(path)?.len(),
+        Content::Open(path, file) => file.metadata().at(path)?.len(),
         Content::Bytes(bytes) => bytes.len() as u64,
     };
     Ok(Item { member: Member { name, size_bytes }, content })
@@ -185,8 +207,13 @@ impl Packing<'_> {
             match content {
                 Content::Bytes(bytes) => self.bytes(name, bytes)?,
                 Content::File(path) => {
+                    let file = open_regular(path, Links::Follow).at(path)?;
                     let mut watch = |at| watch(done + at, total);
-                    self.file(name, path, *size_bytes, &mut watch)?;
+                    self.file(member, path, &file, &mut watch)?;
+                }
+                Content::Open(path, file) => {
+                    let mut watch = |at| watch(done + at, total);
+                    self.file(member, path, file, &mut watch)?;
                 }
             }
             done += size_bytes;
@@ -205,16 +232,16 @@ impl Packing<'_> {
         self.pad(size_bytes)
     }
 
-    /// Writes the first `size_bytes` of a file without its holes.
+    /// Writes a file up to the size of its member, without its holes.
     fn file(
         &mut self,
-        name: &str,
+        member: &Member,
         path: &Path,
-        size_bytes: u64,
+        file: &File,
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), Error> {
-        let file = open_regular(path, Links::Follow).at(path)?;
-        let segments = segments_of(&file, size_bytes).at(path)?;
+        let (name, size_bytes) = (member.name.as_str(), member.size_bytes);
+        let segments = segments_of(file, size_bytes).at(path)?;
         self.put(&header(name, size_bytes, &segments))?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut stored = 0;

@@ -72,7 +72,7 @@ impl PathWriter {
             self.written.thread(now, tid)?;
         }
         let start = self.replay.outline.starts.get(self.replay.number);
-        let entry = start.and_then(|start| start.clone().read().transpose()).transpose()?;
+        let entry = start.and_then(|start| start.cursor().read().transpose()).transpose()?;
         if let Some(Happening::Start(start)) = entry.map(|entry| entry.happening) {
             self.written.note_files(&start.mappings);
         }
@@ -330,9 +330,8 @@ impl PathWriter {
 impl Replay {
     /// Returns what the recorder found written in the code of files as the program began.
     fn code_written_at_start(&self) -> Result<Vec<(Addr, Vec<u8>)>, Error> {
-        let Some(mut cursor) = self.outline.starts.get(self.number).cloned() else {
-            return Ok(Vec::new());
-        };
+        let Some(start) = self.outline.starts.get(self.number) else { return Ok(Vec::new()) };
+        let mut cursor = start.cursor();
         cursor.skip()?;
         let mut code = Vec::new();
         while let Some(entry) = cursor.read()? {

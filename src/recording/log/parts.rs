@@ -1,0 +1,173 @@
+//! Writes a log of which only the end is kept: in parts, the oldest of which are dropped.
+//!
+//! A part that has others before it begins at a keyframe. So it can be the first one.
+
+use super::super::error::{At, Error};
+use super::super::format::log_name;
+use super::super::manifest::LogTotals;
+use super::entry::Entry;
+use super::write::LogFile;
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The log of a recording that is being written.
+#[derive(Debug)]
+pub(in crate::recording) struct LogParts {
+    dir: PathBuf,
+    /// The complete parts, in order.
+    complete: VecDeque<Part>,
+    /// The last part.
+    file: LogFile,
+    /// The entries and the ticks before that.
+    before: LogTotals,
+}
+
+/// A complete part of a log.
+#[derive(Debug)]
+struct Part {
+    /// The entries and the ticks before it.
+    before: LogTotals,
+    size_bytes: u64,
+}
+
+impl LogParts {
+    pub(in crate::recording) fn create(dir: &Path) -> Result<Self, Error> {
+        let file = LogFile::create(dir.join(log_name(0)))?;
+        let (complete, before) = (VecDeque::new(), LogTotals::default());
+        Ok(Self { dir: dir.to_owned(), complete, file, before })
+    }
+
+    pub(in crate::recording) fn append(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.file.append(entry)
+    }
+
+    pub(in crate::recording) fn flush(&mut self) -> Result<(), Error> {
+        self.file.flush()
+    }
+
+    /// Begins another part, with the next entry.
+    pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
+        self.file.flush()?;
+        let so_far = self.so_far();
+        let file = LogFile::create(self.dir.join(log_name(so_far.entries)))?;
+        let size_bytes = std::mem::replace(&mut self.file, file).size_bytes();
+        let before = std::mem::replace(&mut self.before, so_far);
+        self.complete.push_back(Part { before, size_bytes });
+        Ok(())
+    }
+
+    /// Removes the parts before the one that begins with entry `first`.
+    pub(in crate::recording) fn drop_before(&mut self, first: u64) -> Result<(), Error> {
+        while let Some(part) = self.complete.front().filter(|part| part.before.entries < first) {
+            let path = self.dir.join(log_name(part.before.entries));
+            fs::remove_file(&path).at(&path)?;
+            self.complete.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the files.
+    pub(in crate::recording) fn names(&self) -> impl Iterator<Item = String> {
+        let complete = self.complete.iter().map(|part| part.before.entries);
+        complete.chain([self.before.entries]).map(log_name)
+    }
+
+    /// Returns the number of entries since the beginning of the run, and their ticks, and the size of
+    /// those that are kept.
+    pub(in crate::recording) fn so_far(&self) -> LogTotals {
+        let own = self.file.totals();
+        LogTotals {
+            entries: self.before.entries + own.entries,
+            ticks: self.before.ticks.saturating_add(own.ticks),
+            size_bytes: self.complete.iter().map(|part| part.size_bytes).sum::<u64>()
+                + own.size_bytes,
+        }
+    }
+
+    /// Returns the number of entries that are kept, their ticks, and the size.
+    pub(in crate::recording) fn totals(&self) -> LogTotals {
+        let so_far = self.so_far();
+        let dropped = self.complete.front().map_or(self.before, |part| part.before);
+        LogTotals {
+            entries: so_far.entries - dropped.entries,
+            ticks: so_far.ticks.saturating_sub(dropped.ticks),
+            size_bytes: so_far.size_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::mapped::Mapped;
+    use super::super::{Happening, Log, Place};
+    use super::*;
+    use crate::common::{Addr, Tid};
+
+    fn entry(ticks: u64) -> Entry {
+        let place = Place { ip: Addr(0x1000), rcx: 0 };
+        Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
+    }
+
+    fn open(dir: &Path, first: u64, names: &[&str]) -> Log {
+        let open = |name: &&str| (dir.join(name), Mapped::open_own(&dir.join(name)).unwrap());
+        Log::of_parts(first, names.iter().map(open).collect()).0
+    }
+
+    fn ticks_of(log: &Log) -> Vec<(u64, u64)> {
+        let mut cursor = log.cursor();
+        let mut next = || {
+            let index = cursor.index();
+            Some((index, cursor.read().unwrap()?.ticks))
+        };
+        std::iter::from_fn(&mut next).collect()
+    }
+
+    #[test]
+    fn the_parts_that_are_left_are_the_end_of_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let mut log = LogParts::create(dir).unwrap();
+        for ticks in 0..10 {
+            if [3, 7].contains(&ticks) {
+                log.begin_part().unwrap();
+            }
+            log.append(&entry(ticks)).unwrap();
+        }
+        log.flush().unwrap();
+        let names = ["log.bin", "log-3.bin", "log-7.bin"];
+        assert_eq!(log.names().collect::<Vec<_>>(), names);
+        let all: Vec<_> = (0..10).map(|number| (number, number)).collect();
+        assert_eq!(ticks_of(&open(dir, 0, &names)), all);
+        assert_eq!(log.totals(), log.so_far());
+        let counted = open(dir, 0, &names).totals().unwrap();
+        assert_eq!(counted, log.totals());
+
+        log.drop_before(3).unwrap();
+        assert!(!dir.join("log.bin").exists());
+        assert_eq!(log.names().collect::<Vec<_>>(), names[1..]);
+        let kept = open(dir, 3, &names[1..]);
+        assert_eq!(ticks_of(&kept), all[3..]);
+        assert_eq!(kept.totals().unwrap(), log.totals());
+        assert_eq!((log.totals().entries, log.totals().ticks), (7, 42));
+        assert_eq!((log.so_far().entries, log.so_far().ticks), (10, 45));
+    }
+
+    #[test]
+    fn a_log_ends_with_its_first_broken_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let mut log = LogParts::create(dir).unwrap();
+        for ticks in 0..6 {
+            if ticks == 3 {
+                log.begin_part().unwrap();
+            }
+            log.append(&entry(ticks)).unwrap();
+        }
+        log.flush().unwrap();
+        let mut bytes = fs::read(dir.join("log.bin")).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(dir.join("log.bin"), bytes).unwrap();
+        assert!(ticks_of(&open(dir, 0, &["log.bin", "log-3.bin"])).is_empty());
+    }
+}
