@@ -174,6 +174,10 @@ impl Recorder {
         &self.writer
     }
 
+    pub(super) fn writer_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
     /// Adds a thread.
     pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
@@ -356,6 +360,9 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
 
 /// Describes the history. Single-stepping and exact recordings keep all.
 fn history_of(request: &Request, backend: Backend) -> String {
+    if let Some(keep) = request.keep {
+        return format!("at least the last {keep:?}");
+    }
     match (backend, request.history) {
         (Backend::Step | Backend::Exact, _) => History::Full.words(),
         (Backend::Perf, History::Ring { .. }) => "the last of each thread's trace".to_owned(),

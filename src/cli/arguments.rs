@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Record a run of a program once, then step through it in both directions in gdb.
 #[derive(Debug, Parser)]
@@ -147,6 +148,10 @@ pub(super) struct Record {
     /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
     #[arg(long, conflicts_with_all = OF_PATHS)]
     pub(super) chaos: bool,
+    /// Keep at least the last TIME of the run, such as 90s, 10m or 2h, and drop what is older, so that
+    /// a server can be recorded for weeks
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_PATHS)]
+    pub(super) keep: Option<Duration>,
     /// Run the program up to N times, until it fails (a status other than 0, or a signal); the last
     /// recording is kept
     #[arg(long, value_name = "N", conflicts_with_all = ["attach", "tid", "on_recorder_death"])]
@@ -237,6 +242,25 @@ fn function(text: &str) -> Result<Code, String> {
         None if !text.is_empty() => Ok(Code::Function(text.to_owned())),
         _ => Err("give a function, or FUNCTION@FILE".to_owned()),
     }
+}
+
+/// Parses a number of seconds, or one with a unit: ms, s, m, h, d.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => Some(1),
+        "" | "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
+        _ => None,
+    };
+    let milliseconds = unit_ms.zip(digits.parse::<u64>().ok());
+    milliseconds
+        .and_then(|(unit_ms, number)| number.checked_mul(unit_ms))
+        .filter(|milliseconds| *milliseconds > 0)
+        .map(Duration::from_millis)
+        .ok_or_else(|| "give a time, or with the unit ms, s, m, h or d, such as 10m".to_owned())
 }
 
 /// Parses a number of bytes with a unit of perf's `--max-size`: B, K, M, G, T.

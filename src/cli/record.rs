@@ -55,6 +55,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         witness: arguments.witness,
+        keep: arguments.keep,
         keyframe_period: arguments.keyframe_period.map_or(KEYFRAME_PERIOD, Duration::from_millis),
         schedule: if arguments.chaos { Schedule::Chaos } else { Schedule::InTurn },
         pt_config: arguments.pt_config.clone().unwrap_or_default(),

@@ -39,6 +39,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     let period = arguments.keyframe_period.map_or(KEYFRAME_PERIOD, Duration::from_millis);
     let request = Request {
         aslr: arguments.aslr,
+        keep: None,
         keyframe_period: period,
         force: arguments.force,
         ..request(program, arguments.command, place.dir())
@@ -88,6 +89,7 @@ pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: Pat
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
         witness: None,
+        keep: None,
         keyframe_period: KEYFRAME_PERIOD,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),

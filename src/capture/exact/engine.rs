@@ -121,7 +121,7 @@ impl Engine {
             slice_began: Instant::now(),
             chaos: (request.schedule == Schedule::Chaos).then(Chaos::new),
             witness: None,
-            keyframes: Keyframes::new(request.keyframe_period),
+            keyframes: Keyframes::new(request.keyframe_period, request.keep),
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             followed: None,

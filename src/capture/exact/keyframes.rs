@@ -1,5 +1,8 @@
 //! Keyframes: the whole state of the process, stored on the way, so that a replay can begin there.
 //! The program waits while one is written, which takes at most a twentieth of its time.
+//!
+//! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A part
+//! is dropped when the one after it reaches back far enough.
 
 use super::engine::Engine;
 use super::process::{Process, state_of};
@@ -12,6 +15,7 @@ use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
 use crate::tracee::{PageMap, auxv};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The share of the time that writing takes: one part in so many.
@@ -23,6 +27,8 @@ const TICKS_PER_MS: u64 = 100_000;
 const TICKS_PER_ENTRY: u64 = 1000;
 /// The largest memory that is written: the program waits for about a second.
 const LARGEST_BYTES: u64 = 512 << 20;
+/// The number of parts that the log of the time that is kept has.
+const PARTS: u32 = 2;
 /// The largest number of keyframes of a recording, and of their bytes.
 const MOST: usize = 64;
 const MOST_BYTES: u64 = 512 << 20;
@@ -37,6 +43,18 @@ pub(super) struct Keyframes {
     /// The ticks and entries up to the last one, in ticks.
     replayed: u64,
     stored: Vec<Stored>,
+    /// The time that is kept; none if all is.
+    keep: Option<Duration>,
+    /// The keyframes with which the parts of the log begin, but for the one at the run's beginning.
+    parts: VecDeque<PartStart>,
+}
+
+/// A place where a part of the log begins.
+#[derive(Clone, Copy, Debug)]
+struct PartStart {
+    /// The entries of the log before it.
+    entry: u64,
+    at: Instant,
 }
 
 /// A keyframe that was written.
@@ -49,17 +67,48 @@ struct Stored {
 }
 
 impl Keyframes {
-    pub(super) fn new(period: Duration) -> Self {
-        let begun = Instant::now();
-        Self { period, begun, next: begun + period, replayed: 0, stored: Vec::new() }
+    pub(super) fn new(period: Duration, keep: Option<Duration>) -> Self {
+        let (begun, parts) = (Instant::now(), VecDeque::new());
+        Self { period, begun, next: begun + period, replayed: 0, stored: Vec::new(), keep, parts }
+    }
+
+    /// Returns true if it is time for another part of the log.
+    fn part_is_due(&self, now: Instant) -> bool {
+        let last = self.parts.back().map_or(self.begun, |part| part.at);
+        self.keep.is_some_and(|keep| now.duration_since(last) >= keep / PARTS)
+    }
+
+    /// Notes the beginning of a part. Returns the entry before which the log is dropped, and the
+    /// keyframes that go with it.
+    fn note_part(&mut self, part: PartStart) -> Option<(u64, Vec<u64>)> {
+        self.parts.push_back(part);
+        let keep = self.keep?;
+        let reaches_back = |start: &PartStart| part.at.duration_since(start.at) >= keep;
+        while self.parts.get(1).is_some_and(reaches_back) {
+            self.parts.pop_front();
+        }
+        let first = self.parts.front().copied().filter(reaches_back)?;
+        let is_dropped = |stored: &Stored| stored.entry < first.entry;
+        let dropped = self.stored.iter().filter(|stored| is_dropped(stored));
+        let dropped = dropped.map(|stored| stored.entry).collect();
+        self.stored.retain(|stored| !is_dropped(stored));
+        Some((first.entry, dropped))
+    }
+
+    /// Returns true if a part of the log begins with a keyframe.
+    fn is_of_part(&self, number: usize) -> bool {
+        let entry = self.stored.get(number).map(|stored| stored.entry);
+        self.parts.iter().any(|part| Some(part.entry) == entry)
     }
 
     /// Notes a keyframe that was written. Returns those that are removed for it.
     fn note(&mut self, stored: Stored) -> Vec<u64> {
         self.stored.push(stored);
         let mut removed = Vec::new();
-        while self.stored.len() > MOST || (self.stored.len() > 1 && self.bytes() > MOST_BYTES) {
-            removed.push(self.stored.remove(self.least_useful()).entry);
+        while (self.stored.len() > MOST || self.bytes() > MOST_BYTES)
+            && let Some(least) = self.least_useful()
+        {
+            removed.push(self.stored.remove(least).entry);
         }
         removed
     }
@@ -69,8 +118,8 @@ impl Keyframes {
     }
 
     /// Returns the keyframe without which the gap that it leaves is smallest for its age: users look
-    /// at the end of a run most. The last one stays.
-    fn least_useful(&self) -> usize {
+    /// at the end of a run most. The last one stays, and so do those of the log's parts.
+    fn least_useful(&self) -> Option<usize> {
         let now = self.stored.last().map_or(self.begun, |last| last.at);
         let gap_for_age = |&number: &usize| {
             let before = match number.checked_sub(1).and_then(|before| self.stored.get(before)) {
@@ -81,7 +130,8 @@ impl Keyframes {
             let age = now.duration_since(self.stored.get(number).map_or(now, |own| own.at));
             (after.duration_since(before).as_nanos() << 20) / age.as_nanos().max(1)
         };
-        (0..self.stored.len().saturating_sub(1)).min_by_key(gap_for_age).unwrap_or(0)
+        let mut removable = 0..self.stored.len().saturating_sub(1);
+        removable.by_ref().filter(|number| !self.is_of_part(*number)).min_by_key(gap_for_age)
     }
 }
 
@@ -94,9 +144,10 @@ impl Engine {
         }
         let replayed = self.replayed();
         let period_ms = u64::try_from(self.keyframes.period.as_millis()).unwrap_or(u64::MAX);
-        let is_worth = replayed.saturating_sub(self.keyframes.replayed)
-            >= period_ms.saturating_mul(TICKS_PER_MS);
-        if !is_worth || !self.threads_can_be_stored() {
+        let done = replayed.saturating_sub(self.keyframes.replayed);
+        let begins_part = done > 0 && self.keyframes.part_is_due(now);
+        let is_worth = done >= period_ms.saturating_mul(TICKS_PER_MS);
+        if !(is_worth || begins_part) || !self.threads_can_be_stored() {
             return Ok(());
         }
         let holder = self.holder;
@@ -104,14 +155,15 @@ impl Engine {
             process.look_at_mappings(thread.tid())?;
             Ok(process.own_bytes())
         })?;
-        if bytes.is_none_or(|bytes| bytes > LARGEST_BYTES) {
+        if bytes.is_none_or(|bytes| bytes > LARGEST_BYTES && !begins_part) {
             self.keyframes.next = now + self.keyframes.period * SHARE;
             return Ok(());
         }
         match self.store_keyframe(now) {
+            Ok(Some(entry)) if begins_part => self.begin_part(PartStart { entry, at: now })?,
             // A thread was killed, which will be reported. The keyframe has no end, so it is not used.
             Err(Error::Tracee(error)) if error.is_gone() => {}
-            stored => stored?,
+            stored => _ = stored?,
         }
         let took = now.elapsed();
         self.keyframes.replayed = replayed;
@@ -145,11 +197,12 @@ impl Engine {
         has_holder && is_quiet && others.all(|is_known| is_known)
     }
 
-    fn store_keyframe(&mut self, at: Instant) -> Result<(), Error> {
+    /// Returns the number of entries before the keyframe; `None` if the process has ended.
+    fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
         // The holder's place is where its last entry is, as those of the others are.
         self.log_place()?;
-        let Some(process) = &mut self.process else { return Ok(()) };
-        let Some(holder) = self.threads.get(&self.holder) else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(None) };
+        let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;
         let mut file = process.recorder.writer().keyframe(entry)?;
         process.write_keyframe(holder, &mut file)?;
@@ -172,6 +225,9 @@ impl Engine {
                 append(&mut file, tid, Happening::Enters { number: calling.call.number })?;
             }
         }
+        for range in &process.foreign {
+            append(&mut file, self.holder, Happening::Foreign { range: *range })?;
+        }
         // The memory of a process that was killed is gone, or a part of it: this would fail then.
         holder.tracee().registers()?;
         append(&mut file, self.holder, Happening::Finish { place: None })?;
@@ -180,6 +236,18 @@ impl Engine {
         process.recorder.flush()?;
         for removed in self.keyframes.note(Stored { entry, at, size_bytes }) {
             process.recorder.writer().remove_keyframe(removed)?;
+        }
+        Ok(Some(entry))
+    }
+
+    /// Begins another part of the log at the keyframe that was just stored, and drops the oldest ones.
+    fn begin_part(&mut self, start: PartStart) -> Result<(), Error> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let writer = process.recorder.writer_mut();
+        writer.begin_log_part()?;
+        if let Some((first, keyframes)) = self.keyframes.note_part(start) {
+            writer.drop_log_before(first)?;
+            keyframes.into_iter().try_for_each(|entry| writer.remove_keyframe(entry))?;
         }
         Ok(())
     }

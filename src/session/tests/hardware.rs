@@ -64,6 +64,7 @@ pub(super) fn request(scene: &Path, program: &Path, name: &str, history: History
         psb_period_bytes: 2048,
         step_log: Some(log),
         witness: None,
+        keep: None,
         keyframe_period: crate::capture::KEYFRAME_PERIOD,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
