@@ -153,7 +153,7 @@ fn cut(dir: &Path) -> bool {
     !dir.join("manifest.json").exists() && dir.join("starting.json").exists()
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(begun.elapsed().as_secs() < 60, "{what}: not within a minute");

@@ -10,6 +10,7 @@ mod faults;
 mod filters;
 mod forks;
 mod history;
+mod keep;
 mod keyframes;
 mod kills;
 mod known_code;
