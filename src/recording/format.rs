@@ -51,6 +51,8 @@ pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;
 pub(super) const SIDEBAND_CHUNK_BYTES: usize = 64 << 10;
 /// The largest chunk that readers accept.
 pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
+/// The largest number of entries of a run.
+const LOG_ENTRIES_LIMIT: u64 = 1 << 62;
 /// The largest manifest or list of checksums that readers accept.
 pub(super) const TEXT_LIMIT_BYTES: u64 = 64 << 20;
 
@@ -81,7 +83,7 @@ pub(super) fn log_name(first: u64) -> String {
 pub(super) fn log_part(name: &str) -> Option<u64> {
     let number = name.strip_prefix("log-").and_then(|rest| rest.strip_suffix(".bin"));
     let first = number.map_or(0, |number| number.parse().unwrap_or(0));
-    (log_name(first) == name).then_some(first)
+    (first <= LOG_ENTRIES_LIMIT && log_name(first) == name).then_some(first)
 }
 
 /// Returns the name of the file with a trace's raw PT bytes.

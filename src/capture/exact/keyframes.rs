@@ -130,8 +130,8 @@ impl Keyframes {
             let age = now.duration_since(self.stored.get(number).map_or(now, |own| own.at));
             (after.duration_since(before).as_nanos() << 20) / age.as_nanos().max(1)
         };
-        let mut removable = 0..self.stored.len().saturating_sub(1);
-        removable.by_ref().filter(|number| !self.is_of_part(*number)).min_by_key(gap_for_age)
+        let all_but_last = 0..self.stored.len().saturating_sub(1);
+        all_but_last.filter(|number| !self.is_of_part(*number)).min_by_key(gap_for_age)
     }
 }
 
