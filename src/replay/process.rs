@@ -4,14 +4,15 @@ use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
 use super::lent::Lent;
-use super::outline::Outline;
+use super::outline::{Outline, ProgramStart};
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
 use crate::common::Tid;
 use crate::engine::CodeKind;
+use crate::insn::Registers;
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Happening};
+use crate::recording::log::{Cursor, Entry, Happening};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -121,6 +122,21 @@ impl Replay {
     pub fn interval_starts(&self) -> Vec<u64> {
         let starts = (self.outline.first()..=self.outline.last() + 1).map(Position::after_entries);
         starts.map(|at| self.moment(at)).collect()
+    }
+
+    /// Returns true if the program that runs here was recorded from its first instruction on. The kernel
+    /// clears all registers before that, but for RIP and RSP (`ELF_PLAT_INIT`).
+    pub fn has_first_instruction(&self) -> bool {
+        let Some(ProgramStart::Entry(start)) = self.outline.starts.get(self.number) else {
+            return false;
+        };
+        let Ok(Some(Entry { happening: Happening::Start(start), .. })) = start.clone().read()
+        else {
+            return false;
+        };
+        let r: Registers = start.state.registers.into();
+        let low = r.rax | r.rbx | r.rcx | r.rdx | r.rsi | r.rdi | r.rbp;
+        (low | r.r8 | r.r9 | r.r10 | r.r11 | r.r12 | r.r13 | r.r14 | r.r15) == 0
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.

@@ -35,6 +35,8 @@ struct Made {
 /// The log beside the path.
 struct Log<'a> {
     asked: &'a Asked,
+    /// The number of its first entry.
+    first: u64,
     cursor: Cursor,
     ticks: u64,
     /// Calls that have not returned, whose rows wait.
@@ -51,6 +53,7 @@ impl Asked {
         let log = self.replay.as_ref().map(|replay| replay.reader().log()).transpose()?.flatten();
         let mut log = log.map(|log| Log {
             asked: self,
+            first: log.first(),
             cursor: log.cursor(),
             ticks: 0,
             open: HashMap::new(),
@@ -109,7 +112,7 @@ impl Log<'_> {
     /// Returns the next call that is not after a moment. Passes on signals and returns before it.
     fn next(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
         loop {
-            let index = self.cursor.index();
+            let index = self.cursor.index() - self.first;
             let Some(entry) = self.cursor.peek()? else { return Ok(None) };
             let here = self.ticks.saturating_add(entry.ticks).saturating_add(index);
             if here > moment {

@@ -162,12 +162,16 @@ impl Input {
     }
 
     /// Describes the memory that a program began with. The replay is there. `has` returns true if a file
-    /// has the value at an offset: the kernel clears what is after a segment's end.
+    /// has the value at an offset: the kernel clears what is after a segment's end. Where the recording
+    /// begins later, the program may have written it before.
     pub(super) fn at_start(
         replay: &Replay,
         range: AddrRange,
         has: &dyn Fn(&str, u64) -> bool,
     ) -> Self {
+        if !replay.has_first_instruction() {
+            return Self::AtStart { name: String::new(), offset: None };
+        }
         let mappings = replay.mappings();
         let there = mappings.iter().find(|mapping| mapping.range.contains(range.start));
         let offset = there
@@ -196,6 +200,9 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
         Descriptor::Unknown => return Ok(None),
     };
     let Some((entry, number)) = last else {
+        if !replay.has_first_instruction() {
+            return Ok(None);
+        }
         let names = ["standard input", "standard output", "standard error"];
         let name = usize::try_from(fd).ok().and_then(|fd| names.get(fd).copied());
         return Ok(name.map(str::to_owned));

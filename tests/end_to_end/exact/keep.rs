@@ -95,6 +95,12 @@ fn the_end_is_that_of_the_whole_run() {
         assert_eq!(value(&said, look, nth), value(&of_whole, look, nth), "{look}");
     }
 
+    // What the program wrote before is not taken for what it began with.
+    let origin =
+        contraflow().arg("origin").arg(&kept).args(["--at", "1", "line"]).output().unwrap();
+    let origin = text(&origin.stdout) + &text(&origin.stderr);
+    assert!(origin.contains("when the recording began"), "{origin}");
+
     let calls = |dir: &Path| -> Vec<String> {
         let dumped = contraflow().args(["dump", "calls"]).arg(dir).output().unwrap();
         assert!(dumped.status.success(), "{}", text(&dumped.stderr));
