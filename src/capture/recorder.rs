@@ -16,6 +16,7 @@ use crate::recording::{
 };
 use crate::sideband::{Event, Record};
 use crate::tracee::{comm, image_of};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub(super) struct Recorder {
     manifest: Manifest,
     clock: Clock,
     threads: Vec<ThreadEntry>,
+    /// The threads that have ended, with the entries of the log up to their ends; exact recordings only.
+    ended: VecDeque<(u64, Tid)>,
     flushed: Instant,
     ring_since_ns: Option<u64>,
     /// The file through which snapshots of its rings are requested.
@@ -141,6 +144,7 @@ impl Recorder {
             manifest,
             clock: Clock::start(),
             threads: Vec::new(),
+            ended: VecDeque::new(),
             flushed: Instant::now(),
             ring_since_ns: None,
         })
@@ -174,13 +178,16 @@ impl Recorder {
         &self.writer
     }
 
-    pub(super) fn writer_mut(&mut self) -> &mut Writer {
-        &mut self.writer
+    /// Begins another part of the log, at the place of a keyframe that was just written.
+    pub(super) fn begin_log_part(&mut self) -> Result<(), recording::Error> {
+        self.writer.begin_log_part()
     }
 
     /// Adds a thread.
     pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
+        // The kernel may give the number to another thread.
+        self.ended.retain(|(_, ended)| *ended != tid);
         if self.entry(tid).is_none() {
             let pid = self.pid();
             self.threads.push(ThreadEntry {
@@ -214,7 +221,21 @@ impl Recorder {
                 entry.name = name;
             }
         }
+        if let entries @ 1.. = self.log_so_far().entries {
+            self.ended.push_back((entries, tid));
+        }
         self.event(tid, Event::ThreadExit)
+    }
+
+    /// Drops the log before the part that begins with entry `first`, and the threads that ended there.
+    pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
+        self.writer.drop_log_before(first)?;
+        while let Some((_, tid)) = self.ended.front().copied().filter(|(end, _)| *end <= first) {
+            self.ended.pop_front();
+            self.threads.retain(|entry| entry.tid != tid);
+            self.writer.forget_thread(tid)?;
+        }
+        Ok(())
     }
 
     /// Returns the name of a thread, the last one if it has ended.

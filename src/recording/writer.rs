@@ -150,6 +150,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Removes the trace of a thread that is not in what is kept of the run.
+    pub fn forget_thread(&mut self, tid: Tid) -> Result<(), Error> {
+        let trace = TraceId::Thread(tid);
+        self.traces.remove(&trace);
+        self.ended.retain(|ended| *ended != trace);
+        let dir = self.dir.join(TRACE_DIR);
+        [trace_name(trace), sums_name(trace)].iter().try_for_each(|name| {
+            let path = dir.join(name);
+            fs::remove_file(&path).at(&path)
+        })
+    }
+
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
         self.start(trace)?;
         let count = self.traces.len();

@@ -243,10 +243,11 @@ impl Engine {
     /// Begins another part of the log at the keyframe that was just stored, and drops the oldest ones.
     fn begin_part(&mut self, start: PartStart) -> Result<(), Error> {
         let Some(process) = &mut self.process else { return Ok(()) };
-        let writer = process.recorder.writer_mut();
-        writer.begin_log_part()?;
+        let recorder = &mut process.recorder;
+        recorder.begin_log_part()?;
         if let Some((first, keyframes)) = self.keyframes.note_part(start) {
-            writer.drop_log_before(first)?;
+            recorder.drop_log_before(first)?;
+            let writer = recorder.writer();
             keyframes.into_iter().try_for_each(|entry| writer.remove_keyframe(entry))?;
         }
         Ok(())
