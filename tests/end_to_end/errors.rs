@@ -123,11 +123,11 @@ fn recordings_that_do_not_open() {
     let whole = fs::read_to_string(&manifest).unwrap();
     let dir = recorded.dir.to_str().unwrap();
     let of_format = |format: u32| {
-        let other = whole.replace("\"format\": 4", &format!("\"format\": {format}"));
-        assert!(format == 4 || other != whole);
+        let other = whole.replace("\"format\": 5", &format!("\"format\": {format}"));
+        assert!(format == 5 || other != whole);
         other
     };
-    for format in [1, 5, 99] {
+    for format in [1, 6, 99] {
         fs::write(&manifest, of_format(format)).unwrap();
         fails(&mut info(dir), &format!("recording format {format}"));
     }
@@ -135,7 +135,7 @@ fn recordings_that_do_not_open() {
     fails(&mut info(dir), "the manifest cannot be read");
     // Without checksums, as its recorder was killed.
     fs::remove_file(&manifest).unwrap();
-    for format in [2, 3, 4] {
+    for format in [2, 3, 4, 5] {
         fs::write(recorded.dir.join("starting.json"), of_format(format)).unwrap();
         let output = info(dir).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
