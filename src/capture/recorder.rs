@@ -32,8 +32,9 @@ pub(super) struct Recorder {
     manifest: Manifest,
     clock: Clock,
     threads: Vec<ThreadEntry>,
-    /// The threads that have ended, with the entries of the log up to their ends; exact recordings only.
-    ended: VecDeque<(u64, Tid)>,
+    /// The threads that have ended, with the entries of the log up to their ends, where the log is
+    /// dropped later; `None` where all of it is kept.
+    ended: Option<VecDeque<(u64, Tid)>>,
     flushed: Instant,
     ring_since_ns: Option<u64>,
     /// The file through which snapshots of its rings are requested.
@@ -49,6 +50,8 @@ pub(super) struct Prepared {
     writer: Writer,
     manifest: Manifest,
     known_code: KnownCode,
+    /// True if only the end of the run is kept.
+    keeps_end: bool,
 }
 
 impl Prepared {
@@ -97,7 +100,8 @@ impl Prepared {
             Ok(mut writer) => {
                 writer.use_known_images(&request.store);
                 let known_code = KnownCode::of(&request.store);
-                Ok(Self { destination, writer, manifest, known_code })
+                let keeps_end = request.keep.is_some();
+                Ok(Self { destination, writer, manifest, known_code, keeps_end })
             }
             Err(error) => {
                 destination.give_up();
@@ -131,7 +135,7 @@ impl Prepared {
 impl Recorder {
     /// Starts a prepared recording, of the process `pid`.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
-        let Prepared { destination, writer, mut manifest, known_code } = prepared;
+        let Prepared { destination, writer, mut manifest, known_code, keeps_end } = prepared;
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.restart(&manifest)?;
@@ -144,7 +148,7 @@ impl Recorder {
             manifest,
             clock: Clock::start(),
             threads: Vec::new(),
-            ended: VecDeque::new(),
+            ended: keeps_end.then(VecDeque::new),
             flushed: Instant::now(),
             ring_since_ns: None,
         })
@@ -187,7 +191,7 @@ impl Recorder {
     pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
         // The kernel may give the number to another thread.
-        self.ended.retain(|(_, ended)| *ended != tid);
+        self.ended.iter_mut().for_each(|ended| ended.retain(|(_, ended)| *ended != tid));
         if self.entry(tid).is_none() {
             let pid = self.pid();
             self.threads.push(ThreadEntry {
@@ -221,17 +225,17 @@ impl Recorder {
                 entry.name = name;
             }
         }
-        if let entries @ 1.. = self.log_so_far().entries {
-            self.ended.push_back((entries, tid));
-        }
+        let entries = self.log_so_far().entries;
+        self.ended.iter_mut().for_each(|ended| ended.push_back((entries, tid)));
         self.event(tid, Event::ThreadExit)
     }
 
     /// Drops the log before the part that begins with entry `first`, and the threads that ended there.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
-        while let Some((_, tid)) = self.ended.front().copied().filter(|(end, _)| *end <= first) {
-            self.ended.pop_front();
+        let Some(ended) = &mut self.ended else { return Ok(()) };
+        while let Some((_, tid)) = ended.front().copied().filter(|(end, _)| *end <= first) {
+            ended.pop_front();
             self.threads.retain(|entry| entry.tid != tid);
             self.writer.forget_thread(tid)?;
         }

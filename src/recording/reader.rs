@@ -23,7 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How often the files of a log are listed again after the recorder dropped one of them.
+/// How many times the files of a log are listed, if the recorder drops one of them each time.
 const LOG_TRIES: u32 = 5;
 
 /// An open recording.
