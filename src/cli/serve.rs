@@ -51,6 +51,9 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         Some(arguments::Backend::Step) => Backend::Step,
     };
     let mut live = session::Live::new(backend, request);
+    if arguments.no_stop_at_end {
+        live.end_at_once();
+    }
     let leaving = Leaving::on_signals();
     let options = Options {
         edge_as_trap: arguments.edge_as_trap,

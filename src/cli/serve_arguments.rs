@@ -41,6 +41,10 @@ pub(super) struct Serve {
     /// End when the first debugger leaves; a program that it does not detach is killed
     #[arg(long)]
     pub(super) once: bool,
+    /// Report the program's exit at once. Otherwise the program stops before it, where the debugger
+    /// can still go back
+    #[arg(long)]
+    pub(super) no_stop_at_end: bool,
     /// Report the edges of the history as plain traps, for clients that misread them
     #[arg(long)]
     pub(super) edge_as_trap: bool,

@@ -53,6 +53,8 @@ pub struct Live {
     ended: Option<Ending>,
     /// True once the debugger has seen the stop at the program's end, before it is gone.
     at_end: bool,
+    /// True if the program ends without that stop.
+    ends_at_once: bool,
     /// The reason why the program could not continue, or its history could not be read.
     failure: RefCell<Option<String>>,
     passed: u64,

@@ -39,6 +39,7 @@ also! { exactly by "exact":
     signals_of_several_threads_at_once_all_come
     another_program_is_executed
     a_client_that_kills_and_one_that_hangs_up
+    a_program_ends_without_a_stop
 }
 
 also! { stepped by "step":
@@ -620,6 +621,29 @@ fn a_client_that_kills_and_one_that_hangs_up() {
         let gone = !Path::new(&format!("/proc/{pid}")).exists();
         assert!(gone, "{packet}: the program lives on");
     }
+}
+
+/// `--no-stop-at-end`: the past is there at each stop as without it, and the program's end is its exit.
+#[test]
+fn a_program_ends_without_a_stop() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let serve = |options: &[&str], commands: &str| {
+        Live::start(&scene, options, &[name(&program)]).gdb(&program, commands)
+    };
+    let commands = "handle SIGUSR1 nostop\nbreak work if n == 3\ncontinue\nreverse-stepi\ndelete\n\
+                    continue\ncontinue\nprint $_exitcode";
+    let said = serve(&["--no-stop-at-end"], commands);
+    // The edge of the past is where the program is now.
+    assert!(answer(&said, "continue", 1).contains("No more reverse-execution history"), "{said}");
+    assert!(answer(&said, "continue", 2).contains("exited with code 03"), "{said}");
+    assert!(answer(&said, "print $_exitcode", 0).ends_with("= 3"), "{said}");
+    let said = serve(&[], commands);
+    assert!(answer(&said, "continue", 2).contains("No more reverse-execution history"), "{said}");
+    assert!(answer(&said, "print $_exitcode", 0).ends_with("= void"), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 # Usage: run.sh CONTRAFLOW [--board remote|extended] [FILE.exp...]
 #   GDB_TESTSUITE  the directory gdb/testsuite of gdb's source, of the version of the gdb in use
 #   SUITE_SECONDS  the time that each file may take (600)
+#   SUITE_PORT     the first TCP port to use, for runs beside each other (2346)
 #   SUITE_LOGS     a directory to keep the logs in
 set -u
 contraflow=$(realpath "$1") || exit 2

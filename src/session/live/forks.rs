@@ -17,7 +17,8 @@ pub(super) enum Vfork {
 }
 
 impl Live {
-    /// Resumes the program, and skips the report of a vfork that ended for the debugger already.
+    /// Resumes the program, and skips the report of a vfork that ended for the debugger already, and
+    /// that of an end at which the debugger does not stop.
     pub(super) fn go_over_reported(
         &mut self,
         go: &Go,
@@ -30,6 +31,10 @@ impl Live {
                 (Report::VforkDone, Some(Vfork::ToldDone(reported))) if reported == thread => {
                     self.vfork = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
+                    go.signals.clear();
+                }
+                (Report::Ending, _) if self.ends_at_once => {
+                    go.signal = 0;
                     go.signals.clear();
                 }
                 _ => {

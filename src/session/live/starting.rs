@@ -24,6 +24,7 @@ impl Live {
             is_back: false,
             ended: Some(Ending::Unknown),
             at_end: false,
+            ends_at_once: false,
             failure: RefCell::new(None),
             passed: 0,
             given: Vec::new(),
@@ -31,6 +32,11 @@ impl Live {
             forks: Forks::default(),
             vfork: None,
         }
+    }
+
+    /// Reports the program's exit without a stop before it.
+    pub fn end_at_once(&mut self) {
+        self.ends_at_once = true;
     }
 
     /// Returns a session over a program that was started already.
@@ -88,8 +94,9 @@ impl Live {
         let request = self.request_of(start)?;
         self.kill();
         // Waiting for children requires that no other program runs, so the old one is killed first.
-        let (has_run, passed, forks) = (self.has_run, self.passed, self.forks);
-        *self = Self { has_run, passed, forks, ..Self::new(self.backend, self.request.clone()) };
+        let new = Self::new(self.backend, self.request.clone());
+        let Self { has_run, passed, forks, ends_at_once, .. } = *self;
+        *self = Self { has_run, passed, forks, ends_at_once, ..new };
         let program = match request.attach {
             Some(pid) => Program::attach(self.backend, &request, pid),
             None => Program::launch(self.backend, &request),
