@@ -96,7 +96,7 @@ impl Live {
         // Waiting for children requires that no other program runs, so the old one is killed first.
         let new = Self::new(self.backend, self.request.clone());
         let Self { has_run, passed, forks, ends_at_once, .. } = *self;
-        *self = Self { has_run, passed, forks, ends_at_once, ..new };
+        *self = Self { has_run, ends_at_once, passed, forks, ..new };
         let program = match request.attach {
             Some(pid) => Program::attach(self.backend, &request, pid),
             None => Program::launch(self.backend, &request),
