@@ -1,6 +1,8 @@
 //! System calls after which a process cannot be recorded in translation any more.
 
+use crate::common::Addr;
 use crate::insn::Registers;
+use crate::tracee::Memory;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 
 /// The calls after which a process may have to be left.
@@ -15,12 +17,18 @@ const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 pub(in crate::capture) const FORBIDS_TIME: &str =
     "forbids itself the time-stamp counter (PR_SET_TSC)";
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
+/// The size of the address space of user programs: a limit from there on limits nothing.
+const ADDRESS_SPACE_BYTES: u64 = 1 << 47;
 
 /// Returns why a process must be left alone before the system call that a thread is about to make.
-pub(in crate::capture) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str> {
+pub(in crate::capture) fn reason_to_leave(
+    number: u64,
+    r: &Registers,
+    memory: &Memory,
+) -> Option<&'static str> {
     let limits_space = match number {
-        SETRLIMIT => r.rdi == RLIMIT_AS,
-        PRLIMIT64 => r.rsi == RLIMIT_AS && r.rdx != 0,
+        SETRLIMIT => r.rdi == RLIMIT_AS && is_limit(r.rsi, memory),
+        PRLIMIT64 => r.rsi == RLIMIT_AS && r.rdx != 0 && is_limit(r.rdx, memory),
         _ => false,
     };
     let filters = match number {
@@ -52,4 +60,11 @@ pub(in crate::capture) fn reason_to_leave(number: u64, r: &Registers) -> Option<
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
     let may_look = nix::unistd::geteuid().is_root();
     (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
+}
+
+/// Returns true if the `struct rlimit` at `addr` leaves less than the whole address space.
+fn is_limit(addr: u64, memory: &Memory) -> bool {
+    let mut soft = [0; 8];
+    memory.read(Addr(addr), &mut soft) == soft.len()
+        && u64::from_le_bytes(soft) < ADDRESS_SPACE_BYTES
 }

@@ -63,7 +63,8 @@ impl Engine {
     pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<Reason> {
         let process = self.process.as_ref()?;
         let is_harmless = process.can_filter(call) || asks_for_filters(call);
-        if let Some(clause) = reason_to_leave(call.number, r).filter(|_| !is_harmless) {
+        let clause = reason_to_leave(call.number, r, &process.engine.memory);
+        if let Some(clause) = clause.filter(|_| !is_harmless) {
             return Some(Reason { clause, remedy: "" });
         }
         if process.is_filtered && matches!(call.number, EXECVE | EXECVEAT) {

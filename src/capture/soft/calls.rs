@@ -56,7 +56,7 @@ impl Process {
         // The kernel looks at the low half only.
         let number = r.rax & u64::from(u32::MAX);
         let call = Call { number, args };
-        self.leaves = reason_to_leave(number, registers);
+        self.leaves = reason_to_leave(number, registers, &self.engine.memory);
         if self.leaves.is_some() {
             return Ok(());
         }

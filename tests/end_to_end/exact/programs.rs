@@ -285,9 +285,27 @@ fn what_is_easily_recorded_wrongly_replays() {
         let scene = Scene::new();
         let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
         for part in [
-            "holes", "advice", "stacks", "appends", "itself", "implied", "twins", "sparse",
-            "frames", "old", "vforks", "lingers", "stops", "unknowns", "direct", "below", "traces",
-            "blocks", "ends", "killed",
+            "holes",
+            "advice",
+            "stacks",
+            "appends",
+            "itself",
+            "implied",
+            "twins",
+            "sparse",
+            "frames",
+            "old",
+            "vforks",
+            "lingers",
+            "stops",
+            "unknowns",
+            "direct",
+            "below",
+            "traces",
+            "blocks",
+            "ends",
+            "killed",
+            "unlimited",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }

@@ -683,6 +683,14 @@ static void untraced(void) {
     printf("%d\n", WEXITSTATUS(status));
 }
 
+// Limits that limit nothing.
+static void unlimited(void) {
+    struct rlimit all;
+    getrlimit(RLIMIT_AS, &all);
+    failed("setrlimit", setrlimit(RLIMIT_AS, &all));
+    failed("prlimit", prlimit(0, RLIMIT_AS, &(struct rlimit){1L << 62, all.rlim_max}, NULL));
+}
+
 static void limits(void) {
     struct rlimit limit = {1L << 40, 1L << 40};
     failed("setrlimit", setrlimit(RLIMIT_AS, &limit));
@@ -702,7 +710,7 @@ int main(int argc, char **argv) {
         {"stops", stops},     {"unknowns", unknowns}, {"direct", direct}, {"below", below},
         {"traces", traces},   {"blocks", blocks},   {"redirects", redirects},
         {"ends", ends},       {"killed", killed},
-        {"untraced", untraced}, {"old_map", old_map}, {"limits", limits},
+        {"untraced", untraced}, {"old_map", old_map}, {"limits", limits}, {"unlimited", unlimited},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (argc < 2 || !strcmp(argv[1], all[i].name))
