@@ -17,7 +17,18 @@ CHECK_TOOLS := $(TOOLS) make:make
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
+# End-to-end tests that `make check` leaves to `make check-ci`, by parts of their names: those that record by
+# single steps, wait for processes to end, or repeat one thing at random moments.
+LONG_TESTS := attach:: btrace:: control:: damage:: death:: ends:: equality:: exact::forks:: exact::keep:: \
+	exact::keyframes:: exact::paths:: exact::races:: exact::shared:: filter:: forks:: generated:: limits:: \
+	passthrough:: privacy:: real:: recorded_and_live serve::stepped:: soft:: stacks:: storm:: walk:: wander::
+# The files of tests but for the end-to-end tests.
+OTHER_TESTS := $(filter-out end_to_end,$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))) \
+	$(basename $(notdir $(wildcard tests/*.rs))))
+# Tests wait for debuggers and for ends of processes, so that one more than there are CPUs runs.
+TEST_JOBS ?= $(shell expr $$(nproc) + 1)
+
+.PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test test-long bench fuzz corpus tools check-tools clean
 
 all: build
 
@@ -59,9 +70,9 @@ ide-test: build
 # What a change must pass: formatting, lints, documentation, tests.
 check: cargo check-tools fmt clippy doc test
 
-# What continuous integration runs besides: licences of dependencies, and fuzzing.
+# What continuous integration runs besides: the longer tests, licences of dependencies, and fuzzing.
 check-ci: FUZZ_SECONDS = 20
-check-ci: check deny fuzz
+check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
 # more signals, many short programs in a row, and parts of gdb's own testsuite where dejagnu and
@@ -94,8 +105,12 @@ deny:
 
 # Examples are built by clippy; linking them here would take time.
 test:
-	$(CARGO) test --lib --bins --tests
+	$(CARGO) test --lib --bins $(OTHER_TESTS:%=--test %)
+	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS:%=--skip %)
 	$(CARGO) test --doc
+
+test-long:
+	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS)
 
 bench: build
 	sh benches/run.sh

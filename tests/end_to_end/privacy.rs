@@ -90,7 +90,7 @@ fn is_root() -> bool {
 /// What a server at `address` says to a client of another user, who asks for the next stop.
 fn said_to_another_user(address: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap();
-    let client = format!("exec 3<>/dev/tcp/{host}/{port}; printf '$?#3f' >&3; head -c 60 <&3");
+    let client = format!("exec 3<>/dev/tcp/{host}/{port}; printf '$?#3f' >&3; head -c 50 <&3");
     let output = Command::new("bash").args(["-c", &client]).uid(65534).output().unwrap();
     text(&output.stdout)
 }
