@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// The time for which other threads wait while a child has this process's memory: until it executes
 /// another program, as a rule.
-const VFORKED_CHILD: Duration = Duration::from_millis(200);
+pub(super) const VFORKED_CHILD: Duration = Duration::from_millis(200);
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
@@ -38,12 +38,16 @@ impl Engine {
         } else if is_thread_of(child, self.pid) {
             self.newborn_thread(parent, child)?;
         } else {
-            self.newborn_process(parent, child)?;
+            self.newborn_process(parent, child, event)?;
         }
         self.with(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
         match event {
             // The parent waits for its child, which uses its memory.
-            PtraceEvent::Vfork => self.wait_at_most(parent, VFORKED_CHILD),
+            PtraceEvent::Vfork if self.newborns.get(Pid(child.0)).is_none() => {
+                self.wait_at_most(parent, VFORKED_CHILD)
+            }
+            // The debugger learns of it first.
+            PtraceEvent::Vfork => Ok(()),
             _ => self.wait_for_call(parent),
         }
     }
@@ -108,7 +112,12 @@ impl Engine {
 
     /// Follows a child process, or lets it go on natively. It has a copy of the code cache, or the
     /// same one.
-    fn newborn_process(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
+    fn newborn_process(
+        &mut self,
+        parent: Tid,
+        child: Tid,
+        event: PtraceEvent,
+    ) -> Result<(), Error> {
         let turns = self.turns;
         let shares = self.with(parent, |process, thread| {
             if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
@@ -138,7 +147,10 @@ impl Engine {
                     process.note(sentence);
                 }
             }
-            if !is_filtered && self.follow_newborn(child, shares)? {
+            let is_kept = !is_filtered
+                && (self.follow_newborn(child, shares)?
+                    || self.keep_newborn(parent, Pid(child.0), event)?);
+            if is_kept {
                 return Ok(());
             }
             gone_is_fine(Tracee(child).detach(0))

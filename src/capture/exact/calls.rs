@@ -172,6 +172,7 @@ impl Engine {
         self.after_birth_call(tid, &calling.call)?;
         self.restore_cpus(&calling.call)?;
         self.reports_call(tid, calling.call.number)?;
+        self.reports_child(tid);
         calling.trapped.map_or(Ok(()), |info| self.signalled(tid, info))
     }
 

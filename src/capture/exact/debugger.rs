@@ -3,9 +3,10 @@
 use super::calls::SHORT_CALL;
 use super::effects::contents;
 use super::engine::Engine;
+use super::forks::Child;
 use super::process::{Process, place_of, state_of};
 use super::thread::{Doing, Thread};
-use crate::capture::contract::{Catches, Report};
+use crate::capture::contract::{Catches, Forks, Report};
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -32,6 +33,7 @@ pub(super) struct Debugger {
     /// Signals that are delivered to the stepping thread without a stop.
     pub(super) passed_to_stepper: u64,
     pub(super) catches: Catches,
+    pub(super) forks: Forks,
     /// The contents of the threads' debug registers.
     pub(super) slots: Vec<Slot>,
     /// The single instructions that one thread has executed in a row.
@@ -61,6 +63,8 @@ pub(super) struct DebugState {
     pub(super) caught: Option<(u64, u64)>,
     /// True if its return is to be reported.
     pub(super) reports_return: bool,
+    /// The child that is to be reported, or the end of the wait for it.
+    pub(super) child: Option<Child>,
     /// True if it is stopped in its system call.
     pub(super) is_halted: bool,
     /// The registers before the debugger changed them.

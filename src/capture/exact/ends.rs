@@ -221,6 +221,13 @@ impl Engine {
 
     /// Ends the recording where the debugger stopped the program, which goes on natively.
     pub(super) fn leave_debugged(&mut self) -> Result<(), Error> {
+        self.leave_beside()?;
+        tracee::detach_rest();
+        Ok(())
+    }
+
+    /// Ends the recording of the program like this, beside other processes that are stopped.
+    pub(super) fn leave_beside(&mut self) -> Result<(), Error> {
         self.log_changes()?;
         for thread in self.threads.values() {
             gone_is_fine(thread.debug.watched.end(thread.tracee()))?;
@@ -246,6 +253,7 @@ impl Engine {
     /// Lets the process go on untraced, and waits for its end, so that it keeps its terminal.
     pub(super) fn let_go(&mut self) {
         self.part_from_process();
+        tracee::detach_rest();
         self.wait_for_end();
     }
 
@@ -253,8 +261,7 @@ impl Engine {
     fn part_from_process(&mut self) {
         self.followed.iter_mut().for_each(Followed::forget_borrowers);
         let Some(process) = &mut self.process else {
-            tracee::detach_all(self.pid);
-            return tracee::detach_rest();
+            return tracee::detach_all(self.pid);
         };
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut() {
@@ -296,7 +303,6 @@ impl Engine {
         for (tracee, signal) in stopped {
             let _ = tracee.detach(signal);
         }
-        tracee::detach_rest();
         if let Some(turns) = self.turns.take() {
             turns.end(Tid(self.pid.0));
         }

@@ -11,6 +11,7 @@ use super::witness::Witness;
 use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::Newborns;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{Outcome, Request, Schedule};
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
@@ -92,6 +93,8 @@ pub(in crate::capture) struct Engine {
     pub(super) left: BTreeSet<Tid>,
     /// The children that are recorded, if they are followed.
     pub(super) followed: Option<Followed>,
+    /// Those that are stopped until the debugger decides.
+    pub(super) newborns: Newborns,
     /// Threads whose parents' calls are not logged yet, by the parents.
     pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
@@ -125,6 +128,7 @@ impl Engine {
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             followed: None,
+            newborns: Newborns::default(),
             unborn: BTreeMap::new(),
             turns: turns.copied(),
             debugger: None,
@@ -467,6 +471,7 @@ impl Engine {
     pub(super) fn finish(&mut self, exit: Option<Exit>) -> Result<(), Error> {
         self.exit = exit;
         self.threads.clear();
+        self.newborns.leave_unreported_of(self.pid);
         if let Some(mut process) = self.process.take() {
             if !self.is_finished {
                 let tid = self.holder;

@@ -1,7 +1,9 @@
 //! Lets a program under a debugger go on, and stops all of it again.
 
+use super::births::VFORKED_CHILD;
 use super::debugger::Debugger;
 use super::engine::Engine;
+use super::forks::Child;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
@@ -46,6 +48,7 @@ impl Engine {
         let _forwarding = Forwarding::for_request(&self.request, self.pid);
         let _beat = Beat::start(LOOK_PERIOD);
         self.release(go.thread)?;
+        self.let_child_run()?;
         let mut are_released = false;
         let news = loop {
             if let Some(news) = self.take_news(go.thread, !others_run) {
@@ -100,6 +103,7 @@ impl Engine {
             passed: go.passed,
             passed_to_stepper: go.passed_to_stepper,
             catches: go.catches.clone(),
+            forks: go.forks,
             slots: slots(&go.watches),
             lone_steps,
             is_saved: false,
@@ -134,6 +138,15 @@ impl Engine {
             }
         }
         Ok(others_run)
+    }
+
+    /// Waits for a child that has the program's memory: until it executes another program, as a rule.
+    fn let_child_run(&mut self) -> Result<(), Error> {
+        let waits = |thread: &&Thread| thread.debug.child == Some(Child::Awaited);
+        match self.threads.values().find(waits).map(Thread::tid) {
+            Some(tid) => self.wait_at_most(tid, VFORKED_CHILD),
+            None => Ok(()),
+        }
     }
 
     /// Prepares the process of another program for the debugger.

@@ -4,12 +4,13 @@ use super::debugger::Debugger;
 use super::engine::Engine;
 use super::thread::Thread;
 use crate::capture::contract::{Go, Report};
-use crate::capture::debugged::Debugged;
+use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::{Backend, Error};
 use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
 use crate::tracee::comm;
@@ -18,7 +19,11 @@ use std::path::{Path, PathBuf};
 /// A program under a debugger.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
-    engine: Engine,
+    pub(super) engine: Engine,
+    /// The parent of a child that is followed since it executed a program, until it is left.
+    pub(super) parent: Option<Engine>,
+    /// The child that is debugged instead of the program, which waits for it and is left afterwards.
+    pub(super) parting: Option<Pid>,
     dir: PathBuf,
 }
 
@@ -45,7 +50,7 @@ impl Live {
         }
         engine.debugger = Some(Debugger::default());
         engine.begin_debugging_program();
-        Ok(Self { engine, dir: PathBuf::new() })
+        Ok(Self { engine, parent: None, parting: None, dir: PathBuf::new() })
     }
 
     fn thread_mut(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
@@ -65,10 +70,35 @@ impl LiveProgram for Live {
     }
 
     fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
-        self.engine.go(go, interrupted)
+        let told = if self.engine.newborns.get(Pid(go.thread.0)).is_some() {
+            self.run_newborn(Pid(go.thread.0), go, interrupted)?
+        } else {
+            self.engine.go(go, interrupted)?
+        };
+        self.engine.newborns.tell(told.1);
+        Ok(told)
+    }
+
+    fn pid(&self) -> Pid {
+        self.parting.unwrap_or(self.engine.pid)
+    }
+
+    fn threads(&self) -> Vec<Tid> {
+        self.parting.map_or_else(|| self.engine.tids(), |child| vec![Tid(child.0)])
+    }
+
+    fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
+            return newborn.thread();
+        }
+        let of_parent = || self.parent.as_ref()?.threads.get(&tid);
+        self.engine.threads.get(&tid).or_else(of_parent)?.state()
     }
 
     fn name(&self, tid: Tid) -> String {
+        if let Some(child) = self.parting {
+            return comm(child, tid);
+        }
         self.engine.names.get(&tid).cloned().unwrap_or_else(|| comm(self.engine.pid, tid))
     }
 
@@ -84,6 +114,47 @@ impl LiveProgram for Live {
         self.engine.process.as_ref().map_or(0, |process| process.engine.read_visible(addr, buf))
     }
 
+    fn beside(&self) -> Vec<(Tid, Pid)> {
+        if self.parting.is_some() {
+            return Vec::new();
+        }
+        let newborns = self.engine.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
+        let parent = self.parent.iter();
+        let of_parent =
+            parent.flat_map(|parent| parent.threads.keys().map(|tid| (*tid, parent.pid)));
+        newborns.chain(of_parent).collect()
+    }
+
+    fn may_go(&self, tid: Tid) -> bool {
+        let is_parents = || self.parent.as_ref().is_some_and(|p| p.threads.contains_key(&tid));
+        self.engine.newborns.allow(tid).unwrap_or_else(|| !is_parents())
+    }
+
+    fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+        let parent = self.parent.as_ref().filter(|parent| parent.pid == pid);
+        match (self.engine.newborns.get(pid), parent) {
+            // What shares its parent's memory must not show the recorder's.
+            (Some(newborn), _) if newborn.is_awaited => self.read(addr, buf),
+            (Some(newborn), _) => newborn.read(addr, buf),
+            (None, Some(parent)) => {
+                parent.process.as_ref().map_or(0, |process| process.engine.read_visible(addr, buf))
+            }
+            (None, None) => 0,
+        }
+    }
+
+    fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        self.leave_one(pid)
+    }
+
+    fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        self.kill_other(pid)
+    }
+
+    fn leave_all_beside(&mut self) -> Result<(), Error> {
+        self.leave_all_others()
+    }
+
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         match &mut self.engine.process {
             Some(process) => process.write_for_debugger(addr, bytes),
@@ -97,6 +168,9 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
+        if let Some(pid) = self.parting {
+            return Err(Error::NotRecordedYet { pid });
+        }
         self.engine.save()?;
         if let Some(process) = &self.engine.process {
             process.recorder.writer().dir().clone_into(&mut self.dir);
@@ -112,11 +186,12 @@ impl LiveProgram for Live {
     }
 
     fn detach(&mut self) -> Result<(), Error> {
+        self.leave_all_others()?;
         self.engine.leave_program()
     }
 
     fn kill(&mut self) -> Result<(), Error> {
-        self.engine.kill()
+        self.kill_all()
     }
 }
 

@@ -21,6 +21,7 @@ mod files;
 mod filters;
 mod follow;
 mod foreign;
+mod forks;
 mod go;
 mod hooks;
 mod keyframes;

@@ -1,0 +1,263 @@
+//! Forks under a debugger: parent and child both stay stopped until the debugger says which one it
+//! follows. The one that it leaves goes on natively. A child that is followed gets a recording of its own,
+//! from then on. One that shares its parent's memory runs natively until it executes a program.
+
+use super::debugger::Debugger;
+use super::engine::Engine;
+use super::live::Live;
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::contract::{Go, Report};
+use crate::capture::debugged::Debugged;
+use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::{Fate, Newborn};
+use crate::capture::recorder::Prepared;
+use crate::capture::signals::Forwarding;
+use crate::capture::{Backend, Error};
+use crate::common::{Pid, Tid};
+use crate::insn::Registers;
+use crate::recording::Exit;
+use crate::tracee::trap_flag::hidden_in_r11;
+use crate::tracee::{PtraceEvent, Tracee};
+
+/// A child of a thread, for the debugger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Child {
+    /// It is stopped at its birth, which is reported when the thread's call is done.
+    Born(Pid),
+    /// The thread waits for it. The end of that is reported.
+    Awaited,
+}
+
+/// The way in which a child begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// After the call by which it was made.
+    AtBirth,
+    /// With another program.
+    WithProgram,
+}
+
+impl Engine {
+    /// Keeps a child that is stopped at its birth, if the debugger wants to know of it. Returns false if
+    /// it does not.
+    pub(super) fn keep_newborn(
+        &mut self,
+        parent: Tid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<bool, Error> {
+        let Some(debugger) = &self.debugger else { return Ok(false) };
+        let waits = event == PtraceEvent::Vfork;
+        if !(if waits { debugger.forks.vfork } else { debugger.forks.fork }) {
+            return Ok(false);
+        }
+        self.newborns.add(Newborn::new(child, self.pid, waits)?);
+        if let Some(thread) = self.threads.get_mut(&parent) {
+            thread.debug.child = Some(if waits { Child::Awaited } else { Child::Born(child) });
+        }
+        if waits {
+            self.report(parent, Report::Vforked(child));
+        }
+        Ok(true)
+    }
+
+    /// Reports the child that a thread made by a call that is done, or that it need not wait for one any
+    /// more. The report of the call itself comes after that.
+    pub(super) fn reports_child(&mut self, tid: Tid) {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return;
+        };
+        let news = match thread.debug.child.take() {
+            Some(Child::Born(child)) => Report::Forked(child),
+            Some(Child::Awaited) if debugger.forks.vfork => Report::VforkDone,
+            _ => return,
+        };
+        let pending = &mut thread.debug.pending;
+        let done = pending.news.take();
+        // gdb, which steps over a breakpoint so, accepts no other answer than the end of the step.
+        let is_step_alone = done == Some(Report::Stepped) && debugger.is_locked && news.is_birth();
+        (pending.news, pending.owed) =
+            if is_step_alone { (done, Some(news)) } else { (Some(news), done) };
+    }
+
+    /// Leaves the program, and nothing else that is stopped.
+    fn part(&mut self) -> Result<(), Error> {
+        self.newborns.leave_all();
+        match self.is_gone() {
+            true => Ok(()),
+            false => self.leave_beside(),
+        }
+    }
+
+    /// Waits until the thread that waits for a child need not any more, and stops all threads then.
+    fn end_wait_for_child(&mut self) -> Result<(), Error> {
+        let waits = |engine: &Self| {
+            let mut threads = engine.threads.iter();
+            threads
+                .find(|(_, thread)| thread.debug.child == Some(Child::Awaited))
+                .map(|(tid, _)| *tid)
+        };
+        while let Some(tid) = waits(self) {
+            self.wait_for_call(tid)?;
+        }
+        self.halt_all()
+    }
+}
+
+impl Live {
+    /// Begins to record a child that is stopped in the program, and makes it the program. Returns the
+    /// engine of its parent.
+    fn follow(&mut self, child: Pid, begins: Begins) -> Result<Engine, Error> {
+        let parent = &mut self.engine;
+        let prepared = Prepared::of_followed(&parent.request, Backend::Exact, child)?;
+        let newborn = parent.newborns.take(child);
+        let was_running = parent.process.as_ref().is_some_and(|process| process.was_running);
+        let mut engine = Engine::new(&parent.request, child, None);
+        let begun = engine.begin_child(prepared, begins, was_running);
+        if let Err(error) = begun {
+            drop(engine);
+            newborn.into_iter().for_each(Newborn::leave);
+            return Err(error);
+        }
+        engine.debugger = Some(Debugger::default());
+        engine.begin_debugging_program();
+        Ok(std::mem::replace(&mut self.engine, engine))
+    }
+
+    /// Lets a reported child run natively until it executes a program. From then on it is the one that is
+    /// debugged.
+    pub(super) fn run_newborn(
+        &mut self,
+        child: Pid,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, Report), Error> {
+        let tid = Tid(child.0);
+        let Some(newborn) = self.engine.newborns.get(child) else {
+            return Ok((tid, Report::Ended(None)));
+        };
+        let _forwarding = Forwarding::to(child);
+        match newborn.run(go, interrupted)? {
+            Fate::Stands(news) => Ok((tid, news)),
+            Fate::Ended(exit) => {
+                self.engine.newborns.take(child);
+                self.part_for_good(child, Some(exit))?;
+                Ok((tid, Report::Ended(Some(exit))))
+            }
+            Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
+                self.engine.newborns.leave(child);
+                self.part_for_good(child, None)?;
+                Ok((tid, Report::Ended(None)))
+            }
+            Fate::Executed => {
+                leave_system_call(Tracee(tid))?;
+                self.engine.end_wait_for_child()?;
+                let mut parent = self.follow(child, Begins::WithProgram)?;
+                if self.parting.take().is_some() {
+                    parent.part()?;
+                } else {
+                    self.parent = Some(parent);
+                }
+                Ok((tid, Report::Executed))
+            }
+        }
+    }
+
+    /// Lets the parent of a child that is gone go on natively, if the child was debugged.
+    fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        if self.parting.take().is_none() {
+            return Ok(());
+        }
+        let engine = &mut self.engine;
+        engine.part()?;
+        (engine.pid, engine.exit) = (child, exit);
+        Ok(())
+    }
+
+    /// Leaves one of the processes. Another one is the program then, if the program is left.
+    pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
+        if self.engine.newborns.leave(pid) {
+            return self.part_for_good(pid, None);
+        }
+        if let Some(mut parent) = self.parent.take_if(|parent| parent.pid == pid) {
+            return parent.part();
+        }
+        let told = self.engine.newborns.told().next();
+        match told.map(|child| (child.pid, child.is_awaited)) {
+            Some((child, true)) => {
+                self.parting = Some(child);
+                Ok(())
+            }
+            Some((child, false)) => self.follow(child, Begins::AtBirth)?.part(),
+            None => match self.parent.take() {
+                Some(parent) => std::mem::replace(&mut self.engine, parent).part(),
+                None => {
+                    self.leave_newborns();
+                    self.engine.leave_program()
+                }
+            },
+        }
+    }
+
+    pub(super) fn leave_all_others(&mut self) -> Result<(), Error> {
+        self.leave_newborns();
+        if let Some(child) = self.parting {
+            self.part_for_good(child, None)?;
+        }
+        self.parent.take().map_or(Ok(()), |mut parent| parent.part())
+    }
+
+    fn leave_newborns(&mut self) {
+        let engine = &mut self.engine;
+        engine.newborns.leave_all();
+        engine.forget_births();
+        for thread in engine.threads.values_mut() {
+            thread.debug.child.take_if(|child| matches!(child, Child::Born(_)));
+        }
+    }
+
+    pub(super) fn kill_other(&mut self, pid: Pid) -> Result<(), Error> {
+        if let Some(newborn) = self.engine.newborns.take(pid) {
+            newborn.kill();
+            return Ok(());
+        }
+        match self.parent.take_if(|parent| parent.pid == pid) {
+            Some(mut parent) => parent.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all processes.
+    pub(super) fn kill_all(&mut self) -> Result<(), Error> {
+        self.engine.newborns.kill_all();
+        if let Some(child) = self.parting {
+            return self.part_for_good(child, None);
+        }
+        let killed = self.parent.take().map_or(Ok(()), |mut parent| parent.kill());
+        killed.and(self.engine.kill())
+    }
+}
+
+impl Engine {
+    /// Begins to record a child, which is stopped.
+    fn begin_child(
+        &mut self,
+        prepared: Prepared,
+        begins: Begins,
+        was_running: bool,
+    ) -> Result<(), Error> {
+        if begins == Begins::WithProgram {
+            return self.start_executed(prepared);
+        }
+        let tracee = Tracee(Tid(self.pid.0));
+        let registers = tracee.registers()?;
+        // As SYSCALL left it, without the trap flag of its parent's step.
+        let r11 = hidden_in_r11(&registers);
+        gone_is_fine(tracee.set_registers(&Registers { r11, orig_rax: u64::MAX, ..registers }))?;
+        self.take_over(prepared, &[tracee.0])?;
+        if let Some(process) = &mut self.process {
+            process.was_running = was_running;
+        }
+        Ok(())
+    }
+}
