@@ -120,6 +120,11 @@ impl Live {
         }
     }
 
+    /// Returns the auxiliary vector as the program sees it; empty if the program is gone.
+    pub fn auxv(&self) -> Vec<u8> {
+        either!(ref self, live => live.auxv())
+    }
+
     /// Returns the registers of a thread, and the signal for which it stopped.
     pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
         either!(ref self, live => live.thread(tid))

@@ -7,7 +7,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::SiginfoBytes;
+use crate::tracee::{SiginfoBytes, auxv};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -53,6 +53,11 @@ pub(super) trait LiveProgram {
 
     fn pid(&self) -> Pid {
         self.engine().program()
+    }
+
+    /// Returns the auxiliary vector as the program sees it.
+    fn auxv(&self) -> Vec<u8> {
+        auxv(self.pid())
     }
 
     fn threads(&self) -> Vec<Tid> {

@@ -192,13 +192,13 @@ impl Newborns {
     }
 
     /// Returns the reported children.
-    pub(super) fn told(&self) -> impl Iterator<Item = &Newborn> {
+    pub(super) fn reported(&self) -> impl Iterator<Item = &Newborn> {
         self.0.values().filter(|newborn| newborn.is_reported)
     }
 
-    /// Marks a child as reported if the news is its birth.
-    pub(super) fn tell(&mut self, news: Report) {
-        if let Report::Forked(child) | Report::Vforked(child) = news
+    /// Marks a child as reported if the report is of its birth.
+    pub(super) fn note_report(&mut self, report: Report) {
+        if let Report::Forked(child) | Report::Vforked(child) = report
             && let Some(newborn) = self.0.get_mut(&child)
         {
             newborn.is_reported = true;
@@ -210,7 +210,7 @@ impl Newborns {
     pub(super) fn allow(&self, tid: Tid) -> Option<bool> {
         match self.get(Pid(tid.0)) {
             Some(newborn) => Some(newborn.is_awaited),
-            None => self.told().next().map(|_| false),
+            None => self.reported().next().map(|_| false),
         }
     }
 

@@ -279,8 +279,7 @@ fn watchpoint(addr: u64, size_bytes: u64, kind: WatchKind) -> Watchpoint {
 // Removing a missing breakpoint is not an error: gdb removes again after a reconnect.
 impl<R: Run> SwBreakpoint for Served<R> {
     fn add_sw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
-        self.session.insert_breakpoint(BreakpointKind::Software, Addr(addr));
-        Ok(true)
+        Ok(self.session.insert_breakpoint(BreakpointKind::Software, Addr(addr)))
     }
 
     fn remove_sw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
@@ -291,8 +290,7 @@ impl<R: Run> SwBreakpoint for Served<R> {
 
 impl<R: Run> HwBreakpoint for Served<R> {
     fn add_hw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
-        self.session.insert_breakpoint(BreakpointKind::Hardware, Addr(addr));
-        Ok(true)
+        Ok(self.session.insert_breakpoint(BreakpointKind::Hardware, Addr(addr)))
     }
 
     fn remove_hw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {

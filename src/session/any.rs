@@ -30,8 +30,8 @@ pub trait AnySession {
     /// Steps a thread back ([`Session::step_back`]).
     fn step_back(&mut self, thread: Tid, step: BackStep, interrupted: &dyn Fn() -> bool) -> Stop;
 
-    /// Inserts a breakpoint.
-    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr);
+    /// Inserts a breakpoint. Returns false if there cannot be one.
+    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool;
 
     /// Inserts a watchpoint. Returns false if the run cannot watch it.
     fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool;
@@ -80,8 +80,8 @@ impl<R: Run> AnySession for Session<R> {
         self.step_back(thread, step, interrupted)
     }
 
-    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) {
-        self.insert_breakpoint(kind, addr);
+    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
+        self.insert_breakpoint(kind, addr)
     }
 
     fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {

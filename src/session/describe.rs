@@ -152,8 +152,7 @@ impl From<LinkMap> for Library {
     fn from(map: LinkMap) -> Self {
         Self {
             path: map.name,
-            // The list that starts at `r_debug` is the base namespace.
-            namespace: 0,
+            namespace: map.namespace.0,
             link_map: map.addr,
             load_bias: Addr(map.load_bias),
             dynamic: map.dynamic,
@@ -220,7 +219,7 @@ pub struct GapInfo {
 pub struct Library {
     /// The path on the machine of the recording.
     pub path: String,
-    /// The linker namespace; 0 for everything that `dlmopen` did not load.
+    /// The namespace ([`LinkMap::namespace`]).
     pub namespace: u64,
     /// Address of the library's `struct link_map`.
     pub link_map: Addr,

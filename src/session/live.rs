@@ -299,7 +299,7 @@ impl Run for Live {
     }
 
     fn auxv(&self) -> Option<Vec<u8>> {
-        let auxv = tracee::auxv(self.program.borrow().pid());
+        let auxv = self.program.borrow().auxv();
         (!auxv.is_empty()).then_some(auxv)
     }
 
@@ -309,7 +309,7 @@ impl Run for Live {
 
     fn libraries(&self) -> Option<Vec<Library>> {
         let program = self.program.borrow();
-        let auxv = tracee::auxv(program.pid());
+        let auxv = program.auxv();
         let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;
         Some(Library::all_of(maps))
     }
@@ -365,6 +365,10 @@ impl Run for Live {
 
     fn process(&self) -> Option<Pid> {
         self.ended.is_none().then(|| self.program.borrow().pid())
+    }
+
+    fn can_break_at(&self, addr: Addr) -> bool {
+        self.in_past || self.ended.is_some() || self.program.borrow().read(addr, &mut [0]) == 1
     }
 
     fn can_catch_calls(&self) -> bool {

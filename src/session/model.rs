@@ -63,9 +63,14 @@ impl<R: Run> Session<R> {
         }
     }
 
-    /// Inserts a breakpoint.
-    pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) {
-        self.breakpoints.insert(kind, addr);
+    /// Inserts a breakpoint. Returns false if there cannot be one: a software breakpoint where a live
+    /// program has no memory.
+    pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
+        let can_be = kind == BreakpointKind::Hardware || self.run.can_break_at(addr);
+        if can_be {
+            self.breakpoints.insert(kind, addr);
+        }
+        can_be
     }
 
     /// Removes a breakpoint. Returns true if it was inserted.

@@ -367,6 +367,12 @@ pub trait Run {
         self.threads().first().map(|thread| thread.pid)
     }
 
+    /// Returns true if a software breakpoint can be at an address. In the past it can be where there is
+    /// code at other times only.
+    fn can_break_at(&self, _addr: Addr) -> bool {
+        true
+    }
+
     /// Returns true if [`Self::catch_calls`] is supported.
     fn can_catch_calls(&self) -> bool {
         false

@@ -9,6 +9,9 @@ use std::sync::Arc;
 pub struct LinkMap {
     /// The address of the `struct link_map`.
     pub addr: Addr,
+    /// The address of the `struct r_debug` of its namespace; 0 for the first one, in which everything is that
+    /// `dlmopen(3)` did not load.
+    pub namespace: Addr,
     /// `l_addr`: the load bias of the file.
     pub load_bias: u64,
     /// `l_name`; empty for the program.
@@ -32,25 +35,24 @@ const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const DT_DEBUG: u64 = 21;
+/// `r_version` of a `struct r_debug_extended`, and the offset of its `r_next`.
+const EXTENDED_VERSION: u64 = 2;
+const NEXT_NAMESPACE: u64 = 40;
 
 /// Reads the list of a program, found through its auxiliary vector. Returns `None` for a static
-/// program, or if the list's memory is unknown.
+/// program, or if the list's memory is unknown. Of the lists of other namespaces, those that are known
+/// follow.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
-    let debug = memory.debug(memory.dynamic(auxv)?)?;
-    let mut at = memory.word(debug.wrapping_add(8))?;
-    let mut maps = Vec::new();
-    while at != 0 && maps.len() < LIMIT {
-        let entry = Addr(at);
-        let [bias, name, dynamic, next] =
-            [0, 8, 16, 24].map(|offset| memory.word(entry.wrapping_add(offset)));
-        maps.push(LinkMap {
-            addr: entry,
-            load_bias: bias?,
-            name: memory.string(Addr(name?)),
-            dynamic: Addr(dynamic?),
-        });
-        at = next?;
+    let first = memory.debug(memory.dynamic(auxv)?)?;
+    let mut maps = memory.list(first, Addr(0))?;
+    let mut debug = first;
+    while let Some(next) = memory.next_namespace(debug).filter(|_| maps.len() < LIMIT) {
+        let Some(others) = memory.list(next, next).filter(|others| !others.is_empty()) else {
+            break;
+        };
+        maps.extend(others);
+        debug = next;
     }
     Some(maps)
 }
@@ -66,6 +68,30 @@ impl Words<'_> {
         let find = |wanted: u32| (0..count).find(|i| kind(*i) == Some(wanted.into()));
         let bias = find(PT_PHDR).and_then(vaddr).map_or(0, |linked| headers.wrapping_sub(linked));
         Some(Addr(vaddr(find(PT_DYNAMIC)?)?).wrapping_add(bias))
+    }
+
+    /// Reads the list of a namespace.
+    fn list(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
+        let mut at = self.word(debug.wrapping_add(8))?;
+        let mut maps = Vec::new();
+        while at != 0 && maps.len() < LIMIT {
+            let addr = Addr(at);
+            let [bias, name, dynamic, next] =
+                [0, 8, 16, 24].map(|offset| self.word(addr.wrapping_add(offset)));
+            let (load_bias, dynamic) = (bias?, Addr(dynamic?));
+            let name = self.string(Addr(name?));
+            maps.push(LinkMap { addr, namespace, load_bias, name, dynamic });
+            at = next?;
+        }
+        Some(maps)
+    }
+
+    /// Returns the `struct r_debug` of the namespace after another's (`struct r_debug_extended`, since
+    /// glibc 2.35).
+    fn next_namespace(&self, debug: Addr) -> Option<Addr> {
+        let version = self.word(debug)? & 0xffff_ffff;
+        let next = self.word(debug.wrapping_add(NEXT_NAMESPACE));
+        next.filter(|next| version >= EXTENDED_VERSION && *next != 0).map(Addr)
     }
 
     /// Returns the address of the `struct r_debug` that the dynamic section points to.

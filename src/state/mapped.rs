@@ -66,7 +66,8 @@ impl Modules {
             let name = loader.unwrap_or(&module.file).to_owned();
             // The link map is unknown. The address of the dynamic section is as unique, and a query
             // for a thread-local variable by it fails.
-            let map = LinkMap { addr: dynamic, load_bias: module.bias, name, dynamic };
+            let namespace = Addr(0);
+            let map = LinkMap { addr: dynamic, namespace, load_bias: module.bias, name, dynamic };
             Some(Library { map, file: module.file.clone() })
         };
         self.libraries.iter().filter_map(library).collect()

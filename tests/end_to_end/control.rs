@@ -70,6 +70,17 @@ fn a_breakpoint_where_the_program_is_put_stops_it() {
     });
 }
 
+/// A breakpoint where there is no memory: gdb says so instead of letting the program go on without it.
+#[test]
+fn a_breakpoint_without_memory_is_refused() {
+    let commands = "break work\ncontinue\nbreak *0\ncontinue\ndelete 2\ncontinue\nprint n";
+    each("live.c", &["-O0"], &[], commands, |said| {
+        assert!(answer(said, "continue", 1).contains("Cannot insert breakpoint 2"), "{said}");
+        assert!(answer(said, "continue", 2).contains("Breakpoint 1, work (n=1)"), "{said}");
+        assert!(answer(said, "print n", 0).ends_with("= 1"), "{said}");
+    });
+}
+
 #[test]
 fn a_thread_that_forks_takes_no_stop_from_another() {
     let laps = "next\nprint lap\ncontinue\n".repeat(20);

@@ -8,10 +8,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const BACKENDS: [&str; 2] = ["soft", "step"];
+const BACKENDS: [&str; 3] = ["exact", "soft", "step"];
 const GDB: &str = "qSupported:multiprocess+;swbreak+;qRelocInsn+;fork-events+;vfork-events+";
 /// For what takes half a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+fn backends_and(cases: [&'static str; 2]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    BACKENDS.into_iter().flat_map(move |backend| cases.map(|case| (backend, case)))
+}
 
 fn gdb(live: &Live, commands: &str) -> String {
     let mut gdb = Command::new("gdb");
@@ -52,7 +56,9 @@ fn whatever_a_program_starts_runs_as_ever() {
     if have("bash") {
         let pipes = "for i in 1 2; do echo $i | cat | tr 1 x; done; echo $(ls / >&2 2>/dev/null; \
                      echo sub); (exit 3); echo $?";
-        prints_the_same("soft", &["bash", "-c", pipes]);
+        for backend in ["exact", "soft"] {
+            prints_the_same(backend, &["bash", "-c", pipes]);
+        }
     }
     let interpreter = Path::new("/usr/bin/python3");
     if interpreter.exists() {
@@ -61,7 +67,9 @@ fn whatever_a_program_starts_runs_as_ever() {
                      print(subprocess.getoutput('echo piped | tr p P'), flush=True)\n\
                      child = os.fork() or os._exit(4)\n\
                      print(os.waitpid(child, 0)[1], flush=True)";
-        prints_the_same("soft", &[name(interpreter), "-c", calls]);
+        for backend in ["exact", "soft"] {
+            prints_the_same(backend, &[name(interpreter), "-c", calls]);
+        }
     }
 }
 
@@ -91,8 +99,7 @@ fn both_are_killed_or_left_where_the_user_says_so() {
     }
     let scene = Scene::new();
     let program = scene.compile("starters.c", &["-O1"]);
-    for (backend, how) in [("soft", "fork"), ("soft", "vfork"), ("step", "fork"), ("step", "vfork")]
-    {
+    for (backend, how) in backends_and(["fork", "vfork"]) {
         for (last, ends) in [("kill", false), ("detach", true)] {
             let file = scene.path(&format!("{backend}-{how}-{last}"));
             let command = [name(&program), how, name(&file)];
@@ -143,8 +150,7 @@ fn nobody_is_left_behind_by_a_client_that_dies_at_a_fork() {
     }
     let scene = Scene::new();
     let program = scene.compile("starters.c", &["-O1"]);
-    for (backend, how) in [("soft", "fork"), ("soft", "vfork"), ("step", "fork"), ("step", "vfork")]
-    {
+    for (backend, how) in backends_and(["fork", "vfork"]) {
         for policy in ["kill", "detach", "keep"] {
             let file = scene.path(&format!("{backend}-{how}-{policy}"));
             let command = [name(&program), how, name(&file)];
@@ -182,9 +188,7 @@ fn lldb_follows_whom_it_is_told_to() {
     assert!(gcc.unwrap().success());
     let parents = ["in_parent", "int) n = 0", "in_parent", "int) n = 12", "reverse", "in_parent"];
     let child = ["in_child(how=1)", "int) n = 0", "reverse", "history boundary"];
-    for (backend, mode) in
-        [("soft", "parent"), ("soft", "child"), ("step", "parent"), ("step", "child")]
-    {
+    for (backend, mode) in backends_and(["parent", "child"]) {
         let live = Live::start_by(backend, &scene, &["--once"], &[name(&program)]);
         let commands = scene.path("commands");
         let walk = match mode {

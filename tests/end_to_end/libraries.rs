@@ -1,6 +1,7 @@
 //! Shared libraries in gdb and LLDB: at the end, in the past, and where a recording has no final
 //! state to read the dynamic linker's list from.
 
+use crate::serve::Live;
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -138,4 +139,45 @@ fn lldb_knows_them_with_and_without_a_final_state() {
     assert_lldb_knows_libraries(lldb, &work);
     work.finish();
     assert_lldb_knows_libraries(lldb, &work);
+}
+
+/// Libraries that `dlmopen` loaded, twice into namespaces of their own: in the past and live.
+#[test]
+fn gdb_knows_those_of_other_namespaces() {
+    if !have("gdb") || !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("namespaces.c", &["-O0"]);
+    let library = scene.path("libbump.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/namespaces.c");
+    let flags = ["-DLIBRARY", "-shared", "-fPIC", "-g", "-o"];
+    let compiled = Command::new("gcc").args(flags).arg(&library).arg(source).status();
+    assert!(compiled.unwrap().success());
+    let library = library.to_str().unwrap();
+    let dir = scene.path("exact");
+    let mut record = contraflow();
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "-q", "-o"]).arg(&dir);
+    let recorded = record.arg(&program).arg(library).output().unwrap();
+    assert_eq!(text(&recorded.stdout), "56\n", "{}", text(&recorded.stderr));
+    let mut replay = contraflow();
+    replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
+    let commands = "info sharedlibrary\nbreak bump\nreverse-continue\nbacktrace\nfinish\n\
+                    reverse-continue\nreverse-continue\nprint n\ninfo sharedlibrary";
+    let output = run_gdb(replay, commands);
+    let loaded = |nth| answer(&output, "info sharedlibrary", nth).matches("/libbump.so").count();
+    assert_eq!((loaded(0), loaded(1)), (2, 1), "{output}");
+    assert!(answer(&output, "reverse-continue", 0).contains("bump (n=6)"), "{output}");
+    // Its copy of the library has added nothing yet.
+    assert!(answer(&output, "finish", 0).ends_with("= 6"), "{output}");
+    assert_in_order(answer(&output, "backtrace", 0), &["bump (n=6)", "main (argc=2"]);
+    assert!(answer(&output, "print n", 0).ends_with("= 5"), "{output}");
+    let live = Live::start_by("exact", &scene, &["--once"], &[program.to_str().unwrap(), library]);
+    let output = live.gdb(
+        &program,
+        "set breakpoint pending on\nbreak bump\ncontinue\nprint n\ncontinue\nprint n\n\
+         reverse-continue\nprint n\nreverse-continue\nprint n",
+    );
+    let values = (0..3).map(|nth| answer(&output, "print n", nth).chars().last());
+    assert_eq!(values.collect::<Vec<_>>(), [Some('5'), Some('6'), Some('5')], "{output}");
 }

@@ -6,7 +6,8 @@
 //!
 //! - `# flags: ...`: for the compiler;
 //! - `# program: OTHER.c`: of another scenario;
-//! - `# only: ...`: in which of the ways below; recorded, exact, live and full, if nothing is said.
+//! - `# only: ...`: in which of the ways below; recorded, exact, live, live-exact and full, if nothing is
+//!   said.
 //!
 //! Where a scenario goes in the live way, its first commands go forward: what comes after them
 //! walks the past.
@@ -29,6 +30,8 @@ enum Way {
     Exact,
     /// The program itself, through `serve`.
     Live,
+    /// The same, recorded exactly.
+    LiveExact,
     /// The same, single-stepped.
     Stepped,
     /// gdb alone, with `record full`.
@@ -43,6 +46,7 @@ impl Way {
             "recorded" => Self::Recorded,
             "exact" => Self::Exact,
             "live" => Self::Live,
+            "live-exact" => Self::LiveExact,
             "stepped" => Self::Stepped,
             "full" => Self::Full,
             "plain" => Self::Plain,
@@ -75,7 +79,8 @@ impl Scenario {
             of_key.next().map(str::trim).map(str::to_owned)
         };
         let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let ways = note("# only:").unwrap_or_else(|| "recorded exact live full".to_owned());
+        let ways =
+            note("# only:").unwrap_or_else(|| "recorded exact live live-exact full".to_owned());
         let expected = fs::read_to_string(script.with_extension("expect"));
         Self {
             program: note("# program:").unwrap_or_else(|| format!("{name}.c")),
@@ -148,8 +153,12 @@ impl Stage {
                 let start = "cf-seek begin\ntbreak main\ncontinue";
                 gdb(replay, start, &scenario.commands)
             }
-            Way::Live | Way::Stepped => {
-                let backend = if way == Way::Stepped { "step" } else { "soft" };
+            Way::Live | Way::LiveExact | Way::Stepped => {
+                let backend = match way {
+                    Way::LiveExact => "exact",
+                    Way::Stepped => "step",
+                    _ => "soft",
+                };
                 let live =
                     Live::start_by(backend, &self.scene, &["--once"], &[program.to_str().unwrap()]);
                 let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py");
@@ -293,7 +302,7 @@ fn recorded_and_live() {
 
 #[test]
 fn exact() {
-    play_all(&[Way::Exact]);
+    play_all(&[Way::Exact, Way::LiveExact]);
 }
 
 /// The expectations themselves. `record full` of some versions of gdb cannot restore the registers

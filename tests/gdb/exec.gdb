@@ -1,4 +1,4 @@
-# only: recorded exact live
+# only: recorded exact live live-exact
 # flags: -static -no-pie
 break first
 break second

@@ -1,4 +1,4 @@
-# only: recorded exact live
+# only: recorded exact live live-exact
 next
 next
 next

@@ -1,4 +1,4 @@
-# only: live stepped
+# only: live live-exact stepped
 # program: forks.c
 break in_parent
 continue

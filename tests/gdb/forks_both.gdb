@@ -1,4 +1,4 @@
-# only: live stepped
+# only: live live-exact stepped
 # program: forks.c
 set detach-on-fork off
 continue

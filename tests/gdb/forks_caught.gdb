@@ -1,4 +1,4 @@
-# only: live stepped plain
+# only: live live-exact stepped plain
 # program: forks.c
 # gdb counts a breakpoint twice where a child's end comes as it steps over it.
 catch fork

@@ -1,4 +1,4 @@
-# only: live stepped plain
+# only: live live-exact stepped plain
 # program: forks.c
 set follow-fork-mode child
 break in_child

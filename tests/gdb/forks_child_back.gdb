@@ -1,4 +1,4 @@
-# only: live stepped
+# only: live live-exact stepped
 # program: forks.c
 set follow-fork-mode child
 break in_child

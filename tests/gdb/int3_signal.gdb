@@ -1,5 +1,5 @@
 # program: int3.c
-# only: live plain
+# only: live live-exact plain
 next
 next
 backtrace

@@ -1,4 +1,4 @@
-# only: recorded live
+# only: recorded live live-exact
 step
 step
 step

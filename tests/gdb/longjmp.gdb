@@ -1,4 +1,4 @@
-# only: live full
+# only: live live-exact full
 next
 next
 next

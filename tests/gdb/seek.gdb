@@ -1,4 +1,4 @@
-# only: recorded exact live
+# only: recorded exact live live-exact
 # program: conditions.c
 tbreak 25
 continue

@@ -1,4 +1,4 @@
-# only: live stepped plain
+# only: live live-exact stepped plain
 break pass
 continue
 shell sleep 0.5

@@ -1,4 +1,4 @@
-# only: recorded exact live
+# only: recorded exact live live-exact
 # program: threads.c
 break done
 continue

@@ -1,4 +1,4 @@
-# only: recorded exact live
+# only: recorded exact live live-exact
 break done
 continue
 break work

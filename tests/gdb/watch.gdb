@@ -1,4 +1,4 @@
-# only: live plain
+# only: live live-exact plain
 tbreak count
 continue
 watch n

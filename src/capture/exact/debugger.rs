@@ -3,7 +3,6 @@
 use super::calls::SHORT_CALL;
 use super::effects::contents;
 use super::engine::Engine;
-use super::forks::Child;
 use super::process::{Process, place_of, state_of};
 use super::thread::{Doing, Thread};
 use crate::capture::contract::{Catches, Forks, Report};
@@ -47,6 +46,15 @@ impl Debugger {
     pub(super) fn watches_calls(&self) -> bool {
         self.catches != Catches::None || !self.slots.is_empty()
     }
+}
+
+/// A child of a thread, for the debugger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Child {
+    /// It is stopped at its birth, which is reported when the thread's call is done.
+    Born(Pid),
+    /// The thread waits for it. The end of that is reported.
+    Awaited(Pid),
 }
 
 /// A thread as its debugger sees it.

@@ -258,7 +258,7 @@ impl Engine {
     }
 
     /// Takes the process out of the cache, and lets it go on untraced.
-    fn part_from_process(&mut self) {
+    pub(super) fn part_from_process(&mut self) {
         self.followed.iter_mut().for_each(Followed::forget_borrowers);
         let Some(process) = &mut self.process else {
             return tracee::detach_all(self.pid);

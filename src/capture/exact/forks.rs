@@ -1,10 +1,12 @@
 //! Forks under a debugger: parent and child both stay stopped until the debugger says which one it
-//! follows. The one that it leaves goes on natively. A child that is followed gets a recording of its own,
-//! from then on. One that shares its parent's memory runs natively until it executes a program.
+//! follows. The one that it leaves goes on natively. A child that is followed is recorded from then on,
+//! beside the recording of its parent. One that shares its parent's memory runs natively until it executes
+//! a program.
 
-use super::debugger::Debugger;
+use super::births::VFORKED_CHILD;
+use super::debugger::{Child, Debugger};
 use super::engine::Engine;
-use super::live::Live;
+use super::thread::Thread;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
@@ -18,15 +20,6 @@ use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::trap_flag::hidden_in_r11;
 use crate::tracee::{PtraceEvent, Tracee};
-
-/// A child of a thread, for the debugger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Child {
-    /// It is stopped at its birth, which is reported when the thread's call is done.
-    Born(Pid),
-    /// The thread waits for it. The end of that is reported.
-    Awaited,
-}
 
 /// The way in which a child begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +46,8 @@ impl Engine {
         }
         self.newborns.add(Newborn::new(child, self.pid, waits)?);
         if let Some(thread) = self.threads.get_mut(&parent) {
-            thread.debug.child = Some(if waits { Child::Awaited } else { Child::Born(child) });
+            thread.debug.child =
+                Some(if waits { Child::Awaited(child) } else { Child::Born(child) });
         }
         if waits {
             self.report(parent, Report::Vforked(child));
@@ -69,7 +63,7 @@ impl Engine {
         };
         let news = match thread.debug.child.take() {
             Some(Child::Born(child)) => Report::Forked(child),
-            Some(Child::Awaited) if debugger.forks.vfork => Report::VforkDone,
+            Some(Child::Awaited(_)) if debugger.forks.vfork => Report::VforkDone,
             _ => return,
         };
         let pending = &mut thread.debug.pending;
@@ -80,48 +74,72 @@ impl Engine {
             if is_step_alone { (done, Some(news)) } else { (Some(news), done) };
     }
 
-    /// Leaves the program, and nothing else that is stopped.
+    /// Leaves the process and its newborn children, and no other process that is stopped.
     fn part(&mut self) -> Result<(), Error> {
         self.newborns.leave_all();
-        match self.is_gone() {
-            true => Ok(()),
-            false => self.leave_beside(),
-        }
+        if self.is_gone() { Ok(()) } else { self.leave_beside() }
     }
 
-    /// Waits until the thread that waits for a child need not any more, and stops all threads then.
-    fn end_wait_for_child(&mut self) -> Result<(), Error> {
-        let waits = |engine: &Self| {
-            let mut threads = engine.threads.iter();
-            threads
-                .find(|(_, thread)| thread.debug.child == Some(Child::Awaited))
-                .map(|(tid, _)| *tid)
+    /// Returns the thread that waits for a child in its system call.
+    fn parent_of(&self, child: Pid) -> Option<Tid> {
+        let waits = |thread: &&Thread| {
+            thread.debug.child == Some(Child::Awaited(child)) && thread.calling().is_some()
         };
-        while let Some(tid) = waits(self) {
+        self.threads.values().find(waits).map(Thread::tid)
+    }
+
+    /// Waits until the parent of a child need not wait for it any more, and stops all threads then.
+    fn end_wait_for(&mut self, child: Pid) -> Result<(), Error> {
+        while let Some(tid) = self.parent_of(child) {
             self.wait_for_call(tid)?;
         }
         self.halt_all()
     }
+
+    /// Lets a child that was left, and has the program's memory, run until it executes another program, as a rule.
+    pub(super) fn let_child_run(&mut self) -> Result<(), Error> {
+        let children = self.threads.values().filter_map(|thread| match thread.debug.child {
+            Some(Child::Awaited(child)) => Some(child),
+            _ => None,
+        });
+        let runs = |child: &Pid| self.newborns.get(*child).is_none();
+        match children.filter(runs).find_map(|child| self.parent_of(child)) {
+            Some(parent) => self.wait_at_most(parent, VFORKED_CHILD),
+            None => Ok(()),
+        }
+    }
 }
 
-impl Live {
+/// The program under a debugger, and the process beside it that the debugger has not left yet.
+#[derive(Debug)]
+pub(super) struct Processes {
+    pub(super) program: Engine,
+    /// The parent of a child that is followed since it executed a program, until it is left.
+    pub(super) parent: Option<Engine>,
+    /// The child that is debugged instead of the program, which waits for it and is left afterwards.
+    pub(super) parting: Option<Pid>,
+}
+
+impl Processes {
+    pub(super) fn of(program: Engine) -> Self {
+        Self { program, parent: None, parting: None }
+    }
+
     /// Begins to record a child that is stopped in the program, and makes it the program. Returns the
     /// engine of its parent.
     fn follow(&mut self, child: Pid, begins: Begins) -> Result<Engine, Error> {
-        let parent = &mut self.engine;
+        let parent = &mut self.program;
         let prepared = Prepared::of_followed(&parent.request, Backend::Exact, child)?;
-        let newborn = parent.newborns.take(child);
+        parent.newborns.take(child);
         let was_running = parent.process.as_ref().is_some_and(|process| process.was_running);
         let mut engine = Engine::new(&parent.request, child, None);
-        let begun = engine.begin_child(prepared, begins, was_running);
-        if let Err(error) = begun {
-            drop(engine);
-            newborn.into_iter().for_each(Newborn::leave);
+        if let Err(error) = engine.begin_child(prepared, begins, was_running) {
+            engine.part_from_process();
             return Err(error);
         }
         engine.debugger = Some(Debugger::default());
         engine.begin_debugging_program();
-        Ok(std::mem::replace(&mut self.engine, engine))
+        Ok(std::mem::replace(&mut self.program, engine))
     }
 
     /// Lets a reported child run natively until it executes a program. From then on it is the one that is
@@ -133,25 +151,25 @@ impl Live {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
         let tid = Tid(child.0);
-        let Some(newborn) = self.engine.newborns.get(child) else {
+        let Some(newborn) = self.program.newborns.get(child) else {
             return Ok((tid, Report::Ended(None)));
         };
         let _forwarding = Forwarding::to(child);
         match newborn.run(go, interrupted)? {
             Fate::Stands(news) => Ok((tid, news)),
             Fate::Ended(exit) => {
-                self.engine.newborns.take(child);
+                self.program.newborns.take(child);
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
             Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
-                self.engine.newborns.leave(child);
+                self.program.newborns.leave(child);
                 self.part_for_good(child, None)?;
                 Ok((tid, Report::Ended(None)))
             }
             Fate::Executed => {
                 leave_system_call(Tracee(tid))?;
-                self.engine.end_wait_for_child()?;
+                self.program.end_wait_for(child)?;
                 let mut parent = self.follow(child, Begins::WithProgram)?;
                 if self.parting.take().is_some() {
                     parent.part()?;
@@ -168,7 +186,7 @@ impl Live {
         if self.parting.take().is_none() {
             return Ok(());
         }
-        let engine = &mut self.engine;
+        let engine = &mut self.program;
         engine.part()?;
         (engine.pid, engine.exit) = (child, exit);
         Ok(())
@@ -176,26 +194,29 @@ impl Live {
 
     /// Leaves one of the processes. Another one is the program then, if the program is left.
     pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
-        if self.engine.newborns.leave(pid) {
+        if self.program.newborns.leave(pid) {
             return self.part_for_good(pid, None);
         }
         if let Some(mut parent) = self.parent.take_if(|parent| parent.pid == pid) {
             return parent.part();
         }
-        let told = self.engine.newborns.told().next();
-        match told.map(|child| (child.pid, child.is_awaited)) {
+        if pid != self.program.pid {
+            return Ok(());
+        }
+        let reported = self.program.newborns.reported().next();
+        match reported.map(|child| (child.pid, child.is_awaited)) {
             Some((child, true)) => {
                 self.parting = Some(child);
                 Ok(())
             }
             Some((child, false)) => self.follow(child, Begins::AtBirth)?.part(),
-            None => match self.parent.take() {
-                Some(parent) => std::mem::replace(&mut self.engine, parent).part(),
-                None => {
-                    self.leave_newborns();
-                    self.engine.leave_program()
+            None => {
+                if let Some(parent) = self.parent.take() {
+                    return std::mem::replace(&mut self.program, parent).part();
                 }
-            },
+                self.leave_newborns();
+                self.program.leave_program()
+            }
         }
     }
 
@@ -208,7 +229,7 @@ impl Live {
     }
 
     fn leave_newborns(&mut self) {
-        let engine = &mut self.engine;
+        let engine = &mut self.program;
         engine.newborns.leave_all();
         engine.forget_births();
         for thread in engine.threads.values_mut() {
@@ -217,7 +238,7 @@ impl Live {
     }
 
     pub(super) fn kill_other(&mut self, pid: Pid) -> Result<(), Error> {
-        if let Some(newborn) = self.engine.newborns.take(pid) {
+        if let Some(newborn) = self.program.newborns.take(pid) {
             newborn.kill();
             return Ok(());
         }
@@ -229,12 +250,12 @@ impl Live {
 
     /// Ends all processes.
     pub(super) fn kill_all(&mut self) -> Result<(), Error> {
-        self.engine.newborns.kill_all();
+        self.program.newborns.kill_all();
         if let Some(child) = self.parting {
             return self.part_for_good(child, None);
         }
         let killed = self.parent.take().map_or(Ok(()), |mut parent| parent.kill());
-        killed.and(self.engine.kill())
+        killed.and(self.program.kill())
     }
 }
 

@@ -1,9 +1,7 @@
 //! Lets a program under a debugger go on, and stops all of it again.
 
-use super::births::VFORKED_CHILD;
 use super::debugger::Debugger;
 use super::engine::Engine;
-use super::forks::Child;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
@@ -138,15 +136,6 @@ impl Engine {
             }
         }
         Ok(others_run)
-    }
-
-    /// Waits for a child that has the program's memory: until it executes another program, as a rule.
-    fn let_child_run(&mut self) -> Result<(), Error> {
-        let waits = |thread: &&Thread| thread.debug.child == Some(Child::Awaited);
-        match self.threads.values().find(waits).map(Thread::tid) {
-            Some(tid) => self.wait_at_most(tid, VFORKED_CHILD),
-            None => Ok(()),
-        }
     }
 
     /// Prepares the process of another program for the debugger.

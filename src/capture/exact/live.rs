@@ -2,6 +2,8 @@
 
 use super::debugger::Debugger;
 use super::engine::Engine;
+use super::forks::Processes;
+use super::start::without_vdso;
 use super::thread::Thread;
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
@@ -13,17 +15,13 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::comm;
+use crate::tracee::{auxv, comm};
 use std::path::{Path, PathBuf};
 
 /// A program under a debugger.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
-    pub(super) engine: Engine,
-    /// The parent of a child that is followed since it executed a program, until it is left.
-    pub(super) parent: Option<Engine>,
-    /// The child that is debugged instead of the program, which waits for it and is left afterwards.
-    pub(super) parting: Option<Pid>,
+    processes: Processes,
     dir: PathBuf,
 }
 
@@ -50,11 +48,11 @@ impl Live {
         }
         engine.debugger = Some(Debugger::default());
         engine.begin_debugging_program();
-        Ok(Self { engine, parent: None, parting: None, dir: PathBuf::new() })
+        Ok(Self { processes: Processes::of(engine), dir: PathBuf::new() })
     }
 
     fn thread_mut(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
-        self.engine.threads.get_mut(&tid).ok_or(Error::NotStanding { tid })
+        self.processes.program.threads.get_mut(&tid).ok_or(Error::NotStanding { tid })
     }
 }
 
@@ -62,44 +60,59 @@ impl LiveProgram for Live {
     type Engine = Engine;
 
     fn engine(&self) -> &Engine {
-        &self.engine
+        &self.processes.program
     }
 
     fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
+        &mut self.processes.program
     }
 
     fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
-        let told = if self.engine.newborns.get(Pid(go.thread.0)).is_some() {
-            self.run_newborn(Pid(go.thread.0), go, interrupted)?
+        let (tid, report) = if self.processes.program.newborns.get(Pid(go.thread.0)).is_some() {
+            self.processes.run_newborn(Pid(go.thread.0), go, interrupted)?
         } else {
-            self.engine.go(go, interrupted)?
+            self.processes.program.go(go, interrupted)?
         };
-        self.engine.newborns.tell(told.1);
-        Ok(told)
+        self.processes.program.newborns.note_report(report);
+        Ok((tid, report))
     }
 
     fn pid(&self) -> Pid {
-        self.parting.unwrap_or(self.engine.pid)
+        self.processes.parting.unwrap_or(self.processes.program.pid)
+    }
+
+    fn auxv(&self) -> Vec<u8> {
+        let vector = auxv(self.pid());
+        match &self.processes.program.process {
+            Some(process) if !process.was_running => without_vdso(vector),
+            _ => vector,
+        }
     }
 
     fn threads(&self) -> Vec<Tid> {
-        self.parting.map_or_else(|| self.engine.tids(), |child| vec![Tid(child.0)])
+        self.processes
+            .parting
+            .map_or_else(|| self.processes.program.tids(), |child| vec![Tid(child.0)])
     }
 
     fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
+        if let Some(newborn) = self.processes.program.newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
-        let of_parent = || self.parent.as_ref()?.threads.get(&tid);
-        self.engine.threads.get(&tid).or_else(of_parent)?.state()
+        let of_parent = || self.processes.parent.as_ref()?.threads.get(&tid);
+        self.processes.program.threads.get(&tid).or_else(of_parent)?.state()
     }
 
     fn name(&self, tid: Tid) -> String {
-        if let Some(child) = self.parting {
+        if let Some(child) = self.processes.parting {
             return comm(child, tid);
         }
-        self.engine.names.get(&tid).cloned().unwrap_or_else(|| comm(self.engine.pid, tid))
+        self.processes
+            .program
+            .names
+            .get(&tid)
+            .cloned()
+            .unwrap_or_else(|| comm(self.processes.program.pid, tid))
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
@@ -111,29 +124,35 @@ impl LiveProgram for Live {
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
-        self.engine.process.as_ref().map_or(0, |process| process.engine.read_visible(addr, buf))
+        self.processes
+            .program
+            .process
+            .as_ref()
+            .map_or(0, |process| process.engine.read_visible(addr, buf))
     }
 
     fn beside(&self) -> Vec<(Tid, Pid)> {
-        if self.parting.is_some() {
+        if self.processes.parting.is_some() {
             return Vec::new();
         }
-        let newborns = self.engine.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
-        let parent = self.parent.iter();
+        let newborns =
+            self.processes.program.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
+        let parent = self.processes.parent.iter();
         let of_parent =
             parent.flat_map(|parent| parent.threads.keys().map(|tid| (*tid, parent.pid)));
         newborns.chain(of_parent).collect()
     }
 
     fn may_go(&self, tid: Tid) -> bool {
-        let is_parents = || self.parent.as_ref().is_some_and(|p| p.threads.contains_key(&tid));
-        self.engine.newborns.allow(tid).unwrap_or_else(|| !is_parents())
+        let is_parents =
+            || self.processes.parent.as_ref().is_some_and(|p| p.threads.contains_key(&tid));
+        self.processes.program.newborns.allow(tid).unwrap_or_else(|| !is_parents())
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
-        let parent = self.parent.as_ref().filter(|parent| parent.pid == pid);
-        match (self.engine.newborns.get(pid), parent) {
-            // What shares its parent's memory must not show the recorder's.
+        let parent = self.processes.parent.as_ref().filter(|parent| parent.pid == pid);
+        match (self.processes.program.newborns.get(pid), parent) {
+            // A child that shares its parent's memory must not show the recorder's.
             (Some(newborn), _) if newborn.is_awaited => self.read(addr, buf),
             (Some(newborn), _) => newborn.read(addr, buf),
             (None, Some(parent)) => {
@@ -144,19 +163,19 @@ impl LiveProgram for Live {
     }
 
     fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
-        self.leave_one(pid)
+        self.processes.leave_one(pid)
     }
 
     fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
-        self.kill_other(pid)
+        self.processes.kill_other(pid)
     }
 
     fn leave_all_beside(&mut self) -> Result<(), Error> {
-        self.leave_all_others()
+        self.processes.leave_all_others()
     }
 
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
-        match &mut self.engine.process {
+        match &mut self.processes.program.process {
             Some(process) => process.write_for_debugger(addr, bytes),
             None => Err(Error::NoMemory { at: addr }),
         }
@@ -168,30 +187,30 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
-        if let Some(pid) = self.parting {
+        if let Some(pid) = self.processes.parting {
             return Err(Error::NotRecordedYet { pid });
         }
-        self.engine.save()?;
-        if let Some(process) = &self.engine.process {
+        self.processes.program.save()?;
+        if let Some(process) = &self.processes.program.process {
             process.recorder.writer().dir().clone_into(&mut self.dir);
         }
         Ok(&self.dir)
     }
 
     fn moment(&mut self) -> Result<Option<u64>, Error> {
-        self.engine.save()?;
-        let Some(process) = &mut self.engine.process else { return Ok(None) };
+        self.processes.program.save()?;
+        let Some(process) = &mut self.processes.program.process else { return Ok(None) };
         let totals = process.recorder.log_totals()?;
         Ok(totals.map(|totals| totals.ticks + totals.entries))
     }
 
     fn detach(&mut self) -> Result<(), Error> {
-        self.leave_all_others()?;
-        self.engine.leave_program()
+        self.processes.leave_all_others()?;
+        self.processes.program.leave_program()
     }
 
     fn kill(&mut self) -> Result<(), Error> {
-        self.kill_all()
+        self.processes.kill_all()
     }
 }
 

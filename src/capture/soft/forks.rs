@@ -124,7 +124,7 @@ impl Engine {
         if self.parting.is_some() {
             return Vec::new();
         }
-        let newborns = self.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
+        let newborns = self.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
         newborns.chain(self.tids_beside()).collect()
     }
 
@@ -201,7 +201,7 @@ impl Engine {
             return self.part_for_good(pid, None);
         }
         if pid == self.program {
-            let told = self.newborns.told().next();
+            let told = self.newborns.reported().next();
             if let Some(child) = told.filter(|child| child.is_awaited) {
                 self.parting = Some(child.pid);
                 return Ok(());

@@ -42,7 +42,7 @@ impl Engine {
         let runs = match self.begin(go)? {
             Begun::Runs(runs) => runs,
             Begun::Already(tid, news) => {
-                self.newborns.tell(news);
+                self.newborns.note_report(news);
                 return Ok((tid, news));
             }
         };
@@ -64,7 +64,7 @@ impl Engine {
             }
         };
         self.halt_all()?;
-        self.newborns.tell(news.1);
+        self.newborns.note_report(news.1);
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {

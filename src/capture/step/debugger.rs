@@ -116,7 +116,7 @@ impl Engine {
             return Ok(end);
         }
         if let Some(news) = self.begin(go)? {
-            self.newborns.tell(news.1);
+            self.newborns.note_report(news.1);
             return Ok(news);
         }
         let _forwarding = Forwarding::to(self.program);
@@ -142,7 +142,7 @@ impl Engine {
             self.take_in(tid, stop)?;
         };
         self.halt_all()?;
-        self.newborns.tell(news.1);
+        self.newborns.note_report(news.1);
         Ok(self.settled(go, news))
     }
 

@@ -53,7 +53,7 @@ impl Engine {
 
     /// Returns the threads of the processes beside the program that were reported.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
-        let newborns = self.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
+        let newborns = self.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
         newborns.chain(self.tids_beside()).collect()
     }
 
@@ -83,7 +83,7 @@ impl Engine {
             return Ok(());
         }
         if pid == self.program {
-            let told = self.newborns.told().next();
+            let told = self.newborns.reported().next();
             let other = self.processes.keys().find(|other| **other != pid).copied();
             match (told.map(|newborn| newborn.pid), other) {
                 (Some(child), _) => self.follow(child)?,

@@ -25,8 +25,13 @@ impl Live {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), crate::capture::Error> {
         let mut go = go.clone();
+        let before = self.program.get_mut().pid();
         loop {
             let (thread, news) = self.program.get_mut().go(&go, interrupted)?;
+            if self.program.get_mut().pid() != before {
+                // A child that is followed has executed a program.
+                self.begin_history();
+            }
             match (news, self.vfork) {
                 (Report::VforkDone, Some(Vfork::ToldDone(reported))) if reported == thread => {
                     self.vfork = None;
@@ -119,11 +124,7 @@ impl Live {
         left.map_err(|error| Error::Refused(error.to_string()))?;
         let now = self.program.get_mut().pid();
         if before != now {
-            let tids = self.program.get_mut().threads();
-            self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
-            (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
-            (self.in_past, self.is_back, self.at_end) = (false, false, false);
-            (self.held, self.ended) = (None, None);
+            self.begin_history();
         } else if only && before == pid {
             self.ended.get_or_insert(Ending::Unknown);
         } else if !self.program.get_mut().threads().contains(&self.stopped) {
@@ -131,6 +132,15 @@ impl Live {
             self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
         }
         Ok(())
+    }
+
+    /// Forgets the history of a process in whose place another one is the program now.
+    fn begin_history(&mut self) {
+        let program = self.program.get_mut();
+        self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
+        (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
+        (self.in_past, self.is_back, self.at_end) = (false, false, false);
+        (self.held, self.ended) = (None, None);
     }
 
     pub(super) fn kill_one(&mut self, pid: Pid) {

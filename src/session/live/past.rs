@@ -9,7 +9,6 @@ use crate::recording::Reader;
 use crate::session::{Description, Recorded, Recording, Replayed, Run};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
-use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 
 /// The past of a live program.
@@ -169,8 +168,7 @@ impl Live {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();
         threads.sort_by_key(|thread| (thread.tid != self.stopped, thread.tid));
-        let contents =
-            CoreContents { threads, auxv: tracee::auxv(program.pid()), ..CoreContents::default() };
+        let contents = CoreContents { threads, auxv: program.auxv(), ..CoreContents::default() };
         let mut bytes = std::io::Cursor::new(Vec::new());
         let written = core::write(&mut bytes, &contents, &mut |_: Addr, _: &mut [u8]| 0);
         let bytes = Bytes::new(bytes.into_inner());

@@ -79,6 +79,49 @@ fn changes_by_a_debugger_are_recorded() {
     assert!(text(&log.stdout).contains("  changed "), "{}", text(&log.stdout));
 }
 
+/// Children that are followed, by fork and by `posix_spawn`: each has a past with values, and a
+/// recording.
+#[test]
+fn followed_children_are_recorded() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/offspring.c", &["-O0"]);
+    let kept = scene.path("kept");
+    let options = ["--once", "--save", name(&kept)];
+    let live = Live::start_by("exact", &scene, &options, &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break work\ncontinue\nset follow-fork-mode child\ncontinue\nprint total\nwatch total\n\
+         continue\nreverse-continue\nreverse-continue\ndelete 2\ncontinue\ncontinue\nprint total\n\
+         print n\nwatch total\ncontinue\nreverse-continue\nbt\ndelete\ncontinue\ncontinue\ncontinue",
+    );
+    assert!(said.contains("hit Breakpoint 1, work (n=2)"), "{said}");
+    assert!(answer(&said, "print total", 0).ends_with("= 7"), "{said}");
+    assert_in_order(answer(&said, "continue", 2), &["Old value = 7", "New value = 21"]);
+    assert_in_order(answer(&said, "reverse-continue", 0), &["Old value = 21", "New value = 7"]);
+    // Of the program that the child executes:
+    assert!(answer(&said, "continue", 4).contains("Breakpoint 1, work (n=3)"), "{said}");
+    assert!(answer(&said, "print total", 1).ends_with("= 0"), "{said}");
+    assert!(answer(&said, "print n", 0).ends_with("= 3"), "{said}");
+    assert_in_order(answer(&said, "continue", 5), &["Old value = 0", "New value = 21"]);
+    assert_in_order(answer(&said, "bt", 0), &["work (n=3)", "main (argc=2"]);
+    assert!(said.contains("exited with code 025"), "{said}");
+    let (printed, _) = live.end();
+    assert!(printed.contains("grandchild 21\n"), "{printed}");
+    let beside = std::fs::read_dir(scene.path("")).unwrap();
+    let mut same = 0;
+    for dir in beside.map(|entry| entry.unwrap().path()) {
+        if dir.join("manifest.json").exists() {
+            let check = contraflow().arg("check").arg(&dir).output().unwrap();
+            assert!(check.status.success(), "{}{}", dir.display(), text(&check.stderr));
+            same += usize::from(text(&check.stdout).contains("the replay is the recorded run"));
+        }
+    }
+    assert_eq!(same, 3);
+}
+
 /// A debugger calls functions in threads that wait in the kernel. They wait on after that.
 #[test]
 fn functions_are_called_in_threads_that_wait() {
