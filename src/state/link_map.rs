@@ -34,6 +34,8 @@ const AT_PHNUM: u64 = 5;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 const PROGRAM_HEADER_BYTES: u64 = 56;
+/// The offset of `p_vaddr` in a program header.
+pub(super) const SEGMENT_VADDR: u64 = 16;
 const DT_DEBUG: u64 = 21;
 /// `r_version` of a `struct r_debug_extended`, and the offset of its `r_next`.
 const EXTENDED_VERSION: u64 = 2;
@@ -61,13 +63,20 @@ impl Words<'_> {
     /// Returns the address of the program's dynamic section.
     fn dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
+        let vaddr = |header: Addr| self.word(header.wrapping_add(SEGMENT_VADDR));
+        let linked = self.program_header(auxv, PT_PHDR).and_then(vaddr);
+        let bias = linked.map_or(0, |linked| headers.wrapping_sub(linked));
+        Some(Addr(vaddr(self.program_header(auxv, PT_DYNAMIC)?)?).wrapping_add(bias))
+    }
+
+    /// Returns the address of the program's header of a segment of this type.
+    pub(super) fn program_header(&self, auxv: &[u8], wanted: u32) -> Option<Addr> {
+        let headers = Addr(auxv_value(auxv, AT_PHDR)?);
         let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
-        let header = |i: u64| Addr(headers).wrapping_add(i * PROGRAM_HEADER_BYTES);
-        let kind = |i: u64| self.word(header(i)).map(|word| word & 0xffff_ffff);
-        let vaddr = |i: u64| self.word(header(i).wrapping_add(16));
-        let find = |wanted: u32| (0..count).find(|i| kind(*i) == Some(wanted.into()));
-        let bias = find(PT_PHDR).and_then(vaddr).map_or(0, |linked| headers.wrapping_sub(linked));
-        Some(Addr(vaddr(find(PT_DYNAMIC)?)?).wrapping_add(bias))
+        let kind = |header: Addr| self.word(header).map(|word| word & 0xffff_ffff);
+        (0..count)
+            .map(|i| headers.wrapping_add(i * PROGRAM_HEADER_BYTES))
+            .find(|header| kind(*header) == Some(wanted.into()))
     }
 
     /// Reads the list of a namespace.

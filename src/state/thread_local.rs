@@ -3,7 +3,7 @@
 //! of which contains a size in bits, a number of elements and an offset.
 
 use super::dynamic_symbols::symbol;
-use super::link_map::{LinkMap, link_maps};
+use super::link_map::{LinkMap, SEGMENT_VADDR, link_maps};
 use super::words::Words;
 use crate::common::Addr;
 
@@ -43,14 +43,41 @@ impl ThreadLocal {
         auxv: &[u8],
         read: &dyn Fn(Addr, &mut [u8]) -> usize,
     ) -> Result<Addr, NoThreadLocal> {
-        let maps = link_maps(auxv, read).ok_or(NoThreadLocal::Unknown)?;
+        let memory = Words { read };
+        let maps = match link_maps(auxv, read) {
+            Some(maps) => maps,
+            None => {
+                // Without a linker that is to load libraries, there is one file: the program's.
+                let is_static = memory.program_header(auxv, PT_INTERP).is_none();
+                let unknown = Err(NoThreadLocal::Unknown);
+                return if is_static { self.of_program(&memory, auxv) } else { unknown };
+            }
+        };
         if !maps.iter().any(|map| map.addr == self.link_map) {
             return Err(NoThreadLocal::NoModule);
         }
-        let memory = Words { read };
-        let layout = Layout::of(&memory, &maps).ok_or(NoThreadLocal::Undescribed)?;
+        let Some(layout) = Layout::of(&memory, &maps) else {
+            let is_program = maps.first().is_some_and(|map| map.addr == self.link_map);
+            let undescribed = Err(NoThreadLocal::Undescribed);
+            return if is_program { self.of_program(&memory, auxv) } else { undescribed };
+        };
         let base = self.base(&memory, &layout)?;
         Ok(base.wrapping_add(self.offset))
+    }
+
+    /// Returns the address of a variable of the program itself: its storage is before the control block, at
+    /// a distance that the linker put into the code (ELF Handling for Thread-Local Storage, variant II).
+    fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
+        let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
+        let field = |offset| memory.word(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
+        let (vaddr, size) = (field(SEGMENT_VADDR)?, field(SEGMENT_SIZE)?);
+        let mask = field(SEGMENT_ALIGN)?.max(1).wrapping_sub(1);
+        if self.fs_base.0 == 0 {
+            return Err(NoThreadLocal::Unallocated);
+        }
+        let padding = vaddr.wrapping_add(size).wrapping_neg() & mask;
+        let distance = size.wrapping_add(padding);
+        Ok(Addr(self.fs_base.0.wrapping_sub(distance).wrapping_add(self.offset)))
     }
 
     /// Returns the base of the file's storage, as `td_thr_tlsbase` of glibc's `nptl_db` does.
@@ -77,6 +104,11 @@ impl ThreadLocal {
     }
 }
 
+const PT_INTERP: u32 = 3;
+const PT_TLS: u32 = 7;
+/// The offsets of `p_memsz` and `p_align` in a program header.
+const SEGMENT_SIZE: u64 = 40;
+const SEGMENT_ALIGN: u64 = 48;
 /// `l_tls_offset` of a file whose storage is not at a fixed offset from the control block.
 const NO_STATIC_OFFSET: u64 = 0;
 const FORCED_DYNAMIC: u64 = u64::MAX;

@@ -81,3 +81,28 @@ fn gdb_prints_those_of_the_end() {
     assert!(answer(&said, "print visible", 0).ends_with("= 43"), "{said}");
     assert!(answer(&said, "print mine", 1).contains(NOT_FOUND), "{said}");
 }
+
+/// Variables of static programs, which have no linker's list: of each thread, in the past and live.
+#[test]
+fn gdb_prints_those_of_static_programs() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    for flags in [&["-static"][..], &["-static-pie"]] {
+        let program = scene.compile("static_local.c", &[&["-O0", "-pthread"], flags].concat());
+        let commands = "break stop\ncontinue\nprint mine\nprint line\nprint &line[0]\ncontinue\nprint mine\n\
+                        print line\nreverse-continue\nprint mine\nprint line";
+        let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+        let said = live.gdb(&program, commands);
+        let printed = |what: &str, nth| answer(&said, &format!("print {what}"), nth).to_owned();
+        assert!(printed("mine", 0).ends_with("= 8"), "{said}");
+        assert!(printed("line", 0).ends_with("= \"ab\""), "{said}");
+        let aligned = printed("&line[0]", 0);
+        assert!(["00 ", "40 ", "80 ", "c0 "].iter().any(|end| aligned.contains(end)), "{said}");
+        assert!(printed("mine", 1).ends_with("= 71"), "{said}");
+        assert!(printed("line", 1).ends_with("= \"xb\""), "{said}");
+        assert!(printed("mine", 2).ends_with("= 8"), "{said}");
+        assert!(printed("line", 2).ends_with("= \"ab\""), "{said}");
+    }
+}
