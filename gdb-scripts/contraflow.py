@@ -1340,6 +1340,11 @@ presence = Presence()
 static_program = StaticProgram()
 
 
+def is_present():
+    """Returns true where a live program is now."""
+    return "still running" in patiently("monitor when")
+
+
 class Check(Command):
     """Refuse a command that a recording does not support. Used by hooks of such commands.
 
@@ -1364,6 +1369,10 @@ Usage: cf-check run | proc | mappings | watch | frame"""
         if connection is not None and connection.type == "extended-remote":
             # The server starts it, or reports why not.
             return
+        if server.is_contraflow() and is_present():
+            raise gdb.GdbError(
+                "the program runs already; `target extended-remote` can run it again"
+            )
         if server.is_contraflow():
             raise gdb.GdbError(
                 "a recording cannot run again; `cf-seek begin` goes to its beginning"
@@ -1375,9 +1384,9 @@ Usage: cf-check run | proc | mappings | watch | frame"""
             )
 
     def proc(self):
-        """Fails: gdb would request the ID of a process of this machine."""
-        if server.is_contraflow():
-            raise gdb.GdbError("the process of a recording is gone; `cf-info` shows what is known")
+        """Fails in the past: gdb would request the ID of a process of this machine."""
+        if server.is_contraflow() and not is_present():
+            raise gdb.GdbError("the past has no process; `cf-info` shows what is known")
 
     def mappings(self):
         """Fails where the server does not know all mappings."""
@@ -1389,7 +1398,7 @@ Usage: cf-check run | proc | mappings | watch | frame"""
         if not server.is_contraflow():
             return
         # A program's present, and an exact recording, have all values.
-        if "still running" not in patiently("monitor when") and not server.is_exact():
+        if not is_present() and not server.is_exact():
             raise gdb.GdbError(
                 "watchpoints cannot be checked in the past, where values are unknown;"
                 " breakpoints stop there, and cf-find lists the executions of some code"

@@ -5,7 +5,7 @@ use super::contract::{Go, Report};
 use super::live_program::LiveProgram;
 use super::request::Request;
 use super::{Backend, Error, exact, perf, soft, step};
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
@@ -123,6 +123,11 @@ impl Live {
     /// Returns the auxiliary vector as the program sees it; empty if the program is gone.
     pub fn auxv(&self) -> Vec<u8> {
         either!(ref self, live => live.auxv())
+    }
+
+    /// Returns the recorder's own ranges of the program's address space.
+    pub fn hidden(&self) -> Vec<AddrRange> {
+        either!(ref self, live => live.hidden())
     }
 
     /// Returns the registers of a thread, and the signal for which it stopped.

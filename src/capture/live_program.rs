@@ -3,7 +3,7 @@
 use super::Error;
 use super::contract::{Go, Report};
 use super::debugged::{Debugged, DebuggedThread};
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
@@ -58,6 +58,11 @@ pub(super) trait LiveProgram {
     /// Returns the auxiliary vector as the program sees it.
     fn auxv(&self) -> Vec<u8> {
         auxv(self.pid())
+    }
+
+    /// Returns the recorder's own ranges of the program's address space.
+    fn hidden(&self) -> Vec<AddrRange> {
+        Vec::new()
     }
 
     fn threads(&self) -> Vec<Tid> {

@@ -318,8 +318,10 @@ impl Run for Live {
         if let Some(past) = self.past() {
             return past.regions();
         }
-        let mapped = tracee::mappings(self.process()?).ok()?;
-        Some(mapped.into_iter().map(Region::from).collect())
+        let (mapped, hidden) =
+            (tracee::mappings(self.process()?).ok()?, self.program.borrow().hidden());
+        let shown = mapped.into_iter().filter(|m| !hidden.iter().any(|own| own.overlaps(m.range)));
+        Some(shown.map(Region::from).collect())
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {

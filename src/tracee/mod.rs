@@ -10,6 +10,7 @@ mod cpus;
 pub mod debug_registers;
 mod error;
 mod launch;
+mod lists;
 mod map_query;
 mod memory;
 mod procfs;
@@ -26,6 +27,7 @@ pub use cpus::Cpus;
 pub use debug_registers::Watch;
 pub use error::Error;
 pub use launch::{Launch, end};
+pub use lists::list_without;
 pub use map_query::MapQuery;
 pub use memory::Memory;
 pub use procfs::{

@@ -81,6 +81,23 @@ fn a_breakpoint_without_memory_is_refused() {
     });
 }
 
+/// The program's mappings are listed without the recorder's, which cannot be read.
+#[test]
+fn mappings_are_those_of_the_program() {
+    let commands = "break work\ncontinue\npython lines = gdb.execute('info proc mappings', to_string=True)\n\
+                    python lines = [line.split() for line in lines.splitlines() if ' r' in line]\n\
+                    python lines = [line for line in lines if not line[-1].startswith('[v')]\n\
+                    python reads = [gdb.selected_inferior().read_memory(int(line[0], 0), 1) for line in lines]\n\
+                    python print('readable', len(reads) > 10, len(reads) == len(lines))\nrun\ninfo proc cwd\n\
+                    reverse-stepi\ninfo proc cwd";
+    each("live.c", &["-O0"], &[], commands, |said| {
+        assert!(said.contains("readable True True"), "{said}");
+        assert!(answer(said, "run", 0).contains("the program runs already"), "{said}");
+        assert!(answer(said, "info proc cwd", 0).contains("cwd = '/"), "{said}");
+        assert!(answer(said, "info proc cwd", 1).contains("the past has no process"), "{said}");
+    });
+}
+
 #[test]
 fn a_thread_that_forks_takes_no_stop_from_another() {
     let laps = "next\nprint lap\ncontinue\n".repeat(20);

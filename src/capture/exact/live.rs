@@ -11,7 +11,7 @@ use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::{Backend, Error};
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
@@ -87,6 +87,11 @@ impl LiveProgram for Live {
             Some(process) if !process.was_running => without_vdso(vector),
             _ => vector,
         }
+    }
+
+    fn hidden(&self) -> Vec<AddrRange> {
+        let process = self.processes.program.process.as_ref();
+        process.map(|process| process.engine.space.hidden().to_vec()).unwrap_or_default()
     }
 
     fn threads(&self) -> Vec<Tid> {

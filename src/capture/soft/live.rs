@@ -82,6 +82,11 @@ impl LiveProgram for Live {
         self.engine.parting.unwrap_or(self.engine.program)
     }
 
+    fn hidden(&self) -> Vec<AddrRange> {
+        let process = self.engine.processes.get(&self.engine.program);
+        process.map(|process| process.engine.space.hidden().to_vec()).unwrap_or_default()
+    }
+
     fn threads(&self) -> Vec<Tid> {
         if let Some(child) = self.engine.parting {
             return vec![Tid(child.0)];

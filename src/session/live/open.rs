@@ -30,11 +30,24 @@ impl Live {
         })
     }
 
+    /// Returns the content of one of the process's files in `/proc`, without the recorder's mappings.
+    fn description(&self, path: &Path) -> Option<Arc<[u8]>> {
+        let text = fs::read(path).ok()?;
+        let program = self.program.borrow();
+        if !path.ends_with("maps") || !path.starts_with(format!("/proc/{}", program.pid())) {
+            return Some(text.into());
+        }
+        let shown = tracee::list_without(&String::from_utf8_lossy(&text), &program.hidden());
+        Some(shown.into_bytes().into())
+    }
+
     /// Returns a mapped file, or one of the process's files in `/proc`.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         if self.describes_process(path, &DESCRIPTIONS) {
-            let text: Arc<[u8]> = fs::read(path).ok()?.into();
-            return Some(Box::new(text));
+            return match self.past() {
+                Some(past) => past.file(path),
+                None => Some(Box::new(self.description(path)?)),
+            };
         }
         let program = self.program.borrow();
         let mapped = tracee::mappings(program.pid()).unwrap_or_default();
