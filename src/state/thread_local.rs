@@ -44,14 +44,11 @@ impl ThreadLocal {
         read: &dyn Fn(Addr, &mut [u8]) -> usize,
     ) -> Result<Addr, NoThreadLocal> {
         let memory = Words { read };
-        let maps = match link_maps(auxv, read) {
-            Some(maps) => maps,
-            None => {
-                // Without a linker that is to load libraries, there is one file: the program's.
-                let is_static = memory.program_header(auxv, PT_INTERP).is_none();
-                let unknown = Err(NoThreadLocal::Unknown);
-                return if is_static { self.of_program(&memory, auxv) } else { unknown };
-            }
+        let Some(maps) = link_maps(auxv, read) else {
+            // Without a linker that is to load libraries, there is one file: the program's.
+            let is_static = memory.program_header(auxv, PT_INTERP).is_none();
+            let unknown = Err(NoThreadLocal::Unknown);
+            return if is_static { self.of_program(&memory, auxv) } else { unknown };
         };
         if !maps.iter().any(|map| map.addr == self.link_map) {
             return Err(NoThreadLocal::NoModule);
