@@ -48,13 +48,13 @@ impl Debugger {
     }
 }
 
-/// A child of a thread, for the debugger.
+/// A report on the child of a thread, when the call by which the thread made it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Child {
-    /// It is stopped at its birth, which is reported when the thread's call is done.
-    Born(Pid),
-    /// The thread waits for it. The end of that is reported.
-    Awaited(Pid),
+pub(super) enum ChildReport {
+    /// Its birth, where it is stopped.
+    Birth(Pid),
+    /// That the thread need not wait for it any more.
+    WaitOver(Pid),
 }
 
 /// A thread as its debugger sees it.
@@ -71,8 +71,8 @@ pub(super) struct DebugState {
     pub(super) caught: Option<(u64, u64)>,
     /// True if its return is to be reported.
     pub(super) reports_return: bool,
-    /// The child that is to be reported, or the end of the wait for it.
-    pub(super) child: Option<Child>,
+    /// The report to make on its child.
+    pub(super) child_report: Option<ChildReport>,
     /// True if it is stopped in its system call.
     pub(super) is_halted: bool,
     /// The registers before the debugger changed them.

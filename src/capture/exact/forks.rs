@@ -4,7 +4,7 @@
 //! a program.
 
 use super::births::VFORKED_CHILD;
-use super::debugger::{Child, Debugger};
+use super::debugger::{ChildReport, Debugger};
 use super::engine::Engine;
 use super::thread::Thread;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
@@ -46,8 +46,8 @@ impl Engine {
         }
         self.newborns.add(Newborn::new(child, self.pid, waits)?);
         if let Some(thread) = self.threads.get_mut(&parent) {
-            thread.debug.child =
-                Some(if waits { Child::Awaited(child) } else { Child::Born(child) });
+            thread.debug.child_report =
+                Some(if waits { ChildReport::WaitOver(child) } else { ChildReport::Birth(child) });
         }
         if waits {
             self.report(parent, Report::Vforked(child));
@@ -61,9 +61,9 @@ impl Engine {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return;
         };
-        let news = match thread.debug.child.take() {
-            Some(Child::Born(child)) => Report::Forked(child),
-            Some(Child::Awaited(_)) if debugger.forks.vfork => Report::VforkDone,
+        let news = match thread.debug.child_report.take() {
+            Some(ChildReport::Birth(child)) => Report::Forked(child),
+            Some(ChildReport::WaitOver(_)) if debugger.forks.vfork => Report::VforkDone,
             _ => return,
         };
         let pending = &mut thread.debug.pending;
@@ -83,7 +83,8 @@ impl Engine {
     /// Returns the thread that waits for a child in its system call.
     fn parent_of(&self, child: Pid) -> Option<Tid> {
         let waits = |thread: &&Thread| {
-            thread.debug.child == Some(Child::Awaited(child)) && thread.calling().is_some()
+            thread.debug.child_report == Some(ChildReport::WaitOver(child))
+                && thread.calling().is_some()
         };
         self.threads.values().find(waits).map(Thread::tid)
     }
@@ -98,8 +99,8 @@ impl Engine {
 
     /// Lets a child that was left, and has the program's memory, run until it executes another program, as a rule.
     pub(super) fn let_child_run(&mut self) -> Result<(), Error> {
-        let children = self.threads.values().filter_map(|thread| match thread.debug.child {
-            Some(Child::Awaited(child)) => Some(child),
+        let children = self.threads.values().filter_map(|thread| match thread.debug.child_report {
+            Some(ChildReport::WaitOver(child)) => Some(child),
             _ => None,
         });
         let runs = |child: &Pid| self.newborns.get(*child).is_none();
@@ -233,7 +234,7 @@ impl Processes {
         engine.newborns.leave_all();
         engine.forget_births();
         for thread in engine.threads.values_mut() {
-            thread.debug.child.take_if(|child| matches!(child, Child::Born(_)));
+            thread.debug.child_report.take_if(|report| matches!(report, ChildReport::Birth(_)));
         }
     }
 
