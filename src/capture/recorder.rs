@@ -237,7 +237,6 @@ impl Recorder {
         while let Some((_, tid)) = ended.front().copied().filter(|(end, _)| *end <= first) {
             ended.pop_front();
             self.threads.retain(|entry| entry.tid != tid);
-            self.writer.forget_thread(tid)?;
         }
         Ok(())
     }
@@ -249,7 +248,8 @@ impl Recorder {
     }
 
     fn entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
-        self.threads.iter_mut().find(|entry| entry.tid == tid)
+        // Those that end were begun lately, as a rule.
+        self.threads.iter_mut().rev().find(|entry| entry.tid == tid)
     }
 
     /// Appends whole packets.

@@ -1,6 +1,7 @@
 //! Reads a recording. Runs nothing, decodes nothing, trusts nothing: a complete recording with
 //! changed bytes is rejected; one whose recorder was killed is cut at its last whole chunk.
 
+use super::backend::BackendName;
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
@@ -17,7 +18,8 @@ use super::sums::{Sum, Sums};
 use super::turn::Turn;
 use super::writer::image_id;
 use crate::common::Tid;
-use crate::sideband::{ImageId, Record};
+use crate::sideband::{Event, ImageId, Record};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -125,12 +127,29 @@ impl Reader {
         self.manifest.end.is_none()
     }
 
-    /// Returns the threads of the manifest or, for a cut recording, those with a trace in numerical
-    /// order.
+    /// Returns the threads of the manifest or, for a cut recording, those that have a trace, or that the
+    /// sideband names, in numerical order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
-        let Some(end) = &self.manifest.end else { return self.traced() };
-        self.no_thread_is_left_out()?;
-        Ok(end.threads.iter().map(|thread| thread.tid).collect())
+        match &self.manifest.end {
+            Some(end) => {
+                self.no_thread_is_left_out()?;
+                Ok(end.threads.iter().map(|thread| thread.tid).collect())
+            }
+            None if self.is_exact() => self.begun(),
+            None => self.traced(),
+        }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.manifest.capture.backend == BackendName::Exact
+    }
+
+    /// Returns the threads that began, in numerical order.
+    fn begun(&self) -> Result<Vec<Tid>, Error> {
+        let records = self.sideband()?;
+        let begun = records.iter().filter(|record| record.event == Event::ThreadStart);
+        let tids: BTreeSet<Tid> = begun.map(|record| record.tid).collect();
+        Ok(tids.into_iter().collect())
     }
 
     /// Returns the threads with a trace, in numerical order.
@@ -153,9 +172,10 @@ impl Reader {
         Ok(tids)
     }
 
-    /// Returns the traces: one of each CPU, else one of each thread.
+    /// Returns the traces: one of each CPU, else one of each thread; none in an exact recording.
     pub fn traces(&self) -> Result<Vec<TraceId>, Error> {
         match &self.manifest.end {
+            _ if self.is_exact() => Ok(Vec::new()),
             Some(end) if !end.cpus.is_empty() => {
                 Ok(end.cpus.iter().map(|entry| TraceId::Cpu(entry.cpu)).collect())
             }

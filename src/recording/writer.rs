@@ -100,9 +100,9 @@ impl Writer {
         &self.dir
     }
 
-    /// Starts the trace of a thread. Continues the trace if there is one.
+    /// Starts the trace of a thread. Continues the trace if there is one. Exact recordings have none.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
-        self.start(TraceId::Thread(tid))
+        if self.log.is_some() { Ok(()) } else { self.start(TraceId::Thread(tid)) }
     }
 
     fn start(&mut self, trace: TraceId) -> Result<(), Error> {
@@ -148,18 +148,6 @@ impl Writer {
             self.ended.push(trace);
         }
         Ok(())
-    }
-
-    /// Removes the trace of a thread that is not in what is kept of the run.
-    pub fn forget_thread(&mut self, tid: Tid) -> Result<(), Error> {
-        let trace = TraceId::Thread(tid);
-        self.traces.remove(&trace);
-        self.ended.retain(|ended| *ended != trace);
-        let dir = self.dir.join(TRACE_DIR);
-        [trace_name(trace), sums_name(trace)].iter().try_for_each(|name| {
-            let path = dir.join(name);
-            fs::remove_file(&path).at(&path)
-        })
     }
 
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
