@@ -70,6 +70,17 @@ fn a_breakpoint_where_the_program_is_put_stops_it() {
     });
 }
 
+/// A step with a signal ends at the first instruction of its handler.
+#[test]
+fn a_step_with_a_signal_ends_at_its_handler() {
+    let commands = "continue\nstepi\ninfo symbol $pc\nfinish\nnext";
+    each("live.c", &["-O0"], &[], commands, |said| {
+        assert!(answer(said, "continue", 0).contains("received signal SIGUSR1"), "{said}");
+        let symbol = answer(said, "info symbol $pc", 0);
+        assert!(symbol.starts_with("on_signal in section .text"), "{said}");
+    });
+}
+
 /// A breakpoint where there is no memory: gdb says so instead of letting the program go on without it.
 #[test]
 fn a_breakpoint_without_memory_is_refused() {

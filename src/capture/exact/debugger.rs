@@ -185,6 +185,10 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let chosen = std::mem::take(&mut thread.debug.chosen);
         let is_in_call = thread.calling().is_some();
+        let was = match thread.calling() {
+            Some(calling) => Some(Addr(calling.registers.rip)),
+            None => thread.next_ip(),
+        };
         if chosen != 0 && siginfo::signal_of(&info) != chosen {
             info = siginfo::sent(chosen);
         }
@@ -194,8 +198,26 @@ impl Engine {
                 self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
                 self.wait_at_most(tid, SHORT_CALL)
             }
-            (_, false) => self.deliver_signal(tid, info),
-            (_, true) => self.deliver_signal_in_call(tid, info),
+            (_, false) => {
+                self.deliver_signal(tid, info)?;
+                self.reports_handler(tid, was);
+                Ok(())
+            }
+            (_, true) => {
+                self.deliver_signal_in_call(tid, info)?;
+                self.reports_handler(tid, was);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reports the end of a step that went to the beginning of a signal's handler, if the stepping thread
+    /// is not where it was.
+    fn reports_handler(&mut self, tid: Tid, was: Option<Addr>) {
+        let steps = self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(tid));
+        let is = self.threads.get(&tid).and_then(DebuggedThread::next_ip);
+        if steps && is.is_some() && is != was {
+            self.report(tid, Report::Stepped);
         }
     }
 
