@@ -148,7 +148,8 @@ fn threads_that_ended_leave_no_files_open() {
         program.display()
     );
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /"]).env("TMPDIR", scene.path(""));
+    gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /", "-ex", "set remotetimeout 60"]);
+    gdb.env("TMPDIR", scene.path(""));
     let said = run_gdb(gdb, &format!("target remote | {serve}\ncontinue"));
     assert!(said.contains("200 threads") && !said.contains("onnection"), "{said}");
 }

@@ -68,56 +68,49 @@ impl LiveProgram for Live {
     }
 
     fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
-        let (tid, report) = if self.processes.program.newborns.get(Pid(go.thread.0)).is_some() {
+        let (tid, report) = if self.engine_mut().newborns.get(Pid(go.thread.0)).is_some() {
             self.processes.run_newborn(Pid(go.thread.0), go, interrupted)?
         } else {
-            self.processes.program.go(go, interrupted)?
+            self.engine_mut().go(go, interrupted)?
         };
-        self.processes.program.newborns.note_report(report);
+        self.engine_mut().newborns.note_report(report);
         Ok((tid, report))
     }
 
     fn pid(&self) -> Pid {
-        self.processes.parting.unwrap_or(self.processes.program.pid)
+        self.processes.parting.unwrap_or(self.engine().pid)
     }
 
     fn auxv(&self) -> Vec<u8> {
         let vector = auxv(self.pid());
-        match &self.processes.program.process {
+        match &self.engine().process {
             Some(process) if !process.was_running => without_vdso(vector),
             _ => vector,
         }
     }
 
     fn hidden(&self) -> Vec<AddrRange> {
-        let process = self.processes.program.process.as_ref();
+        let process = self.engine().process.as_ref();
         process.map(|process| process.engine.space.hidden().to_vec()).unwrap_or_default()
     }
 
     fn threads(&self) -> Vec<Tid> {
-        self.processes
-            .parting
-            .map_or_else(|| self.processes.program.tids(), |child| vec![Tid(child.0)])
+        self.processes.parting.map_or_else(|| self.engine().tids(), |child| vec![Tid(child.0)])
     }
 
     fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        if let Some(newborn) = self.processes.program.newborns.get(Pid(tid.0)) {
+        if let Some(newborn) = self.engine().newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
         let of_parent = || self.processes.parent.as_ref()?.threads.get(&tid);
-        self.processes.program.threads.get(&tid).or_else(of_parent)?.state()
+        self.engine().threads.get(&tid).or_else(of_parent)?.state()
     }
 
     fn name(&self, tid: Tid) -> String {
         if let Some(child) = self.processes.parting {
             return comm(child, tid);
         }
-        self.processes
-            .program
-            .names
-            .get(&tid)
-            .cloned()
-            .unwrap_or_else(|| comm(self.processes.program.pid, tid))
+        self.engine().names.get(&tid).cloned().unwrap_or_else(|| comm(self.engine().pid, tid))
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
@@ -129,11 +122,7 @@ impl LiveProgram for Live {
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
-        self.processes
-            .program
-            .process
-            .as_ref()
-            .map_or(0, |process| process.engine.read_visible(addr, buf))
+        self.engine().process.as_ref().map_or(0, |process| process.engine.read_visible(addr, buf))
     }
 
     fn beside(&self) -> Vec<(Tid, Pid)> {
@@ -141,7 +130,7 @@ impl LiveProgram for Live {
             return Vec::new();
         }
         let newborns =
-            self.processes.program.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
+            self.engine().newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
         let parent = self.processes.parent.iter();
         let of_parent =
             parent.flat_map(|parent| parent.threads.keys().map(|tid| (*tid, parent.pid)));
@@ -151,12 +140,12 @@ impl LiveProgram for Live {
     fn may_go(&self, tid: Tid) -> bool {
         let is_parents =
             || self.processes.parent.as_ref().is_some_and(|p| p.threads.contains_key(&tid));
-        self.processes.program.newborns.allow(tid).unwrap_or_else(|| !is_parents())
+        self.engine().newborns.allow(tid).unwrap_or_else(|| !is_parents())
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         let parent = self.processes.parent.as_ref().filter(|parent| parent.pid == pid);
-        match (self.processes.program.newborns.get(pid), parent) {
+        match (self.engine().newborns.get(pid), parent) {
             // A child that shares its parent's memory must not show the recorder's.
             (Some(newborn), _) if newborn.is_awaited => self.read(addr, buf),
             (Some(newborn), _) => newborn.read(addr, buf),
@@ -180,7 +169,7 @@ impl LiveProgram for Live {
     }
 
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
-        match &mut self.processes.program.process {
+        match &mut self.engine_mut().process {
             Some(process) => process.write_for_debugger(addr, bytes),
             None => Err(Error::NoMemory { at: addr }),
         }
@@ -195,7 +184,7 @@ impl LiveProgram for Live {
         if let Some(pid) = self.processes.parting {
             return Err(Error::NotRecordedYet { pid });
         }
-        self.processes.program.save()?;
+        self.engine_mut().save()?;
         if let Some(process) = &self.processes.program.process {
             process.recorder.writer().dir().clone_into(&mut self.dir);
         }
@@ -203,15 +192,15 @@ impl LiveProgram for Live {
     }
 
     fn moment(&mut self) -> Result<Option<u64>, Error> {
-        self.processes.program.save()?;
-        let Some(process) = &mut self.processes.program.process else { return Ok(None) };
+        self.engine_mut().save()?;
+        let Some(process) = &mut self.engine_mut().process else { return Ok(None) };
         let totals = process.recorder.log_totals()?;
         Ok(totals.map(|totals| totals.ticks + totals.entries))
     }
 
     fn detach(&mut self) -> Result<(), Error> {
         self.processes.leave_all_others()?;
-        self.processes.program.leave_program()
+        self.engine_mut().leave_program()
     }
 
     fn kill(&mut self) -> Result<(), Error> {
