@@ -20,9 +20,13 @@ pub(super) fn answer<R: Run>(
             if let Err(error) = served.session.run().prepare_path(&mut |_, _| !interrupted()) {
                 return Some(format!("E.{error}").into_bytes());
             }
-            served.btrace = true;
+            // The present of a live program begins its trace, as gdb expects. The past has all of it.
+            let run = served.session.run();
+            let now =
+                run.position().filter(|position| run.is_live() && position.at == position.total);
+            served.btrace = Some(now.map_or(0, |position| position.at));
         }
-        b"Qbtrace:off" => served.btrace = false,
+        b"Qbtrace:off" => served.btrace = None,
         _ if body.starts_with(b"Qbtrace-conf:pt:size=") => {}
         _ if body.starts_with(b"Qbtrace") => return Some(Vec::new()),
         _ => return None,
@@ -36,7 +40,7 @@ pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Optio
     if !matches!(annex, b"all" | b"new") {
         return None;
     }
-    let raw = served.session.run().pt_trace(tid)?;
+    let raw = served.session.run().pt_trace(tid, served.btrace.unwrap_or(0))?;
     let config = served.session.run().pt_cpu().map_or_else(String::new, |(family, model, stepping)| {
         format!(
             r#"<pt-config><cpu vendor="GenuineIntel" family="{family}" model="{model}" stepping="{stepping}"/></pt-config>"#
@@ -51,7 +55,11 @@ pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Optio
 
 /// Returns the document `btrace-conf`.
 pub(super) fn configuration<R: Run>(served: &Served<R>) -> Vec<u8> {
-    let pt = if served.btrace { format!(r#"<pt size="{RING_BYTES:#x}"/>"#) } else { String::new() };
+    let pt = if served.btrace.is_some() {
+        format!(r#"<pt size="{RING_BYTES:#x}"/>"#)
+    } else {
+        String::new()
+    };
     format!(
         r#"<!DOCTYPE btrace-conf SYSTEM "btrace-conf.dtd"><btrace-conf version="1.0">{pt}</btrace-conf>"#
     )

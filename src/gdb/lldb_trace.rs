@@ -45,7 +45,7 @@ pub(super) fn answer<R: Run>(
 }
 
 fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
-    let has_trace = |tid| session.run().pt_trace(tid).is_some();
+    let has_trace = |tid| session.run().pt_trace(tid, 0).is_some();
     // The path of an exact recording is made when its trace is started.
     let traced = session.run().is_exact() || session.threads().iter().any(|t| has_trace(t.tid));
     let description = "the recorded Intel PT packets";
@@ -56,7 +56,7 @@ fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
 fn state<R: Run>(session: &Session<R>) -> Value {
     let threads = session.threads();
     let traced = threads.iter().filter_map(|thread| {
-        let size = session.run().pt_trace(thread.tid)?.len();
+        let size = session.run().pt_trace(thread.tid, 0)?.len();
         Some(json!({ "tid": thread.tid.0, "binaryData": [{ "kind": KIND, "size": size }] }))
     });
     let traced: Vec<Value> = traced.collect();
@@ -69,7 +69,7 @@ fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
         return Some(cpu(session).into_bytes());
     }
     let tid = argument["tid"].as_i64().and_then(|tid| i32::try_from(tid).ok()).map(Tid)?;
-    let trace = session.run().pt_trace(tid).filter(|_| argument["kind"] == KIND)?;
+    let trace = session.run().pt_trace(tid, 0).filter(|_| argument["kind"] == KIND)?;
     (trace.len() <= TRACE_LIMIT_BYTES).then_some(trace)
 }
 

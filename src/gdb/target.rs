@@ -40,8 +40,8 @@ pub(super) struct Served<R> {
     pub(super) refusal: Option<Error>,
     /// The document that `qXfer` reads.
     pub(super) document: Option<Document>,
-    /// True if the client enabled branch tracing.
-    pub(super) btrace: bool,
+    /// The position from which on the client has a branch trace, once it enabled that.
+    pub(super) btrace: Option<u64>,
     pub(super) files: OpenFiles,
     /// True if the program existed before the client: gdb detaches from it by default.
     pub(super) attached: bool,
@@ -57,7 +57,7 @@ impl<R: Run> Served<R> {
             target_xml: String::new(),
             refusal: None,
             document: None,
-            btrace: false,
+            btrace: None,
             files: OpenFiles::default(),
             attached: true,
             exits: false,

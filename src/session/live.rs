@@ -318,10 +318,7 @@ impl Run for Live {
         if let Some(past) = self.past() {
             return past.regions();
         }
-        let (mapped, hidden) =
-            (tracee::mappings(self.process()?).ok()?, self.program.borrow().hidden());
-        let shown = mapped.into_iter().filter(|m| !hidden.iter().any(|own| own.overlaps(m.range)));
-        Some(shown.map(Region::from).collect())
+        self.regions_of_program()
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
@@ -343,8 +340,8 @@ impl Run for Live {
         self.link_of_program(path)
     }
 
-    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
-        self.path()?.pt_trace(tid)
+    fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>> {
+        self.path()?.pt_trace(tid, since)
     }
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
@@ -367,6 +364,10 @@ impl Run for Live {
 
     fn process(&self) -> Option<Pid> {
         self.ended.is_none().then(|| self.program.borrow().pid())
+    }
+
+    fn is_live(&self) -> bool {
+        true
     }
 
     fn can_break_at(&self, addr: Addr) -> bool {

@@ -415,8 +415,8 @@ impl<H: History> Run for Recorded<H> {
         self.history.file(path)
     }
 
-    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
-        self.history.pt_trace(tid, self.position)
+    fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>> {
+        self.history.pt_trace(tid, since, self.position)
     }
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {

@@ -301,8 +301,10 @@ impl History for Recording {
         Some(Box::new(Stored(bytes.clone())))
     }
 
-    fn pt_trace(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
-        self.timeline.trace_until(tid, self.timeline.index_of(tid, g))
+    fn pt_trace(&self, tid: Tid, since: u64, g: u64) -> Option<Vec<u8>> {
+        let [first, end] = [since, g].map(|g| self.timeline.index_of(tid, g));
+        let part = (since > 0).then(|| self.timeline.trace_between(tid, first, end)).flatten();
+        part.or_else(|| self.timeline.trace_until(tid, end))
     }
 
     fn regions(&self, g: u64) -> Option<Vec<Region>> {

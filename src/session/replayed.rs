@@ -390,7 +390,7 @@ impl Run for Replayed {
         Some(Box::new(File::open(stored).ok()?))
     }
 
-    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
+    fn pt_trace(&self, tid: Tid, _since: u64) -> Option<Vec<u8>> {
         let path = self.path.get()?;
         let index = path.index_of(tid, self.replay.borrow().position());
         path.timeline().trace_until(tid, index)

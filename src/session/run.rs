@@ -327,8 +327,9 @@ pub trait Run {
         None
     }
 
-    /// Returns the PT packets of a thread up to the current position.
-    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>>;
+    /// Returns the PT packets of a thread up to the current position: from position `since` on, unless
+    /// the packets need what is before that.
+    fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>>;
 
     /// Returns family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
@@ -427,6 +428,11 @@ pub trait Run {
 
     /// Returns true if the run can stop for all these accesses.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {
+        false
+    }
+
+    /// Returns true for a live program.
+    fn is_live(&self) -> bool {
         false
     }
 

@@ -298,7 +298,7 @@ impl History for Scripted {
         calls.drain(..end).skip(here.saturating_sub(count)).collect()
     }
 
-    fn pt_trace(&self, tid: Tid, _g: u64) -> Option<Vec<u8>> {
+    fn pt_trace(&self, tid: Tid, _since: u64, _g: u64) -> Option<Vec<u8>> {
         self.traces.get(&tid).cloned()
     }
 }

@@ -26,6 +26,7 @@ mod runs;
 mod saved;
 mod search;
 mod segment;
+mod since;
 mod stack;
 mod totals;
 mod upto;

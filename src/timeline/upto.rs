@@ -80,20 +80,32 @@ impl Timeline {
         bytes: &[u8],
         caches: &mut Caches,
     ) -> (u64, bool) {
+        let (mut count, mut whole) = (0, true);
+        self.walk_part(thread, entry, bytes, caches, &mut |_, item| match item {
+            FlowItem::Block(span) => count += u64::from(span.insns),
+            FlowItem::Gap(_) => whole = false,
+            FlowItem::Event(_) => {}
+        });
+        (count, whole)
+    }
+
+    /// Walks along packets that stand in the place of a segment.
+    pub(super) fn walk_part(
+        &self,
+        thread: &Thread,
+        entry: &Entry,
+        bytes: &[u8],
+        caches: &mut Caches,
+        visit: &mut dyn FnMut(&mut Walker<'_>, FlowItem),
+    ) {
         let since = thread.piece(entry).map(|piece| piece.since).unwrap_or_default();
         let piece = Piece { since, ..Piece::whole(0, bytes.len()) };
         let part = piece.part(bytes, 0, None);
         let world = World { images: &self.images, config: &self.config };
         let mut walker = Walker::new(&part, world, caches);
-        let (mut count, mut whole) = (0, true);
         while let Some(item) = walker.next() {
-            match item {
-                FlowItem::Block(span) => count += u64::from(span.insns),
-                FlowItem::Gap(_) => whole = false,
-                FlowItem::Event(_) => {}
-            }
+            visit(&mut walker, item);
         }
-        (count, whole)
     }
 }
 

@@ -185,8 +185,8 @@ fn gdb_decodes_the_trace_from_the_middle_and_live() {
     let said = live.gdb(
         &program,
         "break work\ncontinue\ncontinue\ncompare-sections .text\nfind /b &main, +2000, 0x55, 0x48\n\
-         record btrace pt\nrecord instruction-history\n\
-         record stop\nreverse-continue\nnext\nnext\nrecord btrace pt\nrecord instruction-history\n\
+         record btrace pt\nnext\nnext\nrecord instruction-history\n\
+         record stop\nreverse-continue\nnext\nrecord btrace pt\nrecord instruction-history\n\
          record function-call-history /ilc\nrecord stop\nreverse-stepi\ncf-seek end",
     );
     assert!(answer(&said, "compare-sections .text", 0).ends_with(": matched."), "{said}");
@@ -196,10 +196,12 @@ fn gdb_decodes_the_trace_from_the_middle_and_live() {
         assert!(listed.contains("<work+"), "{said}");
         assert!(!listed.contains("error"), "{said}");
     }
-    // The first ends before `sum = 0`; the second one in the loop's condition.
-    let last = |nth| answer(&said, "record instruction-history", nth).lines().last().unwrap();
-    assert!(last(0).contains("<work+4>"), "{said}");
-    assert!(last(1).contains("<work+"), "{said}");
+    // The first begins where it was asked for; the second one, in the past, at the program's beginning.
+    let listed = |nth| answer(&said, "record instruction-history", nth).lines();
+    assert!(listed(0).next().unwrap().starts_with("1\t"), "{said}");
+    assert!(listed(0).next().unwrap().contains("<work+"), "{said}");
+    assert!(!listed(1).next().unwrap().starts_with("1\t"), "{said}");
+    assert!(listed(1).last().unwrap().contains("<work+"), "{said}");
     assert!(answer(&said, "record function-call-history /ilc", 0).contains("main"), "{said}");
     assert_eq!(live.end().1, Some(0));
 }

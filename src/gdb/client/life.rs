@@ -19,7 +19,7 @@ impl<R: Run> Client<'_, R> {
             self.served.session.run_mut().kill_process(pid);
             return Answer::Reply(b"OK".to_vec());
         }
-        self.served.btrace = false;
+        self.served.btrace = None;
         self.served.session.run_mut().kill();
         match reply.filter(|_| self.extended) {
             Some(reply) => Answer::Reply(reply.to_vec()),
@@ -36,7 +36,7 @@ impl<R: Run> Client<'_, R> {
         {
             return self.detach_one(pid);
         }
-        self.served.btrace = false;
+        self.served.btrace = None;
         self.served.session.run_mut().leave();
         if self.extended {
             return Answer::ok();
@@ -106,7 +106,7 @@ impl<R: Run> Client<'_, R> {
             Ok(stop) => {
                 self.conditions = Conditions::default();
                 self.interrupted = false;
-                self.served.btrace = false;
+                self.served.btrace = None;
                 self.served.describe();
                 self.served.attached = !matches!(start, Start::Program(_) | Start::Again);
                 self.chosen = Chosen::stopped_at(stop.thread);

@@ -1,7 +1,7 @@
 //! The files of a live program that a debugger may read.
 
 use super::Live;
-use crate::session::FileBytes;
+use crate::session::{FileBytes, Region, Run};
 use crate::tracee;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,14 @@ impl Live {
                     || path == Path::new(&format!("/proc/{pid}/task/{tid}/{name}"))
             })
         })
+    }
+
+    /// Returns the mappings of the process, without the recorder's.
+    pub(super) fn regions_of_program(&self) -> Option<Vec<Region>> {
+        let mapped = tracee::mappings(self.process()?).ok()?;
+        let hidden = self.program.borrow().hidden();
+        let shown = mapped.into_iter().filter(|m| !hidden.iter().any(|own| own.overlaps(m.range)));
+        Some(shown.map(Region::from).collect())
     }
 
     /// Returns the content of one of the process's files in `/proc`, without the recorder's mappings.

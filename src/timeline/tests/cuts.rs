@@ -49,4 +49,30 @@ proptest! {
         }
         prop_assert_eq!(timeline.trace_until(tid(threads), 0), None);
     }
+
+    #[test]
+    fn a_trace_begins_at_any_instruction(seed: u64, threads in 1_usize..4) {
+        let ran = run(seed, threads, 800);
+        let timeline = Recorded::new(&ran).open(1, 1 << 20);
+        let code = ran.program.bytes();
+        let range = AddrRange::sized(ran.program.addrs[0], code.len() as u64);
+        let image = Image::new([Section { range, bytes: code.into(), ..Section::default() }]);
+        let mut random = Random::new(seed);
+        for (number, notes) in ran.threads.iter().enumerate() {
+            let mut found = 0;
+            for _ in 0..12 {
+                let end = random.below(notes.addrs.len() + 1);
+                let first = random.below(end + 1);
+                let cut = timeline.trace_between(tid(number), first as u64, end as u64);
+                if let Some(cut) = cut {
+                    found += 1;
+                    let addrs = decoded(&cut, &image);
+                    let wanted = Some(&notes.addrs[first..end]);
+                    prop_assert_eq!(addrs.as_deref(), wanted, "{}..{}", first, end);
+                }
+            }
+            // One in a thousand is not found.
+            prop_assert!(found >= 10, "{}", found);
+        }
+    }
 }

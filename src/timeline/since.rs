@@ -1,0 +1,237 @@
+//! A thread's packets from one of its instructions on, as if tracing had begun there: for other decoders,
+//! which show the beginning of a trace as that of the recording. The rest of the segment around that
+//! instruction is encoded anew, since its packets may need earlier ones: for IPs, returns, and branches of
+//! one packet. It is decoded again to check that it leads along the same path.
+
+use super::index::Entry;
+use super::line::{Thread, Timeline};
+use super::walk::{Caches, Walker};
+use crate::common::{Addr, Tid};
+use crate::flow::{EventKind, Exit, FlowItem, Span};
+use crate::insn::ExecMode;
+use crate::pt::{IpCompression, IpPayload, Packet, Packets, Tnt, encode};
+
+/// The branches of a short TNT packet.
+const BRANCHES: u8 = 6;
+
+/// A step of a path.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Run {
+        span: Span,
+        /// True if the last instruction is an indirect near call.
+        is_indirect_call: bool,
+    },
+    Event(EventKind),
+}
+
+/// The instructions of a span: the first, the last, and their number.
+type Run = (Addr, Addr, u32);
+
+impl Timeline {
+    /// Returns the packets of a thread from its instruction `from` on, up to its instruction `index`, which
+    /// is about to execute. Returns `None` if the path there is unknown.
+    pub fn trace_between(&self, tid: Tid, from: u64, index: u64) -> Option<Vec<u8>> {
+        if from >= index {
+            return Some(Vec::new());
+        }
+        let trace = self.trace_until(tid, index)?;
+        let (_, thread) = self.thread(tid)?;
+        let paths = &thread.path.index;
+        let at = paths.entry_of(from)?;
+        let entry = paths.entries.get(at)?;
+        // The end of a cut trace is an end of the path, which may need more bytes than were there.
+        let is_last = paths.entry_of(index) == Some(at);
+        let end = entry.end.filter(|_| !is_last).unwrap_or(trace.len());
+        let (count, ip) = (from - entry.first, self.pc(tid, from)?);
+        let first = self.begins(thread, entry, trace.get(entry.start..end)?, count, ip)?;
+        // The segment after it is where its end is seen.
+        let next = paths.entries.get(at + 1).filter(|_| paths.entry_of(index) != Some(at + 1));
+        let beyond = next.and_then(|next| next.end).filter(|_| !is_last).unwrap_or(trace.len());
+        let mut caches = Caches::default();
+        let were = self.steps(thread, entry, trace.get(entry.start..beyond)?, &mut caches)?;
+        let are = [&first, trace.get(end..beyond)?].concat();
+        let are = self.steps(thread, entry, &are, &mut caches)?;
+        let same = runs(&without_first(were, count, ip)?) == runs(&are);
+        same.then_some([&first, trace.get(end..)?].concat())
+    }
+
+    /// Returns a segment from its instruction `count` on, which is at `ip`.
+    fn begins(
+        &self,
+        thread: &Thread,
+        entry: &Entry,
+        segment: &[u8],
+        count: u64,
+        ip: Addr,
+    ) -> Option<Vec<u8>> {
+        let mut caches = Caches::default();
+        let steps = self.steps(thread, entry, segment, &mut caches)?;
+        let all: u64 = runs(&steps).iter().map(|run| u64::from(run.2)).sum();
+        let after = self.pc(thread.tid, entry.first + all);
+        // The last instructions of a segment may follow from the next one only.
+        let steps = if count < all { without_first(steps, count, ip)? } else { Vec::new() };
+        let is_on = !matches!(steps.first(), Some(Step::Event(_)));
+        let mode = steps.iter().find_map(|step| match step {
+            Step::Run { span, .. } => Some(span.mode),
+            Step::Event(_) => None,
+        });
+        let mut packets = state(segment, is_on.then_some(ip), mode)?;
+        for (at, step) in steps.iter().enumerate() {
+            add(&mut packets, *step, &steps[at + 1..], after)?;
+        }
+        let mut bytes = Vec::new();
+        for packet in &packets {
+            encode(packet, &mut bytes);
+        }
+        Some(bytes)
+    }
+
+    /// Returns the path along which the packets of a segment lead; `None` if it has a gap.
+    fn steps(
+        &self,
+        thread: &Thread,
+        entry: &Entry,
+        bytes: &[u8],
+        caches: &mut Caches,
+    ) -> Option<Vec<Step>> {
+        let mut steps = Vec::new();
+        let mut is_whole = true;
+        self.walk_part(
+            thread,
+            entry,
+            bytes,
+            caches,
+            &mut |walker: &mut Walker<'_>, item| match item {
+                FlowItem::Block(span) => {
+                    let is_call = span.exit == Exit::Call;
+                    let last = if is_call { walker.last(&span) } else { None };
+                    let is_indirect_call = last.is_some_and(|last| last.is_indirect_call);
+                    steps.push(Step::Run { span, is_indirect_call });
+                }
+                FlowItem::Event(event) => steps.push(Step::Event(event.kind)),
+                FlowItem::Gap(_) => is_whole = false,
+            },
+        );
+        is_whole.then_some(steps)
+    }
+}
+
+fn runs(steps: &[Step]) -> Vec<Run> {
+    let run = |step: &Step| match step {
+        Step::Run { span, .. } => Some((span.ip, span.last, span.insns)),
+        Step::Event(_) => None,
+    };
+    steps.iter().filter_map(run).collect()
+}
+
+/// Returns a path without its first `count` instructions, and without what happened before the next one,
+/// which is at `ip`, but for the beginning of tracing.
+fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
+    let mut before = 0;
+    let split = steps.iter().position(|step| {
+        before += if let Step::Run { span, .. } = step { u64::from(span.insns) } else { 0 };
+        before > count
+    })?;
+    let is_enabled = |step: &Step| matches!(step, Step::Event(EventKind::Enabled { .. }));
+    let is_run = |step: &Step| matches!(step, Step::Run { .. });
+    let enabled = steps[..split].iter().rposition(|step| is_enabled(step) || is_run(step));
+    let enabled = enabled.filter(|at| is_enabled(&steps[*at]));
+    let mut rest = Vec::from(enabled.map(|at| steps[at]).as_slice());
+    let mut steps = steps.into_iter().skip(split);
+    let Some(Step::Run { mut span, is_indirect_call }) = steps.next() else { return None };
+    span.insns = u32::try_from(before - count).ok()?;
+    if span.ip != ip {
+        // Tracing is on within the span.
+        rest.clear();
+    }
+    span.ip = ip;
+    rest.push(Step::Run { span, is_indirect_call });
+    rest.extend(steps);
+    Some(rest)
+}
+
+/// Returns the state at the beginning of a segment, with tracing on at `ip`, or off.
+fn state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option<Vec<Packet>> {
+    let packets = Packets::at(segment, 0).map(|(_, packet)| packet.ok());
+    let mut state: Vec<Packet> =
+        packets.take_while(|packet| *packet != Some(Packet::PsbEnd)).collect::<Option<_>>()?;
+    state.retain(|packet| !matches!(packet, Packet::Fup(_)));
+    // A trace may begin with tracing off: then the mode comes later.
+    let has_mode = state.iter().any(|packet| matches!(packet, Packet::ModeExec { .. }));
+    state.extend(
+        mode.filter(|_| !has_mode).map(|mode| Packet::ModeExec { mode, interrupts: false }),
+    );
+    state.extend(ip.map(|ip| Packet::Fup(full(ip))));
+    state.push(Packet::PsbEnd);
+    Some(state)
+}
+
+/// Adds the packets of a step. `after` is the instruction after the last step.
+fn add(packets: &mut Vec<Packet>, step: Step, rest: &[Step], after: Option<Addr>) -> Option<()> {
+    let maybe = |ip: Option<Addr>| ip.map_or(NOWHERE, full);
+    match step {
+        // The event has the branch.
+        Step::Run { .. } if is_disabled(rest) => {}
+        Step::Run { span, is_indirect_call } => match span.exit {
+            Exit::Taken => add_branch(packets, true),
+            Exit::NotTaken => add_branch(packets, false),
+            Exit::Next | Exit::Jmp => {}
+            Exit::Call if !is_indirect_call => {}
+            Exit::Unknown => return None,
+            _ => packets.push(Packet::Tip(full(rest.iter().find_map(next_of).or(after)?))),
+        },
+        Step::Event(EventKind::Enabled { ip }) => packets.push(Packet::TipPge(full(ip))),
+        Step::Event(EventKind::Disabled { ip, .. }) => packets.push(Packet::TipPgd(maybe(ip))),
+        Step::Event(EventKind::AsyncDisabled { at, ip }) => {
+            packets.extend([Packet::Fup(full(at)), Packet::TipPgd(maybe(ip))]);
+        }
+        Step::Event(EventKind::AsyncBranch { from, to }) => {
+            packets.extend([Packet::Fup(full(from)), Packet::Tip(full(to))]);
+        }
+        Step::Event(EventKind::Tsx { ip: Some(ip), in_tx, aborted }) => {
+            packets.extend([Packet::ModeTsx { in_tx, aborted }, Packet::Fup(full(ip))]);
+        }
+        // Whether the path needs it is checked.
+        Step::Event(_) => {}
+    }
+    Some(())
+}
+
+/// Returns true if the last branch left the traced code.
+fn is_disabled(rest: &[Step]) -> bool {
+    let path = rest.iter().find(|step| next_of(step).is_some() || is_end(step));
+    path.is_some_and(is_end)
+}
+
+fn is_end(step: &Step) -> bool {
+    matches!(step, Step::Event(EventKind::Disabled { .. }))
+}
+
+/// Returns the instruction at which a step begins, where that is known from the step.
+fn next_of(step: &Step) -> Option<Addr> {
+    match step {
+        Step::Run { span, .. } => Some(span.ip),
+        Step::Event(EventKind::AsyncDisabled { at, .. }) => Some(*at),
+        Step::Event(EventKind::AsyncBranch { from, .. }) => Some(*from),
+        Step::Event(EventKind::Tsx { ip, .. }) => *ip,
+        Step::Event(_) => None,
+    }
+}
+
+/// Adds the outcome of a conditional branch, to a packet with others if it follows them.
+fn add_branch(packets: &mut Vec<Packet>, is_taken: bool) {
+    let bit = u64::from(is_taken);
+    match packets.last_mut() {
+        Some(Packet::TntShort(tnt)) if tnt.len < BRANCHES => {
+            *tnt = Tnt { bits: tnt.bits << 1 | bit, len: tnt.len + 1 };
+        }
+        _ => packets.push(Packet::TntShort(Tnt { bits: bit, len: 1 })),
+    }
+}
+
+const NOWHERE: IpPayload = IpPayload { compression: IpCompression::Suppressed, value: 0 };
+
+fn full(ip: Addr) -> IpPayload {
+    IpPayload { compression: IpCompression::Full, value: ip.0 }
+}
