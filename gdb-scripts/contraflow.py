@@ -1341,7 +1341,7 @@ static_program = StaticProgram()
 
 
 def is_present():
-    """Returns true where a live program is now."""
+    """Returns true at the present of a live program."""
     return "still running" in patiently("monitor when")
 
 

@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many times the files of a log are listed, if the recorder drops one of them each time.
+/// The number of attempts to list the files of a log: the recorder may drop one of them each time.
 const LOG_TRIES: u32 = 5;
 
 /// An open recording.

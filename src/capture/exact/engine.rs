@@ -93,7 +93,7 @@ pub(in crate::capture) struct Engine {
     pub(super) left: BTreeSet<Tid>,
     /// The children that are recorded, if they are followed.
     pub(super) followed: Option<Followed>,
-    /// Those that are stopped until the debugger decides.
+    /// The children that are stopped until the debugger decides about them.
     pub(super) newborns: Newborns,
     /// Threads whose parents' calls are not logged yet, by the parents.
     pub(super) unborn: BTreeMap<Tid, Thread>,
