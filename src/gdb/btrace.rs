@@ -1,6 +1,9 @@
 //! gdb's `record btrace pt`: the raw packets of a thread up to its current position, for gdb's own
 //! decoder. It replaces reverse execution in gdb from `record btrace pt` to `record stop`.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::hex;
 use super::target::Served;
 use crate::common::Tid;
@@ -8,6 +11,29 @@ use crate::session::Run;
 
 /// The reported size of the ring buffer. The trace is sent in full, whatever its size.
 const RING_BYTES: u64 = 0x1_0000;
+
+/// The branch trace that a client enabled.
+pub(super) struct Btrace {
+    /// The position where it begins.
+    since: u64,
+    /// The hash of the trace that the client has of each thread.
+    sent: HashMap<Tid, u64>,
+}
+
+impl Btrace {
+    /// Notes that the client gets this trace. Returns false if it has it already.
+    fn renew(&mut self, tid: Tid, trace: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        trace.hash(&mut hasher);
+        let hash = hasher.finish();
+        self.sent.insert(tid, hash) != Some(hash)
+    }
+
+    /// Notes that the client has gone. The next one finds the trace enabled, but has nothing of it.
+    pub(super) fn forget_client(&mut self) {
+        self.sent.clear();
+    }
+}
 
 /// Returns the reply to a `Qbtrace` packet; `None` for other packets.
 pub(super) fn answer<R: Run>(
@@ -24,7 +50,8 @@ pub(super) fn answer<R: Run>(
             let run = served.session.run();
             let now =
                 run.position().filter(|position| run.is_live() && position.at == position.total);
-            served.btrace = Some(now.map_or(0, |position| position.at));
+            let since = now.map_or(0, |position| position.at);
+            served.btrace = Some(Btrace { since, sent: HashMap::new() });
         }
         b"Qbtrace:off" => served.btrace = None,
         _ if body.starts_with(b"Qbtrace-conf:pt:size=") => {}
@@ -35,21 +62,26 @@ pub(super) fn answer<R: Run>(
 }
 
 /// Returns the document `btrace` for an annex.
-pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
-    // PT traces have no deltas: gdb then requests the whole trace.
+pub(super) fn trace<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
+    // PT traces have no deltas: gdb then requests what is new, which is the whole trace or nothing.
     if !matches!(annex, b"all" | b"new") {
         return None;
     }
-    let raw = served.session.run().pt_trace(tid, served.btrace.unwrap_or(0))?;
-    let config = served.session.run().pt_cpu().map_or_else(String::new, |(family, model, stepping)| {
-        format!(
-            r#"<pt-config><cpu vendor="GenuineIntel" family="{family}" model="{model}" stepping="{stepping}"/></pt-config>"#
-        )
-    });
-    let document = format!(
-        r#"<!DOCTYPE btrace SYSTEM "btrace.dtd"><btrace version="1.0"><pt>{config}<raw>{}</raw></pt></btrace>"#,
-        hex::encode(&raw)
-    );
+    let since = served.btrace.as_ref().map_or(0, |btrace| btrace.since);
+    let raw = served.session.run().pt_trace(tid, since)?;
+    let is_new = served.btrace.as_mut().is_none_or(|btrace| btrace.renew(tid, &raw));
+    let trace = if is_new || annex == b"all" {
+        let config = served.session.run().pt_cpu().map_or_else(String::new, |(family, model, stepping)| {
+            format!(
+                r#"<pt-config><cpu vendor="GenuineIntel" family="{family}" model="{model}" stepping="{stepping}"/></pt-config>"#
+            )
+        });
+        format!("<pt>{config}<raw>{}</raw></pt>", hex::encode(&raw))
+    } else {
+        String::new()
+    };
+    let document =
+        format!(r#"<!DOCTYPE btrace SYSTEM "btrace.dtd"><btrace version="1.0">{trace}</btrace>"#);
     Some(document.into_bytes())
 }
 

@@ -2,6 +2,7 @@
 //! Nothing here returns a fatal error to gdbstub, whatever the client sent.
 
 use super::arch::{Amd64, RegisterFile, RegisterId};
+use super::btrace::Btrace;
 use super::files::OpenFiles;
 use super::target_xml::{self, Vectors};
 use super::xfer::Document;
@@ -40,8 +41,7 @@ pub(super) struct Served<R> {
     pub(super) refusal: Option<Error>,
     /// The document that `qXfer` reads.
     pub(super) document: Option<Document>,
-    /// The position from which on the client has a branch trace, once it enabled that.
-    pub(super) btrace: Option<u64>,
+    pub(super) btrace: Option<Btrace>,
     pub(super) files: OpenFiles,
     /// True if the program existed before the client: gdb detaches from it by default.
     pub(super) attached: bool,
@@ -91,6 +91,9 @@ impl<R: Run> Served<R> {
     pub(super) fn forget_client(&mut self) {
         self.session.clear_breakpoints();
         self.session.run_mut().catch_forks(Forks::default());
+        if let Some(btrace) = &mut self.btrace {
+            btrace.forget_client();
+        }
         self.refusal = None;
         self.document = None;
         self.files = OpenFiles::default();

@@ -97,12 +97,15 @@ impl From<Option<Vec<u8>>> for Produced {
 }
 
 fn produce<R: Run>(
-    served: &Served<R>,
+    served: &mut Served<R>,
     client: ClientFeatures,
     tid: Tid,
     object: &[u8],
     annex: &[u8],
 ) -> Produced {
+    if object == b"btrace" {
+        return btrace::trace(served, tid, annex).into();
+    }
     let run = served.session.run();
     match object {
         b"features" if annex == b"target.xml" => {
@@ -118,7 +121,6 @@ fn produce<R: Run>(
         b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
         b"libraries-svr4" => run.libraries().map(|list| libraries(&list, client)).into(),
         b"siginfo" => run.siginfo(tid).into(),
-        b"btrace" => btrace::trace(served, tid, annex).into(),
         b"btrace-conf" => Produced::Bytes(btrace::configuration(served)),
         _ => Produced::NoSuchObject,
     }

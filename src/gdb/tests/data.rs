@@ -191,6 +191,9 @@ fn branch_traces_are_served_when_asked_for() {
             b"qXfer:btrace-conf:read::0,1000",
             b"qXfer:btrace:read:all:0,1000",
             b"qXfer:btrace:read:delta:0,1000",
+            b"qXfer:btrace:read:new:0,1000",
+            b"Qbtrace:pt",
+            b"qXfer:btrace:read:new:0,1000",
             b"Qbtrace:bts",
             b"Qbtrace:off",
         ],
@@ -198,7 +201,10 @@ fn branch_traces_are_served_when_asked_for() {
     assert!(!replies[0].contains("<pt"));
     assert!(replies[3].contains("<pt size="));
     assert!(replies[4].contains("<raw>0282</raw>"));
-    assert_eq!(replies[5..], ["E00", "", "OK"]);
+    assert_eq!(replies[5], "E00");
+    assert!(replies[6].ends_with(r#"<btrace version="1.0"></btrace>"#), "nothing is new");
+    assert!(replies[8].contains("<raw>0282</raw>"), "a trace that was enabled again is new");
+    assert_eq!(replies[9..], ["", "OK"]);
 }
 
 #[test]
