@@ -9,12 +9,13 @@ use crate::recording::log::{Content, MapChange, Mapped, Write};
 use crate::recording::{KnownCode, Reader, addresses_in};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
-use crate::tracee::{self, Tracee};
+use crate::tracee::{self, Tracee, mappings};
 use std::os::unix::ffi::OsStrExt;
 
 /// Where the page of the SYSCALL instruction has room for a path.
 pub(super) const ROOM: u64 = 0x100;
 const ROOM_BYTES: usize = 0x1000 - 0x100;
+const PAGE_BYTES: u64 = 4096;
 const PRIVATE_FIXED: u64 = 0x12;
 const ANONYMOUS: u64 = 0x20;
 const NORESERVE: u64 = 0x4000;
@@ -63,14 +64,7 @@ impl Epoch {
             MapChange::Move { from, to } => {
                 self.forget(*from)?;
                 self.forget(*to)?;
-                let (old, new) = (from.size_bytes(), to.size_bytes());
-                let args = if from.start == to.start {
-                    [from.start.0, old, new, 0, 0, 0]
-                } else {
-                    [from.start.0, old, new, MAYMOVE_FIXED, to.start.0, 0]
-                };
-                self.call("mremap", MREMAP, args)?;
-                Ok(())
+                self.move_mappings(*from, *to)
             }
             MapChange::Discard(range) => {
                 self.forget(*range)?;
@@ -79,6 +73,37 @@ impl Epoch {
                 Ok(())
             }
         }
+    }
+
+    /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the recorded
+    /// process what are several mappings here: each is moved by itself.
+    fn move_mappings(&self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
+        let (old, new) = (from.size_bytes(), to.size_bytes());
+        let kept = AddrRange::sized(from.start, old.min(new));
+        let mut last = to;
+        for mapping in mappings(self.pid())?.iter().filter(|m| m.range.overlaps(kept)) {
+            let (start, end) =
+                (mapping.range.start.max(kept.start), mapping.range.end.min(kept.end));
+            let piece = AddrRange::new(start, end);
+            last =
+                AddrRange::sized(to.start.wrapping_add(start.0 - from.start.0), piece.size_bytes());
+            if from.start != to.start {
+                self.remap(piece, last, MAYMOVE_FIXED)?;
+            }
+        }
+        if new > old {
+            self.remap(last, AddrRange::new(last.start, to.end), 0)?;
+        } else if new < old {
+            self.call("munmap", MUNMAP, [kept.end.0, old - new, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    fn remap(&self, from: AddrRange, to: AddrRange, flags: u64) -> Result<(), Error> {
+        let target = if flags == 0 { 0 } else { to.start.0 };
+        let args = [from.start.0, from.size_bytes(), to.size_bytes(), flags, target, 0];
+        self.call("mremap", MREMAP, args)?;
+        Ok(())
     }
 
     /// Fails for memory of the replay's own, which a damaged or hostile log may name.
@@ -125,12 +150,22 @@ impl Epoch {
                     return Err(system("open", libc::ENAMETOOLONG));
                 }
                 let room = self.page.wrapping_add(ROOM);
-                self.write(room, &text)?;
-                let fd = self.call("open", OPEN, [room.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
-                let args = [start, size, prot, PRIVATE_FIXED | NORESERVE, fd, *offset];
-                let done = self.call("mmap", MMAP, args);
-                self.call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
-                done?;
+                let stored = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+                let stored = stored.saturating_sub(*offset).next_multiple_of(PAGE_BYTES);
+                if stored < size {
+                    // The file may have grown later, by zeros, or by what the log has as written.
+                    let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
+                    self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+                }
+                if stored > 0 {
+                    self.write(room, &text)?;
+                    let fd = self.call("open", OPEN, [room.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
+                    let flags = PRIVATE_FIXED | NORESERVE;
+                    let args = [start, size.min(stored), prot, flags, fd, *offset];
+                    let done = self.call("mmap", MMAP, args);
+                    self.call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
+                    done?;
+                }
                 if mapped.protection.execute {
                     let offsets = KnownCode::of_user().load(image);
                     self.engine.expect_code(addresses_in(mapped.range, *offset, &offsets));
@@ -164,16 +199,19 @@ impl Epoch {
     /// if there is no such stack.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
-        let hidden = self.engine.space.hidden().iter().map(|range| range.end);
-        let ends = mappings.iter().map(|m| m.range.end).chain(hidden);
-        let lowest = ends.filter(|end| *end <= addr).max().unwrap_or_default();
+        // The kernel keeps no distance from what is inaccessible.
+        let gap =
+            |protection| if protection == Protection::default() { 0 } else { STACK_GAP_BYTES };
+        let hidden = self.engine.space.hidden().iter().map(|range| (range.end, STACK_GAP_BYTES));
+        let ends = mappings.iter().map(|m| (m.range.end, gap(m.protection))).chain(hidden);
+        let below = ends.filter(|(end, _)| *end <= addr).max();
+        let room = below.map_or(Addr(0), |(end, gap)| Addr(end.0.saturating_add(gap)));
         let Some(stack) = mappings.iter().find(|m| m.range.start > addr) else { return Ok(false) };
         let (top, is_used) = (stack.range.start, mappings.iter().any(|m| m.range.contains(addr)));
         let is_of = |below: &&mut AddrRange| below.start <= top && top <= below.end;
         let Some(below) = self.below_stacks.iter_mut().find(is_of).filter(|_| !is_used) else {
             return Ok(false);
         };
-        let room = Addr(lowest.0.saturating_add(STACK_GAP_BYTES));
         let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(room);
         if start > addr {
             return Ok(false);

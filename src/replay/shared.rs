@@ -7,7 +7,7 @@ use super::maps::{ROOM, bits, call_in, system};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::recording::log::{Content, Mapped, Shared};
-use crate::tracee::call_numbers::{CLOSE, DUP2, FTRUNCATE, MEMFD_CREATE, MMAP};
+use crate::tracee::call_numbers::{CLOSE, DUP2, FALLOCATE, FTRUNCATE, MEMFD_CREATE, MMAP};
 use crate::tracee::{Memory, Tracee, mappings};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,6 +17,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 /// Files have no memory where nothing was written.
 const FILE_BYTES: u64 = 1 << 44;
 const SHARED_FIXED_NORESERVE: u64 = 0x4011;
+/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`.
+const MAKE_HOLE: u64 = 3;
 const NAME: &[u8] = b"shared\0";
 
 /// The memory files of a process: its descriptors, by the numbers of the recorded files.
@@ -66,7 +68,12 @@ impl Epoch {
     ) -> Result<(), Error> {
         let (pid, size) = (self.pid(), mapped.range.size_bytes());
         let fd = match self.shared.0.get(&part.file) {
-            Some(fd) => *fd,
+            Some(fd) => {
+                // What is not stored is zero now, whatever was there before.
+                let args = [*fd, MAKE_HOLE, part.offset, size, 0, 0];
+                self.call("fallocate", FALLOCATE, args)?;
+                *fd
+            }
             None => create(self.thread.tracee, pid, self.page)?,
         };
         self.shared.0.insert(part.file, fd);

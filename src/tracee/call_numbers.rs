@@ -54,6 +54,7 @@ pub const TGKILL: u64 = 234;
 pub const OPENAT: u64 = 257;
 pub const UNSHARE: u64 = 272;
 pub const SPLICE: u64 = 275;
+pub const FALLOCATE: u64 = 285;
 pub const DUP3: u64 = 292;
 pub const PWRITEV: u64 = 296;
 pub const RECVMMSG: u64 = 299;
