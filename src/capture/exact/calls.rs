@@ -114,6 +114,7 @@ impl Engine {
                 open,
                 registers,
                 before,
+                size_before: process.size_before(&call),
                 uses_foreign: uses_foreign && scratch.is_empty(),
                 was_closed: false,
                 is_repeated: false,
@@ -302,9 +303,12 @@ impl Process {
             self.is_filtered = true;
             self.engine.stop_at_calls();
         }
-        let maps = self.map_changes(thread, call, result)?;
+        let mut maps = self.map_changes(thread, call, result)?;
+        if let Some(before) = &calling.before {
+            maps.extend(self.changed_since(thread, &before.mappings)?);
+        }
         let mut writes = self.writes_of(calling, result);
-        writes.extend(self.note_files(thread, call, result)?);
+        writes.extend(self.note_files(thread, call, result, calling.size_before)?);
         if let Some(range) = self.patched(call, result) {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));
@@ -327,19 +331,20 @@ impl Process {
     }
 
     /// Takes note of what a call, which is done, did to files and descriptors. Returns the memory of mapped
-    /// files that it wrote.
+    /// files that it wrote. Its file had `size_before` bytes.
     pub(super) fn note_files(
         &mut self,
         thread: &Thread,
         call: &Call,
         result: i64,
+        size_before: u64,
     ) -> Result<Vec<Write>, Error> {
         let opened = self.opened_by(call, result);
         if may_delay_others(call, opened.as_ref()) {
             self.engine.stop_at_calls();
         }
         self.hide_own_mappings(thread, call, opened.as_ref())?;
-        let in_files = self.mapped_file_writes(call, result);
+        let in_files = self.mapped_file_writes(call, result, size_before);
         // They may be code of a library, say.
         for range in &in_files {
             self.engine.forget_code(*range);

@@ -3,6 +3,7 @@
 use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::TranslatedProcess;
 use crate::recording::log::{Bytes, Write};
+use crate::sideband::Mapping;
 use crate::syscalls::Effects;
 use crate::tracee::{PageMap, PageState};
 use std::collections::BTreeMap;
@@ -14,22 +15,35 @@ const LARGEST_WRITE_BYTES: u64 = 1 << 20;
 /// Pages by their addresses.
 pub(super) type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
 
-/// The pages of a process that can be written, as they were.
+/// The mappings of a process as they were, and its pages that can be written.
 #[derive(Debug)]
-pub(super) struct Before(Pages);
+pub(super) struct Before {
+    pub(super) mappings: Vec<Mapping>,
+    pages: Pages,
+}
 
 impl Before {
     /// Reads all memory that the process can write.
     pub(super) fn read(process: &TranslatedProcess, pid: Pid) -> Self {
-        Self(written_pages(process, pid))
+        let mappings = process.space.mappings().cloned().collect();
+        Self { mappings, pages: written_pages(process, pid) }
     }
 
     /// Returns what is not as it was.
     pub(super) fn changes(&self, process: &TranslatedProcess, pid: Pid) -> Vec<Write> {
-        let now = written_pages(process, pid);
+        let mut now = written_pages(process, pid);
+        for page in self.pages.keys() {
+            let mut bytes = Box::new([0; PAGE_BYTES]);
+            // It may have been discarded.
+            if !now.contains_key(page)
+                && process.memory.read(Addr(*page), &mut bytes[..]) == PAGE_BYTES
+            {
+                now.insert(*page, bytes);
+            }
+        }
         let mut writes = Vec::new();
         for (page, bytes) in now {
-            let before = self.0.get(&page);
+            let before = self.pages.get(&page);
             let differs = |at: &usize| before.map_or(0, |before| before[*at]) != bytes[*at];
             let Some(first) = (0..PAGE_BYTES).find(differs) else { continue };
             let last = (0..PAGE_BYTES).rev().find(differs).unwrap_or(first);

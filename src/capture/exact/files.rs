@@ -5,8 +5,8 @@ use crate::common::{Addr, AddrRange};
 use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::call_numbers::{
-    COPY_FILE_RANGE, CREAT, MADVISE, OPEN, OPENAT, OPENAT2, PIDFD_GETFD, PWRITE64, PWRITEV,
-    PWRITEV2, RECVMMSG, RECVMSG, SPLICE, TRUNCATE, WRITE, WRITEV,
+    COPY_FILE_RANGE, CREAT, FALLOCATE, FTRUNCATE, MADVISE, OPEN, OPENAT, OPENAT2, PIDFD_GETFD,
+    PWRITE64, PWRITEV, PWRITEV2, RECVMMSG, RECVMSG, SPLICE, TRUNCATE, WRITE, WRITEV,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +17,9 @@ const MAKES_HOLE: u64 = libc::MADV_REMOVE as u64;
 /// `RWF_APPEND` of pwritev2(2).
 const APPENDS_NOW: u64 = 0x10;
 const APPENDS: u64 = libc::O_APPEND as u64;
+/// Modes of fallocate(2).
+const KEEPS_SIZE: u64 = libc::FALLOC_FL_KEEP_SIZE as u64;
+const MAKES_ZEROS: u64 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u64;
 
 /// The part of a file that was written.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +40,14 @@ pub(super) struct Opened {
 }
 
 impl Process {
-    /// Returns the memory of mapped files that a call may have written to, which returned `result`.
-    pub(super) fn mapped_file_writes(&self, call: &Call, result: i64) -> Vec<AddrRange> {
+    /// Returns the memory of mapped files that a call may have written to, which returned `result`. Its
+    /// file had `size_before` bytes.
+    pub(super) fn mapped_file_writes(
+        &self,
+        call: &Call,
+        result: i64,
+        size_before: u64,
+    ) -> Vec<AddrRange> {
         let writes = Model::of(call.number).is_some_and(|model| model.has(Property::WritesFiles));
         if !writes || result < 0 {
             return Vec::new();
@@ -53,8 +62,18 @@ impl Process {
             // The file is not looked up: the call is rare.
             return mappings.filter(|m| m.protection.shared).map(|m| m.range).collect();
         }
-        let Some(part) = self.written_part(call, result) else { return Vec::new() };
+        let Some(part) = self.written_part(call, result, size_before) else { return Vec::new() };
         mappings.filter_map(|mapping| part.of(mapping)).collect()
+    }
+
+    /// Returns the size of the file that a call is about to change; 0 if it does not matter.
+    pub(super) fn size_before(&self, call: &Call) -> u64 {
+        let changes = matches!(
+            call.number,
+            FTRUNCATE | FALLOCATE | WRITE | WRITEV | PWRITE64 | PWRITEV | PWRITEV2
+        );
+        let file = changes.then(|| fs::metadata(self.link_of(call.args[0])).ok()).flatten();
+        file.map_or(0, |file| file.len())
     }
 
     /// Returns the memory that a call wrote through the process's own /proc/PID/mem, whatever its
@@ -121,7 +140,7 @@ impl Process {
     }
 
     /// Returns the part of a regular file that a call wrote.
-    fn written_part(&self, call: &Call, result: i64) -> Option<Part> {
+    fn written_part(&self, call: &Call, result: i64, size_before: u64) -> Option<Part> {
         let [first, second, third, fourth, _, sixth] = call.args;
         let fd = match call.number {
             OPEN | OPENAT | OPENAT2 | CREAT => result.cast_unsigned(),
@@ -145,17 +164,25 @@ impl Process {
             return None;
         }
         let whole = Part { inode: file.ino(), from: 0, to: u64::MAX };
-        let size = result.cast_unsigned();
         let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
         let appends = number_of(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
-        let from = match call.number {
-            WRITE | WRITEV => number_of(&state, "pos:", 10).and_then(|at| at.checked_sub(size)),
-            PWRITEV2 if sixth & APPENDS_NOW != 0 => None,
-            PWRITE64 | PWRITEV | PWRITEV2 if !appends => Some(fourth),
-            _ => None,
+        let written = result.cast_unsigned();
+        let (from, size) = match call.number {
+            FTRUNCATE => (Some(second), u64::MAX),
+            // Without these modes, it changes nothing but the size. Others move what follows.
+            FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(size_before)), fourth),
+            FALLOCATE if second & !(KEEPS_SIZE | MAKES_ZEROS) == 0 => (Some(third), fourth),
+            WRITE | WRITEV => {
+                let position = number_of(&state, "pos:", 10);
+                (position.and_then(|at| at.checked_sub(written)), written)
+            }
+            PWRITEV2 if sixth & APPENDS_NOW != 0 => (None, written),
+            PWRITE64 | PWRITEV | PWRITEV2 if !appends => (Some(fourth), written),
+            _ => (None, written),
         };
-        let to = from.and_then(|from| from.checked_add(size));
-        Some(from.zip(to).map_or(whole, |(from, to)| Part { from, to, ..whole }))
+        let Some(from) = from else { return Some(whole) };
+        // Between the end of the file and what is after it, there are zeros now.
+        Some(Part { from: from.min(size_before), to: from.saturating_add(size), ..whole })
     }
 }
 

@@ -62,9 +62,11 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes note of a child with a copy of the mappings: it may write all that are shared.
+    /// Takes note of a child with a copy of the mappings and of the descriptors: it may write what is
+    /// shared.
     pub(super) fn share_with_child(&mut self) {
-        let writable = |m: &&Mapping| m.protection.shared && m.protection.write;
+        let is_open = |m: &Mapping| matches!(writers_of(m), Writers::Unknown);
+        let writable = |m: &&Mapping| m.protection.shared && (m.protection.write || is_open(m));
         let shared: Vec<Mapping> = self.engine.space.mappings().filter(writable).cloned().collect();
         for mapping in &shared {
             self.share(mapping);

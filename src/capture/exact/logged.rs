@@ -31,7 +31,7 @@ impl Process {
             let LoggedCall { registers, result, stops, .. } = call;
             let mut writes = writes_of(&self.engine, call);
             if stops {
-                writes.extend(self.note_files(thread, &call_of(&registers), result)?);
+                writes.extend(self.note_files(thread, &call_of(&registers), result, 0)?);
             }
             let done = Done { result, writes, maps: Vec::new(), state: None };
             self.log(thread, &registers, Happening::Call { number, done })?;

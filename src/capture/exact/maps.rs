@@ -4,8 +4,9 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange};
+use crate::engine::PROGRAM_END;
 use crate::recording::log::{Content, MapChange, Mapped, Shared};
-use crate::sideband::{Mapping, Protection};
+use crate::sideband::{ImageId, Mapping, Protection};
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::{
     BRK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, SHMAT, SHMDT,
@@ -13,7 +14,8 @@ use crate::tracee::call_numbers::{
 use nix::unistd::{Whence, lseek};
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 const PAGE_BYTES: u64 = 4096;
 /// The largest part of a file that is stored at once: 64 MiB.
@@ -94,10 +96,8 @@ impl Process {
                     .collect::<Result<_, Error>>()?
             }
             SHMDT => {
-                let attached = self.engine.space.overlapping(AddrRange::sized(Addr(first), 1));
-                let range = attached.map(|mapping| mapping.range).next();
-                self.changed(thread, range.unwrap_or_default())?;
-                range.map(MapChange::Unmap).into_iter().collect()
+                let before: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
+                self.changed_since(thread, &before)?
             }
             _ => Vec::new(),
         })
@@ -120,7 +120,7 @@ impl Process {
             MMAP => fourth & u64::from(libc::MAP_FIXED.cast_unsigned()) != 0,
             _ => false,
         };
-        if !is_changing || !is_aligned {
+        if !is_changing || !is_aligned || end > PROGRAM_END {
             return Ok(Vec::new());
         }
         let last = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end);
@@ -150,8 +150,7 @@ impl Process {
     fn as_it_is(&self, mapping: &Mapping, range: AddrRange) -> Result<Mapped, Error> {
         let range = common(mapping.range, range);
         let content = Content::File { image: self.store(range)?, offset: 0 };
-        let (protection, name) = (mapping.protection, mapping.name.clone());
-        Ok(Mapped { range, protection, grows_down: false, content, name, shared: None })
+        Ok(Mapped { shared: None, ..mapped_from(mapping, range, content) })
     }
 
     /// Returns the parts of a range that are the process's own, whose content is discarded.
@@ -184,18 +183,15 @@ impl Process {
         around.map_or(range, |mapping| AddrRange::new(mapping.range.start, range.end))
     }
 
-    /// Describes what mmap(2) has just made. A large mapping of a file that is not stored as a whole is
-    /// described in pieces: what the file has, and its holes.
+    /// Describes what mmap(2) has just made.
     fn new_mappings(&mut self, range: AddrRange, call: &Call) -> Result<Vec<Mapped>, Error> {
         let [_, _, prot, flags, fd, _] = call.args;
         let there = self.engine.space.overlapping(AddrRange::sized(range.start, 1)).next().cloned();
         let Some(mapping) = there.filter(Mapping::is_file) else {
             return Ok(vec![self.new_mapping(range, prot, flags)?]);
         };
-        let image = self.mappings.image(&mapping).filter(|_| !self.is_written(&mapping));
-        let is_small = image.is_some() || range.size_bytes() <= LARGEST_STORED_BYTES;
-        let file = File::open(format!("/proc/{}/fd/{fd}", self.pid())).ok();
-        let Some(file) = file.filter(|file| !is_small && is_regular(file)) else {
+        let path = self.link_of(fd);
+        let Some(file) = self.large_file(&mapping, range, Path::new(&path)) else {
             return Ok(vec![self.new_mapping(range, prot, flags)?]);
         };
         let shared = flags & u64::from(libc::MAP_TYPE.cast_unsigned()) != libc::MAP_PRIVATE as u64;
@@ -203,26 +199,66 @@ impl Process {
             self.note_shared(&mapping);
         }
         let protection = Protection { shared, ..self.with_implied(range, protection(prot)) };
-        let first = part_at(&mapping, range.start).offset;
+        self.pieces(&Mapping { protection, ..mapping }, range, &file)
+    }
+
+    /// Opens the file of a mapping, if it is not stored as a whole and a range of it is too large to be
+    /// stored at once.
+    fn large_file(&self, mapping: &Mapping, range: AddrRange, path: &Path) -> Option<File> {
+        if range.size_bytes() <= LARGEST_STORED_BYTES || self.image_of(mapping).is_some() {
+            return None;
+        }
+        File::open(path).ok().filter(is_regular)
+    }
+
+    /// Describes a part of a mapping in pieces: what its file has, and the holes of the file.
+    fn pieces(
+        &self,
+        mapping: &Mapping,
+        range: AddrRange,
+        file: &File,
+    ) -> Result<Vec<Mapped>, Error> {
+        let first = part_at(mapping, range.start).offset;
         let mut mapped = Vec::new();
-        for (part, has_data) in extents(&file, first, range.size_bytes()) {
+        for (part, has_data) in extents(file, first, range.size_bytes()) {
             let range = AddrRange::sized(
                 range.start.wrapping_add(part.start - first),
                 part.end - part.start,
             );
             let content = if has_data {
                 let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
-                let known = read_up_to(&file, &mut bytes, part.start);
+                let known = read_up_to(file, &mut bytes, part.start);
                 let image = self.recorder.writer().image_from_bytes(&bytes[..known])?;
                 Content::File { image, offset: 0 }
             } else {
                 Content::Zeros
             };
-            let (name, shared) =
-                (mapping.name.clone(), shared.then(|| part_at(&mapping, range.start)));
-            mapped.push(Mapped { range, protection, grows_down: false, content, name, shared });
+            mapped.push(mapped_from(mapping, range, content));
         }
         Ok(mapped)
+    }
+
+    /// Describes pages that mremap(2) has added to a mapping of a file.
+    fn added(&self, mapping: &Mapping, range: AddrRange) -> Result<Vec<Mapped>, Error> {
+        let is_it = |file: &File| file.metadata().is_ok_and(|file| file.ino() == mapping.inode);
+        let file = self.large_file(mapping, range, Path::new(&mapping.name));
+        match file.filter(is_it) {
+            Some(file) => self.pieces(mapping, range, &file),
+            None => Ok(vec![mapped_from(mapping, range, self.content(mapping, range)?)]),
+        }
+    }
+
+    /// Returns the content of a part of a file's mapping.
+    pub(super) fn content(&self, mapping: &Mapping, range: AddrRange) -> Result<Content, Error> {
+        Ok(match self.image_of(mapping) {
+            Some(image) => Content::File { image, offset: part_at(mapping, range.start).offset },
+            None => Content::File { image: self.store(range)?, offset: 0 },
+        })
+    }
+
+    /// Returns the stored file of a mapping, if the file is as it was stored.
+    fn image_of(&self, mapping: &Mapping) -> Option<ImageId> {
+        self.mappings.image(mapping).filter(|_| !self.is_written(mapping)).cloned()
     }
 
     /// Describes what mmap(2) has just made.
@@ -250,11 +286,7 @@ impl Process {
         if shared && prot & libc::PROT_WRITE as u64 != 0 {
             self.note_shared(&mapping);
         }
-        let image = self.mappings.image(&mapping).filter(|_| !self.is_written(&mapping));
-        let content = match image {
-            Some(image) => Content::File { image: image.clone(), offset: part.offset },
-            None => Content::File { image: self.store(range)?, offset: 0 },
-        };
+        let content = self.content(&mapping, range)?;
         Ok(Mapped { content, name: mapping.name, ..plain })
     }
 
@@ -266,7 +298,7 @@ impl Process {
     }
 
     /// Stores memory that no file can be stored for.
-    fn store(&self, range: AddrRange) -> Result<crate::sideband::ImageId, Error> {
+    fn store(&self, range: AddrRange) -> Result<ImageId, Error> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let known = self.engine.memory.read(range.start, &mut bytes);
         bytes.truncate(known);
@@ -281,10 +313,7 @@ impl Process {
     /// Describes a mapping whose content other processes may write, and stores that.
     pub(super) fn mapped_shared(&self, mapping: &Mapping) -> Result<Mapped, Error> {
         let content = Content::File { image: self.store(mapping.range)?, offset: 0 };
-        let (range, name) = (mapping.range, mapping.name.clone());
-        let protection = mapping.protection;
-        let shared = protection.shared.then(|| part_at(mapping, range.start));
-        Ok(Mapped { range, protection, grows_down: false, content, name, shared })
+        Ok(mapped_from(mapping, mapping.range, content))
     }
 
     pub(super) fn note_shared(&mut self, mapping: &Mapping) {
@@ -320,7 +349,15 @@ impl Process {
             }
             return Ok(changes);
         }
-        Ok(vec![MapChange::Move { from, to }])
+        let added = AddrRange::new(to.start.wrapping_add(from.size_bytes()).min(to.end), to.end);
+        let there = self.engine.space.overlapping(AddrRange::sized(to.start, 1)).next().cloned();
+        let Some(mapping) = there.filter(|m| m.is_file() && !added.is_empty()) else {
+            return Ok(vec![MapChange::Move { from, to }]);
+        };
+        // What was stored of the file need not reach so far.
+        let moved = MapChange::Move { from, to: AddrRange::new(to.start, added.start) };
+        let added = self.added(&mapping, added)?.into_iter().map(MapChange::Map);
+        Ok(std::iter::once(moved).chain(added).collect())
     }
 
     /// Returns the changes of brk(2).
@@ -343,6 +380,13 @@ impl Process {
         let heap = Mapped { range, protection, grows_down: false, content, name, shared };
         Ok(vec![MapChange::Map(heap)])
     }
+}
+
+/// Describes a part of a mapping.
+pub(super) fn mapped_from(mapping: &Mapping, range: AddrRange, content: Content) -> Mapped {
+    let protection = mapping.protection;
+    let shared = protection.shared.then(|| part_at(mapping, range.start));
+    Mapped { range, protection, grows_down: false, content, name: mapping.name.clone(), shared }
 }
 
 /// Returns the part that two ranges have in common.

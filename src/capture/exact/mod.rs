@@ -11,6 +11,7 @@ mod births;
 mod calls;
 mod chaos;
 mod child;
+mod compared;
 mod debugger;
 mod descriptors;
 mod effects;

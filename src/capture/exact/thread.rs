@@ -32,6 +32,8 @@ pub(super) struct Calling {
     pub(super) registers: Registers,
     /// The memory before a call whose effects the model does not know.
     pub(super) before: Option<Before>,
+    /// The size of the file that it changes, before.
+    pub(super) size_before: u64,
     /// True if the kernel may use foreign memory until the call returns.
     pub(super) uses_foreign: bool,
     /// True if foreign memory was closed since the call was begun.

@@ -257,6 +257,7 @@ const SOURCES: [&str; 9] = [
     "exact/waiting.c",
     "exact/queues.c",
     "exact/mappings.c",
+    "exact/grown.c",
     "exact/epochs.c",
 ];
 
