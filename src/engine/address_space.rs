@@ -240,10 +240,11 @@ impl AddressSpace {
             let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
             gone.iter().any(|g| written(g) && g.is_same_file(m))
         };
-        let written = new.iter().filter(|m| !m.protection.write).filter(was_written);
+        let of_file = new.iter().filter(|m| m.inode != 0 && !m.protection.write);
+        let written = of_file.filter(was_written);
         self.altered.extend(written.map(|m| (m.range, m.clone())));
         let still_there = |(range, was): &(AddrRange, Mapping)| {
-            self.set.iter().any(|m| m.range.overlaps(*range) && m.is_same_file(was))
+            self.set.overlapping(*range).any(|m| m.is_same_file(was))
         };
         self.altered.retain(still_there);
     }

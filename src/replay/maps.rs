@@ -5,6 +5,7 @@ use super::epoch::Epoch;
 use super::error::Error;
 use super::loader::{STACK_BYTES, STACK_GAP_BYTES};
 use crate::common::{Addr, AddrRange};
+use crate::engine::MappingChanges;
 use crate::recording::log::{Content, MapChange, Mapped, Write};
 use crate::recording::{KnownCode, Reader, addresses_in};
 use crate::sideband::Protection;
@@ -30,13 +31,20 @@ impl Epoch {
         changes: &[MapChange],
         reader: &Reader,
     ) -> Result<(), Error> {
-        if changes.is_empty() {
-            return Ok(());
-        }
         for change in changes {
             self.apply_map(change, reader)?;
+            match change {
+                MapChange::Map(Mapped { range, .. })
+                | MapChange::Unmap(range)
+                | MapChange::Protect { range, .. }
+                | MapChange::Discard(range) => self.look_at_mappings_in(*range)?,
+                MapChange::Move { from, to } => {
+                    self.look_at_mappings_in(*from)?;
+                    self.look_at_mappings_in(*to)?;
+                }
+            }
         }
-        self.look_at_mappings()
+        Ok(())
     }
 
     fn apply_map(&mut self, change: &MapChange, reader: &Reader) -> Result<(), Error> {
@@ -252,13 +260,27 @@ impl Epoch {
 
     /// Reads the mappings again.
     pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
-        let pid = self.thread.pid;
-        let seen = self.engine.space.refresh(pid)?;
+        let seen = self.engine.space.refresh(self.thread.pid)?;
+        self.note_changes(&seen);
+        Ok(())
+    }
+
+    /// Reads the mappings in a range again.
+    fn look_at_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
+        let seen = self.engine.space.refresh_in(self.thread.pid, range)?;
+        self.note_changes(&seen);
+        Ok(())
+    }
+
+    fn note_changes(&mut self, seen: &MappingChanges) {
+        let changed = seen.gone.iter().chain(&seen.new).filter(|m| m.protection.execute);
+        let changed: Vec<_> = changed.map(|m| m.range).collect();
+        if changed.is_empty() {
+            return;
+        }
         // Its files are the recording's, which never change.
         self.engine.space.set_kept(crate::sideband::Mapping::is_file);
-        let changed: Vec<_> = seen.gone.iter().chain(&seen.new).map(|m| m.range).collect();
         self.engine.forget_stable_code(&changed);
-        Ok(())
     }
 }
 
