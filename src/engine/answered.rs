@@ -3,6 +3,7 @@
 use super::logged::LoggedCalls;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
+use crate::common::Addr;
 use crate::insn::Registers;
 use crate::translate::{Answers, CacheMemory, HEADER_BYTES, LOG_SCRATCH_BYTES, LoggedCall, slots};
 
@@ -22,6 +23,11 @@ impl TranslatedProcess {
         let most = bytes.saturating_sub(LOG_SCRATCH_BYTES.into()) / u64::from(HEADER_BYTES);
         let size = |size: u64| usize::try_from(size).unwrap_or(0);
         Answers::new(size(most), size(bytes))
+    }
+
+    /// Returns where an answer writes the RCX that an instruction leaves.
+    pub fn rcx_of_answer(&self, thread: &TranslatedThread) -> Addr {
+        Addr(thread.area.slot_address(slots::RCX))
     }
 
     /// Lets the thread's next system calls be answered in the cache, if its code is

@@ -32,6 +32,11 @@ impl Area {
         self.offset + u64::from(slot)
     }
 
+    /// Returns the address of a slot in the process.
+    pub fn slot_address(self, slot: u32) -> u64 {
+        self.base + u64::from(slot)
+    }
+
     /// Returns where the tables that all threads share are mapped.
     pub fn tables(self) -> AddrRange {
         let start = self.base + u64::from(slots::PRIVATE_BYTES);

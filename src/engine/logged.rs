@@ -112,6 +112,12 @@ pub struct LoggedCalls {
     now: Registers,
 }
 
+/// Returns the registers of a record with those that it has not.
+fn with_system_registers(record: Registers, now: &Registers) -> Registers {
+    let Registers { cs, ss, fs_base, ds, es, fs, gs, .. } = *now;
+    Registers { cs, ss, fs_base, ds, es, fs, gs, ..record }
+}
+
 fn writes_memory(class: LoggedClass) -> bool {
     !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
 }
@@ -222,7 +228,8 @@ impl TranslatedProcess {
         thread: &TranslatedThread,
         registers: &Registers,
     ) -> Option<Exact> {
-        if let Some(before) = self.before_clock(thread, registers) {
+        let before = self.before_clock(thread, registers);
+        if let Some(before) = before.or_else(|| self.before_counter(thread, registers)) {
             return Some(self.at_call(thread, &before));
         }
         let log = self.log_code_at(registers.rip)?;
@@ -279,8 +286,26 @@ impl TranslatedProcess {
         if !is_saved {
             return Some(Registers { rsp: before.rsp, ..*registers });
         }
-        let Registers { cs, ss, fs_base, ds, es, fs, gs, .. } = *registers;
-        Some(Registers { cs, ss, fs_base, ds, es, fs, gs, ..before })
+        Some(with_system_registers(before, registers))
+    }
+
+    /// Returns the registers before an instruction in whose place a thread reads a counter, but for RCX and
+    /// R11.
+    fn before_counter(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+    ) -> Option<Registers> {
+        let logs = self.translator.zones().iter().filter_map(|zone| zone.log);
+        let mut codes = logs.flat_map(|log| log.counters);
+        let rip = registers.rip;
+        let code = codes.find(|code| (code.start..code.end).contains(&rip))?;
+        if rip < code.recorded {
+            return Some(*registers);
+        }
+        let before = with_system_registers(self.recorded_before(thread)?, registers);
+        // They are stored later than the others, and not changed.
+        Some(Registers { eflags: registers.eflags, ..before })
     }
 
     /// Returns the state before a call of a thread that cannot store the time which it has read. The

@@ -1,5 +1,5 @@
-//! System calls that follow each other are answered in the code cache, without a stop for each: the
-//! recorded results are put there before a run, and what the thread did is compared with the log after
+//! System calls that follow each other, and instructions that read counters, are answered in the code
+//! cache, without a stop for each: the recorded results are put there before a run, and what the thread did is compared with the log after
 //! it.
 
 use super::epoch::Epoch;
@@ -9,8 +9,10 @@ use super::process::Replay;
 use super::run::Goals;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::recording::log::{Current, Cursor, Done, Entry, Happening, Write, check_of};
+use crate::insn::Registers;
+use crate::recording::log::{Current, Cursor, Entry, Happening, Words, Write, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
+use crate::translate::Counter;
 
 /// Entries of one thread that happen at instructions with a hook.
 pub(super) struct Ahead {
@@ -20,6 +22,15 @@ pub(super) struct Ahead {
     pub(super) ticks: u64,
     /// Where the log has each of the calls, and goes on after them.
     places: Vec<Cursor>,
+}
+
+/// The effects of a system call or an instruction.
+struct Answer<'a> {
+    /// The call's result, or the time-stamp counter.
+    result: i64,
+    /// RCX after it, if the instruction sets that.
+    rcx: Option<u64>,
+    writes: &'a [Write],
 }
 
 impl Replay {
@@ -34,6 +45,7 @@ impl Replay {
         watching: &Watching,
     ) -> Result<Ahead, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
+        let rcx_at = self.epoch.engine.rcx_of_answer(&self.epoch.thread);
         let mut cursor = self.cursor.clone();
         let mut ahead = Ahead { calls: Vec::new(), ticks: 0, places: Vec::new() };
         while cursor.index() < last || ahead.calls.is_empty() {
@@ -44,10 +56,12 @@ impl Replay {
             }
             ahead.ticks = ahead.ticks.saturating_add(entry.ticks);
             let ends = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
-            let done = self.epoch.answer_of(&entry, watching).filter(|_| ends.is_none());
-            let is_answered = done.is_some_and(|done| {
-                let writes = done.writes.iter().map(|write| (write.addr.0, &write.bytes.0[..]));
-                answers.push(done.result, writes)
+            let answer = self.epoch.answer_of(&entry, watching).filter(|_| ends.is_none());
+            let is_answered = answer.is_some_and(|answer| {
+                let rcx = answer.rcx.map(u64::to_le_bytes);
+                let rcx = rcx.iter().map(|bytes| (rcx_at.0, &bytes[..]));
+                let writes = answer.writes.iter().map(|write| (write.addr.0, &write.bytes.0[..]));
+                answers.push(answer.result, rcx.chain(writes))
             });
             ahead.calls.push(entry);
             ahead.places.push(cursor.clone());
@@ -106,14 +120,33 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Returns what an entry's system call did, if the cache can do it.
-    fn answer_of<'a>(&self, entry: &'a Entry, watching: &Watching) -> Option<&'a Done> {
-        let Happening::Call { number, done } = &entry.happening else { return None };
+    /// Returns what an entry's system call or instruction did, if the cache can do it.
+    fn answer_of<'a>(&self, entry: &'a Entry, watching: &Watching) -> Option<Answer<'a>> {
+        let (number, done) = match &entry.happening {
+            Happening::Call { number, done } => (number, done),
+            Happening::Executes { registers, extended: None, writes } if writes.is_empty() => {
+                return self.counter_of(registers);
+            }
+            _ => return None,
+        };
         let is_plain = |write: &Write| {
             let range = AddrRange::sized(write.addr, write.bytes.0.len() as u64);
             write.bytes.0.is_empty() || self.is_plain(range) && !watching.is_near(range)
         };
         let sets_more = *number == ARCH_PRCTL || done.state.is_some() || !done.maps.is_empty();
-        (!sets_more && done.writes.iter().all(is_plain)).then_some(done)
+        let is_answered = !sets_more && done.writes.iter().all(is_plain);
+        is_answered.then_some(Answer { result: done.result, rcx: None, writes: &done.writes })
+    }
+
+    /// Returns what an instruction read that left these registers, if it read a counter.
+    fn counter_of(&self, after: &Words) -> Option<Answer<'static>> {
+        let after = Registers::from(*after);
+        let mut bytes = [0; 3];
+        let at = Addr(after.rip.wrapping_sub(bytes.len() as u64));
+        let known = self.engine.read_visible(at, &mut bytes) == bytes.len();
+        let counter = Counter::before(bytes).filter(|_| known)?;
+        let result = (after.rdx << 32 | after.rax).cast_signed();
+        let rcx = (counter == Counter::TscAux).then_some(after.rcx);
+        Some(Answer { result, rcx, writes: &[] })
     }
 }

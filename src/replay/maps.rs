@@ -84,7 +84,7 @@ impl Epoch {
     }
 
     /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the recorded
-    /// process what are several mappings here: each is moved by itself.
+    /// process what are several mappings here: they are moved one after the other.
     fn move_mappings(&self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));

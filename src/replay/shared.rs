@@ -69,7 +69,7 @@ impl Epoch {
         let (pid, size) = (self.pid(), mapped.range.size_bytes());
         let fd = match self.shared.0.get(&part.file) {
             Some(fd) => {
-                // What is not stored is zero now, whatever was there before.
+                // Zeros are not stored, and something else may have been there.
                 let args = [*fd, MAKE_HOLE, part.offset, size, 0, 0];
                 self.call("fallocate", FALLOCATE, args)?;
                 *fd

@@ -6,11 +6,11 @@
 //! stack. Nothing may stop a thread in it.
 
 use super::emit::{Emitter, Gpr};
-use super::logged::{HEADER_BYTES, LogCode, R11, RAX, RCX, RDI, RSI, RSP, Word, emit_registers};
+use super::logged::{
+    CallLog, Counter, CounterCode, HEADER_BYTES, LOG_SCRATCH_BYTES, LogCode, R11, RAX, RCX, RDI,
+    RSI, RSP, Word, emit_registers,
+};
 use super::slots;
-
-/// The room in the log after the last record, where the flags are pushed.
-pub const LOG_SCRATCH_BYTES: u32 = 64;
 
 /// Answers for the next calls of a thread.
 #[derive(Clone, Debug, Default)]
@@ -81,21 +81,38 @@ impl Answers {
     }
 }
 
-/// Emits the code that answers a call and logs it. At its start, the program's RCX and R11 and the
-/// budget are in their slots, as are the number of the edge after the call, and the address to go on
-/// at. There, R11 is the budget again, and RCX is to be set.
-pub(super) fn emit_answer_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
+/// Emits the code that answers calls, and instructions that read counters, and logs them.
+pub(super) fn emit_answer_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
+    let (start, end) = emit_answer(emitter, log, None);
+    let counters = Counter::ALL.map(|counter| {
+        let (start, end) = emit_answer(emitter, log, Some(counter));
+        CounterCode { start, recorded: end, end }
+    });
+    LogCode { start, syscall: end, copy: end, stop: end, counters, ..LogCode::default() }
+}
+
+/// Emits the code that answers one of them. At its start, the program's RCX and R11 and the budget are in
+/// their slots, as are the number of the edge after it, and the address to go on at. There, R11 is the
+/// budget again. RCX is to be set after a call, and loaded from its slot after a counter, which may be
+/// written by the answer. Returns where it begins and ends.
+fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) -> (u64, u64) {
     let start = emitter.here();
-    emit_registers(emitter, has_fs_base);
+    emit_registers(emitter, log.has_fs_base);
     // lea rsp, [rcx + header + scratch]; pushfq; mov r11, [rsp]; cld
     emitter.put(&[0x48, 0x8d, 0xa1]);
     emitter.put_u32(HEADER_BYTES + LOG_SCRATCH_BYTES);
     emitter.put(&[0x9c, 0x4c, 0x8b, 0x1c, 0x24, 0xfc]);
     emitter.store_at(R11, RCX, Word::Flags.offset());
-    emitter.store(Gpr::R11, slots::R11);
+    if counter.is_none() {
+        emitter.store(Gpr::R11, slots::R11);
+    }
     emitter.load(Gpr::R11, slots::ANSWER);
     emitter.load_at(RAX, R11, 0);
     emitter.store_at(RAX, RCX, Word::Result.offset());
+    if counter.is_some() {
+        // mov edx, [r11 + 4]; mov eax, eax
+        emitter.put(&[0x41, 0x8b, 0x53, 4, 0x89, 0xc0]);
+    }
     // add r11, 8
     emitter.put(&[0x49, 0x83, 0xc3, 8]);
     emit_copies(emitter);
@@ -124,7 +141,7 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, has_fs_base: bool) -> LogC
     emitter.load(Gpr::R11, slots::TRACE_POINTER);
     let end = emitter.here();
     emitter.jump_slot(slots::JUMP);
-    LogCode { start, syscall: end, copy: end, stop: end, ..LogCode::default() }
+    (start, end)
 }
 
 /// Emits code that writes what the answer at R11 says, and leaves R11 at its last word.

@@ -7,11 +7,11 @@
 
 use super::address_map::AddressMap;
 use super::edge::Edge;
+use super::logged::CallLog;
 use super::saves::Components;
 use super::slots;
 use super::superblock::Location;
 use super::translator::{CacheMemory, TranslateError, Translator};
-use super::zone::CallLog;
 use super::{Limits, ProgramCode};
 
 /// The value of R11 for bounded superblocks: each of their exits becomes a request.

@@ -41,18 +41,19 @@ mod zone;
 mod tests;
 
 pub use address_map::AddressMap;
-pub use answered::{Answers, LOG_SCRATCH_BYTES};
+pub use answered::Answers;
 pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Effects, Hook, hook_of};
 pub use logged::{
-    ClockCode, DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, HEADER_BYTES, Known,
-    LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes,
+    CallLog, ClockCode, Counter, CounterCode, DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass,
+    HEADER_BYTES, Known, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LOG_SCRATCH_BYTES, LogCode,
+    LoggedCall, LoggedClass, classes,
 };
 pub use saves::{Components, SavedState};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use tick::is_tick;
 pub use translator::{CacheMemory, TranslateError, Translator};
-pub use zone::{CallLog, Zone};
+pub use zone::Zone;

@@ -10,12 +10,13 @@ use super::counting::{Bound, Bounded};
 use super::edge::{Edge, EdgeKind, Jump};
 use super::heat::Heat;
 use super::links::{Links, List};
+use super::logged::CallLog;
 use super::saves::Components;
 use super::slots;
 use super::superblock::{Location, Outcome, Point, Step, Stretch, Superblock};
 use super::table::Table;
 use super::targets::Targets;
-use super::zone::{CallLog, Zone};
+use super::zone::Zone;
 use order::Order;
 use std::collections::BTreeSet;
 
@@ -374,6 +375,7 @@ impl<M: CacheMemory> Translator<M> {
             hooks: self.hooks,
             saves: self.saves,
             log: zone.log.map_or(0, |log| log.start),
+            counters: zone.log.map_or([0; 2], |log| log.counters.map(|code| code.start)),
             call_log: self.call_log,
             bound: if let Purpose::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,

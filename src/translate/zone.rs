@@ -2,7 +2,7 @@
 
 use super::answered::emit_answer_code;
 use super::emit::{Emitter, Gpr};
-use super::logged::{LogCode, emit_log_code};
+use super::logged::{CallLog, LogCode, emit_log_code};
 use super::slots;
 
 /// The largest distance from a zone to code translated into it. RIP-relative operands reach 2 GiB;
@@ -32,15 +32,6 @@ pub struct Zone {
     pub log: Option<LogCode>,
 }
 
-/// The facts on which code that logs system calls, or answers them, depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallLog {
-    /// True if programs may read and set the base of FS by instructions.
-    pub has_fs_base: bool,
-    /// True if calls are not made, but answered.
-    pub answers: bool,
-}
-
 impl Zone {
     /// Lays out a zone. Returns it and the code for its start.
     pub(super) fn new(
@@ -67,7 +58,7 @@ impl Zone {
         emitter.put(&[0x0f, 0x05, 0xcc]);
         let log = call_log.map(|log| {
             let emit = if log.answers { emit_answer_code } else { emit_log_code };
-            emit(&mut emitter, log.has_fs_base)
+            emit(&mut emitter, log)
         });
         emitter.pad(16);
         let shared = emitter.bytes.len() as u64;

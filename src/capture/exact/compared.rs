@@ -10,7 +10,7 @@ use crate::engine::PROGRAM_END;
 use crate::recording::log::{Content, MapChange};
 use crate::sideband::Mapping;
 
-/// What was mapped in a range, and what is mapped there now.
+/// A range with its mapping before, and its mapping now.
 type Part<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
 
 impl Process {

@@ -7,8 +7,9 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::Addr;
 use crate::engine::{Running, TranslatedProcess};
+use crate::insn::Registers;
 use crate::recording::log::{Bytes, Done, Happening, Write};
-use crate::translate::LoggedCall;
+use crate::translate::{Counter, LoggedCall};
 
 impl Process {
     /// Logs the calls that a thread has made in the midst of a run. Returns the ticks up to the last
@@ -27,6 +28,11 @@ impl Process {
             let ticks = running.ticks_until(call.budget);
             thread.ticks += ticks;
             all += ticks;
+            if let Some(counter) = call.counter {
+                let executed = executed(&call, counter);
+                self.log(thread, &call.registers, executed)?;
+                continue;
+            }
             let number = call_of(&call.registers).number;
             let LoggedCall { registers, result, stops, .. } = call;
             let mut writes = writes_of(&self.engine, call);
@@ -39,6 +45,19 @@ impl Process {
         self.logged_calls = calls;
         Ok(all)
     }
+}
+
+/// Returns what the log has of an instruction that read a counter.
+fn executed(logged: &LoggedCall, counter: Counter) -> Happening {
+    let before = logged.registers;
+    let time = logged.result.cast_unsigned();
+    let rcx = match counter {
+        Counter::Tsc => before.rcx,
+        Counter::TscAux => logged.written.0,
+    };
+    let rip = before.rip + counter.insn().len() as u64;
+    let after = Registers { rip, rax: time & u64::from(u32::MAX), rdx: time >> 32, rcx, ..before };
+    Happening::Executes { registers: Box::new(after.into()), extended: None, writes: Vec::new() }
 }
 
 /// Returns what a call wrote. Where its thread stopped after it, the memory is as the call left it.

@@ -354,7 +354,7 @@ impl Process {
         let Some(mapping) = there.filter(|m| m.is_file() && !added.is_empty()) else {
             return Ok(vec![MapChange::Move { from, to }]);
         };
-        // What was stored of the file need not reach so far.
+        // The stored part of the file need not reach so far.
         let moved = MapChange::Move { from, to: AddrRange::new(to.start, added.start) };
         let added = self.added(&mapping, added)?.into_iter().map(MapChange::Map);
         Ok(std::iter::once(moved).chain(added).collect())

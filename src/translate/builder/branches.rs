@@ -4,7 +4,7 @@ use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
 use super::super::hook::Hook;
 use super::super::insn::DisplacementOffset;
-use super::super::logged::STOP_BYTES;
+use super::super::logged::{Counter, STOP_BYTES};
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State};
 use super::{Builder, Stub};
@@ -188,18 +188,18 @@ impl Builder<'_, '_> {
             && insn.len() == SYSCALL_BYTES
     }
 
+    /// Returns the code that reads the counter of an instruction in the cache, or answers it; 0: it is left
+    /// to the caller.
+    pub(super) fn counter_code(&self, insn: &Instruction) -> u64 {
+        let counter = Counter::of(insn).filter(|_| self.site.bound.is_none());
+        let is_whole = self.hook == Some(Hook::Time);
+        counter.filter(|_| is_whole).map_or(0, |counter| self.site.counters[counter as usize])
+    }
+
     /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise it
     /// is executed natively. Returns true: it is the whole superblock.
     pub(super) fn logged_call(&mut self, next: u64) -> bool {
-        self.exact_point();
-        self.emitter.store(Gpr::Rcx, slots::RCX);
-        self.glue_point();
-        // Is there room in the log? bswap rcx; movzx ecx, cl
-        self.emitter.load(Gpr::Rcx, slots::LOG_ROOM);
-        self.emitter.put(&[0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
-        let room = self.emitter.jump_if_rcx_is_0();
-        let full = self.emitter.jump_from_here();
-        self.emitter.aim_here(room);
+        let full = self.unless_log_is_full();
         // The table knows numbers of 16 bits. mov ecx, eax; bswap ecx; movzx ecx, cx
         self.emitter.put(&[0x89, 0xc1, 0x0f, 0xc9, 0x0f, 0xb7, 0xc9]);
         let small = self.emitter.jump_if_rcx_is_0();
@@ -209,6 +209,44 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x0f, 0xb7, 0xc8]);
         self.emitter.load_class();
         let stops = self.emitter.jump_if_rcx_is_0();
+        let (edge, after) = self.to_log(self.site.log, next);
+        self.stop_before(&[full, large, stops]);
+        self.emitter.aim_here(after);
+        self.emitter.set_rcx(next);
+        let _ = self.exit(edge, next);
+        true
+    }
+
+    /// Emits an instruction whose counter is read and logged in the cache, or answered there, if the log
+    /// has room. Returns true: it is the whole superblock.
+    pub(super) fn logged_counter(&mut self, insn: &Instruction) -> bool {
+        let (code, next) = (self.counter_code(insn), insn.next_ip());
+        let full = self.unless_log_is_full();
+        let (edge, after) = self.to_log(code, next);
+        self.stop_before(&[full]);
+        self.emitter.aim_here(after);
+        self.emitter.load(Gpr::Rcx, slots::RCX);
+        let _ = self.exit(edge, next);
+        true
+    }
+
+    /// Emits a jump that is taken if there is no room in the log, and returns it.
+    fn unless_log_is_full(&mut self) -> usize {
+        self.exact_point();
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        self.glue_point();
+        // bswap rcx; movzx ecx, cl
+        self.emitter.load(Gpr::Rcx, slots::LOG_ROOM);
+        self.emitter.put(&[0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
+        let room = self.emitter.jump_if_rcx_is_0();
+        let full = self.emitter.jump_from_here();
+        self.emitter.aim_here(room);
+        full
+    }
+
+    /// Emits a jump to code that logs. Returns the edge after it, and the field of the address at which it
+    /// goes on.
+    fn to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);
         self.emitter.store_value(edge, slots::EDGE);
@@ -216,9 +254,14 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x48, 0x8d, 0x0d]);
         let after = self.emitter.rel32();
         self.emitter.store(Gpr::Rcx, slots::JUMP);
-        self.emitter.jump(self.site.log);
-        for field in [full, large, stops] {
-            self.emitter.aim_here(field);
+        self.emitter.jump(code);
+        (edge, after)
+    }
+
+    /// Emits the stop before an instruction that is executed natively, where some jumps lead.
+    fn stop_before(&mut self, jumps: &[usize]) {
+        for field in jumps {
+            self.emitter.aim_here(*field);
         }
         let stop = self.emitter.len();
         self.emitter.load(Gpr::Rcx, slots::RCX);
@@ -226,10 +269,6 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0xcc]);
         debug_assert_eq!(self.emitter.len() - stop, usize::from(STOP_BYTES));
         self.glue_point();
-        self.emitter.aim_here(after);
-        self.emitter.set_rcx(next);
-        let _ = self.exit(edge, next);
-        true
     }
 
     pub(super) fn syscall(&mut self, insn: &Instruction) {

@@ -12,11 +12,11 @@ use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
 use super::hook::Hook;
 use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
+use super::logged::CallLog;
 use super::saves::{Components, KnownMask};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
 use super::tick::ticks;
-use super::zone::CallLog;
 use iced_x86::Instruction;
 use window::Window;
 
@@ -124,6 +124,8 @@ pub(super) struct Site<'a> {
     pub(super) saves: Option<Components>,
     /// The zone's code that makes and logs a system call, or answers it; 0: there is none.
     pub(super) log: u64,
+    /// The zone's code that reads and logs counters, or answers that; 0: there is none.
+    pub(super) counters: [u64; 2],
     /// Set if calls are logged or answered in the cache.
     pub(super) call_log: Option<CallLog>,
     /// The latest end of the path. If set, its exits are not linked.
@@ -336,6 +338,7 @@ impl Builder<'_, '_> {
             self.hook = hook.filter(|_| self.path.is_empty());
             return Some(match decoded {
                 Some((insn, _)) if self.is_logged_call(&insn) => self.logged_call(insn.next_ip()),
+                Some((insn, _)) if self.counter_code(&insn) != 0 => self.logged_counter(&insn),
                 _ => self.native(),
             });
         };

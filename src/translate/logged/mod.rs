@@ -11,9 +11,11 @@
 mod checks;
 mod clock;
 mod table;
+mod time;
 
 pub use clock::ClockCode;
 pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, Known, LoggedClass, classes};
+pub use time::{Counter, CounterCode};
 
 use super::emit::{Emitter, Gpr};
 use super::slots;
@@ -21,6 +23,7 @@ use crate::insn::Registers;
 use checks::{TCGETS, emit_checks, emit_look_after_opening, emit_look_for_events};
 use clock::{Clock, emit_clock};
 use table::DIRECTION;
+use time::emit_counter_code;
 
 /// The largest copy of what a call wrote.
 const LARGEST_COPY_BYTES: u64 = 0xffff;
@@ -64,9 +67,12 @@ pub(super) enum Word {
     /// The number of copied bytes, and the address that they are from.
     Size,
     From,
-    /// 1 if the thread stops after the call.
+    /// 1 if the thread stops after the call. Another mark if it read a counter ([`Counter`]).
     Stops,
 }
+
+/// The room in the log after the last record, where the flags are pushed.
+pub const LOG_SCRATCH_BYTES: u32 = 64;
 
 /// The size of a record without copied bytes.
 pub const HEADER_BYTES: u32 = 24 * 8;
@@ -77,6 +83,17 @@ impl Word {
     pub(super) const fn offset(self) -> u32 {
         self as u32 * 8
     }
+}
+
+/// The facts on which code that logs system calls, or answers them, depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLog {
+    /// True if programs may read and set the base of FS by instructions.
+    pub has_fs_base: bool,
+    /// True if RDTSCP is executed there. CPUs without it fault.
+    pub has_tsc_aux: bool,
+    /// True if calls are not made, but answered.
+    pub answers: bool,
 }
 
 /// The registers that are stored as they are, by their numbers in the encoding.
@@ -107,7 +124,7 @@ const R9: u8 = 9;
 const R10: u8 = 10;
 pub(super) const R11: u8 = 11;
 
-/// A call as the log has it.
+/// A call, or an instruction that read a counter, as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
     /// The registers before it, but for the instruction pointer, the segments and GS.
@@ -116,9 +133,12 @@ pub struct LoggedCall {
     pub budget: u64,
     /// The number of the edge after it.
     pub edge: u64,
-    /// Its result.
+    /// Its result, or the time-stamp counter.
     pub result: i64,
-    /// The address of what it wrote, and that.
+    /// The counter that it read; `None`: it is a call.
+    pub counter: Option<Counter>,
+    /// The address of what it wrote, and that. For [`Counter::TscAux`], the number of the processor and
+    /// nothing.
     pub written: (u64, Vec<u8>),
     /// True if more is to be known of it, and the thread stopped.
     pub stops: bool,
@@ -164,8 +184,9 @@ impl LoggedCall {
             budget: word(Word::Budget),
             edge: word(Word::Edge),
             result: word(Word::Result).cast_signed(),
+            counter: Counter::ALL.into_iter().find(|c| u64::from(c.mark()) == word(Word::Stops)),
             written: (word(Word::From), copied.to_vec()),
-            stops: word(Word::Stops) != 0,
+            stops: word(Word::Stops) == 1,
         };
         Some((call, rest))
     }
@@ -186,6 +207,8 @@ pub struct LogCode {
     pub copy: u64,
     /// Its INT3, at which it stops after a call.
     pub stop: u64,
+    /// Where it reads counters, after that.
+    pub counters: [CounterCode; 2],
 }
 
 /// The size of SYSCALL, and of REP MOVSB.
@@ -194,9 +217,9 @@ pub const LOG_INSN_BYTES: u64 = 2;
 /// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the budget
 /// are in their slots, as are the number of the edge after the call, and the address to go on at.
 /// There, R11 is the budget again, and RCX is to be set.
-pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
+pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let start = emitter.here();
-    emit_registers(emitter, has_fs_base);
+    emit_registers(emitter, log.has_fs_base);
     let checks = emit_checks(emitter);
     let looks = checks.looks;
     let syscall = emitter.here();
@@ -243,7 +266,8 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     let stop = emitter.here();
     emitter.put(&[0xcc]);
     emitter.jump_slot(slots::JUMP);
-    LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop }
+    let counters = Counter::ALL.map(|counter| emit_counter_code(emitter, counter, log));
+    LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop, counters }
 }
 
 /// Emits code that writes the registers to the record.

@@ -31,6 +31,12 @@ fn calls_that_the_cache_logs_replay() {
 }
 
 #[test]
+fn counters_that_the_cache_reads_and_logs_replay() {
+    replays_with("exact/counters.c", &["-w", "-pthread"]);
+    replays_with("exact/counters.c", &["-w", "-pthread", "-static", "-O2"]);
+}
+
+#[test]
 fn files_that_are_opened_and_written_without_a_stop_replay() {
     replays_with("exact/opened.c", &["-w", "-pthread"]);
     replays_with("exact/opened.c", &["-w", "-pthread", "-static", "-O1"]);

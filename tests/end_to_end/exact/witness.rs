@@ -248,7 +248,7 @@ ts = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 [t.start() for t in ts]; [t.join() for t in ts]; print('done')";
 
 /// Programs of tests/programs.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "exact/signals.c",
     "exact/interrupted.c",
     "exact/repeated.c",
@@ -258,6 +258,7 @@ const SOURCES: [&str; 10] = [
     "exact/queues.c",
     "exact/mappings.c",
     "exact/grown.c",
+    "exact/counters.c",
     "exact/epochs.c",
 ];
 
