@@ -10,9 +10,10 @@ use super::run::Goals;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::Registers;
-use crate::recording::log::{Current, Cursor, Entry, Happening, Words, Write, check_of};
+use crate::recording::log::{Current, Cursor, Entry, Happening, Write, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 use crate::translate::Counter;
+use std::collections::BTreeMap;
 
 /// Entries of one thread that happen at instructions with a hook.
 pub(super) struct Ahead {
@@ -33,6 +34,9 @@ struct Answer<'a> {
     writes: &'a [Write],
 }
 
+/// The counters that instructions read, by the address after them, while the program executes nothing.
+type KnownCounters = BTreeMap<u64, Option<Counter>>;
+
 impl Replay {
     /// Offers answers for the next calls of the loaded thread, as far as nothing has to be done for them
     /// but what the cache can do, and a run ends at none of them. After them, it comes to another
@@ -46,6 +50,7 @@ impl Replay {
     ) -> Result<Ahead, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
         let rcx_at = self.epoch.engine.rcx_of_answer(&self.epoch.thread);
+        let mut known = KnownCounters::new();
         let mut cursor = self.cursor.clone();
         let mut ahead = Ahead { calls: Vec::new(), ticks: 0, places: Vec::new() };
         while cursor.index() < last || ahead.calls.is_empty() {
@@ -56,7 +61,8 @@ impl Replay {
             }
             ahead.ticks = ahead.ticks.saturating_add(entry.ticks);
             let ends = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
-            let answer = self.epoch.answer_of(&entry, watching).filter(|_| ends.is_none());
+            let answer =
+                self.epoch.answer_of(&entry, watching, &mut known).filter(|_| ends.is_none());
             let is_answered = answer.is_some_and(|answer| {
                 let rcx = answer.rcx.map(u64::to_le_bytes);
                 let rcx = rcx.iter().map(|bytes| (rcx_at.0, &bytes[..]));
@@ -121,11 +127,19 @@ impl Replay {
 
 impl Epoch {
     /// Returns what an entry's system call or instruction did, if the cache can do it.
-    fn answer_of<'a>(&self, entry: &'a Entry, watching: &Watching) -> Option<Answer<'a>> {
+    fn answer_of<'a>(
+        &self,
+        entry: &'a Entry,
+        watching: &Watching,
+        known: &mut KnownCounters,
+    ) -> Option<Answer<'a>> {
         let (number, done) = match &entry.happening {
             Happening::Call { number, done } => (number, done),
             Happening::Executes { registers, extended: None, writes } if writes.is_empty() => {
-                return self.counter_of(registers);
+                let after = Registers::from(**registers);
+                let counter =
+                    *known.entry(after.rip).or_insert_with(|| self.counter_before(after.rip));
+                return counter.map(|counter| Answer::of_counter(counter, &after));
             }
             _ => return None,
         };
@@ -138,15 +152,20 @@ impl Epoch {
         is_answered.then_some(Answer { result: done.result, rcx: None, writes: &done.writes })
     }
 
-    /// Returns what an instruction read that left these registers, if it read a counter.
-    fn counter_of(&self, after: &Words) -> Option<Answer<'static>> {
-        let after = Registers::from(*after);
+    /// Returns the counter that the instruction before an address reads.
+    fn counter_before(&self, rip: u64) -> Option<Counter> {
         let mut bytes = [0; 3];
-        let at = Addr(after.rip.wrapping_sub(bytes.len() as u64));
+        let at = Addr(rip.wrapping_sub(bytes.len() as u64));
         let known = self.engine.read_visible(at, &mut bytes) == bytes.len();
-        let counter = Counter::before(bytes).filter(|_| known)?;
+        Counter::before(bytes).filter(|_| known)
+    }
+}
+
+impl Answer<'_> {
+    /// Returns the effects of an instruction that read a counter and left these registers.
+    fn of_counter(counter: Counter, after: &Registers) -> Self {
         let result = (after.rdx << 32 | after.rax).cast_signed();
         let rcx = (counter == Counter::TscAux).then_some(after.rcx);
-        Some(Answer { result, rcx, writes: &[] })
+        Self { result, rcx, writes: &[] }
     }
 }
