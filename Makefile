@@ -75,13 +75,14 @@ check-ci: FUZZ_SECONDS = 20
 check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
-# more signals, many short programs in a row, and parts of gdb's own testsuite where dejagnu and
-# gdb's source are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh).
+# more signals, many short programs in a row, parts of gdb's own testsuite where dejagnu and gdb's source
+# are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh), and the programs of rr's (RR_SOURCE).
 check-long: check-tools build
 	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
 		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends:: exact::
 	sh tests/stress.sh target/release/contraflow
 	sh tests/gdb_suite/run.sh target/release/contraflow
+	sh tests/rr_suite/run.sh target/release/contraflow
 
 # 200 short translated programs in a row.
 stress: check-tools build
