@@ -9,7 +9,7 @@ const LOWEST: u64 = 0x10_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// All addresses are multiples of this, so that the kernel can use large pages.
 const ALIGNMENT: u64 = LARGE_PAGE_BYTES as u64;
-/// The free space around the tracer's mappings.
+/// The free space around the tracer's mappings, where there is so much.
 const MARGIN: u64 = 0x10_0000;
 /// Programs at fixed low addresses have their heap after them: the cache goes above both.
 const LOW_PROGRAM: u64 = 0x2000_0000;
@@ -29,19 +29,21 @@ pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Op
         let inside = *addr >= LOWEST && *addr <= HIGHEST - size;
         inside && addr.abs_diff(near).saturating_add(size) < reach
     };
-    let candidates = free_near(taken, preferred, size);
-    candidates.into_iter().filter(in_reach).min_by_key(|addr| addr.abs_diff(preferred))
+    [MARGIN, 0].into_iter().find_map(|margin| {
+        let candidates = free_near(taken, preferred, size, margin);
+        candidates.into_iter().filter(in_reach).min_by_key(|addr| addr.abs_diff(preferred))
+    })
 }
 
 /// Returns the free places nearest to `preferred`: itself, or at the edges of the mappings.
-fn free_near(taken: &[AddrRange], preferred: u64, size: u64) -> Vec<u64> {
+fn free_near(taken: &[AddrRange], preferred: u64, size: u64, margin: u64) -> Vec<u64> {
     let free = |addr: &u64| {
-        let wanted = AddrRange::sized(addr.saturating_sub(MARGIN).into(), size + 2 * MARGIN);
+        let wanted = AddrRange::sized(addr.saturating_sub(margin).into(), size + 2 * margin);
         !taken.iter().any(|range| range.overlaps(wanted))
     };
     let edges = taken.iter().flat_map(|range| {
-        let below = range.start.0.saturating_sub(size + MARGIN);
-        let above = range.end.0.saturating_add(MARGIN + ALIGNMENT - 1);
+        let below = range.start.0.saturating_sub(size + margin);
+        let above = range.end.0.saturating_add(margin + ALIGNMENT - 1);
         [below, above].map(|addr| addr - addr % ALIGNMENT)
     });
     std::iter::once(preferred).chain(edges).filter(free).collect()
@@ -72,6 +74,18 @@ mod tests {
             assert!(at + size + BELOW_CODE <= near && near - at < REACH, "{at:#x}");
         }
         assert_eq!(place(&maps, 0x40_0000, size, REACH), Some(ABOVE_LOW_PROGRAM));
+    }
+
+    /// A replay places its own where the recorder's was, which the program's mappings came to touch.
+    #[test]
+    fn a_gap_that_just_fits_is_used() {
+        let maps = taken(
+            "7ffabbe00000-7fffdbe00000 rwxp 0 00:00 0 \n\
+             7fffdfe00000-7ffffffff000 rw-p 0 00:00 0 \n",
+        );
+        let at = place(&maps, 0x7fff_dbc0_0000, 0x400_0000, REACH);
+        assert_eq!(at, Some(0x7fff_dbe0_0000));
+        assert_eq!(place(&maps, 0x7fff_dbc0_0000, 0x420_0000, REACH), None);
     }
 
     #[test]
