@@ -17,7 +17,7 @@ pub(super) fn call_log(answers: bool) -> CallLog {
     }
 }
 
-/// Returns true if the processor has RDTSCP (AMD64 manual volume 3, CPUID function 8000_0001h).
+/// Returns true if the processor has RDTSCP (AMD64 manual volume 3, CPUID function `8000_0001h`).
 fn has_tsc_aux() -> bool {
     const EXTENDED_FEATURES: u32 = 0x8000_0001;
     const RDTSCP: u32 = 1 << 27;

@@ -209,7 +209,7 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x0f, 0xb7, 0xc8]);
         self.emitter.load_class();
         let stops = self.emitter.jump_if_rcx_is_0();
-        let (edge, after) = self.to_log(self.site.log, next);
+        let (edge, after) = self.jump_to_log(self.site.log, next);
         self.stop_before(&[full, large, stops]);
         self.emitter.aim_here(after);
         self.emitter.set_rcx(next);
@@ -222,7 +222,7 @@ impl Builder<'_, '_> {
     pub(super) fn logged_counter(&mut self, insn: &Instruction) -> bool {
         let (code, next) = (self.counter_code(insn), insn.next_ip());
         let full = self.unless_log_is_full();
-        let (edge, after) = self.to_log(code, next);
+        let (edge, after) = self.jump_to_log(code, next);
         self.stop_before(&[full]);
         self.emitter.aim_here(after);
         self.emitter.load(Gpr::Rcx, slots::RCX);
@@ -246,7 +246,7 @@ impl Builder<'_, '_> {
 
     /// Emits a jump to code that logs. Returns the edge after it, and the field of the address at which it
     /// goes on.
-    fn to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
+    fn jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);
         self.emitter.store_value(edge, slots::EDGE);
