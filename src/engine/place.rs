@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(place(&maps, 0x40_0000, size, REACH), Some(ABOVE_LOW_PROGRAM));
     }
 
-    /// A replay places its own where the recorder's was, which the program's mappings came to touch.
+    // The place of the recorder's zone in a replay: the program's mappings came to touch it.
     #[test]
     fn a_gap_that_just_fits_is_used() {
         let maps = taken(
