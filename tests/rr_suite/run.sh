@@ -14,7 +14,7 @@ skip() {
     echo "SKIPPED: rr's testsuite: $1" >&2
     exit 0
 }
-for tool in gcc python3 setsid; do
+for tool in gcc python3 setsid unshare; do
     command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
 [ -f "${RR_SOURCE:-/nonexistent}/src/test/util.h" ] || skip "RR_SOURCE names no source of rr"
@@ -40,8 +40,15 @@ if [ $# -eq 0 ]; then
         "$source/CMakeLists.txt" | grep -v '[()#]' | sort -u)
 fi
 
-# kill_left PROGRAM: the programs that a test has left
-kill_left() { pkill -KILL -f "^$1" 2>/dev/null; }
+# alone SECONDS COMMAND...: runs it as processes of its own, which all end with it. Some of the programs
+# leave others that start themselves anew for ever.
+alone() {
+    limit=$1
+    shift
+    unshare --pid --fork --kill-child --mount-proc sh -c 'limit=$1; shift; timeout -s KILL "$limit" setsid "$@"' \
+        sh "$limit" "$@" </dev/null
+}
+unshare --pid --fork --kill-child --mount-proc true 2>/dev/null || skip "it needs PID namespaces (root)"
 
 all=0 replay=0 status=0 late=0
 for name in "$@"; do
@@ -53,17 +60,14 @@ for name in "$@"; do
     rm -rf "$work"
     mkdir -p "$work/native" "$work/recorded"
     cd "$work/native" || exit 2
-    timeout -s KILL 15 setsid "$program" </dev/null >../native.out 2>&1
+    alone 15 "$program" >../native.out 2>&1
     native=$?
-    kill_left "$program"
     # It waits for what rr's script does to it.
     [ $native = 137 ] && continue
     all=$((all + 1))
     cd "$work/recorded" || exit 2
-    timeout -s KILL "$seconds" setsid "$contraflow" record -q -o ../recording "$program" \
-        </dev/null >../recorded.out 2>&1
+    alone "$seconds" "$contraflow" record -q -o ../recording "$program" >../recorded.out 2>&1
     recorded=$?
-    kill_left "$program"
     if [ $recorded = 137 ] && [ $native != 137 ]; then
         late=$((late + 1))
         echo "TIME   $name"
