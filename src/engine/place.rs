@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(place(&maps, 0x40_0000, size, REACH), Some(ABOVE_LOW_PROGRAM));
     }
 
-    // The place of the recorder's zone in a replay: the program's mappings came to touch it.
+    // In a replay. The recorder's zone was there, and the program's mappings are right beside it.
     #[test]
     fn a_gap_that_just_fits_is_used() {
         let maps = taken(

@@ -1,6 +1,6 @@
 //! System calls that follow each other, and instructions that read counters, are answered in the code
-//! cache, without a stop for each: the recorded results are put there before a run, and what the thread did is compared with the log after
-//! it.
+//! cache, without a stop for each: the recorded results are put there before a run, and what the thread
+//! did is compared with the log after it.
 
 use super::epoch::Epoch;
 use super::error::Error;

@@ -161,7 +161,7 @@ impl Epoch {
                 let stored = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
                 let stored = stored.saturating_sub(*offset).next_multiple_of(PAGE_BYTES);
                 if stored < size {
-                    // The file may have grown later, by zeros, or by what the log has as written.
+                    // The file may grow later: by zeros, or by writes that are in the log.
                     let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
                     self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
                 }

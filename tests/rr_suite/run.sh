@@ -40,8 +40,8 @@ if [ $# -eq 0 ]; then
         "$source/CMakeLists.txt" | grep -v '[()#]' | sort -u)
 fi
 
-# alone SECONDS COMMAND...: runs it as processes of its own, which all end with it. Some of the programs
-# leave others that start themselves anew for ever.
+# alone SECONDS COMMAND...: runs it in a PID namespace, so that no process outlives it. Some of the programs
+# leave processes that start each other without end.
 alone() {
     limit=$1
     shift

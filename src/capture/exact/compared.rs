@@ -41,7 +41,7 @@ impl Process {
                 Some(before) if shows_the_same(before, now, range.start) => {
                     MapChange::Protect { range, protection }
                 }
-                // Its pages that have been used are written after that.
+                // The log has the contents of its pages as writes, which are made after that.
                 _ if now.inode == 0 => MapChange::Map(mapped_from(now, range, Content::Zeros)),
                 _ => MapChange::Map(mapped_from(now, range, self.content(now, range)?)),
             });
