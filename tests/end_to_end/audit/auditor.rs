@@ -3,7 +3,7 @@
 //! Of the threads that share memory, one at a time executes program code. So the memory at a
 //! call's end differs from that at the last call's beginning only by what the kernel wrote.
 
-use super::mappings::replaced;
+use super::mappings::{replaced, replaced_meanwhile};
 use super::report::{Report, Width, variant};
 use super::snapshot::Snapshot;
 use contraflow::common::{Addr, AddrRange, Pid, Tid};
@@ -256,14 +256,17 @@ impl Auditor {
         space.baseline = now;
     }
 
-    /// What the calls in which other threads of the space are may have written meanwhile.
+    /// What the calls in which other threads of the space are may have written or replaced
+    /// meanwhile.
     fn limits_of_others(&self, space: usize) -> Vec<AddrRange> {
-        let in_calls = self.tasks.values().filter(|task| task.space == space);
-        let limits = in_calls.filter_map(|task| match task.call.as_ref()?.open.limit() {
+        let tasks = self.tasks.values().filter(|task| task.space == space);
+        let in_calls: Vec<_> = tasks.filter_map(|task| task.call.as_ref()).collect();
+        let limits = in_calls.iter().filter_map(|in_call| match in_call.open.limit() {
             Effects::Known(ranges) | Effects::Assumed(ranges) => Some(ranges),
             Effects::Unknown => None,
         });
-        limits.flatten().collect()
+        let replaced = in_calls.iter().map(|in_call| replaced_meanwhile(&in_call.call));
+        limits.chain(replaced).flatten().collect()
     }
 
     /// A new program: new memory. Its call ends later.

@@ -31,3 +31,10 @@ pub(super) fn replaced(call: &Call, result: i64) -> Vec<AddrRange> {
         _ => Vec::new(),
     }
 }
+
+/// The ranges whose content a call that has not ended may have replaced.
+pub(super) fn replaced_meanwhile(call: &Call) -> Vec<AddrRange> {
+    // A fixed address or an end of the heap is the result; other new memory was none before.
+    let [first, ..] = call.args;
+    if first == 0 { Vec::new() } else { replaced(call, first.cast_signed()) }
+}

@@ -256,6 +256,28 @@ static void *thread(void *robust)
     return NULL;
 }
 
+/* Gives pages back again and again. */
+static void *giver(void *pages)
+{
+    for (int i = 0; i < 100; i++) {
+        memset(pages, i + 1, 1 << 16);
+        madvise(pages, 1 << 16, MADV_DONTNEED);
+    }
+    return NULL;
+}
+
+/* Waits that end while another thread's call replaces memory. */
+static void replacement(void)
+{
+    void *pages = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct timespec shortly = { 0, 100000 };
+    int *never = length(0);
+    pthread_t id;
+    pthread_create(&id, NULL, giver, pages);
+    while (pthread_tryjoin_np(id, NULL) != 0)
+        call(SYS_futex, never, FUTEX_WAIT, 0, &shortly);
+}
+
 static void births(void)
 {
     int pid = fork();
@@ -352,6 +374,7 @@ int main(void)
     signals();
     options();
     births();
+    replacement();
     tracing();
     return 0;
 }
