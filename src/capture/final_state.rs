@@ -45,21 +45,20 @@ pub(super) fn thread_with(
     }
 }
 
-/// Converts a core's general registers to the form of ptrace(2).
 /// Sets a thread's extended state, in XSAVE layout.
 pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Error> {
     Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
 }
 
 /// Writes the core. `threads` are in gdb's order: the one that ended the process is first. `hidden`
-/// is the recorder's memory.
+/// is the recorder's memory. Returns the mappings whose memory it has.
 pub(super) fn write(
     recorder: &Recorder,
     memory: &Memory,
     threads: Vec<Thread>,
     signal: i32,
     hidden: &[AddrRange],
-) -> Result<(), Error> {
+) -> Result<Vec<AddrRange>, Error> {
     let pid = recorder.pid();
     let maps = visible(mappings(pid)?, hidden);
     let mut pages = Pages { pid, range: AddrRange::default(), states: None };
@@ -79,7 +78,8 @@ pub(super) fn write(
     };
     let mut out = BufWriter::new(recorder.writer().core_file()?);
     core::write(&mut out, &contents, &mut FinalMemory { memory, maps: &maps, pages })?;
-    Ok(())
+    let dumped = contents.segments.iter().filter(|segment| segment.dumped);
+    Ok(dumped.map(|segment| segment.range).collect())
 }
 
 fn process_info(pid: Pid) -> ProcessInfo {

@@ -105,6 +105,7 @@ impl Printer {
             Happening::Foreign { range } => {
                 Line { kind: "foreign", words: range.to_string(), ..Line::default() }
             }
+            Happening::FinalMemory => Line { kind: "final memory", ..Line::default() },
             Happening::Accesses { place, registers, writes, .. } => {
                 let after: crate::insn::Registers = (**registers).into();
                 let words = format!("to {}", Addr(after.rip));

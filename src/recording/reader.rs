@@ -14,7 +14,7 @@ use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
 use super::places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
-use super::sums::{Sum, Sums};
+use super::sums::{Sum, Sums, data_of};
 use super::turn::Turn;
 use super::writer::image_id;
 use crate::common::Tid;
@@ -22,6 +22,7 @@ use crate::sideband::{Event, ImageId, Record};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -393,13 +394,18 @@ impl Reader {
 
     /// Returns the final state, checked; `None` if the recorder was killed before it wrote one.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
+        Ok(self.core_with_data()?.map(|(core, _)| core))
+    }
+
+    /// Returns the final state, checked, and the ranges of its bytes that the file system stores: all
+    /// others are zeros. `None` if there is none.
+    pub fn core_with_data(&self) -> Result<Option<(Mapped, Vec<Range<u64>>)>, Error> {
+        let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(CORE)) else {
+            return Ok(None);
+        };
         let path = self.dir.join(CORE);
-        match &self.sums {
-            Some(sums) if sums.lists(CORE) => {
-                Mapped::of_file(&sums.check_file(&self.dir, CORE)?).at(&path).map(Some)
-            }
-            _ => Ok(None),
-        }
+        let file = sums.check_file(&self.dir, CORE)?;
+        Ok(Some((Mapped::of_file(&file).at(&path)?, data_of(&file).at(&path)?)))
     }
 }
 

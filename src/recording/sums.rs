@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -35,20 +36,33 @@ impl Sum {
         let mut hasher = Hasher::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut at = 0;
-        while at < size_bytes {
-            let data = seek(file, at, Whence::SeekData, size_bytes)?;
-            hasher.combine(&zeros(data - at));
-            let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
-            at = data;
-            while at < hole {
-                let count = usize::try_from(hole - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
+        for Range { start, end } in data_of(file)? {
+            hasher.combine(&zeros(start - at));
+            at = start;
+            while at < end {
+                let count = usize::try_from(end - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
                 file.read_exact_at(&mut buffer[..count], at)?;
                 hasher.update(&buffer[..count]);
                 at += count as u64;
             }
         }
+        hasher.combine(&zeros(size_bytes.saturating_sub(at)));
         Ok(Self { size_bytes, crc32: hasher.finalize() })
     }
+}
+
+/// Returns the ranges of a file that are not holes, in order.
+pub(super) fn data_of(file: &File) -> io::Result<Vec<Range<u64>>> {
+    let size_bytes = file.metadata()?.len();
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < size_bytes {
+        let start = seek(file, at, Whence::SeekData, size_bytes)?;
+        at = seek(file, start, Whence::SeekHole, size_bytes)?;
+        if start < at {
+            all.push(start..at);
+        }
+    }
+    Ok(all)
 }
 
 /// Returns the offset of the next data or hole, from `at` on.

@@ -44,6 +44,7 @@ impl Replay {
             | Happening::Returns { .. }
             | Happening::Born { .. }
             | Happening::Foreign { .. }
+            | Happening::FinalMemory
             | Happening::Finish { place: None } => Site::Here,
         }
     }
@@ -94,6 +95,7 @@ impl Replay {
                 | Happening::Memory(_)
                 | Happening::Born { .. }
                 | Happening::Foreign { .. }
+                | Happening::FinalMemory
                 | Happening::Finish { place: None }
         );
         if is_beside || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some()) {
@@ -183,6 +185,7 @@ impl Epoch {
             Happening::Switch { .. }
             | Happening::Start(_)
             | Happening::Foreign { .. }
+            | Happening::FinalMemory
             | Happening::Finish { .. } => {}
         }
         Ok(())

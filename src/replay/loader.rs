@@ -101,6 +101,7 @@ impl Epoch {
                     epoch.contexts.load(first.tid, epoch.thread.tracee)?;
                     return Ok(epoch);
                 }
+                Happening::FinalMemory => epoch.take_final_memory(&start, reader)?,
                 happening if happening.may_follow_keyframe() => {
                     epoch.happen(next.tid, happening, reader)?;
                 }

@@ -115,7 +115,7 @@ impl Epoch {
     }
 
     /// Fails for memory of the replay's own, which a damaged or hostile log may name.
-    fn must_be_of_program(&self, range: AddrRange) -> Result<(), Error> {
+    pub(super) fn must_be_of_program(&self, range: AddrRange) -> Result<(), Error> {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden().iter().chain([&page]);
         let is_own = own.into_iter().any(|own| own.overlaps(range));

@@ -16,6 +16,7 @@ mod epoch;
 mod error;
 mod events;
 mod extend;
+mod final_memory;
 mod forward;
 mod lent;
 mod loader;

@@ -368,7 +368,7 @@ impl DebuggedThread for Thread {
     fn state(&self) -> Option<core::Thread> {
         let siginfo = self.debug.held.or(self.debug.pending.siginfo);
         match &self.doing {
-            Doing::AtEnd => self.ending.clone(),
+            Doing::AtEnd => Some(self.ending.as_ref()?.state.clone()),
             Doing::Calls(calling) => {
                 Some(final_state::thread_with(self.tracee(), &calling.registers, siginfo))
             }

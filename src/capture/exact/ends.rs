@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::follow::Followed;
 use super::process::{Process, place_of};
 use super::special::Reason;
-use super::thread::{Doing, Thread};
+use super::thread::{Doing, Ending, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::harm::{harm_of, killed_for};
@@ -28,10 +28,12 @@ const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 /// The end of a program.
 #[derive(Debug, Default)]
 pub(super) struct Last {
-    /// The thread that ended it, and where.
+    /// The thread that ended it, and where. It is taken as that is logged.
     place: Option<(Tid, Registers)>,
     /// The memory that the kernel wrote as it killed threads in system calls.
     writes: Vec<Write>,
+    /// That thread, and the number of entries before the end, if a keyframe is to be stored there.
+    pub(super) keyframe: Option<(Tid, u64)>,
 }
 
 impl Engine {
@@ -46,6 +48,7 @@ impl Engine {
     /// threads were killed in.
     pub(super) fn log_finish(&mut self) -> Result<(), Error> {
         let Some((tid, registers)) = self.last.place.take() else { return Ok(()) };
+        let keeps_end = self.is_end_worth_a_keyframe();
         let Some(process) = &mut self.process else { return Ok(()) };
         let writes = std::mem::take(&mut self.last.writes);
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -55,7 +58,10 @@ impl Engine {
         if !writes.is_empty() {
             let changed = Happening::Changed { place, state: None, writes };
             process.log(thread, &registers, changed)?;
+        } else if keeps_end {
+            process.log(thread, &registers, Happening::Switch { place })?;
         }
+        self.last.keyframe = keeps_end.then(|| (tid, process.recorder.log_so_far().entries));
         process.log(thread, &registers, Happening::Finish { place: Some(place) })
     }
 
@@ -81,7 +87,8 @@ impl Engine {
         {
             take_out(process, thread)?;
         }
-        thread.ending = last_state(thread);
+        let call = thread.calling().filter(|calling| calling.is_logged).map(|c| c.call.number);
+        thread.ending = last_state(thread).map(|state| Ending { state, call });
         if let Some(process) = &self.process {
             self.last.writes.extend(late_writes(&process.engine, thread));
         }
@@ -163,14 +170,18 @@ impl Engine {
         let Some(process) = &mut self.process else { return Ok(()) };
         self.is_over = true;
         let first = self.holder;
-        let threads = self.threads.values().filter_map(|thread| thread.ending.clone()).collect();
+        let endings = self.threads.values().filter_map(|thread| thread.ending.as_ref());
+        let threads = endings.map(|ending| ending.state.clone()).collect();
         let last = self.threads.get(&first).and_then(|thread| thread.siginfo);
         let status = Tracee(first).event_message().unwrap_or(0) & 0x7f;
         let signal = last.map_or(0, |info| siginfo::signal_of(&info));
         let signal = if u64::from(signal.unsigned_abs()) == status { signal } else { 0 };
         let hidden = process.engine.space.hidden();
         let threads = final_state::in_order(threads, first);
-        final_state::write(&process.recorder, &process.engine.memory, threads, signal, hidden)?;
+        let (recorder, memory) = (&process.recorder, &process.engine.memory);
+        let dumped = final_state::write(recorder, memory, threads, signal, hidden)?;
+        self.store_last_keyframe(&dumped)?;
+        let Some(process) = &mut self.process else { return Ok(()) };
         for &tid in self.threads.keys() {
             let name = comm(process.pid(), tid);
             process.recorder.thread_ended(tid, name, 0, None)?;

@@ -1,5 +1,6 @@
 //! Keyframes: the whole state of the process, stored on the way, so that a replay can begin there.
-//! The program waits while one is written, which takes at most a twentieth of its time.
+//! The program waits while one is written, which takes at most a twentieth of its time. There is one
+//! at the end, too, of which the final state has the memory.
 //!
 //! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A part
 //! is dropped when the one after it reaches back far enough.
@@ -7,14 +8,14 @@
 use super::engine::Engine;
 use super::process::{Process, state_of};
 use super::start::without_vdso;
-use super::thread::{Calling, Doing, Thread};
+use super::thread::{Calling, Doing, Ending, Thread};
 use crate::capture::Error;
 use crate::common::{AddrRange, Tid};
 use crate::engine::Place;
 use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
-use crate::tracee::{PageMap, auxv};
+use crate::tracee::{PageMap, SiginfoBytes, auxv};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,10 @@ const TICKS_PER_MS: u64 = 100_000;
 const TICKS_PER_ENTRY: u64 = 1000;
 /// The largest memory that is written: the program waits for about a second.
 const LARGEST_BYTES: u64 = 512 << 20;
+/// The largest memory that is written at the end, beside the final state.
+const LARGEST_LAST_BYTES: u64 = 64 << 20;
+/// The part of a period's ticks that is worth a keyframe at the end: its memory is there anyway.
+const LAST_SHARE: u64 = 4;
 /// The number of parts that the log of the time that is kept has.
 const PARTS: u32 = 2;
 /// The largest number of keyframes of a recording, and of their bytes.
@@ -113,6 +118,12 @@ impl Keyframes {
         removed
     }
 
+    /// Returns the ticks that are worth a keyframe.
+    fn period_ticks(&self) -> u64 {
+        let period_ms = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX);
+        period_ms.saturating_mul(TICKS_PER_MS)
+    }
+
     fn bytes(&self) -> u64 {
         self.stored.iter().map(|stored| stored.size_bytes).sum()
     }
@@ -143,17 +154,16 @@ impl Engine {
             return Ok(());
         }
         let replayed = self.replayed();
-        let period_ms = u64::try_from(self.keyframes.period.as_millis()).unwrap_or(u64::MAX);
         let done = replayed.saturating_sub(self.keyframes.replayed);
         let begins_part = done > 0 && self.keyframes.part_is_due(now);
-        let is_worth = done >= period_ms.saturating_mul(TICKS_PER_MS);
+        let is_worth = done >= self.keyframes.period_ticks();
         if !(is_worth || begins_part) || !self.threads_can_be_stored() {
             return Ok(());
         }
         let holder = self.holder;
         let bytes = self.with(holder, |process, thread| {
             process.look_at_mappings(thread.tid())?;
-            Ok(process.own_bytes())
+            Ok(process.own_bytes(&[]))
         })?;
         if bytes.is_none_or(|bytes| bytes > LARGEST_BYTES && !begins_part) {
             self.keyframes.next = now + self.keyframes.period * SHARE;
@@ -204,30 +214,9 @@ impl Engine {
         let Some(process) = &mut self.process else { return Ok(None) };
         let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;
+        let threads: Result<Vec<_>, _> = self.threads.values().map(Standing::of).collect();
         let mut file = process.recorder.writer().keyframe(entry)?;
-        process.write_keyframe(holder, &mut file)?;
-        for (&tid, thread) in &self.threads {
-            if tid != self.holder {
-                append(
-                    &mut file,
-                    tid,
-                    Happening::Born { state: state_now(thread)?, writes: Vec::new() },
-                )?;
-            }
-            if let Some(info) = thread.siginfo {
-                let place = LogPlace { ip: 0.into(), rcx: 0 };
-                let siginfo = Bytes(info.to_vec());
-                let signal =
-                    Happening::Signal { place, siginfo, handler: None, writes: Vec::new() };
-                append(&mut file, tid, signal)?;
-            }
-            if let Some(calling) = thread.calling() {
-                append(&mut file, tid, Happening::Enters { number: calling.call.number })?;
-            }
-        }
-        for range in &process.foreign {
-            append(&mut file, self.holder, Happening::Foreign { range: *range })?;
-        }
+        process.write_keyframe(&mut file, self.holder, &threads?, &[])?;
         // The memory of a process that was killed is gone, or a part of it: this would fail then.
         holder.tracee().registers()?;
         append(&mut file, self.holder, Happening::Finish { place: None })?;
@@ -238,6 +227,33 @@ impl Engine {
             process.recorder.writer().remove_keyframe(removed)?;
         }
         Ok(Some(entry))
+    }
+
+    /// Returns true if a replay to the end of the run takes long from the last keyframe.
+    pub(super) fn is_end_worth_a_keyframe(&self) -> bool {
+        let done = self.replayed().saturating_sub(self.keyframes.replayed);
+        self.debugger.is_none() && done >= self.keyframes.period_ticks() / LAST_SHARE
+    }
+
+    /// Stores a keyframe at the end of the run, if one was found to be worth it. `dumped` are the mappings
+    /// whose memory the final state has.
+    pub(super) fn store_last_keyframe(&mut self, dumped: &[AddrRange]) -> Result<(), Error> {
+        let Some((last, entry)) = self.last.keyframe.take() else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let threads: Option<Vec<_>> = self.threads.values().map(Standing::at_end).collect();
+        // A first thread that is gone has no memory.
+        let Some(threads) = threads.filter(|_| self.threads.contains_key(&Tid(self.pid.0))) else {
+            return Ok(());
+        };
+        process.look_at_mappings(last)?;
+        if process.own_bytes(dumped) > LARGEST_LAST_BYTES {
+            return Ok(());
+        }
+        let mut file = process.recorder.writer().keyframe(entry)?;
+        process.write_keyframe(&mut file, last, &threads, dumped)?;
+        append(&mut file, last, Happening::Finish { place: None })?;
+        file.finish()?;
+        Ok(())
     }
 
     /// Begins another part of the log at the keyframe that was just stored, and drops the oldest ones.
@@ -255,8 +271,9 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the size of the memory that a keyframe has, in bytes. Shared memory counts whole.
-    fn own_bytes(&self) -> u64 {
+    /// Returns the size of the memory that a keyframe has, in bytes, beside that of `dumped`. Shared
+    /// memory counts whole.
+    fn own_bytes(&self, dumped: &[AddrRange]) -> u64 {
         let pages = PageMap::open(self.pid());
         let of_mapping = |mapping: &Mapping| {
             if mapping.protection.shared {
@@ -265,15 +282,85 @@ impl Process {
             let ranges = self.own_pages(mapping, pages.as_ref());
             ranges.into_iter().map(AddrRange::size_bytes).sum()
         };
-        self.engine.space.mappings().map(of_mapping).fold(0, u64::saturating_add)
+        let mappings = self.engine.space.mappings();
+        let stored = mappings.filter(|mapping| !is_in_final_state(mapping, dumped));
+        stored.map(of_mapping).fold(0, u64::saturating_add)
     }
 
-    fn write_keyframe(&mut self, holder: &Thread, file: &mut KeyframeWriter) -> Result<(), Error> {
+    /// Writes all entries of a keyframe but its end. `first` is the thread that executes next. The memory
+    /// in `dumped` that is of no file is that of the final state.
+    fn write_keyframe(
+        &mut self,
+        file: &mut KeyframeWriter,
+        first: Tid,
+        threads: &[Standing],
+        dumped: &[AddrRange],
+    ) -> Result<(), Error> {
+        let Some(executes) = threads.iter().find(|thread| thread.tid == first) else {
+            return Ok(());
+        };
         let auxv = auxv(self.pid());
         let auxv = if self.was_running { auxv } else { without_vdso(auxv) };
-        let tid = holder.tid();
-        let state = *state_now(holder)?;
-        self.write_state(state, auxv, &mut |_, happening| append(file, tid, happening))
+        let is_stored = |mapping: &Mapping| !is_in_final_state(mapping, dumped);
+        self.write_state(executes.state.clone(), auxv, &is_stored, &mut |_, happening| {
+            append(file, first, happening)
+        })?;
+        if !dumped.is_empty() {
+            append(file, first, Happening::FinalMemory)?;
+        }
+        for Standing { tid, state, siginfo, call } in threads {
+            if *tid != first {
+                let state = Box::new(state.clone());
+                append(file, *tid, Happening::Born { state, writes: Vec::new() })?;
+            }
+            if let Some(info) = siginfo {
+                let place = LogPlace { ip: 0.into(), rcx: 0 };
+                let siginfo = Bytes(info.to_vec());
+                let signal =
+                    Happening::Signal { place, siginfo, handler: None, writes: Vec::new() };
+                append(file, *tid, signal)?;
+            }
+            if let Some(number) = *call {
+                append(file, *tid, Happening::Enters { number })?;
+            }
+        }
+        for range in &self.foreign {
+            append(file, first, Happening::Foreign { range: *range })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a keyframe need not have the memory of a mapping, as the final state has it. Of
+/// files, a replay maps the stored ones.
+fn is_in_final_state(mapping: &Mapping, dumped: &[AddrRange]) -> bool {
+    let range = mapping.range;
+    let is_within = |dumped: &AddrRange| dumped.start <= range.start && range.end <= dumped.end;
+    !mapping.is_file() && !mapping.protection.shared && dumped.iter().any(is_within)
+}
+
+/// A thread, as a keyframe has it.
+struct Standing {
+    tid: Tid,
+    state: ThreadState,
+    siginfo: Option<SiginfoBytes>,
+    /// The system call that it is in.
+    call: Option<u64>,
+}
+
+impl Standing {
+    fn of(thread: &Thread) -> Result<Self, Error> {
+        let state = state_now(thread)?;
+        let call = thread.calling().map(|calling| calling.call.number);
+        Ok(Self { tid: thread.tid(), state, siginfo: thread.siginfo, call })
+    }
+
+    /// Returns a thread at its exit stop; `None` if its last state is not known.
+    fn at_end(thread: &Thread) -> Option<Self> {
+        let Ending { state, call } = thread.ending.as_ref()?;
+        let extended = Bytes(state.xstate.clone()?);
+        let (tid, siginfo, registers) = (thread.tid(), thread.siginfo, state.registers.into());
+        Some(Self { tid, state: ThreadState { registers, extended }, siginfo, call: *call })
     }
 }
 
@@ -285,14 +372,13 @@ fn is_settled(thread: &Thread) -> bool {
 }
 
 /// Returns the state of a thread, before the call that it is in.
-fn state_now(thread: &Thread) -> Result<Box<ThreadState>, Error> {
-    let state = match thread.calling() {
+fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
+    match thread.calling() {
         Some(Calling { registers, extended: Some(extended), .. }) => {
-            ThreadState { registers: (*registers).into(), extended: extended.clone() }
+            Ok(ThreadState { registers: (*registers).into(), extended: extended.clone() })
         }
-        _ => state_of(thread.tracee(), &thread.tracee().registers()?)?,
-    };
-    Ok(Box::new(state))
+        _ => state_of(thread.tracee(), &thread.tracee().registers()?),
+    }
 }
 
 fn append(file: &mut KeyframeWriter, tid: Tid, happening: Happening) -> Result<(), Error> {

@@ -157,7 +157,7 @@ impl Process {
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let state = state_of(tracee, &tracee.registers()?)?;
-        self.write_state(state, auxv, &mut |process, happening| {
+        self.write_state(state, auxv, &|_| true, &mut |process, happening| {
             process.log_beside(tid, happening)
         })?;
         // All that comes can be replayed even if the recorder is killed at once.
@@ -165,11 +165,12 @@ impl Process {
     }
 
     /// Writes the start of a log: the mappings, the registers of a thread, and the memory that a
-    /// replay cannot map.
+    /// replay cannot map. Shared memory is always stored, and private memory where `is_stored` is true.
     pub(super) fn write_state(
         &mut self,
         state: ThreadState,
         auxv: Vec<u8>,
+        is_stored: &dyn Fn(&Mapping) -> bool,
         write: &mut dyn FnMut(&mut Self, Happening) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
@@ -186,7 +187,8 @@ impl Process {
         write(self, Happening::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
         // The mappings of the start have the content of shared ones.
-        for mapping in mapped.into_iter().filter(|mapping| !mapping.protection.shared) {
+        let private = mapped.into_iter().filter(|mapping| !mapping.protection.shared);
+        for mapping in private.filter(|mapping| is_stored(mapping)) {
             for range in self.own_pages(mapping, pages.as_ref()) {
                 for piece in pieces_of(range) {
                     for content in contents(&self.engine, [piece]) {

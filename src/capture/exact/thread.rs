@@ -50,6 +50,14 @@ pub(super) struct Calling {
     pub(super) trapped: Option<SiginfoBytes>,
 }
 
+/// The last state of a thread, at its exit stop.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) state: core::Thread,
+    /// The system call in which it was killed, as the log has it.
+    pub(super) call: Option<u64>,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
@@ -68,7 +76,7 @@ pub(in crate::capture) struct Thread {
     pub(super) rseq: Option<Rseq>,
     /// The last signal that it got.
     pub(super) siginfo: Option<SiginfoBytes>,
-    pub(super) ending: Option<core::Thread>,
+    pub(super) ending: Option<Ending>,
     /// The program's registers where the thread was killed in the cache.
     pub(super) killed_at: Option<Registers>,
     pub(super) debug: DebugState,

@@ -118,6 +118,9 @@ pub enum Happening {
         /// The memory that the instruction wrote, and the foreign memory that it read.
         writes: Vec<Write>,
     },
+    /// In a keyframe of the run's end: where mappings are of zeros at first, and private, their memory
+    /// is that of the final state. No memory before this is there.
+    FinalMemory,
 }
 
 impl Happening {
@@ -142,7 +145,8 @@ impl Happening {
             | Self::Enters { .. }
             | Self::Switch { .. }
             | Self::Finish { .. }
-            | Self::Foreign { .. } => &[],
+            | Self::Foreign { .. }
+            | Self::FinalMemory => &[],
         }
     }
 
@@ -150,7 +154,9 @@ impl Happening {
     pub fn may_follow_keyframe(&self) -> bool {
         match self {
             Self::Signal { handler: None, writes, .. } => writes.is_empty(),
-            Self::Born { .. } | Self::Enters { .. } | Self::Foreign { .. } => true,
+            Self::Born { .. } | Self::Enters { .. } | Self::Foreign { .. } | Self::FinalMemory => {
+                true
+            }
             _ => false,
         }
     }

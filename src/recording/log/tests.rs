@@ -127,6 +127,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         (place(), option::of(state().prop_map(Box::new)), writes())
             .prop_map(|(place, state, writes)| Happening::Changed { place, state, writes }),
         range().prop_map(|range| Happening::Foreign { range }),
+        Just(Happening::FinalMemory),
         (place(), words(), option::of(bytes()), writes()).prop_map(
             |(place, registers, extended, writes)| {
                 let registers = Box::new(registers);
