@@ -95,11 +95,26 @@ impl Line<'_> {
                 return Ok(None);
             }
             match self.transport.wait() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => self.idle(session),
                 Ok(bytes) if bytes.is_empty() => return Ok(None),
                 bytes => self.framer.push(&bytes?),
             }
         }
+    }
+
+    /// Lets the run use the time until something arrives.
+    fn idle(&mut self, session: &mut dyn AnySession) {
+        if !self.has_news() {
+            let line = RefCell::new(self);
+            session.run_mut().use_idle_time(&|| line.borrow_mut().has_news());
+        }
+    }
+
+    /// Returns true if something has arrived, or if the server shall end.
+    fn has_news(&mut self) -> bool {
+        self.poll();
+        let has_input = self.framer.has_input() || self.transport.has_question();
+        self.broken || has_input || (self.options.is_to_end)()
     }
 
     /// Returns true if the user pressed Ctrl-C, the client has gone, or the server shall end.
@@ -108,6 +123,12 @@ impl Line<'_> {
             return false;
         }
         self.polled = Instant::now();
+        self.poll();
+        self.broken || self.framer.take_interrupt() || (self.options.is_to_end)()
+    }
+
+    /// Takes what has arrived.
+    fn poll(&mut self) {
         match self.transport.poll() {
             Ok(Some(bytes)) => {
                 self.broken = bytes.is_empty();
@@ -116,7 +137,6 @@ impl Line<'_> {
             Ok(None) => {}
             Err(_) => self.broken = true,
         }
-        self.broken || self.framer.take_interrupt() || (self.options.is_to_end)()
     }
 }
 

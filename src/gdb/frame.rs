@@ -33,6 +33,11 @@ impl Framer {
         self.input.extend_from_slice(bytes);
     }
 
+    /// Returns true if there is input.
+    pub(super) fn has_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
     /// Removes and returns the next whole unit.
     pub(super) fn take(&mut self) -> Option<Unit> {
         while let Some(&first) = self.input.first() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The largest size of one read.
 const READ_BYTES: usize = 0x1_0000;
-/// The longest wait for the bytes of the reading thread.
+/// The longest wait for bytes.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
 /// A stream that supports blocking and non-blocking reads.
@@ -36,12 +36,20 @@ pub(super) trait Transport {
     fn question(&mut self) -> Option<Question> {
         None
     }
+
+    /// Returns true if a question arrived.
+    fn has_question(&self) -> bool {
+        false
+    }
 }
 
 /// A socket that supports non-blocking mode.
 pub(super) trait Socket: Read + Write {
     /// Sets non-blocking mode.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+
+    /// Sets the longest time of a read.
+    fn set_read_timeout(&self, longest: Duration) -> io::Result<()>;
 
     /// Returns another handle of the same socket.
     fn twin(&self) -> io::Result<Box<dyn Write + Send>>;
@@ -50,6 +58,10 @@ pub(super) trait Socket: Read + Write {
 impl Socket for TcpStream {
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Self::set_nonblocking(self, nonblocking)
+    }
+
+    fn set_read_timeout(&self, longest: Duration) -> io::Result<()> {
+        Self::set_read_timeout(self, Some(longest))
     }
 
     fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
@@ -62,6 +74,10 @@ impl Socket for UnixStream {
         Self::set_nonblocking(self, nonblocking)
     }
 
+    fn set_read_timeout(&self, longest: Duration) -> io::Result<()> {
+        Self::set_read_timeout(self, Some(longest))
+    }
+
     fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(self.try_clone()?))
     }
@@ -69,7 +85,11 @@ impl Socket for UnixStream {
 
 impl<S: Socket> Transport for S {
     fn wait(&mut self) -> io::Result<Vec<u8>> {
-        read_some(self)
+        self.set_read_timeout(WAIT_PERIOD)?;
+        match read_some(self) {
+            Err(error) if is_for_now(&error) => Err(io::ErrorKind::Interrupted.into()),
+            read => read,
+        }
     }
 
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {
@@ -231,5 +251,9 @@ impl Transport for StandardStreams {
 
     fn question(&mut self) -> Option<Question> {
         self.questions.pop_front()
+    }
+
+    fn has_question(&self) -> bool {
+        !self.questions.is_empty()
     }
 }

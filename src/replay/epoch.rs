@@ -21,6 +21,8 @@ pub(super) struct Epoch {
     /// The entries before its beginning: those about a program's start, or those before a keyframe.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
+    /// The bytes of its memory that came from the final state.
+    pub(super) final_bytes: u64,
 }
 
 impl Epoch {
@@ -32,7 +34,18 @@ impl Epoch {
     ) -> Self {
         let (begins, below_stacks) = (0, Vec::new());
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
-        Self { engine, thread, page, contexts, shared, below_stacks, begins, checkpoints }
+        let final_bytes = 0;
+        Self {
+            engine,
+            thread,
+            page,
+            contexts,
+            shared,
+            below_stacks,
+            begins,
+            checkpoints,
+            final_bytes,
+        }
     }
 
     pub(super) fn pid(&self) -> Pid {

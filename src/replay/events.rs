@@ -88,7 +88,7 @@ impl Replay {
     }
 
     /// Compares the thread's registers with those of the recorded run.
-    fn check(&mut self, entry: &Entry) -> Result<(), Error> {
+    pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Error> {
         let is_beside = matches!(
             entry.happening,
             Happening::Start(_)

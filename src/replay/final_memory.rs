@@ -58,6 +58,7 @@ impl Epoch {
                 if piece.iter().any(|byte| *byte != 0) {
                     let at = from - first + (index * PIECE_BYTES) as u64;
                     self.write(start.wrapping_add(at), piece)?;
+                    self.final_bytes += piece.len() as u64;
                 }
             }
         }

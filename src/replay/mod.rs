@@ -7,6 +7,7 @@
 //!
 //! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way.
 
+mod ahead;
 mod answers;
 mod checkpoints;
 mod components;

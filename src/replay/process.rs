@@ -1,5 +1,6 @@
 //! The replay of a recording: where it is, and how it gets elsewhere.
 
+use super::ahead::Ahead;
 use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
@@ -47,6 +48,8 @@ pub struct Replay {
     pub(super) lent: Lent,
     /// The number of the entry where the run ends, as far as it is known.
     pub(super) end: u64,
+    /// The way back from the end.
+    pub(super) ahead: Ahead,
 }
 
 impl Replay {
@@ -78,6 +81,7 @@ impl Replay {
             diverted: None,
             lent: Lent::default(),
             end: u64::MAX,
+            ahead: Ahead::default(),
         };
         replay.first = replay.position();
         replay.keep_here()?;

@@ -31,13 +31,15 @@ impl Replay {
         self.is_at_end = false;
         let number = self.outline.epoch_of(target.entry);
         let target = target.max(self.outline.first_of(number));
-        if number != self.number || target < Position::after_entries(self.epoch.begins) {
+        let is_elsewhere =
+            number != self.number || target < Position::after_entries(self.epoch.begins);
+        if is_elsewhere {
             self.load_before(number, target)?;
         }
-        if self.approach_from_before(target)? {
-            self.leave_near_checkpoints(target)?;
+        if self.approach_from_before(target)? || is_elsewhere {
+            self.leave_near_checkpoints(target, &NEVER)?;
         }
-        self.travel_to_tick(target)?;
+        self.travel_to_tick(target, &NEVER)?;
         self.load_next()?;
         while self.position() < target && self.ticks == target.ticks {
             if self.hook_here()?.is_some() || !self.step_one()? {
@@ -47,24 +49,34 @@ impl Replay {
         Ok(())
     }
 
-    /// Runs to the beginning of the tick of a position, which is not before this one.
-    fn travel_to_tick(&mut self, target: Position) -> Result<(), Error> {
-        if (self.cursor.index(), self.ticks) != (target.entry, target.ticks) {
-            let none = BTreeSet::new();
-            let goals = Goals::at(&none, &NEVER);
-            let until = Some((target.entry, target.ticks));
-            self.travel(until, &goals, &mut Watching::default())?;
+    /// Runs to the beginning of the tick of a position, which is not before this one. Returns false if it
+    /// was interrupted.
+    pub(super) fn travel_to_tick(
+        &mut self,
+        target: Position,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        if (self.cursor.index(), self.ticks) == (target.entry, target.ticks) {
+            return Ok(true);
         }
-        Ok(())
+        let none = BTreeSet::new();
+        let goals = Goals::at(&none, interrupted);
+        let until = Some((target.entry, target.ticks));
+        let found = self.travel(until, &goals, &mut Watching::default())?;
+        Ok(found != Found::Interrupted)
     }
 
     /// Runs towards a position, and keeps checkpoints at distances from it that shrink: who goes back
-    /// will go back further.
-    fn leave_near_checkpoints(&mut self, target: Position) -> Result<(), Error> {
+    /// will go back further. Returns false if it was interrupted.
+    pub(super) fn leave_near_checkpoints(
+        &mut self,
+        target: Position,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
         let goal = self.moment(target);
         let mut distance = goal.saturating_sub(self.moment(self.position()));
         if distance < FAR {
-            return Ok(());
+            return Ok(true);
         }
         self.epoch.checkpoints.forget_near();
         while distance > NEAR {
@@ -72,14 +84,16 @@ impl Replay {
             let at = self.position_of_moment(goal - distance);
             let here = (self.cursor.index(), self.ticks);
             if (at.entry, at.ticks) > here && at < target {
-                self.travel_to_tick(at)?;
+                if !self.travel_to_tick(at, interrupted)? {
+                    return Ok(false);
+                }
                 if self.instructions == Some(0) {
                     let position = self.position();
                     self.epoch.keep_near(position, &self.cursor)?;
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Turns to the last checkpoint or keyframe before a position, unless the replay is between the
@@ -131,8 +145,12 @@ impl Replay {
         self.ticks_before(position).saturating_add(entries)
     }
 
-    /// Loads the last keyframe of a program at or before a position, or the program's start.
+    /// Loads the last keyframe of a program at or before a position, or the program's start, or turns to
+    /// what was made ready before that position.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
+        if self.turn_to_part(number, target) {
+            return Ok(());
+        }
         while let Some((entry, cursor)) = self.outline.keyframe_before(number, target) {
             if self.enter_keyframe(number, entry, cursor)? {
                 return Ok(());
@@ -229,6 +247,13 @@ impl Replay {
             self.approach_from_before(last)?;
         }
         Ok(())
+    }
+
+    /// Moves to the end of the run from a place in its last moment, if nothing executes on the way.
+    pub fn reach_end(&mut self) -> Result<(), Error> {
+        let here = self.position();
+        self.go_to_end(&NEVER)?;
+        if self.settle()? == here { Ok(()) } else { self.seek(here) }
     }
 
     /// Moves to the end of the run. Calls `passed` with the ticks so far and of the whole run.

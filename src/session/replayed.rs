@@ -275,7 +275,7 @@ impl Run for Replayed {
             (true, 0) => replay.go_to_end(&|| false).map(|_| ()),
             (is_last, _) => {
                 let went = replay.seek(replay::Position { instructions, ..first });
-                went.and_then(|()| if is_last { reach_end(replay) } else { Ok(()) })
+                went.and_then(|()| if is_last { replay.reach_end() } else { Ok(()) })
             }
         };
         if let Err(error) = went {
@@ -284,6 +284,10 @@ impl Run for Replayed {
         }
         self.shown = self.running().unwrap_or(self.shown);
         Ok(())
+    }
+
+    fn use_idle_time(&mut self, interrupted: &dyn Fn() -> bool) {
+        self.replay.get_mut().prepare(interrupted);
     }
 
     fn pc(&self, tid: Tid) -> Option<Addr> {
@@ -488,11 +492,4 @@ fn print(bytes: &[u8]) {
     let mut output = std::io::stderr();
     // If the output is closed, no one reads it.
     let _ = output.write_all(bytes).and_then(|()| output.flush());
-}
-
-/// Moves to the end of the run from a place in its last moment, if nothing executes on the way.
-fn reach_end(replay: &mut Replay) -> Result<(), replay::Error> {
-    let here = replay.position();
-    replay.go_to_end(&|| false)?;
-    if replay.settle()? == here { Ok(()) } else { replay.seek(here) }
 }

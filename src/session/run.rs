@@ -244,6 +244,10 @@ pub trait Run {
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
+    /// Makes ready what later commands will need, while there is nothing else to do. Nothing changes that
+    /// the user sees. Ends soon after `interrupted` returns true.
+    fn use_idle_time(&mut self, _interrupted: &dyn Fn() -> bool) {}
+
     /// Returns the address of a thread's next instruction.
     fn pc(&self, tid: Tid) -> Option<Addr>;
 

@@ -1,0 +1,126 @@
+//! Made ready at the end of a run, while the user looks at it: the way there from the keyframe before.
+//! Who steps back needs it.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::position::Position;
+use super::process::Replay;
+use super::row::Row;
+use crate::recording::log::Cursor;
+
+/// The largest memory of a process that is there twice meanwhile.
+const LARGEST_BYTES: u64 = 2 << 30;
+
+/// A place of the run beside that of the replay, and a process there.
+#[derive(Debug)]
+pub(super) struct Stand {
+    epoch: Epoch,
+    number: usize,
+    cursor: Cursor,
+    ticks: u64,
+    instructions: Option<u64>,
+}
+
+/// What was done for the user's way back from the end.
+#[derive(Debug, Default)]
+pub(super) enum Ahead {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A part of the way, which goes on.
+    Part(Box<Stand>),
+    /// It cannot be done.
+    Failed,
+}
+
+impl Replay {
+    /// Goes the way to the end of the run from the keyframe before, in another process, and leaves
+    /// checkpoints on it, if the replay has nothing before the end. Ends soon after `interrupted` returns
+    /// true, and goes on when it is called again. The replay stays where it is.
+    pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
+        if self.is_without_past() && self.go_ahead(interrupted).is_err() {
+            // Who steps back meets the error.
+            self.ahead = Ahead::Failed;
+        }
+    }
+
+    /// Returns true at the end of the run, if no place before it is in the process.
+    fn is_without_past(&self) -> bool {
+        let here = self.position();
+        let is_begin = here == Position::after_entries(self.epoch.begins);
+        let is_small = self.epoch.final_bytes <= LARGEST_BYTES;
+        let is_possible = is_small && self.diverted.is_none();
+        let is_last = self.is_at_end && here.entry == self.outline.last();
+        is_begin && is_last && is_possible && !matches!(self.ahead, Ahead::Failed)
+    }
+
+    fn go_ahead(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+        let end = self.position();
+        let mut other = match std::mem::take(&mut self.ahead) {
+            Ahead::Part(stand) => stand,
+            _ => Box::new(self.stand_before(end)?),
+        };
+        self.exchange(&mut other);
+        let went = self.go_towards(end, interrupted);
+        if !matches!(went, Ok(true)) {
+            self.exchange(&mut other);
+            self.ahead = Ahead::Part(other);
+        }
+        went.map(|_| ())
+    }
+
+    /// Goes to the end. Returns false if it was interrupted.
+    fn go_towards(
+        &mut self,
+        end: Position,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        self.keep_here()?;
+        if !self.leave_near_checkpoints(end, interrupted)?
+            || !self.travel_to_tick(end, interrupted)?
+        {
+            return Ok(false);
+        }
+        self.load_next()?;
+        if let Some(entry) = self.cursor.current()? {
+            self.check(&entry)?;
+        }
+        Ok(true)
+    }
+
+    /// Loads the keyframe before the end, or the start of the program.
+    fn stand_before(&mut self, end: Position) -> Result<Stand, Error> {
+        let (number, before) = (self.number, Position::after_entries(end.entry.saturating_sub(1)));
+        let reserved = self.outline.ranges_of(number);
+        let (epoch, cursor) = match self.outline.keyframe_before(number, before) {
+            Some((entry, cursor)) => {
+                (Epoch::load_keyframe(entry, &self.reader, self.code, reserved)?, cursor)
+            }
+            None => {
+                let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
+                Epoch::load(start, &self.reader, self.code, reserved)?
+            }
+        };
+        Ok(Stand { epoch, number, cursor, ticks: 0, instructions: Some(0) })
+    }
+
+    fn exchange(&mut self, other: &mut Stand) {
+        std::mem::swap(&mut self.epoch, &mut other.epoch);
+        std::mem::swap(&mut self.number, &mut other.number);
+        std::mem::swap(&mut self.cursor, &mut other.cursor);
+        std::mem::swap(&mut self.ticks, &mut other.ticks);
+        std::mem::swap(&mut self.instructions, &mut other.instructions);
+        self.row = Row::default();
+    }
+
+    /// Turns to the part of the way that was made ready, if it begins before a position of a program.
+    pub(super) fn turn_to_part(&mut self, number: usize, target: Position) -> bool {
+        let Ahead::Part(mut stand) = std::mem::take(&mut self.ahead) else { return false };
+        let begins = Position::after_entries(stand.epoch.begins);
+        let is_of_use = stand.number == number && begins <= target;
+        if is_of_use {
+            self.exchange(&mut stand);
+        }
+        is_of_use
+    }
+}
