@@ -4,9 +4,10 @@
 //! A keyframe is a file like the log: the entries that a log would begin with if the recording had
 //! begun at that place, and the end of a log. One without its end was not completed.
 
+use super::chunk::Appender;
 use super::error::{At, Error};
 use super::format::KEYFRAME_DIR;
-use super::log::{Entry, Log, LogFile};
+use super::log::{CHUNK_BYTES, Entry, Log, encode_entry, framed};
 use super::mapped::Mapped;
 use super::reader::Reader;
 use super::regular::must_be_directory;
@@ -14,14 +15,22 @@ use super::sums::Sums;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread::{self, ScopedJoinHandle};
 
 const EXTENSION: &str = ".bin";
 
-/// A keyframe that is being written.
+/// The chunks that each processor compresses before they are written.
+const CHUNKS_PER_CPU: usize = 4;
+
+/// A keyframe that is being written. All processors compress it, since its program waits.
 #[derive(Debug)]
 pub struct KeyframeWriter {
-    log: LogFile,
+    file: Appender,
+    pending: Vec<u8>,
+    chunks: Vec<Vec<u8>>,
+    cpus: usize,
 }
 
 impl KeyframeWriter {
@@ -31,18 +40,41 @@ impl KeyframeWriter {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.at(&dir)?,
         }
-        Ok(Self { log: LogFile::create(dir.join(keyframe_name(entry)))? })
+        let file = Appender::create(dir.join(keyframe_name(entry)))?;
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { file, pending: Vec::new(), chunks: Vec::new(), cpus })
     }
 
     /// Appends an entry.
     pub fn append(&mut self, entry: &Entry) -> Result<(), Error> {
-        self.log.append(entry)
+        encode_entry(entry, &mut self.pending);
+        if self.pending.len() < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.chunks.push(std::mem::take(&mut self.pending));
+        if self.chunks.len() < self.cpus * CHUNKS_PER_CPU { Ok(()) } else { self.write_chunks() }
     }
 
     /// Writes out the last entries. Returns the size of the keyframe in bytes.
     pub fn finish(mut self) -> Result<u64, Error> {
-        self.log.flush()?;
-        Ok(self.log.size_bytes())
+        self.chunks.push(std::mem::take(&mut self.pending));
+        self.write_chunks()?;
+        Ok(self.file.size_bytes())
+    }
+
+    fn write_chunks(&mut self) -> Result<(), Error> {
+        let chunks = std::mem::take(&mut self.chunks);
+        let of_cpu = chunks.len().div_ceil(self.cpus).max(1);
+        let parts: Vec<Vec<u8>> = thread::scope(|scope| {
+            let frame = |part: &[Vec<u8>]| {
+                part.iter().map(|chunk| framed(chunk)).collect::<Vec<_>>().concat()
+            };
+            let framing = chunks.chunks(of_cpu).map(|part| scope.spawn(move || frame(part)));
+            let framing: Vec<ScopedJoinHandle<'_, Vec<u8>>> = framing.collect();
+            let joined = framing.into_iter().map(ScopedJoinHandle::join);
+            joined.map(|part| part.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        parts.iter().try_for_each(|part| self.file.append(part))
     }
 }
 

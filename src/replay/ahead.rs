@@ -6,32 +6,10 @@ use super::error::Error;
 use super::position::Position;
 use super::process::Replay;
 use super::row::Row;
-use crate::recording::log::Cursor;
+use super::stand::{Ahead, Stand};
 
-/// The largest memory of a process that is there twice meanwhile.
+/// The largest memory of a process of which there are two for a while.
 const LARGEST_BYTES: u64 = 2 << 30;
-
-/// A place of the run beside that of the replay, and a process there.
-#[derive(Debug)]
-pub(super) struct Stand {
-    epoch: Epoch,
-    number: usize,
-    cursor: Cursor,
-    ticks: u64,
-    instructions: Option<u64>,
-}
-
-/// What was done for the user's way back from the end.
-#[derive(Debug, Default)]
-pub(super) enum Ahead {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A part of the way, which goes on.
-    Part(Box<Stand>),
-    /// It cannot be done.
-    Failed,
-}
 
 impl Replay {
     /// Goes the way to the end of the run from the keyframe before, in another process, and leaves
@@ -70,11 +48,7 @@ impl Replay {
     }
 
     /// Goes to the end. Returns false if it was interrupted.
-    fn go_towards(
-        &mut self,
-        end: Position,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<bool, Error> {
+    fn go_towards(&mut self, end: Position, interrupted: &dyn Fn() -> bool) -> Result<bool, Error> {
         self.keep_here()?;
         if !self.leave_near_checkpoints(end, interrupted)?
             || !self.travel_to_tick(end, interrupted)?

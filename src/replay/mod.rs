@@ -31,6 +31,7 @@ mod run;
 mod search;
 mod seek;
 mod shared;
+mod stand;
 mod steps;
 mod verify;
 mod view;

@@ -1,6 +1,5 @@
 //! The replay of a recording: where it is, and how it gets elsewhere.
 
-use super::ahead::Ahead;
 use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
@@ -9,6 +8,7 @@ use super::outline::{Outline, ProgramStart};
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
+use super::stand::Ahead;
 use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::insn::Registers;

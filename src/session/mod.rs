@@ -24,6 +24,7 @@ mod history;
 mod live;
 mod model;
 mod open;
+mod position;
 mod procfs;
 mod recorded;
 mod recording;
@@ -58,11 +59,12 @@ pub use history::{CallFrame, History, ThreadInfo};
 pub use live::Live;
 pub use model::Session;
 pub use open::{OpenError, final_state};
+pub use position::Position;
 pub use recorded::Recorded;
 pub use recording::Recording;
 pub use registers::{Extended, Register, Registers, Value};
 pub use replayed::Replayed;
-pub use run::{Action, Edge, Error, LastChange, Order, Position, Run, Stop, StopReason};
+pub use run::{Action, Edge, Error, LastChange, Order, Run, Stop, StopReason};
 #[cfg(any(test, feature = "test-support"))]
 #[doc(hidden)]
 pub use scripted::{Instruction, Scripted, Transfer};

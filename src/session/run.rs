@@ -3,60 +3,12 @@
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Called, Catches, Description, Direction, Ending,
     ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, Library, Older, Place,
-    Protection, Region, Register, Registers, SearchEnd, Start, ThreadInfo, Value, Watchpoint,
+    Position, Protection, Region, Register, Registers, SearchEnd, Start, ThreadInfo, Value,
+    Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::NoThreadLocal;
 use std::path::{Path, PathBuf};
-
-/// The position of a run in its history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The number of instructions of all threads executed so far.
-    pub at: u64,
-    /// The number of instructions in the history.
-    pub total: u64,
-}
-
-impl Position {
-    const INSTRUCTION_BITS: u32 = 16;
-
-    /// Returns the number of a place in an exact recording ([`Run::is_exact`]): so many instructions
-    /// after a moment.
-    pub fn exact(moment: u64, instructions: u64) -> u64 {
-        let most = (1 << Self::INSTRUCTION_BITS) - 1;
-        moment << Self::INSTRUCTION_BITS | instructions.min(most)
-    }
-
-    /// Returns the moment of such a number, and the instructions after it.
-    pub fn parts(number: u64) -> (u64, u64) {
-        (number >> Self::INSTRUCTION_BITS, number & ((1 << Self::INSTRUCTION_BITS) - 1))
-    }
-
-    /// Returns the number of a position as text: of an exact recording `MOMENT`, or
-    /// `MOMENT.INSTRUCTIONS`.
-    pub fn text(number: u64, is_exact: bool) -> String {
-        match Self::parts(number) {
-            _ if !is_exact => number.to_string(),
-            (moment, 0) => moment.to_string(),
-            (moment, instructions) => format!("{moment}.{instructions}"),
-        }
-    }
-
-    /// Parses such a text.
-    pub fn parse(text: &str, is_exact: bool) -> Option<u64> {
-        let number =
-            |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
-        if !is_exact {
-            return number(text);
-        }
-        let (moment, instructions) = text.split_once('.').unwrap_or((text, "0"));
-        let (moment, instructions) = (number(moment)?, number(instructions)?);
-        let fits = moment >> (u64::BITS - Self::INSTRUCTION_BITS) == 0
-            && instructions >> Self::INSTRUCTION_BITS == 0;
-        fits.then(|| Self::exact(moment, instructions))
-    }
-}
 
 /// The action of a resumed thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +196,7 @@ pub trait Run {
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
-    /// Makes ready what later commands will need, while there is nothing else to do. Nothing changes that
+    /// Makes ready what later commands need, while there is nothing else to do. Nothing changes that
     /// the user sees. Ends soon after `interrupted` returns true.
     fn use_idle_time(&mut self, _interrupted: &dyn Fn() -> bool) {}
 

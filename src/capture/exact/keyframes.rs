@@ -12,6 +12,7 @@ use super::thread::{Calling, Doing, Ending, Thread};
 use crate::capture::Error;
 use crate::common::{AddrRange, Tid};
 use crate::engine::Place;
+use crate::insn::Registers;
 use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
@@ -26,17 +27,20 @@ const SHARE: u32 = 20;
 const TICKS_PER_MS: u64 = 100_000;
 /// The ticks in which an entry of the log is replayed.
 const TICKS_PER_ENTRY: u64 = 1000;
-/// The largest memory that is written: the program waits for about a second.
-const LARGEST_BYTES: u64 = 512 << 20;
+/// The largest memory that is written: the program waits for one or two seconds.
+const LARGEST_BYTES: u64 = 1200 << 20;
 /// The largest memory that is written at the end, beside the final state.
 const LARGEST_LAST_BYTES: u64 = 64 << 20;
 /// The part of a period's ticks that is worth a keyframe at the end: its memory is there anyway.
 const LAST_SHARE: u64 = 4;
 /// The number of parts that the log of the time that is kept has.
 const PARTS: u32 = 2;
-/// The largest number of keyframes of a recording, and of their bytes.
+/// RF in EFLAGS (SDM volume 1, "EFLAGS Register").
+const RESUME_FLAG: u64 = 1 << 16;
+/// The largest number of keyframes of a recording, and of the bytes of more than a few.
 const MOST: usize = 64;
 const MOST_BYTES: u64 = 512 << 20;
+const FEW: usize = 3;
 
 /// The keyframes of a recording.
 #[derive(Debug)]
@@ -110,7 +114,7 @@ impl Keyframes {
     fn note(&mut self, stored: Stored) -> Vec<u64> {
         self.stored.push(stored);
         let mut removed = Vec::new();
-        while (self.stored.len() > MOST || self.bytes() > MOST_BYTES)
+        while (self.stored.len() > MOST || self.stored.len() > FEW && self.bytes() > MOST_BYTES)
             && let Some(least) = self.least_useful()
         {
             removed.push(self.stored.remove(least).entry);
@@ -241,10 +245,7 @@ impl Engine {
         let Some((last, entry)) = self.last.keyframe.take() else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let threads: Option<Vec<_>> = self.threads.values().map(Standing::at_end).collect();
-        // A first thread that is gone has no memory.
-        let Some(threads) = threads.filter(|_| self.threads.contains_key(&Tid(self.pid.0))) else {
-            return Ok(());
-        };
+        let Some(threads) = threads else { return Ok(()) };
         process.look_at_mappings(last)?;
         if process.own_bytes(dumped) > LARGEST_LAST_BYTES {
             return Ok(());
@@ -359,7 +360,10 @@ impl Standing {
     fn at_end(thread: &Thread) -> Option<Self> {
         let Ending { state, call } = thread.ending.as_ref()?;
         let extended = Bytes(state.xstate.clone()?);
-        let (tid, siginfo, registers) = (thread.tid(), thread.siginfo, state.registers.into());
+        // A fault leaves RF set, which a replay does not have.
+        let eflags = state.registers.eflags & !RESUME_FLAG;
+        let registers = Registers { eflags, ..state.registers }.into();
+        let (tid, siginfo) = (thread.tid(), thread.siginfo);
         Some(Self { tid, state: ThreadState { registers, extended }, siginfo, call: *call })
     }
 }

@@ -23,5 +23,5 @@ pub use entry::{
 pub(super) use parts::LogParts;
 pub(super) use read::BrokenPart;
 pub use read::{Current, Cursor, Log};
-pub(super) use write::LogFile;
 pub use write::encode;
+pub(super) use write::{CHUNK_BYTES, encode_entry, framed};

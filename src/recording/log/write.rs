@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// The number of encoded bytes at which a chunk is written.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(in crate::recording) const CHUNK_BYTES: usize = 256 << 10;
 
 /// The size of entries that are encoded in place.
 const SMALL_BYTES: usize = 256;
@@ -55,24 +55,29 @@ impl LogFile {
 /// Returns the bytes of a log with these entries.
 pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     let (mut log, mut pending) = (Vec::new(), Vec::new());
-    let mut flush = |pending: &mut Vec<u8>| {
-        let Ok(()) = pack(pending, |payload| {
-            log.extend_from_slice(&frame(payload));
-            Ok::<(), Infallible>(())
-        });
-        pending.clear();
-    };
     for entry in entries {
         encode_entry(entry, &mut pending);
         if pending.len() >= CHUNK_BYTES {
-            flush(&mut pending);
+            log.extend(framed(&pending));
+            pending.clear();
         }
     }
-    flush(&mut pending);
+    log.extend(framed(&pending));
     log
 }
 
-fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
+/// Returns a chunk of encoded entries as a log has it.
+pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
+    let mut frames = Vec::new();
+    let Ok(()) = pack(chunk, |payload| {
+        frames.extend_from_slice(&frame(payload));
+        Ok::<(), Infallible>(())
+    });
+    frames
+}
+
+/// Appends an encoded entry to others.
+pub(in crate::recording) fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
     // Most are small, and fit here.
     let mut small = [0; SMALL_BYTES];
     if let Ok(bytes) = postcard::to_slice(entry, &mut small) {

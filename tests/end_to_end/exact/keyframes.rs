@@ -1,7 +1,7 @@
 //! Keyframes: a replay that begins at one shows what a replay from the beginning shows.
 
 use super::{WHOLE, check, record_with};
-use crate::support::{Scene, answer, contraflow, have, run_gdb};
+use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const OFTEN: [&str; 2] = ["--keyframe-period", "10"];
 
 /// Returns the keyframes of a recording.
-fn keyframes(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn keyframes(dir: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(dir.join("keyframes")).expect("it has keyframes");
     files.map(|file| file.unwrap().path()).collect()
 }
@@ -95,4 +95,29 @@ fn a_damaged_keyframe_is_passed_over() {
         }
     }
     assert_eq!(end(&dir), expected);
+}
+
+/// A long run has a keyframe at its end, whose memory is that of the final state.
+#[test]
+fn the_end_of_a_run_is_a_keyframe() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/ended.c", &["-O1", "-w", "-pthread"]);
+    for kind in ["exit", "abort", "fault", "kill", "overflow", "thread"] {
+        let (dir, _) = record_with(&scene, &OFTEN, &[program.to_str().unwrap(), kind]);
+        let verdict = check(&dir);
+        assert!(verdict.starts_with(WHOLE), "{kind}: {verdict}");
+        let count = format!("and {} keyframes;", keyframes(&dir).len());
+        assert!(verdict.contains(&count), "{kind}: {verdict}");
+        let mut log = contraflow();
+        let log = text(&log.args(["dump", "log"]).arg(&dir).output().unwrap().stdout);
+        let is_last = |path: &PathBuf| {
+            let entries = path.file_stem().and_then(|stem| stem.to_str()).unwrap();
+            log.lines().last().is_some_and(|line| line.trim_start().starts_with(entries))
+        };
+        assert!(keyframes(&dir).iter().any(is_last), "{kind}: {log}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! Exact recordings: a program's output and status are as without a recorder, and the replay is the
 //! recorded run.
 
+mod ahead;
 mod bugs;
 mod calls;
 mod chaos;

@@ -32,13 +32,13 @@ struct Place {
 
 /// The state of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+pub(super) struct State {
     registers: Registers,
     extended: Option<Vec<u8>>,
     stack: Vec<u8>,
 }
 
-fn state(replay: &Replay, tid: Tid) -> State {
+pub(super) fn state(replay: &Replay, tid: Tid) -> State {
     let thread = replay.thread(tid).expect("it is readable").expect("the thread is there");
     let mut stack = vec![0; STACK_BYTES];
     let known = replay.read(Addr(thread.registers.rsp), &mut stack);
