@@ -29,9 +29,33 @@ impl Turns {
         let _ = self.own.keep(tid);
     }
 
+    /// Lets this thread, and those that it creates, use all of the program's CPUs until the result is
+    /// dropped.
+    pub(in crate::capture) fn spread(self) -> Spread {
+        let here = Cpus::of_this_thread().ok();
+        // If this fails, it is slower.
+        let _ = self.own.keep_this_thread();
+        Spread { here }
+    }
+
     /// Moves this thread, which encodes, off the program's CPU.
     pub(in crate::capture) fn make_way(self) {
         // If this fails, it is slower.
         let _ = self.others.keep_this_thread();
+    }
+}
+
+/// A time in which a thread may use all CPUs.
+#[derive(Debug)]
+pub(in crate::capture) struct Spread {
+    /// The CPUs that it returns to.
+    here: Option<Cpus>,
+}
+
+impl Drop for Spread {
+    fn drop(&mut self) {
+        if let Some(here) = self.here {
+            let _ = here.keep_this_thread();
+        }
     }
 }

@@ -23,6 +23,7 @@ mod lent;
 mod loader;
 mod maps;
 mod outline;
+mod pace;
 mod path;
 mod position;
 mod process;

@@ -5,6 +5,7 @@ use super::epoch::Epoch;
 use super::error::Error;
 use super::lent::Lent;
 use super::outline::{Outline, ProgramStart};
+use super::pace::Pace;
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
@@ -16,7 +17,6 @@ use crate::recording::Reader;
 use crate::recording::log::{Cursor, Entry, Happening};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// A replay, at a position.
 #[derive(Debug)]
@@ -33,8 +33,7 @@ pub struct Replay {
     pub(super) ticks: u64,
     /// Its instructions since the last tick; none where they were not counted.
     pub(super) instructions: Option<u64>,
-    /// When the last checkpoint was kept.
-    pub(super) kept: Instant,
+    pub(super) pace: Pace,
     /// True where the run has no more instructions.
     pub(super) is_at_end: bool,
     first: Position,
@@ -64,6 +63,7 @@ impl Replay {
         let outline = Outline::of(&log, &reader)?;
         let start = outline.starts.first().ok_or(Error::EmptyLog)?;
         let (epoch, cursor) = Epoch::load(start, &reader, code, outline.ranges_of(0))?;
+        let pace = Pace::from(epoch.pid());
         let mut replay = Self {
             reader,
             code,
@@ -73,7 +73,7 @@ impl Replay {
             cursor,
             ticks: 0,
             instructions: Some(0),
-            kept: Instant::now(),
+            pace,
             is_at_end: false,
             first: Position::default(),
             row: Row::default(),
@@ -192,8 +192,13 @@ impl Replay {
         if self.instructions == Some(0) {
             let position = self.position();
             self.epoch.keep(position, &self.cursor)?;
-            self.kept = Instant::now();
+            self.pace = Pace::from(self.epoch.pid());
         }
         Ok(())
+    }
+
+    /// Returns true if a checkpoint is worth its time here.
+    pub(super) fn is_checkpoint_due(&mut self) -> bool {
+        self.pace.is_due(self.epoch.pid())
     }
 }

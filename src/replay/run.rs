@@ -11,14 +11,11 @@ use crate::recording::log::{Bytes, Happening};
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::Bound;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// Ticks between two looks at whether the user has had enough.
 const CHUNK_TICKS: u64 = 20_000_000;
 /// The budget near an instruction with a hook.
 const FEW_TICKS: u64 = 1000;
-/// The time between two checkpoints on the way.
-const CHECKPOINT_PERIOD: Duration = Duration::from_millis(300);
 
 /// The reasons to end a run on its way.
 #[derive(Clone, Copy)]
@@ -176,7 +173,7 @@ impl Replay {
             if (goals.interrupted)() {
                 return Ok(Found::Interrupted);
             }
-            if self.kept.elapsed() > CHECKPOINT_PERIOD && until.is_none_or(|u| u.1 > 0) {
+            if until.is_none_or(|u| u.1 > 0) && self.is_checkpoint_due() {
                 self.keep_here()?;
             }
             if self.stands_at(goals.stops)? {
@@ -259,7 +256,7 @@ impl Replay {
             if (goals.interrupted)() {
                 return Ok(Some(Found::Interrupted));
             }
-            if self.instructions == Some(0) && self.kept.elapsed() > CHECKPOINT_PERIOD {
+            if self.instructions == Some(0) && self.is_checkpoint_due() {
                 self.keep_here()?;
             }
         }
@@ -307,8 +304,8 @@ impl Replay {
             if (goals.interrupted)() {
                 return Ok(Some(Found::Interrupted));
             }
-            if self.kept.elapsed() > CHECKPOINT_PERIOD
-                && self.ticks < ticks
+            if self.ticks < ticks
+                && self.is_checkpoint_due()
                 && let Some(found) = self.finish_tick(watching)?
             {
                 return Ok(Some(found));

@@ -2,6 +2,7 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
+use super::pace::Pace;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
@@ -90,6 +91,7 @@ impl Replay {
                 if self.instructions == Some(0) {
                     let position = self.position();
                     self.epoch.keep_near(position, &self.cursor)?;
+                    self.pace = Pace::from(self.epoch.pid());
                 }
             }
         }

@@ -204,6 +204,15 @@ mod tests {
     }
 
     #[test]
+    fn kernel_work_of_a_process() {
+        let stat = "12 (a) b) R 1 12 12 0 -1 4194304 345 0 0 0 900 250 0 0 20 0 1 0 5 6";
+        let work = KernelWork { faults: 345, time: Duration::from_millis(2500) };
+        assert_eq!(work_of(stat, 100), Some(work));
+        assert_eq!(work_of("12 (a", 100), None);
+        assert!(kernel_work(Pid(std::process::id().cast_signed())).is_some_and(|w| w.faults > 0));
+    }
+
+    #[test]
     fn signals_of_a_status() {
         let status = "Name:\tx\nSigPnd:\t0000000000000010\nSigBlk:\tfffffffe7ffbfeff\n";
         assert_eq!(set_of(status, "SigPnd:"), 0x10);
@@ -253,6 +262,34 @@ pub fn state(pid: Pid) -> Option<State> {
 /// while other threads live: a first thread killed at or near its exit stop ends silently.
 pub fn is_first_thread_gone(pid: Pid) -> bool {
     state(pid).is_none_or(|state| matches!(state.letter, 'Z' | 'X'))
+}
+
+/// The kernel's work for a process so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelWork {
+    /// The page faults that needed no disk. First writes to pages after fork(2) are among them.
+    pub faults: u64,
+    /// The time in the kernel.
+    pub time: Duration,
+}
+
+/// Returns the kernel's work for a process (proc(5), "stat").
+pub fn kernel_work(pid: Pid) -> Option<KernelWork> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // SAFETY: it reads a number of the system.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    work_of(&text, u64::try_from(ticks_per_second).ok().filter(|ticks| *ticks > 0)?)
+}
+
+fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
+    /// The fields after the name: `minflt` and `stime`.
+    const MINOR_FAULTS: usize = 7;
+    const SYSTEM_TIME: usize = 12;
+    // The name may have spaces.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let field = |number| fields.split_whitespace().nth(number)?.parse::<u64>().ok();
+    let time = Duration::from_millis(field(SYSTEM_TIME)?.saturating_mul(1000) / ticks_per_second);
+    Some(KernelWork { faults: field(MINOR_FAULTS)?, time })
 }
 
 /// Returns true if the calling thread traces the given thread.

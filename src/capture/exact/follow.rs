@@ -13,11 +13,12 @@ use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::error::gone_is_fine;
 use crate::capture::request::Request;
 use crate::capture::signals::Leaving;
+use crate::capture::turns::Turns;
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use crate::tracee::call_numbers::PRCTL;
 use crate::tracee::trap_flag::hidden_in_r11;
-use crate::tracee::{self, Cpus, Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
 use nix::unistd::{ForkResult, fork};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -195,19 +196,14 @@ impl Engine {
             Err(error) => return self.leave_newborn(&child, &error.to_string()),
         };
         // The kernel chooses the CPU of a process at its birth.
-        let here = self.turns.and_then(|_| Cpus::of_this_thread().ok());
-        if let Some(turns) = self.turns {
-            let _ = turns.own.keep_this_thread();
-        }
+        let spread = self.turns.map(Turns::spread);
         // SAFETY: recorders of exact recordings have one thread, so that the child finds all of its
         // memory at rest. It leaves by _exit(2), and drops nothing of this process.
         let forked = unsafe { fork() };
         if let Ok(ForkResult::Child) = forked {
             record_child(self, &child, theirs);
         }
-        if let Some(here) = here {
-            let _ = here.keep_this_thread();
-        }
+        drop(spread);
         drop(theirs);
         let recorder = match forked {
             Ok(ForkResult::Parent { child }) => Tid(child.as_raw()),

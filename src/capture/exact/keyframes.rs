@@ -10,6 +10,7 @@ use super::process::{Process, state_of};
 use super::start::without_vdso;
 use super::thread::{Calling, Doing, Ending, Thread};
 use crate::capture::Error;
+use crate::capture::turns::Turns;
 use crate::common::{AddrRange, Tid};
 use crate::engine::Place;
 use crate::insn::Registers;
@@ -215,6 +216,7 @@ impl Engine {
     fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
         // The holder's place is where its last entry is, as those of the others are.
         self.log_place()?;
+        let _spread = self.turns.map(Turns::spread);
         let Some(process) = &mut self.process else { return Ok(None) };
         let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;

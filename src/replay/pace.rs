@@ -1,0 +1,44 @@
+//! How often checkpoints are kept on the way.
+
+use crate::common::Pid;
+use crate::tracee::{KernelWork, kernel_work};
+use std::time::{Duration, Instant};
+
+/// The time between two checkpoints, where the program writes to few pages.
+const PERIOD: Duration = Duration::from_millis(300);
+/// The part of the time that copying pages may take: one in so many.
+const SHARE: u32 = 5;
+/// The most that the copy of a page takes, on first use of the memory in a virtual machine.
+const COPY_TIME: Duration = Duration::from_micros(25);
+/// The time between two looks at the pages.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+/// The last checkpoint, and when another one is worth its time.
+#[derive(Debug)]
+pub(super) struct Pace {
+    kept: Instant,
+    before: KernelWork,
+    next_look: Instant,
+}
+
+impl Pace {
+    /// Begins to count at a checkpoint of a process.
+    pub(super) fn from(pid: Pid) -> Self {
+        let kept = Instant::now();
+        Self { kept, before: kernel_work(pid).unwrap_or_default(), next_look: kept + PERIOD }
+    }
+
+    /// Returns true if another checkpoint is worth its time.
+    pub(super) fn is_due(&mut self, pid: Pid) -> bool {
+        let now = Instant::now();
+        if now < self.next_look {
+            return false;
+        }
+        self.next_look = now + LOOK_PERIOD;
+        let work = kernel_work(pid).unwrap_or_default();
+        let pages = u32::try_from(work.faults.saturating_sub(self.before.faults));
+        let most = COPY_TIME.saturating_mul(pages.unwrap_or(u32::MAX));
+        let copying = work.time.saturating_sub(self.before.time).min(most);
+        now.duration_since(self.kept) >= copying * SHARE
+    }
+}
