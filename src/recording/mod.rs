@@ -47,7 +47,7 @@ pub use manifest::{
 };
 pub use mapped::Mapped;
 pub use places::PathPlace;
-pub use reader::{Reader, Releaser, Trace};
+pub use reader::{Reader, Releaser, StoredCore, Trace};
 pub use regular::{Links, create_private, open_regular};
 pub use store::{Entry, Store};
 pub use turn::Turn;

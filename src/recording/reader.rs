@@ -394,19 +394,28 @@ impl Reader {
 
     /// Returns the final state, checked; `None` if the recorder was killed before it wrote one.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
-        Ok(self.core_with_data()?.map(|(core, _)| core))
+        Ok(self.stored_core()?.map(|state| state.core))
     }
 
-    /// Returns the final state, checked, and the ranges of its bytes that the file system stores: all
-    /// others are zeros. `None` if there is none.
-    pub fn core_with_data(&self) -> Result<Option<(Mapped, Vec<Range<u64>>)>, Error> {
+    /// Returns the final state, checked; `None` if there is none.
+    pub fn stored_core(&self) -> Result<Option<StoredCore>, Error> {
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(CORE)) else {
             return Ok(None);
         };
         let path = self.dir.join(CORE);
         let file = sums.check_file(&self.dir, CORE)?;
-        Ok(Some((Mapped::of_file(&file).at(&path)?, data_of(&file).at(&path)?)))
+        let (core, data) = (Mapped::of_file(&file).at(&path)?, data_of(&file).at(&path)?);
+        Ok(Some(StoredCore { core, data }))
     }
+}
+
+/// The final state of a recorded process.
+#[derive(Debug)]
+pub struct StoredCore {
+    /// An ELF core file.
+    pub core: Mapped,
+    /// The ranges of its bytes that the file system stores, in order. All others are zeros.
+    pub data: Vec<Range<u64>>,
 }
 
 /// Returns the path of a recording's manifest; `None` if the directory is not a recording. Fails

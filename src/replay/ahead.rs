@@ -66,14 +66,12 @@ impl Replay {
     fn stand_before(&mut self, end: Position) -> Result<Stand, Error> {
         let (number, before) = (self.number, Position::after_entries(end.entry.saturating_sub(1)));
         let reserved = self.outline.ranges_of(number);
-        let (epoch, cursor) = match self.outline.keyframe_before(number, before) {
-            Some((entry, cursor)) => {
-                (Epoch::load_keyframe(entry, &self.reader, self.code, reserved)?, cursor)
-            }
-            None => {
-                let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
-                Epoch::load(start, &self.reader, self.code, reserved)?
-            }
+        let keyframe = self.outline.keyframe_before(number, before);
+        let (epoch, cursor) = if let Some((entry, cursor)) = keyframe {
+            (Epoch::load_keyframe(entry, &self.reader, self.code, reserved)?, cursor)
+        } else {
+            let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
+            Epoch::load(start, &self.reader, self.code, reserved)?
         };
         Ok(Stand { epoch, number, cursor, ticks: 0, instructions: Some(0) })
     }

@@ -5,8 +5,8 @@ use super::error::Error;
 use crate::common::{Addr, AddrRange};
 use crate::image::core::Core;
 use crate::image::{Bytes, Section};
-use crate::recording::Reader;
 use crate::recording::log::{Content, Mapped, Start};
+use crate::recording::{Reader, StoredCore};
 use std::ops::Range;
 
 /// Bytes that are written at once, unless all of them are zeros.
@@ -20,8 +20,9 @@ impl Epoch {
         reader: &Reader,
     ) -> Result<(), Error> {
         let bad = |what| Error::BadLog { entry: 0, what };
-        let core = reader.core_with_data()?;
-        let (core, data) = core.ok_or_else(|| bad("a keyframe's memory is missing"))?;
+        let state = reader.stored_core()?;
+        let StoredCore { core, data } =
+            state.ok_or_else(|| bad("a keyframe's memory is missing"))?;
         let core = Core::parse(&Bytes::new(core));
         let core = core.map_err(|_| bad("a keyframe's memory is not readable"))?;
         let is_taken =

@@ -29,7 +29,9 @@ fn leave_first_and_last(dir: &Path) {
     let entry = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<u64>().ok();
     all.sort_by_key(entry);
     let between = all.get(1..all.len().saturating_sub(1)).unwrap_or_default();
-    between.iter().for_each(|path| fs::remove_file(path).expect("it is there"));
+    for path in between {
+        fs::remove_file(path).expect("it is there");
+    }
 }
 
 /// Lets the replay go on with the way until it asked so many times whether somebody came. Returns how
