@@ -22,8 +22,8 @@ impl Replay {
         }
     }
 
-    /// Returns true at the end of the run, if no place before it is in the process.
-    fn is_without_past(&self) -> bool {
+    /// Returns true at the end of the run, if no place before it is in the process, and one can be.
+    pub(super) fn is_without_past(&self) -> bool {
         let here = self.position();
         let is_begin = here == Position::after_entries(self.epoch.begins);
         let is_small = self.epoch.final_bytes <= LARGEST_BYTES;

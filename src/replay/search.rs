@@ -64,13 +64,18 @@ const MANY_HITS: usize = 20;
 const FAR: u64 = 500;
 
 impl Replay {
-    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one.
+    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one. The way there may
+    /// be long from the end of the run: the user can interrupt that, and is at the end then.
     pub fn step_back(
         &mut self,
         tid: Tid,
         goals: &Goals<'_>,
         watches: &[Watch],
     ) -> Result<Found, Error> {
+        self.prepare(goals.interrupted);
+        if self.is_without_past() {
+            return Ok(Found::Interrupted);
+        }
         let mut watching = self.epoch.watch(watches)?;
         self.epoch.unwatch()?;
         let after = self.registers_of(tid)?;

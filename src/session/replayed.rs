@@ -130,6 +130,7 @@ impl Replayed {
                     Found::Goal => return Ok(self.stepped(tid, breakpoints)),
                     Found::Watch(number) => met(number, breakpoints),
                     Found::Event(event) => event_stop(event),
+                    Found::Interrupted => StopReason::Interrupted,
                     _ => StopReason::Edge(Edge::Begin),
                 };
                 Ok(Stop { thread: tid, reason })

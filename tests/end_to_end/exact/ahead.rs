@@ -87,6 +87,12 @@ fn the_way_back_is_the_same_however_much_of_it_is_ready() {
             assert_eq!(way_back(&mut replay), expected, "{kind}, {pieces} pieces");
         }
         let mut replay = at_end(&dir);
+        let (tid, none) = (replay.running().expect("a thread"), BTreeSet::new());
+        let interrupted = replay.step_back(tid, &Goals::at(&none, &|| true), &[]);
+        assert_eq!(interrupted.expect("it steps"), Found::Interrupted, "{kind}");
+        assert_eq!((replay.position(), state(&replay, tid)), expected[0]);
+        assert_eq!(way_back(&mut replay), expected, "{kind}, after an interruption");
+        let mut replay = at_end(&dir);
         assert!(prepare(&mut replay, usize::MAX) > 2, "{kind}: there was a way to go");
         assert!(replay.is_at_end());
         assert_eq!(way_back(&mut replay), expected, "{kind}, the whole way");
