@@ -17,14 +17,16 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{self, Builder};
 
 const EXTENSION: &str = ".bin";
 
 /// The chunks that each processor compresses before they are written.
 const CHUNKS_PER_CPU: usize = 4;
+/// The most processors that compress: each has megabytes of chunks.
+const MOST_CPUS: usize = 8;
 
-/// A keyframe that is being written. All processors compress it, since its program waits.
+/// A keyframe that is being written. Several processors compress it, since its program waits.
 #[derive(Debug)]
 pub struct KeyframeWriter {
     file: Appender,
@@ -41,7 +43,7 @@ impl KeyframeWriter {
             made => made.at(&dir)?,
         }
         let file = Appender::create(dir.join(keyframe_name(entry)))?;
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let cpus = thread::available_parallelism().map_or(1, usize::from).min(MOST_CPUS);
         Ok(Self { file, pending: Vec::new(), chunks: Vec::new(), cpus })
     }
 
@@ -66,16 +68,22 @@ impl KeyframeWriter {
         let chunks = std::mem::take(&mut self.chunks);
         let of_cpu = chunks.len().div_ceil(self.cpus).max(1);
         let parts: Vec<Vec<u8>> = thread::scope(|scope| {
-            let frame = |part: &[Vec<u8>]| {
-                part.iter().map(|chunk| framed(chunk)).collect::<Vec<_>>().concat()
-            };
-            let framing = chunks.chunks(of_cpu).map(|part| scope.spawn(move || frame(part)));
-            let framing: Vec<ScopedJoinHandle<'_, Vec<u8>>> = framing.collect();
-            let joined = framing.into_iter().map(ScopedJoinHandle::join);
-            joined.map(|part| part.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            let begin = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
+            let begun: Vec<_> = chunks.chunks(of_cpu).map(begin).collect();
+            let frames = begun.into_iter().map(|(part, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // The user has as many threads as are allowed.
+                Err(_) => frame_all(part),
+            });
+            frames.collect()
         });
         parts.iter().try_for_each(|part| self.file.append(part))
     }
+}
+
+/// Returns chunks as a log has them.
+fn frame_all(chunks: &[Vec<u8>]) -> Vec<u8> {
+    chunks.iter().map(|chunk| framed(chunk)).collect::<Vec<_>>().concat()
 }
 
 /// Returns the name of the keyframe after so many entries of the log.
