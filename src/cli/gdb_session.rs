@@ -182,7 +182,9 @@ impl Scene {
             commands.push(command(&["set substitute-path".as_ref(), &named, &place]));
         }
         commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
-        commands.push(command(&["target remote".as_ref(), self.socket.as_os_str()]));
+        // A page of names of libraries would hide where the program is.
+        let quietly = "with pagination off -- with print symbol-loading off -- target remote";
+        commands.push(command(&[quietly.as_ref(), self.socket.as_os_str()]));
         commands
     }
 }

@@ -68,9 +68,9 @@ impl KeyframeWriter {
         let chunks = std::mem::take(&mut self.chunks);
         let of_cpu = chunks.len().div_ceil(self.cpus).max(1);
         let parts: Vec<Vec<u8>> = thread::scope(|scope| {
-            let begin = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
-            let begun: Vec<_> = chunks.chunks(of_cpu).map(begin).collect();
-            let frames = begun.into_iter().map(|(part, thread)| match thread {
+            let spawn = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
+            let threads: Vec<_> = chunks.chunks(of_cpu).map(spawn).collect();
+            let frames = threads.into_iter().map(|(part, thread)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // The user has as many threads as are allowed.
                 Err(_) => frame_all(part),
