@@ -147,3 +147,18 @@ fn a_long_command_backwards_is_interrupted() {
     terminal.press("quit\n");
     assert_eq!(terminal.status(), Some(0));
 }
+
+#[test]
+fn the_first_prompt_comes_however_many_libraries_there_are() {
+    if !have("script") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut command = replay(&scene, "often.c");
+    // gdb would ask for a key before it shows more lines than that.
+    command.args(["-iex", "set height 9"]);
+    let mut terminal = Terminal::running(&command);
+    let shown = terminal.wait_for(PROMPT);
+    assert!(shown.contains("100.00% of the history"), "{shown}");
+    assert!(!shown.contains("libc.so.6"), "{shown}");
+}
