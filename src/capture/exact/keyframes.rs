@@ -17,7 +17,7 @@ use crate::insn::Registers;
 use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
-use crate::tracee::{PageMap, SiginfoBytes, auxv};
+use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -244,6 +244,14 @@ impl Engine {
     /// Stores a keyframe at the end of the run, if one was found to be worth it. `dumped` are the mappings
     /// whose memory the final state has.
     pub(super) fn store_last_keyframe(&mut self, dumped: &[AddrRange]) -> Result<(), Error> {
+        match self.write_last_keyframe(dumped) {
+            // The process was killed at its end. The keyframe has no end, so it is not used.
+            Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
+            written => written,
+        }
+    }
+
+    fn write_last_keyframe(&mut self, dumped: &[AddrRange]) -> Result<(), Error> {
         let Some((last, entry)) = self.last.keyframe.take() else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let threads: Option<Vec<_>> = self.threads.values().map(Standing::at_end).collect();
@@ -254,6 +262,8 @@ impl Engine {
         }
         let mut file = process.recorder.writer().keyframe(entry)?;
         process.write_keyframe(&mut file, last, &threads, dumped)?;
+        // If it was killed, neither this nor the final state has all of its memory.
+        Tracee(last).registers()?;
         append(&mut file, last, Happening::Finish { place: None })?;
         file.finish()?;
         Ok(())
