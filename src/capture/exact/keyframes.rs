@@ -33,7 +33,7 @@ const LARGEST_BYTES: u64 = 1200 << 20;
 /// The largest memory that is written at the end, beside the final state.
 const LARGEST_LAST_BYTES: u64 = 64 << 20;
 /// The part of a period's ticks that is worth a keyframe at the end: its memory is there anyway.
-const LAST_SHARE: u64 = 4;
+const LAST_SHARE: u64 = 2;
 /// The number of parts that the log of the time that is kept has.
 const PARTS: u32 = 2;
 /// RF in EFLAGS (SDM volume 1, "EFLAGS Register").

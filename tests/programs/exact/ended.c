@@ -69,7 +69,7 @@ int main(int count, char **arguments) {
     of_kind[5] = calloc(1 << 20, 64);
     of_kind[5][1 << 25] = 7;
     initialised[PAGES - 1] = 8;
-    for (int i = 0; i < (count > 2 ? 100000000 : 300000); i++)
+    for (int i = 0; i < (count > 2 ? 100000000 : 1000000); i++)
         sum += initialised[i % PAGES];
     pthread_create(&thread, NULL, waits, ends_of_pipe);
     if (!strcmp(arguments[1], "thread")) {
