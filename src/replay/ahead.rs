@@ -1,5 +1,5 @@
-//! Made ready at the end of a run, while the user looks at it: the way there from the keyframe before.
-//! Who steps back needs it.
+//! The way back from the end of a run, prepared while the user looks at the end: the run from the
+//! keyframe before, with checkpoints.
 
 use super::epoch::Epoch;
 use super::error::Error;

@@ -1,4 +1,4 @@
-//! How often checkpoints are kept on the way.
+//! The time from one checkpoint to the next, while a replay goes on.
 
 use crate::common::Pid;
 use crate::tracee::{KernelWork, kernel_work};

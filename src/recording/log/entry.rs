@@ -118,8 +118,8 @@ pub enum Happening {
         /// The memory that the instruction wrote, and the foreign memory that it read.
         writes: Vec<Write>,
     },
-    /// In a keyframe of the run's end: where mappings are of zeros at first, and private, their memory
-    /// is that of the final state. No memory before this is there.
+    /// In a keyframe at the end of the run: private mappings that are zeros at first have the bytes of
+    /// the final state. [`Happening::Memory`] before this has those that the final state lacks.
     FinalMemory,
 }
 
