@@ -71,7 +71,7 @@ ide-test: build
 check: cargo check-tools fmt clippy doc test
 
 # What continuous integration runs besides: the longer tests, licences of dependencies, and fuzzing.
-check-ci: FUZZ_SECONDS = 20
+check-ci: FUZZ_SECONDS = 30
 check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
@@ -90,11 +90,9 @@ stress: check-tools build
 
 fmt:
 	$(CARGO) fmt --check
-	cd fuzz && $(CARGO) fmt --check
 
 clippy:
 	$(CARGO) clippy --all-targets -- -D warnings
-	cd fuzz && $(CARGO) clippy --quiet --locked -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet
@@ -121,12 +119,12 @@ bench: build
 
 # Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each; and that faults are found.
 fuzz:
-	cd fuzz && $(CARGO) test --release --quiet --locked
-	cd fuzz && FUZZ_JOBS=$(FUZZ_JOBS) $(CARGO) run --release --quiet --locked -- run $(FUZZ_SECONDS)
+	$(CARGO) test --quiet --test fuzz -- check
+	FUZZ_JOBS=$(FUZZ_JOBS) $(CARGO) test --quiet --test fuzz -- run $(FUZZ_SECONDS)
 
 # Keeps in fuzz/corpus/ what does something new. The same seed and number of mutants give the same.
 corpus:
-	cd fuzz && FUZZ_SEED=$(FUZZ_SEED) $(CARGO) run --release --quiet --locked -- grow $(FUZZ_MUTANTS)
+	FUZZ_SEED=$(FUZZ_SEED) $(CARGO) test --quiet --test fuzz -- grow $(FUZZ_MUTANTS)
 
 tools:
 	@sh .ci/tools $(TOOLS)

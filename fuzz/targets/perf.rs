@@ -10,7 +10,7 @@ use std::mem::discriminant;
 use std::path::Path;
 
 /// Magics, types and sizes of records, flags, names.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     b"PERFILE2",
     b"2ELIFREP",
     &[104, 0, 0, 0, 0, 0, 0, 0],
@@ -39,7 +39,7 @@ pub const WORDS: &[&[u8]] = &[
 
 /// A file, or the orders that make one. Damage has a place in the file, and what reads is no more than the file; what is imported is
 /// walked from end to end.
-pub fn feed(input: &[u8], dir: &Path, traits: &mut Traits) {
+pub(crate) fn feed(input: &[u8], dir: &Path, traits: &mut Traits) {
     let orders = input.strip_prefix(seeds::MADE);
     let made = orders.map(seeds::made);
     let bytes = made.as_deref().unwrap_or(input);

@@ -7,7 +7,7 @@ use contraflow::insn::Registers;
 use std::io::Cursor;
 
 /// A program, a library, and a core.
-pub fn images() -> Vec<Vec<u8>> {
+pub(crate) fn images() -> Vec<Vec<u8>> {
     vec![program(2, 62), program(3, 62), core_file()]
 }
 
@@ -96,7 +96,7 @@ fn program(file_type: u64, machine: u64) -> Vec<u8> {
 }
 
 /// A core of two threads, with all notes and a mapped file.
-pub fn core_file() -> Vec<u8> {
+pub(crate) fn core_file() -> Vec<u8> {
     let registers = Registers { rip: CODE_AT.0, ..Registers::default() };
     let first = Thread {
         tid: Tid(7),

@@ -3,7 +3,7 @@
 use crate::random::Random;
 
 /// No input is larger.
-pub const LIMIT_BYTES: usize = 16 << 10;
+pub(crate) const LIMIT_BYTES: usize = 16 << 10;
 
 /// Pieces that are moved are at most this large.
 const PIECE_BYTES: usize = 64;
@@ -25,7 +25,7 @@ const NUMBERS: [u64; 12] = [
 ];
 
 /// One of `inputs` with a few changes.
-pub fn mutate(random: &mut Random, inputs: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn mutate(random: &mut Random, inputs: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = random.pick(inputs).cloned().unwrap_or_default();
     // Mostly few changes: many at once destroy what the first ones found.
     let most = 1 << random.below(5);

@@ -129,6 +129,6 @@ qRcmd,65786974
 k";
 
 /// All four.
-pub fn sessions() -> Vec<Vec<u8>> {
+pub(crate) fn sessions() -> Vec<Vec<u8>> {
     [GDB, LLDB, BTRACE, MORE].map(|session| session.as_bytes().to_vec()).to_vec()
 }

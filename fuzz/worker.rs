@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The exit status of a worker whose input hangs.
-pub const HANGS: i32 = 99;
+pub(crate) const HANGS: i32 = 99;
 
 /// How often the watchdog looks.
 const WATCH_PERIOD: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ const WALL_FACTOR: u32 = 20;
 const TICKS_A_SECOND: u64 = 100;
 
 /// Feeds a target.
-pub struct Worker {
+pub(crate) struct Worker {
     target: &'static Target,
     /// The input that is being fed: its size in 8 bytes, and itself.
     current: File,
@@ -37,7 +37,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with a directory of its own.
-    pub fn start(target: &'static Target, dir: &Path) -> io::Result<Self> {
+    pub(crate) fn start(target: &'static Target, dir: &Path) -> io::Result<Self> {
         let scratch = dir.join("scratch");
         fs::create_dir_all(&scratch)?;
         let current = File::create(dir.join("current"))?;
@@ -48,7 +48,7 @@ impl Worker {
     }
 
     /// Feeds one input.
-    pub fn feed(&self, input: &[u8]) -> io::Result<Traits> {
+    pub(crate) fn feed(&self, input: &[u8]) -> io::Result<Traits> {
         self.current.write_all_at(&(input.len() as u64).to_le_bytes(), 0)?;
         self.current.write_all_at(input, 8)?;
         self.fed.fetch_add(1, Ordering::SeqCst);
@@ -58,7 +58,7 @@ impl Worker {
     }
 
     /// Feeds the corpus, and mutants of it for some time. Gives how many inputs that were.
-    pub fn run(&self, corpus: &mut Corpus, time: Duration, seed: u64) -> io::Result<u64> {
+    pub(crate) fn run(&self, corpus: &mut Corpus, time: Duration, seed: u64) -> io::Result<u64> {
         let start = Instant::now();
         corpus.feed_all(|input| self.feed(input))?;
         let mut random = Random::new(seed);
@@ -70,7 +70,7 @@ impl Worker {
 
     /// The same for so many mutants, whatever the time; then only what is needed is left of the
     /// corpus, and that as small as it gets.
-    pub fn grow(&self, corpus: &mut Corpus, mutants: u64, seed: u64) -> io::Result<()> {
+    pub(crate) fn grow(&self, corpus: &mut Corpus, mutants: u64, seed: u64) -> io::Result<()> {
         corpus.feed_all(|input| self.feed(input))?;
         let mut random = Random::new(seed);
         for _ in 0..mutants {

@@ -9,7 +9,7 @@ use contraflow::recording::log::{
 use contraflow::sideband::{ImageId, Protection};
 
 /// Inputs of the target `log`.
-pub fn logs() -> Vec<Vec<u8>> {
+pub(crate) fn logs() -> Vec<Vec<u8>> {
     let entries = entries();
     let single = entries.iter().map(|entry| encode([entry]));
     let several: Vec<u8> = single.clone().flatten().collect();

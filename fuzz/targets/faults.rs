@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The first byte of an input says what it does.
-pub const TARGET: Target = Target {
+pub(crate) const TARGET: Target = Target {
     name: "faults",
     seeds: || vec![b"fine".to_vec()],
     words: &[],

@@ -36,7 +36,7 @@ fn config(bytes: &[u8]) -> Config {
     Config { clock: Some(clock).filter(|_| bytes.len() % 8 < 4), ..config }
 }
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let config = config(bytes);
     let mut code = Code::new(&Program);
     let mut decoder = Decoder::new(bytes, config.clone());

@@ -37,11 +37,11 @@ const TABLE: u64 = 2 * ZONE;
 const RECORDS: usize = 400;
 
 /// The program.
-pub struct Program;
+pub(crate) struct Program;
 
 impl Program {
     /// Where it begins.
-    pub const START: Addr = Addr(START);
+    pub(crate) const START: Addr = Addr(START);
 }
 
 impl CodeSource for Program {
@@ -88,7 +88,7 @@ fn translated() -> Translator<Unused> {
 }
 
 /// What the encoder must know of it.
-pub fn dictionary() -> Dictionary {
+pub(crate) fn dictionary() -> Dictionary {
     let translator = translated();
     let count = u32::try_from(translator.superblock_count()).expect("few");
     let mut dictionary = Dictionary::default();
@@ -102,7 +102,7 @@ pub fn dictionary() -> Dictionary {
 }
 
 /// Walks through the program, each with other outcomes.
-pub fn records() -> Vec<Vec<u8>> {
+pub(crate) fn records() -> Vec<Vec<u8>> {
     let translator = translated();
     [1, 7, 31].map(|seed| walk(translator.edges_from(1), seed)).into()
 }

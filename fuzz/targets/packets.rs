@@ -6,7 +6,7 @@ use std::mem::discriminant;
 use std::path::Path;
 
 /// First bytes of packets.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     &[
         0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02,
         0x82,
@@ -48,7 +48,7 @@ pub const WORDS: &[&[u8]] = &[
     &[0x01],
 ];
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let mut last = None;
     let mut before = None;
     let mut context = BlockContext::None;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Beginnings of packets, and pieces of them.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     b"\n",
     b"\n!",
     b"\n!\x03\n",
@@ -161,7 +161,7 @@ pub const WORDS: &[&[u8]] = &[
 /// Replies to one packet never come to more: two of the largest, and console output.
 const REPLY_LIMIT_BYTES: usize = 1 << 20;
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let mut hostile = Client::new(bytes.split(|byte| *byte == b'\n').collect());
     let mut next = Client::new(vec![b"?", b"m1000,1", b"bc"]);
     let options = Options { edge_as_trap: bytes.len() % 2 == 1, ..Options::default() };

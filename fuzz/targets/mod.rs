@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A reader of hostile bytes.
-pub struct Target {
+pub(crate) struct Target {
     pub name: &'static str,
     /// Valid inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 8] = [
+pub(crate) const ALL: [Target; 8] = [
     Target {
         name: "packets",
         seeds: seeds::traces,
@@ -99,7 +99,7 @@ pub const ALL: [Target; 8] = [
 ];
 
 /// The target of that name.
-pub fn named(name: &str) -> Option<&'static Target> {
+pub(crate) fn named(name: &str) -> Option<&'static Target> {
     const TARGETS: &[Target] = &ALL;
     const FAULTS: &Target = &faults::TARGET;
     TARGETS.iter().chain([FAULTS]).find(|target| target.name == name)

@@ -18,7 +18,7 @@ fn descriptions() -> [Vec<u8>; 2] {
 }
 
 /// Context switches of three threads of process 1 as perf writes them, and some that were lost.
-pub fn switches() -> Vec<u8> {
+pub(crate) fn switches() -> Vec<u8> {
     let record = |number: u8| {
         let out = if number.is_multiple_of(2) { 0x20 } else { 0 };
         let mut bytes = vec![15, 0, 0, 0, 0, out, 32, 0];
@@ -33,7 +33,7 @@ pub fn switches() -> Vec<u8> {
 }
 
 /// Inputs of the target `import`: each begins with a letter that tells what it is.
-pub fn imports() -> Vec<Vec<u8>> {
+pub(crate) fn imports() -> Vec<Vec<u8>> {
     let mut inputs: Vec<_> = descriptions().into();
     inputs.push([b"s".to_vec(), switches()].concat());
     for trace in traces() {

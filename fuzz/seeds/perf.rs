@@ -16,7 +16,7 @@ struct Kind {
 }
 
 /// Inputs of the target `perf`.
-pub fn perf_data() -> Vec<Vec<u8>> {
+pub(crate) fn perf_data() -> Vec<Vec<u8>> {
     let kinds =
         [(false, false, false), (true, false, false), (true, true, false), (true, false, true)];
     let kinds = kinds.map(|(of_cpu, snapshot, piped)| Kind { of_cpu, snapshot, piped });

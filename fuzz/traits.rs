@@ -7,14 +7,14 @@ use std::hash::{Hash, Hasher};
 
 /// What one input did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traits {
+pub(crate) struct Traits {
     noted: BTreeSet<u64>,
     last: u64,
 }
 
 impl Traits {
     /// Notes that something happened.
-    pub fn note(&mut self, what: impl Hash) {
+    pub(crate) fn note(&mut self, what: impl Hash) {
         let number = hash(&what);
         // What repeats itself repeats itself often.
         if number != self.last {
@@ -24,28 +24,28 @@ impl Traits {
     }
 
     /// Notes how many of something there were, by their magnitude.
-    pub fn magnitude(&mut self, what: &str, count: usize) {
+    pub(crate) fn magnitude(&mut self, what: &str, count: usize) {
         self.note((what, usize::BITS - count.leading_zeros()));
     }
 
     /// How many different things it did.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.noted.len()
     }
 
     /// Whether it did all that another set has.
-    pub fn has_all(&self, wanted: &BTreeSet<u64>) -> bool {
+    pub(crate) fn has_all(&self, wanted: &BTreeSet<u64>) -> bool {
         wanted.is_subset(&self.noted)
     }
 
     /// What it did that `known` does not have.
-    pub fn beyond(&self, known: &BTreeSet<u64>) -> BTreeSet<u64> {
+    pub(crate) fn beyond(&self, known: &BTreeSet<u64>) -> BTreeSet<u64> {
         self.noted.difference(known).copied().collect()
     }
 }
 
 /// The same in each run and with each compiler, unlike the hash of the standard library.
-pub fn hash(what: &(impl Hash + ?Sized)) -> u64 {
+pub(crate) fn hash(what: &(impl Hash + ?Sized)) -> u64 {
     let mut fnv = Fnv(0xcbf2_9ce4_8422_2325);
     what.hash(&mut fnv);
     fnv.finish()

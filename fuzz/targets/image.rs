@@ -9,7 +9,7 @@ use std::mem::discriminant;
 use std::path::Path;
 
 /// Of ELF headers: kinds of notes, names of sections and notes.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     b"\x7fELF\x02\x01\x01",
     b"CORE\0\0\0\0",
     b"LINUX\0\0\0",
@@ -28,7 +28,7 @@ pub const WORDS: &[&[u8]] = &[
     b".note.gnu.build-id\0",
 ];
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let bytes = Bytes::from(bytes.to_vec());
     match Elf::parse(&bytes) {
         Ok(elf) => loaded(&bytes, &elf, traits),

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Of descriptions.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     b"{",
     b"}",
     b"[",
@@ -51,7 +51,7 @@ pub const WORDS: &[&[u8]] = &[
     b"\"timeShift\":",
 ];
 
-pub fn feed(bytes: &[u8], dir: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], dir: &Path, traits: &mut Traits) {
     match bytes.split_first() {
         Some((b'{', _)) => bundle(bytes, dir, traits),
         Some((b's', bytes)) => drop(switches(bytes, traits)),

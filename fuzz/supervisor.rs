@@ -17,7 +17,7 @@ const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
 
 /// Runs a worker for each of some targets, so many at a time. True if all of them end well.
-pub fn supervise(targets: &[&'static Target], jobs: usize, arguments: &[String]) -> bool {
+pub(crate) fn supervise(targets: &[&'static Target], jobs: usize, arguments: &[String]) -> bool {
     let (next, faults) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -43,6 +43,8 @@ fn work(target: &Target, arguments: &[String]) -> io::Result<bool> {
     worker.arg("-c").arg("ulimit -c 0; ulimit -v \"$1\" && shift && exec \"$@\"").arg("sh");
     worker.arg((target.memory_limit_mib << 10).to_string()).arg(std::env::current_exe()?);
     worker.arg("--worker").arg(&dir.0).arg(target.name).args(arguments);
+    // To print one, a panic reads symbols of a size beyond the limits of an input.
+    worker.env("RUST_BACKTRACE", "0");
     let status = worker.status()?;
     if status.success() {
         return Ok(true);
@@ -69,12 +71,12 @@ fn how(status: ExitStatus, target: &Target) -> String {
 
 fn report(target: &Target, how: &str, input: &[u8]) -> io::Result<()> {
     let name = target.name;
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/artifacts");
     fs::create_dir_all(&dir)?;
     let file = format!("{name}-{:016x}", crate::traits::hash(input));
     fs::write(dir.join(&file), input)?;
     eprintln!("{name}: {how} on fuzz/artifacts/{file} ({} bytes). To run it again:", input.len());
-    eprintln!("    cd fuzz && cargo run --release -- {name} artifacts/{file}");
+    eprintln!("    cargo test --test fuzz -- {name} fuzz/artifacts/{file}");
     Ok(())
 }
 

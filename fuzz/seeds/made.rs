@@ -8,7 +8,7 @@ use contraflow::sideband::perf_data::{
 };
 
 /// What inputs of orders begin with.
-pub const MADE: &[u8] = b"made";
+pub(crate) const MADE: &[u8] = b"made";
 /// That of the core, too.
 const PID: Pid = Pid(7);
 /// Orders behind these are left out.
@@ -48,13 +48,13 @@ impl Kind {
 }
 
 /// Whether the import of such an input is given a core.
-pub fn has_core(orders: &[u8]) -> bool {
+pub(crate) fn has_core(orders: &[u8]) -> bool {
     orders.first().is_some_and(|kind| kind & 16 != 0)
 }
 
 /// Inputs that make what a recorder would write: two threads or CPUs, switches, a loss, a mapping
 /// of each name.
-pub fn orders() -> Vec<Vec<u8>> {
+pub(crate) fn orders() -> Vec<Vec<u8>> {
     let events: &[[u8; 8]] = &[
         [1, 0, 0, 0, 0, 0, 0, 0],
         [4, 0, 0, 1, 0, 0, 0, 0],
@@ -79,7 +79,7 @@ pub fn orders() -> Vec<Vec<u8>> {
 }
 
 /// The file that the orders make.
-pub fn made(orders: &[u8]) -> Vec<u8> {
+pub(crate) fn made(orders: &[u8]) -> Vec<u8> {
     let Some((kind, orders)) = orders.split_first() else { return Vec::new() };
     let kind = Kind(*kind);
     let mut writer = PerfWriter::new("GenuineIntel,6,85,4");
@@ -173,7 +173,7 @@ fn event(what: u8, tid: Tid, [a, b, c, d]: [u8; 4]) -> Option<PerfEvent> {
 }
 
 /// What the directory with the files that ran holds.
-pub fn files() -> [(&'static str, Vec<u8>); 3] {
+pub(crate) fn files() -> [(&'static str, Vec<u8>); 3] {
     let code: Vec<u8> = CODE.repeat(4);
     [("program", CODE.to_vec()), ("[code]", code.clone()), ("[core]", code)]
 }

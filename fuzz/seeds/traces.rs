@@ -5,10 +5,10 @@ use contraflow::pt::PayloadSize;
 use contraflow::pt::unit::{Branch, BranchKind, Config, FlowEvent, RtitCtl, TntForm, Unit};
 
 /// Where the program of the traces lies.
-pub const CODE_AT: Addr = Addr(0x1000);
+pub(crate) const CODE_AT: Addr = Addr(0x1000);
 
 /// A loop with a call, a return, a conditional and an indirect branch, and a system call.
-pub const CODE: [u8; 32] = [
+pub(crate) const CODE: [u8; 32] = [
     0xe8, 0x06, 0x00, 0x00, 0x00, // 1000 call 100b
     0x74, 0xf9, // 1005 je 1000
     0xff, 0xe0, // 1007 jmp *%rax
@@ -25,10 +25,10 @@ fn branch(kind: BranchKind, ip: u64, next: u64, target: u64, cpl: u8) -> Branch 
 }
 
 /// The first time of the traces.
-pub const START_TSC: u64 = 0x1234_5678;
+pub(crate) const START_TSC: u64 = 0x1234_5678;
 
 /// Traces of that program: with short and with long TNT, and with all that a machine tells.
-pub fn traces() -> Vec<Vec<u8>> {
+pub(crate) fn traces() -> Vec<Vec<u8>> {
     vec![path(TntForm::Short), path(TntForm::Long), machine()]
 }
 

@@ -6,7 +6,7 @@ use std::mem::discriminant;
 use std::path::Path;
 
 /// Kinds of payloads, lengths, tags of entries, sizes of LZ4 blocks.
-pub const WORDS: &[&[u8]] = &[
+pub(crate) const WORDS: &[&[u8]] = &[
     &[0],
     &[1],
     &[2],
@@ -22,7 +22,7 @@ pub const WORDS: &[&[u8]] = &[
 
 const FRAME_HEADER_BYTES: usize = 8;
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let mut bytes = bytes.to_vec();
     let damaged = read(&bytes, traits);
     check(&damaged);

@@ -12,14 +12,14 @@ use std::mem::discriminant;
 use std::path::Path;
 
 /// Numbers of edges.
-pub const WORDS: &[&[u8]] =
+pub(crate) const WORDS: &[&[u8]] =
     &[&[1, 0, 0, 0], &[2, 0, 0, 0], &[3, 0, 0, 0], &[5, 0, 0, 0], &[8, 0, 0, 0], &[13, 0, 0, 0]];
 
 /// The first bytes say where the thread enters the program, and how many records come at a time.
 const HEADER_BYTES: usize = 4;
 const PSB_PERIOD_BYTES: u32 = 256;
 
-pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
+pub(crate) fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let Some((header, records)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return };
     let entry = Program::START.0 + u64::from(header[0]);
     let piece = usize::from(header[1]) + 64;

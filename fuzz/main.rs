@@ -2,9 +2,13 @@
 //! much memory, and what the target says of its result, are faults; the input goes to
 //! `artifacts/`.
 //!
-//! It needs nothing but a stable toolchain: it flips, cuts, repeats and splices the inputs of
-//! `corpus/` and valid ones that it makes itself, and keeps what does something new; see [`traits`].
+//! It is a program of commands ([`USAGE`]), not a list of tests. It needs a stable toolchain only: it
+//! flips, cuts, repeats and splices the inputs of `corpus/` and valid ones that it makes, and keeps
+//! those that do something new; see [`traits`].
 
+#![forbid(unsafe_code)]
+
+mod check;
 mod corpus;
 mod mutate;
 mod random;
@@ -23,9 +27,11 @@ use targets::Target;
 use worker::Worker;
 
 const USAGE: &str = "\
-contraflow-fuzz run SECONDS [TARGET]...      feed mutants, so long to each target
-contraflow-fuzz grow MUTANTS [TARGET]...     feed so many, and keep what does new things in corpus/
-contraflow-fuzz TARGET FILE...               feed files
+cargo test --test fuzz -- COMMAND
+  run SECONDS [TARGET]...      feed mutants, so long to each target
+  grow MUTANTS [TARGET]...     feed so many, and keep what does new things in fuzz/corpus/
+  check                        whether each kind of fault is found
+  TARGET FILE...               feed files
 FUZZ_JOBS targets at a time (2). FUZZ_SEED is the number that all follows from: grow always does
 the same with the same one (1); run takes another each time, unless it is given.";
 
@@ -34,6 +40,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["--worker", dir, target, task @ ..] => work(Path::new(dir), target, task).map(|()| true),
+        ["check"] => check::check().map(|()| true),
         ["run" | "grow", count, names @ ..] => many(&arguments[..2], count, names),
         [target, _, ..] => one(target, &arguments[1..]),
         _ => Err(USAGE.into()),

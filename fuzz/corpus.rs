@@ -18,26 +18,26 @@ const TRIES: usize = 400;
 
 /// The inputs of a target, and what they do.
 #[derive(Default)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     pub inputs: Vec<Vec<u8>>,
     known: BTreeSet<u64>,
 }
 
 /// Where a target's corpus is kept.
-pub fn dir(target: &Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
+pub(crate) fn dir(target: &Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name)
 }
 
 impl Corpus {
     /// The seeds of a target and its files, which are in the order of their names.
-    pub fn load(target: &Target) -> io::Result<Self> {
+    pub(crate) fn load(target: &Target) -> io::Result<Self> {
         let mut inputs = (target.seeds)();
         inputs.extend(files(&dir(target))?.iter().map(fs::read).collect::<Result<Vec<_>, _>>()?);
         Ok(Self { inputs, ..Self::default() })
     }
 
     /// Learns what the inputs do.
-    pub fn feed_all(
+    pub(crate) fn feed_all(
         &mut self,
         mut feed: impl FnMut(&[u8]) -> io::Result<Traits>,
     ) -> io::Result<()> {
@@ -48,7 +48,7 @@ impl Corpus {
     }
 
     /// Takes an input that did something new.
-    pub fn offer(&mut self, input: Vec<u8>, traits: &Traits) {
+    pub(crate) fn offer(&mut self, input: Vec<u8>, traits: &Traits) {
         let new = traits.beyond(&self.known);
         if !new.is_empty() && self.inputs.len() < LIMIT {
             self.known.extend(new);
@@ -57,12 +57,15 @@ impl Corpus {
     }
 
     /// How many different things the inputs do.
-    pub fn traits(&self) -> usize {
+    pub(crate) fn traits(&self) -> usize {
         self.known.len()
     }
 
     /// Leaves what does all that the whole does, the richest first, each cut to what it takes.
-    pub fn reduce(&mut self, mut feed: impl FnMut(&[u8]) -> io::Result<Traits>) -> io::Result<()> {
+    pub(crate) fn reduce(
+        &mut self,
+        mut feed: impl FnMut(&[u8]) -> io::Result<Traits>,
+    ) -> io::Result<()> {
         let mut inputs = Vec::new();
         for input in std::mem::take(&mut self.inputs) {
             let traits = feed(&input)?;
@@ -87,7 +90,7 @@ impl Corpus {
     }
 
     /// Writes the inputs to files, in place of those that are there.
-    pub fn save(&self, target: &Target) -> io::Result<()> {
+    pub(crate) fn save(&self, target: &Target) -> io::Result<()> {
         let dir = dir(target);
         fs::create_dir_all(&dir)?;
         for file in files(&dir)? {
