@@ -11,6 +11,7 @@ use crate::syscalls::Call;
 use crate::tracee::Tracee;
 use crate::tracee::call_numbers::{MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT};
 
+const PAGE_BYTES: u64 = 0x1000;
 const NOTHING: Protection = Protection { read: false, write: false, execute: false, shared: true };
 
 /// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
@@ -20,14 +21,37 @@ const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
 const ENDING: [u64; 2] = [60, 231];
 
 impl TranslatedProcess {
-    /// Notes that processes outside may write the file of a mapping. From the first such file on, no
+    /// Notes that processes outside may write the file of a mapping. While there is such a file, no
     /// system call is made in the code cache. Returns false if that was known.
     pub fn make_foreign(&mut self, mapping: &Mapping) -> bool {
         let is_new = self.space.foreign.note(mapping);
         if is_new {
-            self.stop_at_calls();
+            self.log_calls();
         }
         is_new
+    }
+
+    /// Notes that only this process writes the file of a mapping, and gives its memory back to the
+    /// program. Returns where the file is mapped.
+    pub fn make_own(&mut self, tracee: Tracee, file: &Mapping) -> Result<Vec<AddrRange>, Error> {
+        let foreign = &self.space.foreign;
+        let is_of_file = |mapping: &&Mapping| foreign.has(mapping) && mapping.is_same_file(file);
+        let mapped = self.space.mappings().filter(is_of_file).map(|mapping| mapping.range);
+        let mapped: Vec<_> = mapped.collect();
+        for range in &mapped {
+            self.give_back_foreign(tracee, *range)?;
+            // The pages of its code were closed, so they are not protected.
+            self.forget_code(*range);
+        }
+        self.space.foreign.forget(file);
+        self.forget_descriptors();
+        self.log_calls();
+        Ok(mapped)
+    }
+
+    /// Returns a mapping of each file that processes outside may write.
+    pub fn foreign_files(&self) -> Vec<Mapping> {
+        self.space.foreign.files().to_vec()
     }
 
     /// Returns true if processes outside may write the file of a mapping.
@@ -62,6 +86,7 @@ impl TranslatedProcess {
         }
         for range in self.space.foreign.take_open() {
             self.protect_range(tracee, range, NOTHING)?;
+            self.forget_overwritten_code(range);
         }
         let foreign = &self.space.foreign;
         let is_open = |m: &&Mapping| foreign.has(m) && !foreign.is_closed(m.range);
@@ -69,7 +94,11 @@ impl TranslatedProcess {
         let mut closed = Vec::new();
         for (range, protection) in ranges.collect::<Vec<_>>() {
             self.protect_range(tracee, range, NOTHING)?;
+            for page in self.space.masked_in(range) {
+                self.space.unmask(page);
+            }
             self.space.foreign.close(range, protection);
+            self.forget_overwritten_code(range);
             closed.push(range);
         }
         self.space.foreign.all_are_closed();
@@ -117,6 +146,15 @@ impl TranslatedProcess {
             child.inject(gadget, MPROTECT, args)?;
         }
         Ok(())
+    }
+
+    /// Drops what was translated from code that is also mapped in `range`, if it was overwritten there.
+    fn forget_overwritten_code(&mut self, range: AddrRange) {
+        for page in self.pages.changing_in(&self.space.aliases(range)) {
+            if self.pages.is_overwritten(page, &self.memory) {
+                self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES));
+            }
+        }
     }
 
     fn protect_range(

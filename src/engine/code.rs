@@ -43,6 +43,15 @@ impl Pages {
         self.reported.keys().copied().collect()
     }
 
+    /// Returns those of them that begin in one of the ranges.
+    pub(super) fn changing_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
+        if self.reported.is_empty() {
+            return Vec::new();
+        }
+        let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
+        self.reported.keys().copied().filter(is_in).collect()
+    }
+
     /// Forgets a page that can change.
     pub(super) fn forget(&mut self, page: u64) {
         self.reported.remove(&page);

@@ -7,7 +7,7 @@ use crate::translate::{CacheMemory, DESCRIPTOR_COUNT, DescriptorClass};
 impl TranslatedProcess {
     /// Returns true if the class of a descriptor is known, or cannot be noted.
     pub fn knows_descriptor(&self, fd: u64) -> bool {
-        if !has_entry(fd) || self.stops_at_calls {
+        if !has_entry(fd) || self.stops_at_calls || self.has_foreign() {
             return true;
         }
         let mut class = [0];

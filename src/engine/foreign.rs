@@ -38,6 +38,16 @@ impl Foreign {
         self.files.iter().any(|file| file.is_same_file(mapping))
     }
 
+    /// Notes that only this process writes the file of a mapping.
+    pub(super) fn forget(&mut self, mapping: &Mapping) {
+        self.files.retain(|file| !file.is_same_file(mapping));
+    }
+
+    /// Returns a mapping of each file that processes outside write.
+    pub(super) fn files(&self) -> &[Mapping] {
+        &self.files
+    }
+
     /// Returns true if there is foreign memory.
     pub(super) fn is_any(&self) -> bool {
         !self.files.is_empty()

@@ -124,7 +124,9 @@ impl TranslatedProcess {
 
     /// Returns true if the page could be written until now.
     fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
-        let protection = self.space.protection(Addr(page));
+        // Writes to closed memory are seen anyway.
+        let is_closed = self.is_foreign(AddrRange::sized(Addr(page), PAGE_BYTES));
+        let protection = self.space.protection(Addr(page)).filter(|_| !is_closed);
         let Some(protection) = protection.filter(|p| p.write && !self.space.is_masked(page)) else {
             return Ok(false);
         };

@@ -130,7 +130,7 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            let stops = self.stops_at_calls || self.watches_calls;
+            let stops = self.stops_at_calls || self.watches_calls || self.has_foreign();
             !(stops || self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);

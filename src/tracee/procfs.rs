@@ -258,6 +258,23 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
+/// Returns the real user of a process; `None` if there is no such process.
+pub fn real_user(pid: Pid) -> Option<u32> {
+    let status = status(&format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns when a process was started, in clock ticks after the system was (proc(5), "starttime" of
+/// stat); `None` if there is no such process.
+pub fn started(pid: Pid) -> Option<u64> {
+    /// The field's number after the name.
+    const START_TIME: usize = 19;
+    let stat = status(&format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(START_TIME)?.parse().ok()
+}
+
 /// Returns true if a process's first thread is gone. The kernel does not report that to the tracer
 /// while other threads live: a first thread killed at or near its exit stop ends silently.
 pub fn is_first_thread_gone(pid: Pid) -> bool {

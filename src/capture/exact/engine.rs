@@ -219,6 +219,7 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let runs = matches!(thread.doing, Doing::Runs);
         if runs && thread.running.is_none() && thread.stop.is_none() {
+            self.take_back_foreign(tid)?;
             self.close_foreign(tid)?;
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };

@@ -4,6 +4,7 @@
 use super::effects::{Before, contents};
 use super::engine::Engine;
 use super::maps::{MAPS, plain_name};
+use super::others::written_by_others;
 use super::process::{EVERYWHERE, Process, extended_of, place_of};
 use super::thread::{Doing, Thread};
 use super::writers::{Writers, writers_of};
@@ -12,10 +13,9 @@ use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::{AddrRange, Tid};
 use crate::insn::{Registers, may_write, reads, writes};
 use crate::recording::log::{Bytes, Happening};
-use crate::sideband::{Mapping, parse_maps};
+use crate::sideband::Mapping;
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::FUTEX;
-use std::fs;
 use std::time::{Duration, Instant};
 
 /// The time between two looks at what other processes map, unless looks take long.
@@ -23,6 +23,8 @@ pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The least time between two looks, as a multiple of the time that a look takes.
 const REST_AFTER_LOOK: u32 = 20;
 const EFAULT: i64 = -libc::EFAULT as i64;
+/// The accesses from which on users are told that they are slow.
+const MANY_ACCESSES: u64 = 100;
 
 /// The state of a thread before an instruction that may access foreign memory.
 #[derive(Debug)]
@@ -78,6 +80,14 @@ impl Process {
         if self.engine.make_foreign(mapping) {
             let moot = format!("{MAPS}{} ", plain_name(mapping));
             self.notes.retain(|note| !note.starts_with(&moot));
+            self.look_back.note_shared();
+        }
+    }
+
+    /// Counts an access to foreign memory.
+    fn note_access(&mut self) {
+        self.accesses += 1;
+        if self.accesses == MANY_ACCESSES {
             self.note(
                 "the program shares memory with other processes: its accesses there are recorded one \
                  by one, which is slow"
@@ -116,21 +126,8 @@ impl Process {
 
     /// Takes note of those of some mappings that other processes can write.
     fn share_what_others_map(&mut self, mappings: &[Mapping]) {
-        let own = self.pid();
-        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        for pid in pids.filter(|pid| *pid != own.0) {
-            // Another user's, or gone.
-            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
-            let Ok(maps) = parse_maps(&text) else { continue };
-            // Another recorder closes it for its program.
-            let may_write =
-                |m: &Mapping| m.protection.shared && (m.protection.write || !m.protection.read);
-            for mapping in mappings {
-                if maps.iter().any(|m| may_write(m) && m.is_same_file(mapping)) {
-                    self.share(mapping);
-                }
-            }
+        for mapping in &written_by_others(self.pid(), mappings).mappings {
+            self.share(mapping);
         }
     }
 
@@ -261,13 +258,14 @@ impl Process {
             writes.extend(memory.changes(&self.engine, self.pid()));
         }
         let (place, registers) = (place_of(before), Box::new(after.into()));
+        self.note_access();
         self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
     }
 }
 
 /// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2), and of devices,
 /// sockets and other objects of the kernel (rings of packets, maps of BPF, buffers of a GPU).
-fn is_meant_for_others(mapping: &Mapping) -> bool {
+pub(super) fn is_meant_for_others(mapping: &Mapping) -> bool {
     const NAMES: [&str; 4] = ["/dev/", "/SYSV", "socket:[", "anon_inode:"];
     let is_named = NAMES.iter().any(|name| mapping.name.starts_with(name));
     // The kernel's name of memory that is shared with children.

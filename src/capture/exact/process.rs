@@ -1,5 +1,6 @@
 //! The process of an exact recording: its translated code, its mappings, its log.
 
+use super::taken_back::LookBack;
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::Error;
@@ -48,6 +49,10 @@ pub(super) struct Process {
     pub(super) rests_until: Instant,
     /// The foreign memory that is in the log.
     pub(super) foreign: Vec<AddrRange>,
+    /// When to look if it is still foreign.
+    pub(super) look_back: LookBack,
+    /// The accesses to it that were logged.
+    pub(super) accesses: u64,
     /// The code that it is likely to execute.
     pub(super) known_code: KnownCode,
     /// Sentences for the user.

@@ -4,6 +4,7 @@ use super::effects::{contents, pieces_of};
 use super::engine::Engine;
 use super::foreign::LOOK_PERIOD;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
+use super::taken_back::LookBack;
 use super::thread::Thread;
 use super::vdso::Clocks;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
@@ -125,6 +126,8 @@ impl Process {
             changed_memory: Vec::new(),
             next_look: Instant::now() + LOOK_PERIOD,
             rests_until: Instant::now(),
+            look_back: LookBack::default(),
+            accesses: 0,
             foreign: Vec::new(),
             known_code,
             logged_calls: LoggedCalls::default(),

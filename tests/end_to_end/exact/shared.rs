@@ -1,7 +1,7 @@
 //! Memory that other processes write: what a program read there is in its recording.
 
 use super::forks::follow;
-use super::{assert_replays, record};
+use super::{WHOLE, assert_replays, check, record};
 use crate::support::{Scene, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -46,6 +46,31 @@ fn each_of_those_that_share_memory_is_replayed() {
             assert_eq!(family.recordings.len(), 1 + others, "{part}: {}", family.said);
         }
     }
+}
+
+/// Code that a program writes at another address than it executes is the new one, also while a child has
+/// its memory. When the child has it no more, accesses are not logged.
+#[test]
+fn code_in_memory_that_a_child_has_too_is_executed_as_it_is() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/dual.c", &["-w", "-O1"]);
+    let program = program.to_str().unwrap();
+    let accesses = ["none", "executes", "leaves", "stays"].map(|child| {
+        let scene = Scene::new();
+        let native = Command::new(program).arg(child).output().expect("it runs");
+        let (dir, recorded) = record(&scene, &[program, child]);
+        assert_eq!(text(&recorded.stdout), text(&native.stdout), "{child}");
+        let verdict = check(&dir);
+        assert!(verdict.starts_with(WHOLE), "{child}: {verdict}\n{}", text(&recorded.stderr));
+        let log = contraflow().args(["dump", "log"]).arg(&dir).output().expect("contraflow runs");
+        text(&log.stdout).lines().filter(|line| line.contains(" accesses ")).count()
+    });
+    let [none, executes, leaves, stays] = accesses;
+    assert_eq!(none, 0);
+    assert!(executes < stays && leaves < stays, "{accesses:?}");
 }
 
 /// A pool of processes with queues, locks and shared values.

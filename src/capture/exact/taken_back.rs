@@ -1,0 +1,122 @@
+//! Memory that is foreign no more: the child that had it too has executed another program, or ended.
+//! The program gets it back, with what other processes left there.
+
+use super::effects::contents;
+use super::engine::Engine;
+use super::foreign::is_meant_for_others;
+use super::others::written_by_others;
+use super::process::{Process, place_of};
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::common::{AddrRange, Tid};
+use crate::recording::log::{Happening, Write};
+use crate::sideband::Mapping;
+use std::time::{Duration, Instant};
+
+/// The time from the sharing of memory to the first look, in which most children execute another
+/// program.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// The longest time between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The least time between two looks, as a multiple of the time that a look takes, and of that in which
+/// memory is taken back.
+const REST_AFTER_LOOK: u32 = 20;
+const REST_AFTER_TAKING: u32 = 100;
+/// The largest memory that is taken back: all of it is logged.
+const LARGEST_BYTES: u64 = 64 << 20;
+/// The most bytes of an entry of the log.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// When to look if memory is still foreign.
+#[derive(Debug)]
+pub(super) struct LookBack {
+    next: Instant,
+    pause: Duration,
+    rests_until: Instant,
+}
+
+impl Default for LookBack {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { next: now, pause: FIRST_PAUSE, rests_until: now }
+    }
+}
+
+impl LookBack {
+    /// Notes that memory became foreign.
+    pub(super) fn note_shared(&mut self) {
+        self.pause = FIRST_PAUSE;
+        self.next = Instant::now() + self.pause;
+    }
+
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        now >= self.next && now >= self.rests_until
+    }
+
+    /// Notes a look that began then, and whether memory was taken back.
+    fn note_look(&mut self, begun: Instant, takes: bool) {
+        let (now, took) = (Instant::now(), begun.elapsed());
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.next = now + self.pause;
+        self.rests_until = now + took * if takes { REST_AFTER_TAKING } else { REST_AFTER_LOOK };
+    }
+}
+
+impl Engine {
+    /// Takes memory back that is foreign no more, before a thread executes the program.
+    pub(super) fn take_back_foreign(&mut self, tid: Tid) -> Result<(), Error> {
+        let is_due = |process: &Process| process.engine.has_foreign() && process.look_back.is_due();
+        if self.process.as_ref().is_some_and(is_due) {
+            self.with(tid, Process::take_back_foreign)?;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    fn take_back_foreign(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let begun = Instant::now();
+        let mut files = self.engine.foreign_files();
+        files.retain(|file| !is_meant_for_others(file) && self.size_of(file) <= LARGEST_BYTES);
+        let written = written_by_others(self.pid(), &files);
+        files.retain(|file| !written.mappings.contains(file));
+        let takes = !written.is_partly_unknown && !files.is_empty();
+        for file in files.iter().filter(|_| takes) {
+            let ranges = self.engine.make_own(thread.tracee(), file)?;
+            self.foreign.retain(|foreign| !ranges.iter().any(|range| range.overlaps(*foreign)));
+            self.log_contents(thread, ranges)?;
+        }
+        self.look_back.note_look(begun, takes);
+        Ok(())
+    }
+
+    /// Returns the size of the memory in which a file is mapped, in bytes.
+    fn size_of(&self, file: &Mapping) -> u64 {
+        let mapped = self.engine.space.mappings().filter(|mapping| mapping.is_same_file(file));
+        mapped.map(|mapping| mapping.range.size_bytes()).fold(0, u64::saturating_add)
+    }
+
+    /// Logs what is in memory that other processes may have written.
+    fn log_contents(&mut self, thread: &mut Thread, ranges: Vec<AddrRange>) -> Result<(), Error> {
+        let before = thread.tracee().registers()?;
+        let mut pieces: Vec<Vec<Write>> = Vec::new();
+        let mut room = 0;
+        for write in contents(&self.engine, ranges) {
+            let size = write.bytes.0.len();
+            match pieces.last_mut().filter(|_| size <= room) {
+                Some(piece) => piece.push(write),
+                None => {
+                    room = PIECE_BYTES;
+                    pieces.push(vec![write]);
+                }
+            }
+            room = room.saturating_sub(size);
+        }
+        for writes in pieces {
+            let place = place_of(&before);
+            self.log(thread, &before, Happening::Changed { place, state: None, writes })?;
+        }
+        Ok(())
+    }
+}
