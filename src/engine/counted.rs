@@ -6,7 +6,8 @@ use super::error::Error;
 use super::exact::{Exact, STEPS_LIMIT, Soon};
 use super::guard::{Translation, Wanted};
 use super::process::TranslatedProcess;
-use super::stops::{Phase, SignalStop};
+use super::repeats::step_or_repeat;
+use super::stops::{Phase, SignalStop, is_of_watch};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
@@ -401,16 +402,21 @@ impl TranslatedProcess {
         let tracee = thread.tracee;
         let before = Addr(begun.rip);
         let insn = decode(code, before, ExecMode::Bits64);
+        let copy = self.repeat_copy(code);
         loop {
-            tracee.step(0)?;
-            let signal = match wait_for(thread.tid())? {
+            let (stop, is_done) = step_or_repeat(tracee, before, copy)?;
+            let signal = match stop {
                 Stop::Signal(signal) => signal,
                 stop => {
                     tracee.forget_step(begun)?;
                     return Ok(Stepped::Other(stop));
                 }
             };
-            let stop = self.signal_stop(thread, Phase::Steps, signal)?;
+            let stop = match self.signal_stop(thread, Phase::Steps, signal)? {
+                _ if is_done => SignalStop::Done,
+                SignalStop::Program(info) if copy.is_some() && is_of_watch(&info) => continue,
+                stop => stop,
+            };
             if !matches!(stop, SignalStop::Done) {
                 tracee.forget_step(begun)?;
             }

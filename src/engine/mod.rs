@@ -25,6 +25,7 @@ mod logged;
 mod masked;
 mod place;
 mod process;
+mod repeats;
 mod rerecorded;
 mod roomy;
 mod rseq;

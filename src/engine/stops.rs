@@ -90,6 +90,11 @@ impl SignalStop {
     }
 }
 
+/// Returns true for a SIGTRAP that came since a debug register's address was accessed.
+pub(super) fn is_of_watch(info: &SiginfoBytes) -> bool {
+    siginfo::signal_of(info) == libc::SIGTRAP && siginfo::code_of(info) == TRAP_HWBKPT
+}
+
 impl TranslatedProcess {
     /// Finds out why a thread stopped for a signal.
     pub fn signal_stop(

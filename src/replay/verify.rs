@@ -36,6 +36,8 @@ pub struct Verdict {
 }
 
 const PAGE_BYTES: usize = 4096;
+/// Bytes that are compared at once.
+const PIECE_BYTES: usize = 64 * PAGE_BYTES;
 /// The largest number of differences that are reported.
 const MOST: usize = 20;
 
@@ -202,19 +204,41 @@ impl Epoch {
             let (own, other) = (named(own.get(first)), named(others.get(first)));
             differences.push(format!("it maps {own} where the replay maps {other}"));
         }
+        let (mut here, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         for (range, _) in own {
             let mut at = range.start;
             while at < range.end && differences.len() < MOST {
-                let (mut own, mut others) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
-                let known = self.engine.memory.read(at, &mut own);
-                let there = other.engine.memory.read(at, &mut others);
-                if (known != there || own != others) && !is_foreign(at) {
-                    differences.push(format!("the page at {at} is another one"));
+                let size = (range.end.0 - at.0).min(PIECE_BYTES as u64);
+                let bytes = usize::try_from(size).unwrap_or(PIECE_BYTES);
+                let (here, there) = (&mut here[..bytes], &mut there[..bytes]);
+                if self.engine.memory.read(at, here) != bytes
+                    || other.engine.memory.read(at, there) != bytes
+                    || here != there
+                {
+                    let piece = AddrRange::sized(at, size);
+                    differences.extend(self.differing_pages(other, piece, is_foreign));
                 }
-                at = Addr(at.0.saturating_add(PAGE_BYTES as u64));
+                at = Addr(at.0.saturating_add(size));
             }
         }
         differences
+    }
+
+    /// Returns a sentence for each page of a range that another process has otherwise, or not.
+    fn differing_pages(
+        &self,
+        other: &Self,
+        range: AddrRange,
+        is_foreign: &dyn Fn(Addr) -> bool,
+    ) -> Vec<String> {
+        let pages = (range.start.0..range.end.0).step_by(PAGE_BYTES).map(Addr);
+        let differs = |at: &Addr| {
+            let (mut own, mut others) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+            let known = self.engine.memory.read(*at, &mut own);
+            let there = other.engine.memory.read(*at, &mut others);
+            (known != there || own != others) && !is_foreign(*at)
+        };
+        pages.filter(differs).map(|at| format!("the page at {at} is another one")).collect()
     }
 
     /// Returns the memory of the program, with its protections. The kernel made one mapping of neighbours

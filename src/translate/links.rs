@@ -11,6 +11,8 @@ pub(super) struct List(Option<u32>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkedExit {
     pub(super) exit: Exit,
+    /// The superblock that it leaves.
+    pub(super) of: u32,
     /// The zone that contains its jump.
     pub(super) zone: usize,
     rest: List,
@@ -36,9 +38,9 @@ impl Links {
         self.waiting.clear();
     }
 
-    /// Adds an exit, on no list yet. Returns its number.
-    pub(super) fn add(&mut self, exit: Exit, zone: usize) -> u32 {
-        self.ways.push(LinkedExit { exit, zone, rest: List::default() });
+    /// Adds an exit of a superblock, on no list yet. Returns its number.
+    pub(super) fn add(&mut self, exit: Exit, of: u32, zone: usize) -> u32 {
+        self.ways.push(LinkedExit { exit, of, zone, rest: List::default() });
         u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn a_way_out_is_on_one_list_at_a_time() {
         let mut links = Links::new(Vec::new());
-        let ways = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0));
+        let ways = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0, 0));
         for number in ways {
             links.wait(number);
         }

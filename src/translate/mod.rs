@@ -28,6 +28,7 @@ mod hook;
 mod insn;
 mod links;
 mod logged;
+mod repeats;
 mod saves;
 pub mod slots;
 mod superblock;
@@ -52,6 +53,7 @@ pub use logged::{
     HEADER_BYTES, Known, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LOG_SCRATCH_BYTES, LogCode,
     LoggedCall, LoggedClass, classes,
 };
+pub use repeats::RepeatCopy;
 pub use saves::{Components, SavedState};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use tick::is_tick;

@@ -456,7 +456,7 @@ impl<M: CacheMemory> Translator<M> {
         });
         self.by_entry[zone].push(number);
         for &exit in &built.exits {
-            let way = self.links.add(exit, zone);
+            let way = self.links.add(exit, number, zone);
             match self.by_start.get(&exit.target) {
                 Some(&target) => self.link(way, zone, exit.field, target),
                 None => self.links.wait(way),

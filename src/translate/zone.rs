@@ -3,6 +3,7 @@
 use super::answered::emit_answer_code;
 use super::emit::{Emitter, Gpr};
 use super::logged::{CallLog, LogCode, emit_log_code};
+use super::repeats::{RepeatCopy, emit_repeats, repeat_copy};
 use super::slots;
 
 /// The largest distance from a zone to code translated into it. RIP-relative operands reach 2 GiB;
@@ -28,6 +29,8 @@ pub struct Zone {
     pub(super) miss: u64,
     /// Address of `syscall; int3`, for system calls that the tracer injects.
     pub gadget: u64,
+    /// Address of the copies of repeated instructions.
+    repeats: u64,
     /// The code that makes and logs system calls, or answers them, where it is used.
     pub log: Option<LogCode>,
 }
@@ -56,19 +59,27 @@ impl Zone {
         emitter.jump(request);
         let gadget = emitter.here();
         emitter.put(&[0x0f, 0x05, 0xcc]);
+        let repeats = emitter.here();
+        emit_repeats(&mut emitter);
         let log = call_log.map(|log| {
             let emit = if log.answers { emit_answer_code } else { emit_log_code };
             emit(&mut emitter, log)
         });
         emitter.pad(16);
         let shared = emitter.bytes.len() as u64;
-        let zone = Self { base, size, offset, shared, used: shared, request, miss, gadget, log };
+        let used = shared;
+        let zone = Self { base, size, offset, shared, used, request, miss, gadget, repeats, log };
         (zone, emitter.bytes)
     }
 
     /// Returns true if code at `addr` can be translated into this zone.
     pub fn reaches(&self, addr: u64) -> bool {
         addr.abs_diff(self.base) < REACH_BYTES
+    }
+
+    /// Returns the copy of the instruction that `code` begins with, if it is a repeated one that has one.
+    pub fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
+        repeat_copy(self.repeats, code)
     }
 
     /// Returns true if `addr` is in the zone.

@@ -23,7 +23,7 @@ pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The least time between two looks, as a multiple of the time that a look takes.
 const REST_AFTER_LOOK: u32 = 20;
 const EFAULT: i64 = -libc::EFAULT as i64;
-/// The accesses from which on users are told that they are slow.
+/// The number of accesses that are worth a sentence: they are slow.
 const MANY_ACCESSES: u64 = 100;
 
 /// The state of a thread before an instruction that may access foreign memory.

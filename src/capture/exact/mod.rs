@@ -28,6 +28,7 @@ mod hooks;
 mod keyframes;
 mod live;
 mod logged;
+mod look_back;
 mod maps;
 mod others;
 mod own_maps;

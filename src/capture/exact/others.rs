@@ -6,7 +6,7 @@ use crate::tracee::{real_user, started};
 use std::fs;
 use std::io;
 
-/// What other processes can write.
+/// Memory that other processes can write.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     /// Of the mappings that were asked for, those that another process has.

@@ -1,6 +1,6 @@
 //! The process of an exact recording: its translated code, its mappings, its log.
 
-use super::taken_back::LookBack;
+use super::look_back::LookBack;
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::Error;

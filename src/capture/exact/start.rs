@@ -3,8 +3,8 @@
 use super::effects::{contents, pieces_of};
 use super::engine::Engine;
 use super::foreign::LOOK_PERIOD;
+use super::look_back::LookBack;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
-use super::taken_back::LookBack;
 use super::thread::Thread;
 use super::vdso::Clocks;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};

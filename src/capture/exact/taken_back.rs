@@ -11,57 +11,12 @@ use crate::capture::Error;
 use crate::common::{AddrRange, Tid};
 use crate::recording::log::{Happening, Write};
 use crate::sideband::Mapping;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The time from the sharing of memory to the first look, in which most children execute another
-/// program.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The longest time between two looks.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The least time between two looks, as a multiple of the time that a look takes, and of that in which
-/// memory is taken back.
-const REST_AFTER_LOOK: u32 = 20;
-const REST_AFTER_TAKING: u32 = 100;
 /// The largest memory that is taken back: all of it is logged.
 const LARGEST_BYTES: u64 = 64 << 20;
 /// The most bytes of an entry of the log.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// When to look if memory is still foreign.
-#[derive(Debug)]
-pub(super) struct LookBack {
-    next: Instant,
-    pause: Duration,
-    rests_until: Instant,
-}
-
-impl Default for LookBack {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self { next: now, pause: FIRST_PAUSE, rests_until: now }
-    }
-}
-
-impl LookBack {
-    /// Notes that memory became foreign.
-    pub(super) fn note_shared(&mut self) {
-        self.pause = FIRST_PAUSE;
-        self.next = Instant::now() + self.pause;
-    }
-
-    fn is_due(&self) -> bool {
-        let now = Instant::now();
-        now >= self.next && now >= self.rests_until
-    }
-
-    /// Notes a look that began then, and whether memory was taken back.
-    fn note_look(&mut self, begun: Instant, takes: bool) {
-        let (now, took) = (Instant::now(), begun.elapsed());
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.next = now + self.pause;
-        self.rests_until = now + took * if takes { REST_AFTER_TAKING } else { REST_AFTER_LOOK };
-    }
-}
 
 impl Engine {
     /// Takes memory back that is foreign no more, before a thread executes the program.

@@ -9,7 +9,9 @@ impl<M: CacheMemory> Translator<M> {
         self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
         let mut waiting = self.links.take_waiting(start);
         while let Some((number_of_way, way)) = self.links.pop(&mut waiting) {
-            self.link(number_of_way, way.zone, way.exit.field, number);
+            if self.is_alive(way.of) {
+                self.link(number_of_way, way.zone, way.exit.field, number);
+            }
         }
     }
 
@@ -41,6 +43,10 @@ impl<M: CacheMemory> Translator<M> {
         Some(zone.base + used)
     }
 
+    fn is_alive(&self, number: u32) -> bool {
+        self.superblocks.get(number as usize).is_some_and(|superblock| superblock.alive)
+    }
+
     fn aim(&self, zone: usize, field: u64, destination: u64) {
         let zone = &self.zones[zone];
         let displacement = destination.wrapping_sub(field + 4).to_le_bytes();
@@ -66,7 +72,10 @@ impl<M: CacheMemory> Translator<M> {
         }
         while let Some((number_of_way, way)) = self.links.pop(&mut incoming) {
             self.aim(way.zone, way.exit.field, way.exit.request());
-            self.links.wait(number_of_way);
+            // Threads may still be in a dropped superblock. Its exits stay requests.
+            if self.is_alive(way.of) {
+                self.links.wait(number_of_way);
+            }
         }
         self.table.remove(&self.memory, &self.zones, &mut self.superblocks, number);
         true

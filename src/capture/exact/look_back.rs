@@ -1,0 +1,49 @@
+//! When the recorder looks if memory is still foreign.
+
+use std::time::{Duration, Instant};
+
+/// The time from the sharing of memory to the first look, in which most children execute another
+/// program.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// The longest time between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The least time between two looks, as a multiple of the time that a look takes, and of that in which
+/// memory is taken back.
+const REST_AFTER_LOOK: u32 = 20;
+const REST_AFTER_TAKING: u32 = 100;
+/// When to look if memory is still foreign.
+#[derive(Debug)]
+pub(super) struct LookBack {
+    next: Instant,
+    pause: Duration,
+    rests_until: Instant,
+}
+
+impl Default for LookBack {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { next: now, pause: FIRST_PAUSE, rests_until: now }
+    }
+}
+
+impl LookBack {
+    /// Notes that memory became foreign.
+    pub(super) fn note_shared(&mut self) {
+        self.pause = FIRST_PAUSE;
+        self.next = Instant::now() + self.pause;
+    }
+
+    /// Returns true if it is time for a look.
+    pub(super) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        now >= self.next && now >= self.rests_until
+    }
+
+    /// Notes a look that began then, and whether memory was taken back.
+    pub(super) fn note_look(&mut self, begun: Instant, takes: bool) {
+        let (now, took) = (Instant::now(), begun.elapsed());
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.next = now + self.pause;
+        self.rests_until = now + took * if takes { REST_AFTER_TAKING } else { REST_AFTER_LOOK };
+    }
+}

@@ -1,0 +1,55 @@
+//! String instructions that a thread executes outside the cache, with all repetitions at once.
+
+use super::error::Error;
+use super::process::TranslatedProcess;
+use crate::common::Addr;
+use crate::insn::Registers;
+use crate::tracee::{Stop, Tracee, wait_for};
+use crate::translate::RepeatCopy;
+
+/// Bytes of INT3.
+const INT3_BYTES: u64 = 1;
+
+impl TranslatedProcess {
+    /// Returns the copy of the instruction that `code` begins with, if it is repeated and has one.
+    pub(super) fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
+        self.translator.zones().first()?.repeat_copy(code)
+    }
+}
+
+/// Lets a thread, which is stopped at `ip`, execute one instruction, or a copy of it with all its
+/// repetitions. Returns its next stop, and true if it has executed the copy to its end.
+pub(super) fn step_or_repeat(
+    tracee: Tracee,
+    ip: Addr,
+    copy: Option<RepeatCopy>,
+) -> Result<(Stop, bool), Error> {
+    let Some(copy) = copy else {
+        tracee.step(0)?;
+        return Ok((wait_for(tracee.0)?, false));
+    };
+    let registers = tracee.registers()?;
+    tracee.set_registers(&Registers { rip: copy.start, ..registers })?;
+    tracee.resume(0)?;
+    let stop = wait_for(tracee.0)?;
+    Ok((stop, come_from_copy(tracee, copy, ip, stop)?))
+}
+
+/// Takes a thread from a copy of the instruction at `ip` back to the program, where it has stopped. Returns
+/// true if it has executed it.
+fn come_from_copy(tracee: Tracee, copy: RepeatCopy, ip: Addr, stop: Stop) -> Result<bool, Error> {
+    let registers = match tracee.registers() {
+        Ok(registers) => registers,
+        // It was killed: it is nowhere.
+        Err(_) if stop.is_end() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let end = copy.start + copy.size_bytes;
+    let is_done = stop == Stop::Signal(libc::SIGTRAP) && registers.rip == end + INT3_BYTES;
+    let rip = if is_done { ip.0 + copy.size_bytes } else { ip.0 };
+    // A signal may come before the INT3: the instruction has nothing left to do then.
+    if is_done || [copy.start, end].contains(&registers.rip) {
+        tracee.set_registers(&Registers { rip, ..registers })?;
+    }
+    Ok(is_done)
+}
