@@ -187,7 +187,7 @@ impl Replay {
             return Ok(met.or(read).map_or(Advanced::Executed, Advanced::Watch));
         }
         if let Site::Place(place) = self.site_of(&entry) {
-            self.walk_to(entry.tid, place, &mut |_, _| Ok(None))?;
+            self.walk_to(entry.tid, place)?;
         }
         let number = self.number;
         if !self.happen()? {

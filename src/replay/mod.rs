@@ -34,6 +34,7 @@ mod seek;
 mod shared;
 mod stand;
 mod steps;
+mod straight;
 mod verify;
 mod view;
 mod watches;

@@ -200,7 +200,7 @@ impl Replay {
     /// Brings the loaded thread to a site within the tick. Returns false if it does not get there.
     fn walk_to_site(&mut self, tid: Tid, site: Site) -> Result<bool, Error> {
         if let Site::Place(place) = site {
-            return self.walk_to(tid, place, &mut |_, _| Ok(None)).map(|_| true);
+            return self.walk_to(tid, place).map(|()| true);
         }
         while self.hook_here()?.is_none() {
             if !self.step_one()? {

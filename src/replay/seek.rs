@@ -6,6 +6,7 @@ use super::pace::Pace;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
+use super::straight::Straight;
 use super::watches::Watching;
 use crate::common::Addr;
 use crate::recording::log::{Cursor, Place};
@@ -42,6 +43,26 @@ impl Replay {
         }
         self.travel_to_tick(target, &NEVER)?;
         self.load_next()?;
+        if self.go_straight(target)? { Ok(()) } else { self.seek_by_steps(target) }
+    }
+
+    /// Executes the instructions of a tick up to a position in it. Returns false if they are not counted.
+    fn go_straight(&mut self, target: Position) -> Result<bool, Error> {
+        while self.position() < target && self.ticks == target.ticks {
+            let left = target.instructions.saturating_sub(self.position().instructions);
+            match self.run_straight(left, None)? {
+                Straight::Ran => {}
+                Straight::Lost => return Ok(false),
+                Straight::Steps if self.hook_here()?.is_some() || !self.step_one()? => break,
+                Straight::Steps => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves to a position whose tick changes its own code.
+    fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
+        self.seek(Position { instructions: 0, ..target })?;
         while self.position() < target && self.ticks == target.ticks {
             if self.hook_here()?.is_some() || !self.step_one()? {
                 break;
@@ -209,7 +230,7 @@ impl Replay {
     pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();
-        self.walk_to(tid, place, &mut |_, _| Ok(None))?;
+        self.walk_to(tid, place)?;
         if self.registers_of(tid)?.rcx != 0 && self.insn_at(place.ip).is_some_and(|insn| insn.rep) {
             // It may be between two iterations, and no position says so.
             self.instructions = None;
@@ -221,6 +242,9 @@ impl Replay {
     pub(super) fn walk_to_ip(&mut self, ip: Addr) -> Result<(), Error> {
         let ticks = self.ticks;
         while self.ip()? != ip {
+            if self.run_straight(u64::MAX, Some(ip))? != Straight::Steps {
+                continue;
+            }
             let is_over = self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks;
             if is_over {
                 let tid = self.next_thread()?.unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::process::Replay;
 use super::run::{Found, Met};
+use super::straight::Straight;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
@@ -109,9 +110,19 @@ impl Replay {
         Ok(None)
     }
 
-    /// Executes instructions up to a place within the same tick. `met` is asked before each of them
-    /// but the first; if it returns something, the replay stays there, and this returns it.
-    pub(super) fn walk_to(
+    /// Executes instructions up to a place within the same tick.
+    pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+        let ticks = self.ticks;
+        while self.ip()? != place.ip
+            && self.ticks == ticks
+            && self.run_straight(u64::MAX, Some(place.ip))? != Straight::Steps
+        {}
+        self.walk_asking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
+    }
+
+    /// Does so one by one. `met` is asked before each of them but the first; if it returns something, the
+    /// replay stays there, and this returns it.
+    pub(super) fn walk_asking(
         &mut self,
         tid: Tid,
         place: Place,

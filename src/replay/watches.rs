@@ -68,6 +68,11 @@ pub fn can_watch(watches: &[Watch]) -> bool {
 }
 
 impl Watching {
+    /// Returns true if nothing is watched.
+    pub(super) fn is_empty(&self) -> bool {
+        self.watches.is_empty()
+    }
+
     /// Returns true if a page of a range has something that is watched.
     pub(super) fn is_near(&self, range: AddrRange) -> bool {
         let mut watched = self.watches.iter().map(|(watch, _)| watch.range);
