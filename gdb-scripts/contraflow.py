@@ -703,6 +703,17 @@ Usage: cf-info"""
         gdb.write(patiently("monitor gaps"))
 
 
+WATCHPOINTS = (gdb.BP_WATCHPOINT, gdb.BP_HARDWARE_WATCHPOINT, gdb.BP_READ_WATCHPOINT, gdb.BP_ACCESS_WATCHPOINT)
+AT_ADDRESS = re.compile(r"-location .*|\*\([^()]*(?:\([^()]*\)[^()]*)?\) *0x[0-9a-f]+")
+
+
+def is_everywhere(expression):
+    """Returns True if an expression has a value wherever the program is."""
+    if AT_ADDRESS.fullmatch(expression):
+        return True
+    return re.fullmatch(r"\w+", expression) is not None and gdb.lookup_global_symbol(expression) is not None
+
+
 class Seek(Command):
     """Go to a position of the recorded history.
 
@@ -766,6 +777,19 @@ expression. COUNT is relative to the current position. TIME is since the start, 
         execute("maintenance flush register-cache")
         execute("maintenance flush dcache")
         self.update_libraries()
+        self.renew_watched_values()
+
+    def renew_watched_values(self):
+        """gdb compares the next value of a watchpoint with the one of the old place. Enabling it reads the
+        value anew; it would delete one whose variables are not there."""
+        for point in gdb.breakpoints() or ():
+            if not (point.enabled and point.type in WATCHPOINTS and is_everywhere(point.expression or "")):
+                continue
+            point.enabled = False
+            # gdb reads the expression again, in the language of here. It fails in a wrong one.
+            languages = (language for language in ("c", "auto", "rust") if not point.enabled)
+            for language in languages:
+                execute("with language %s -- enable %d" % (language, point.number))
 
     def update_libraries(self):
         """gdb did not see the program load or unload libraries on the way. Before the linker has a list

@@ -17,7 +17,12 @@ EVENT = "contraflow-event "
 FATAL_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS")
 # The functions through which exceptions and panics go. gdb's own catchpoints, at probes in the C++
 # library, make gdb 13 crash when the library is unloaded backwards.
-EXCEPTIONS = {"throw": "__cxa_throw", "catch": "__cxa_begin_catch", "panic": "rust_panic"}
+# The module of rust_panic differs between versions of Rust.
+EXCEPTIONS = {
+    "throw": "-qualified __cxa_throw",
+    "catch": "-qualified __cxa_begin_catch",
+    "panic": "-function rust_panic",
+}
 LARGEST_WATCH_BYTES = 1 << 16
 HIT_CONDITION = re.compile(r"\s*(==?|>=?|<=?|!=|%)?\s*(\d+)\s*")
 OPERATORS = {
@@ -185,7 +190,8 @@ class Points:
             raise gdb.GdbError("an access type is read, write or readWrite")
         expression = wanted.get("dataId", "")
         contraflow_check()
-        return self.set(wanted, expression, gdb.BP_WATCHPOINT, access)
+        with values.Language("c"):
+            return self.set(wanted, expression, gdb.BP_WATCHPOINT, access)
 
     def of_value(self, value, name):
         if not isinstance(value, gdb.Value):
@@ -220,7 +226,7 @@ class Points:
         for name, condition in filters.items():
             if name in EXCEPTIONS:
                 options = {"condition": condition}
-                make = lambda name=name, options=options: self.set(options, "-qualified " + EXCEPTIONS[name])
+                make = lambda name=name, options=options: self.set(options, EXCEPTIONS[name])
                 wanted.append(((name, condition), make))
         self.replace(("exceptions",), wanted)
         return {}

@@ -165,6 +165,27 @@ def field(expression, name):
     return "(%s).%s" % (expression, name) if expression else None
 
 
+class Language:
+    """Lets gdb read expressions in one language, whatever that of the selected frame is."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        self.before = gdb.parameter("language")
+        gdb.execute("set language " + self.name, to_string=True)
+
+    def __exit__(self, *_):
+        gdb.execute("set language " + self.before, to_string=True)
+
+
+def is_read(expression):
+    """Returns False if gdb does not read an expression: of Rust, members of some enumerations."""
+    if gdb.current_language() != "rust":
+        return True
+    return isinstance(attempt(lambda: gdb.parse_and_eval(expression)), gdb.Value)
+
+
 def located(value, expression):
     """Returns an expression for a value: the given one, or one of its address."""
     if expression is None and value.address is not None:
@@ -274,6 +295,8 @@ def variable(name, value, expression=None, hint=None):
         known = true_type(known)
         printer, kind = attempt(lambda: gdb.default_visualizer(known)), kind_of(known)
     expression = located(known, expression)
+    if expression and not is_read(expression):
+        expression = None
     shown["value"] = text_of(known)
     if expression:
         shown["evaluateName"] = expression

@@ -128,21 +128,23 @@ fn marks(session: &mut dyn AnySession) -> Value {
     json!({"marks": session.marks().iter().map(mark).collect::<Vec<_>>()})
 }
 
-/// Returns the threads with their lives, the gaps and the marks, as shares of the history.
+/// Returns the threads, the gaps and the marks, as shares of the history. The lives of threads are known
+/// of a recorded path; a replay has those threads that exist where it is.
 fn timeline(session: &mut dyn AnySession) -> Value {
     let here = Here::of(session).json();
     let marks = marks(session)["marks"].clone();
     let gaps = gaps(session)["gaps"].take();
     let run = session.run();
     let total = run.position().map_or(0, |position| position.total);
-    let threads = run.recorded().map_or_else(|| run.threads(), crate::session::History::threads);
+    let recorded = run.recorded();
+    let threads = recorded.map_or_else(|| run.threads(), crate::session::History::threads);
     let thread = |thread: &crate::session::ThreadInfo| {
-        json!({
-            "id": thread.tid.0,
-            "name": thread.name,
-            "from": share(thread.first, total),
-            "to": share(thread.ended.unwrap_or(total), total),
-        })
+        let mut shown = json!({"id": thread.tid.0, "name": thread.name});
+        if recorded.is_some() {
+            shown["from"] = share(thread.first, total).into();
+            shown["to"] = share(thread.ended.unwrap_or(total), total).into();
+        }
+        shown
     };
     json!({
         "here": here,

@@ -210,9 +210,11 @@ impl Adapter<'_> {
     fn exited(&mut self, results: &Value) {
         // gdb prints the status in octal.
         let code = results["exit-code"].as_str().and_then(|code| i64::from_str_radix(code, 8).ok());
-        if let Some(signal) = results["signal-name"].as_str() {
+        let signal = results["signal-name"].as_str();
+        if let Some(signal) = signal {
             self.client.output("console", &format!("the program was killed by {signal}\n"));
         }
+        let code = code.or_else(|| signal.and_then(status_of_signal));
         self.waiting.clear();
         self.client.event("exited", json!({"exitCode": code.unwrap_or(0)}));
         self.client.event("terminated", Value::Null);
@@ -233,6 +235,13 @@ impl Adapter<'_> {
         answer["details"] = json!({"typeName": id, "message": answer["description"]});
         Ok(answer)
     }
+}
+
+/// Returns the exit status that a shell has for a signal that killed a program.
+fn status_of_signal(name: &str) -> Option<i64> {
+    const LAST_SIGNAL: i32 = 64;
+    let number = (1..=LAST_SIGNAL).find(|number| signal_name(*number) == Some(name))?;
+    Some(128 + i64::from(number))
 }
 
 /// Describes an access to watched memory. Backwards, the value before the write is the new one.

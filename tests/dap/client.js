@@ -1,44 +1,32 @@
-// Walks a recording with the official test client: node client.js CONTRAFLOW RECORDING SOURCE LINE
+// Tests of the adapter's requests by the official test client, on a recording and live, for one of the
+// programs in programs/: node client.js CONTRAFLOW LANGUAGE PROGRAM DIRECTORY
+//
+// LANGUAGE is c, cpp or rust, PROGRAM the compiled program, DIRECTORY a place for recordings.
 'use strict';
-const assert = require('assert');
-const { DebugClient } = require('@vscode/debugadapter-testsupport');
+const { execFileSync } = require('child_process');
+const languages = require('./languages');
+const launches = require('./launches');
+const { checkCoverage } = require('./commands');
+const { Scene, Session } = require('./session');
 
-const [contraflow, recording, source, line] = process.argv.slice(2);
+/** Tests of a session at the end of the recording, or at the last line of a live program. */
+const THEMES = ['moves', 'breakpoints', 'values', 'code', 'ours', 'malformed'].map((name) => require(`./${name}`));
+
+const [contraflow, language, program, directory] = process.argv.slice(2);
 
 async function main() {
-    const client = new DebugClient(contraflow, 'dap', 'contraflow');
-    client.defaultTimeout = 30000;
-    await client.start();
-    try {
-        const [, , first] = await Promise.all([
-            client.waitForEvent('initialized').then(async () => {
-                const breakpoints = [{ line: Number(line) }];
-                const set = await client.setBreakpointsRequest({ source: { path: source }, breakpoints });
-                assert.strictEqual(set.body.breakpoints[0].verified, true);
-                await client.configurationDoneRequest();
-            }),
-            client.launch({ recording }),
-            client.waitForEvent('stopped'),
-        ]);
-        assert.strictEqual(first.body.reason, 'entry');
-        const threadId = first.body.threadId;
-        const hit = async (request) => {
-            const [, stopped] = await Promise.all([request, client.waitForEvent('stopped')]);
-            const stack = await client.stackTraceRequest({ threadId });
-            return [stopped.body.reason, stack.body.stackFrames[0].line];
-        };
-        assert.deepStrictEqual(await hit(client.reverseContinueRequest({ threadId })), ['breakpoint', Number(line)]);
-        assert.deepStrictEqual(await hit(client.stepBackRequest({ threadId })), ['step', Number(line) - 1]);
-        assert.deepStrictEqual(await hit(client.nextRequest({ threadId })), ['breakpoint', Number(line)]);
-        const stack = await client.stackTraceRequest({ threadId });
-        const frameId = stack.body.stackFrames[0].id;
-        const value = await client.evaluateRequest({ expression: 'a', frameId, context: 'watch' });
-        assert.strictEqual(value.body.result, '4');
-        const hits = await client.customRequest('contraflow/hits', { function: 'push' });
-        assert.strictEqual(hits.body.total, 5);
-    } finally {
-        await client.stop();
+    const scene = new Scene(contraflow, language, languages[language], program, directory);
+    const record = ['record', '-q', '-o', scene.recording, '--', program];
+    execFileSync(contraflow, record, { env: scene.environment, stdio: 'ignore' });
+    const modes = [['recording', { recording: scene.recording }, []], ['live', { program, mode: 'serve' }, ['the end']]];
+    for (const [mode, launch, lines] of modes) {
+        const [session] = await Session.launched(scene, mode, launch, ...lines);
+        await session.breakAt();
+        for (const test of THEMES) await test(session);
+        await session.leave();
     }
+    for (const test of launches) await test(scene);
+    checkCoverage(scene);
 }
 
 main().then(() => process.exit(0), (error) => {

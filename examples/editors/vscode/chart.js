@@ -73,12 +73,14 @@ function chart() {
         pen.beginPath();
         pen.rect(LEFT, 0, width() - LEFT, canvas.height);
         pen.clip();
-        const [begin, end] = [x(thread.from), x(thread.to)];
+        // Where it is not known when a thread lived, it is drawn over all of the history.
+        const { from = 0, to = 1 } = thread;
+        const [begin, end] = [x(from), x(to)];
         pen.globalAlpha = 0.25;
         pen.fillRect(begin, y + STRIP / 2, Math.max(1, end - begin), 1);
         pen.globalAlpha = 1;
         pen.fillStyle = colour('--vscode-charts-blue', '#48f');
-        for (const [first, last] of thread.busy || [[thread.from, thread.to]]) {
+        for (const [first, last] of thread.busy || [[from, to]]) {
             pen.fillRect(x(first), y, Math.max(1, x(last) - x(first)), STRIP);
         }
         for (const [level, first, last, name, , isSignal] of slices) {

@@ -1,6 +1,6 @@
 //! Other clients, by node: the official test client, `DebugClient` of the npm package
-//! `@vscode/debugadapter-testsupport`, if `CONTRAFLOW_TESTSUPPORT` names the directory with its
-//! `node_modules`; and the extension for VS Code, without VS Code.
+//! `@vscode/debugadapter-testsupport`, if `CONTRAFLOW_TESTSUPPORT` names the directory where npm
+//! installed it; and the extension for VS Code, without VS Code.
 
 use super::{ledger, line};
 use crate::support::{Scene, have, text};
@@ -10,38 +10,68 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a script of tests/dap on a recording of the ledger.
-fn run(script: &str, modules: &OsStr) {
-    let scene = Scene::new();
-    let (recording, path) = ledger(&scene, false);
-    let grows = line(&path, "total grows");
+/// Runs a script of tests/dap with arguments after the binary.
+fn run(script: &str, arguments: &[&OsStr], modules: &OsStr) {
     let output = Command::new("timeout")
-        .args(["-s", "KILL", "100", "node", script, env!("CARGO_BIN_EXE_contraflow")])
-        .args([&recording, &path])
-        .arg(grows.to_string())
+        .args(["-s", "KILL", "240", "node", script, env!("CARGO_BIN_EXE_contraflow")])
+        .args(arguments)
         .env("NODE_PATH", modules)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dap"))
         .output()
         .expect("node runs");
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    // It says what it skipped. Not eprintln!, which the test harness swallows.
+    let _ = std::io::stderr().write_all(&output.stderr);
 }
 
-#[test]
-fn the_official_client_walks_a_recording() {
-    let Some(modules) = env::var_os("CONTRAFLOW_TESTSUPPORT") else {
+/// Makes each request by the official client, with the program of tests/dap/programs in a language.
+fn make_each_request(language: &str, source: &str, compiler: &[&str]) {
+    let Some(directory) = env::var_os("CONTRAFLOW_TESTSUPPORT") else {
         let note = "SKIPPED: CONTRAFLOW_TESTSUPPORT names no @vscode/debugadapter-testsupport\n";
         let _ = std::io::stderr().write_all(note.as_bytes());
         return;
     };
-    if have("gdb") && have("node") {
-        run("client.js", &modules);
+    if !["gdb", "node", compiler[0]].into_iter().all(have) {
+        return;
     }
+    let scene = Scene::new();
+    let program = scene.path("tour");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dap/programs");
+    let mut compile = Command::new(compiler[0]);
+    compile.args(&compiler[1..]).arg("-o").arg(&program).arg(programs.join(source));
+    let output = compile.output().expect("the compiler runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let directory = Path::new(&directory);
+    let modules =
+        env::join_paths([directory.join("node_modules"), directory.to_path_buf()]).unwrap();
+    let place = scene.path("");
+    run("client.js", &[OsStr::new(language), program.as_os_str(), place.as_os_str()], &modules);
+}
+
+#[test]
+fn the_official_client_makes_each_request_with_c() {
+    make_each_request("c", "tour.c", &["gcc", "-g", "-O0", "-pthread"]);
+}
+
+#[test]
+fn the_official_client_makes_each_request_with_cpp() {
+    make_each_request("cpp", "tour.cpp", &["g++", "-g", "-O0", "-pthread"]);
+}
+
+#[test]
+fn the_official_client_makes_each_request_with_rust() {
+    // Checks for null pointers would be lines of their own.
+    make_each_request("rust", "tour.rs", &["rustc", "-g", "-C", "debug-assertions=off"]);
 }
 
 #[test]
 fn the_extension_shows_hits_marks_and_writers() {
     if have("gdb") && have("node") {
-        run("extension.js", OsStr::new(""));
+        let scene = Scene::new();
+        let (recording, path) = ledger(&scene, false);
+        let grows = line(&path, "total grows").to_string();
+        let arguments = [recording.as_os_str(), path.as_os_str(), OsStr::new(&grows)];
+        run("extension.js", &arguments, OsStr::new(""));
     }
 }
 
