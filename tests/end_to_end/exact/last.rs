@@ -18,6 +18,27 @@ fn gdb_on(source: &str, commands: &str) -> Option<String> {
     Some(run_gdb(replay, commands))
 }
 
+/// A watchpoint compares with the value at the place that a seek leads to, whatever it was before.
+#[test]
+fn a_watchpoint_that_was_set_elsewhere_shows_the_values_of_here() {
+    let Some(said) = gdb_on(
+        "exact/last.c",
+        "frame function main
+         watch -location a->balance
+         cf-seek begin
+         continue
+         continue
+         cf-seek end
+         reverse-continue",
+    ) else {
+        return;
+    };
+    let first = answer(&said, "continue", 0);
+    assert_in_order(first, &["Old value = <unreadable>", "New value = 0"]);
+    assert_in_order(answer(&said, "continue", 1), &["Old value = 0", "New value = 100"]);
+    assert_in_order(answer(&said, "reverse-continue", 0), &["Old value = 40", "New value = 70"]);
+}
+
 /// Writers of a balance and of a name, each found from the one after it; also when the frame of a
 /// caller is selected.
 #[test]
