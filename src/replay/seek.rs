@@ -51,10 +51,9 @@ impl Replay {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
             match self.run_straight(left, None)? {
-                Straight::Ran => {}
                 Straight::Lost => return Ok(false),
                 Straight::Steps if self.hook_here()?.is_some() || !self.step_one()? => break,
-                Straight::Steps => {}
+                Straight::Ran | Straight::Steps => {}
             }
         }
         Ok(true)

@@ -59,12 +59,11 @@ impl Process {
         let mut room = 0;
         for write in contents(&self.engine, ranges) {
             let size = write.bytes.0.len();
-            match pieces.last_mut().filter(|_| size <= room) {
-                Some(piece) => piece.push(write),
-                None => {
-                    room = PIECE_BYTES;
-                    pieces.push(vec![write]);
-                }
+            if let Some(piece) = pieces.last_mut().filter(|_| size <= room) {
+                piece.push(write);
+            } else {
+                room = PIECE_BYTES;
+                pieces.push(vec![write]);
             }
             room = room.saturating_sub(size);
         }
