@@ -150,6 +150,9 @@ impl TranslatedProcess {
 
     /// Drops what was translated from code that is also mapped in `range`, if it was overwritten there.
     fn forget_overwritten_code(&mut self, range: AddrRange) {
+        if !self.pages.has_changing() {
+            return;
+        }
         for page in self.pages.changing_in(&self.space.aliases(range)) {
             if self.pages.is_overwritten(page, &self.memory) {
                 self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES));

@@ -43,11 +43,13 @@ impl Pages {
         self.reported.keys().copied().collect()
     }
 
+    /// Returns true if there are any.
+    pub(super) fn has_changing(&self) -> bool {
+        !self.reported.is_empty()
+    }
+
     /// Returns those of them that begin in one of the ranges.
     pub(super) fn changing_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
-        if self.reported.is_empty() {
-            return Vec::new();
-        }
         let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
         self.reported.keys().copied().filter(is_in).collect()
     }

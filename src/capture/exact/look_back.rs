@@ -11,6 +11,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// memory is taken back.
 const REST_AFTER_LOOK: u32 = 20;
 const REST_AFTER_TAKING: u32 = 100;
+
 /// When to look if memory is still foreign.
 #[derive(Debug)]
 pub(super) struct LookBack {
