@@ -275,7 +275,13 @@ impl Engine {
             return tracee::detach_all(self.pid);
         };
         let mut stopped = Vec::new();
-        for thread in self.threads.values_mut() {
+        // One in its exit stop can execute nothing more: resuming would end it.
+        let ends = |thread: &Thread| {
+            matches!(thread.doing, Doing::AtEnd) || thread.stop.is_some_and(Stop::is_end)
+        };
+        let ending: Vec<Tracee> =
+            self.threads.values().filter(|thread| ends(thread)).map(Thread::tracee).collect();
+        for thread in self.threads.values_mut().filter(|thread| !ends(thread)) {
             let tracee = thread.tracee();
             let signal = halt(self.pid, thread);
             // Where this fails, nothing better is possible than to go on.
@@ -311,7 +317,7 @@ impl Engine {
                 process.engine.leave(*first)
             };
         }
-        for (tracee, signal) in stopped {
+        for (tracee, signal) in stopped.into_iter().chain(ending.into_iter().map(|of| (of, 0))) {
             let _ = tracee.detach(signal);
         }
         if let Some(turns) = self.turns.take() {

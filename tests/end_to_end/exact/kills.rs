@@ -202,3 +202,38 @@ fn what_a_killed_recorder_leaves_replays() {
 fn what_many_killed_recorders_leave_replays() {
     at_random_moments(200, 1, 0x0f1e_2d3c_4b5a_6978);
 }
+
+/// A recording that cannot be finished, as its directory is gone, holds up neither its recorder nor the program,
+/// whose threads are all at their end.
+#[test]
+fn a_recorder_that_cannot_write_the_end_ends() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let subject = Subject { rounds: 1_000_000, ..SUBJECTS[1] };
+    let program = scene.compile(subject.source, &["-pthread"]);
+    let dir = scene.path("recording");
+    let options = ["-o", dir.to_str().unwrap()];
+    let mut recorder = record(&scene, &program, &subject, &options).spawn().expect("it runs");
+    let begun = Instant::now();
+    let is_late = || begun.elapsed() > Duration::from_secs(PATIENCE_SECONDS);
+    let logged = || std::fs::metadata(dir.join("log.bin")).map_or(0, |log| log.len());
+    while logged() < 50_000 && !is_late() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_dir_all(&dir).expect("the recording is there");
+    let pid = recorder.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    let mut ended = None;
+    while ended.is_none() && !is_late() {
+        std::thread::sleep(Duration::from_millis(20));
+        ended = recorder.try_wait().expect("it is ours");
+    }
+    if ended.is_none() {
+        recorder.kill().expect("it is ours");
+    }
+    let left = processes_of(&scene.path("marker"));
+    assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {left:#?}");
+    assert_eq!(left, Vec::<String>::new());
+}
