@@ -27,7 +27,7 @@ pub(super) enum Straight {
 }
 
 impl Replay {
-    /// Executes at most so many instructions of the tick at once, and none after the one before `until`.
+    /// Executes at most `most` instructions of the tick at once, up to the one at `until`.
     pub(super) fn run_straight(
         &mut self,
         most: u64,

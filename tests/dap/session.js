@@ -38,7 +38,7 @@ function descendants(pid) {
             const stat = fs.readFileSync(`/proc/${name}/stat`, 'utf8');
             parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
         } catch (error) {
-            // It has ended meanwhile.
+            // It has ended.
         }
     }
     const below = (of) => [...parents].filter(([, parent]) => parent === of).flatMap(([child]) => [child, ...below(child)]);
@@ -55,6 +55,13 @@ function isThere(pid) {
 }
 
 const sleep = (time) => new Promise((resolve) => { setTimeout(resolve, time); });
+
+/** Waits until processes are gone, which must not take long. */
+async function areGone(pids) {
+    const remain = () => pids.filter((pid) => isThere(pid));
+    for (const end = Date.now() + 10000; remain().length && Date.now() < end;) await sleep(20);
+    assert.deepStrictEqual(remain(), [], 'processes stay');
+}
 
 class Session {
     constructor(scene, mode) {
@@ -198,9 +205,16 @@ class Session {
         await this.ask('disconnect', args);
         this.adapter.stdin.end();
         assert.strictEqual(await this.ended, 0, 'the exit status of the adapter');
-        const remain = () => below.filter((pid) => isThere(pid) && !left.includes(pid));
-        for (const end = Date.now() + 10000; remain().length && Date.now() < end;) await sleep(20);
-        assert.deepStrictEqual(remain(), [], 'processes stay');
+        await areGone(below.filter((pid) => !left.includes(pid)));
+    }
+
+    /** Kills the adapter. No process may stay. */
+    async kill() {
+        const below = descendants(this.adapter.pid);
+        assert(below.length > 0);
+        this.adapter.kill('SIGKILL');
+        await this.ended;
+        await areGone(below);
     }
 }
 

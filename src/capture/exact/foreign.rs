@@ -3,6 +3,7 @@
 
 use super::effects::{Before, contents};
 use super::engine::Engine;
+use super::look_back::REST_AFTER_LOOK;
 use super::maps::{MAPS, plain_name};
 use super::others::written_by_others;
 use super::process::{EVERYWHERE, Process, extended_of, place_of};
@@ -20,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// The time between two looks at what other processes map, unless looks take long.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// The least time between two looks, as a multiple of the time that a look takes.
-const REST_AFTER_LOOK: u32 = 20;
 const EFAULT: i64 = -libc::EFAULT as i64;
 /// The number of accesses that are worth a sentence: they are slow.
 const MANY_ACCESSES: u64 = 100;

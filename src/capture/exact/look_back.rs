@@ -9,7 +9,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The least time between two looks, as a multiple of the time that a look takes, and of that in which
 /// memory is taken back.
-const REST_AFTER_LOOK: u32 = 20;
+pub(super) const REST_AFTER_LOOK: u32 = 20;
 const REST_AFTER_TAKING: u32 = 100;
 
 /// When to look if memory is still foreign.

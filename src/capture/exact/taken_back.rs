@@ -34,15 +34,16 @@ impl Process {
         let begun = Instant::now();
         let mut files = self.engine.foreign_files();
         files.retain(|file| !is_meant_for_others(file) && self.size_of(file) <= LARGEST_BYTES);
-        let written = written_by_others(self.pid(), &files);
-        files.retain(|file| !written.mappings.contains(file));
-        let takes = !written.is_partly_unknown && !files.is_empty();
-        for file in files.iter().filter(|_| takes) {
+        if !files.is_empty() {
+            let written = written_by_others(self.pid(), &files);
+            files.retain(|file| !written.is_partly_unknown && !written.mappings.contains(file));
+        }
+        for file in &files {
             let ranges = self.engine.make_own(thread.tracee(), file)?;
             self.foreign.retain(|foreign| !ranges.iter().any(|range| range.overlaps(*foreign)));
             self.log_contents(thread, ranges)?;
         }
-        self.look_back.note_look(begun, takes);
+        self.look_back.note_look(begun, !files.is_empty());
         Ok(())
     }
 

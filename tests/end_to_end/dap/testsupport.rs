@@ -26,6 +26,11 @@ fn run(script: &str, arguments: &[&OsStr], modules: &OsStr) {
 
 /// Makes each request by the official client, with the program of tests/dap/programs in a language.
 fn make_each_request(language: &str, source: &str, compiler: &[&str]) {
+    run_official("client.js", &[language], source, compiler);
+}
+
+/// Runs a script of the official client with a program of tests/dap/programs, which is compiled.
+fn run_official(script: &str, arguments: &[&str], source: &str, compiler: &[&str]) {
     let Some(directory) = env::var_os("CONTRAFLOW_TESTSUPPORT") else {
         let note = "SKIPPED: CONTRAFLOW_TESTSUPPORT names no @vscode/debugadapter-testsupport\n";
         let _ = std::io::stderr().write_all(note.as_bytes());
@@ -45,7 +50,14 @@ fn make_each_request(language: &str, source: &str, compiler: &[&str]) {
     let modules =
         env::join_paths([directory.join("node_modules"), directory.to_path_buf()]).unwrap();
     let place = scene.path("");
-    run("client.js", &[OsStr::new(language), program.as_os_str(), place.as_os_str()], &modules);
+    let mut all: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    all.extend([program.as_os_str(), place.as_os_str()]);
+    run(script, &all, &modules);
+}
+
+#[test]
+fn the_official_client_is_shown_a_million_elements_and_hits() {
+    run_official("vast.js", &[], "vast.cpp", &["g++", "-g", "-O0", "-pthread"]);
 }
 
 #[test]
