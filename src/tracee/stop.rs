@@ -1,8 +1,10 @@
 //! Waits for traced threads and decodes their wait statuses.
 
 use super::error::Error;
-use crate::common::Tid;
+use super::procfs::{State, state, threads};
+use crate::common::{Pid, Tid};
 use nix::errno::Errno;
+use nix::unistd::gettid;
 
 /// A signal's number: nix's enumeration lacks the real-time signals.
 pub type Signo = i32;
@@ -101,6 +103,15 @@ pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
 
+/// Returns true if a traced first thread is gone, and another thread of its process is stopped: the kernel
+/// reports the first thread after all others, which is never if their tracer waits for it alone.
+fn is_gone_unreported(pid: Pid) -> bool {
+    let is_own = |state: &State| state.tracer == gettid().as_raw();
+    let is_gone = state(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));
+    let is_stopped = |tid: &Tid| state(Pid(tid.0)).is_some_and(|state| state.letter == 't');
+    is_gone && threads(pid).iter().any(is_stopped)
+}
+
 fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
@@ -108,6 +119,10 @@ fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
         // SAFETY: waitpid writes the status and nothing else.
         let result = unsafe { libc::waitpid(who, &raw mut status, flags) };
         match Errno::result(result) {
+            Err(Errno::EINTR) if block && is_gone_unreported(Pid(who)) => {
+                let end = || (Tid(who), Stop::Killed { signal: libc::SIGKILL, core_dumped: false });
+                return Ok(wait(who, false)?.or_else(|| Some(end())));
+            }
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(Error::System { call: "waitpid", errno }),
             Ok(0) => return Ok(None),

@@ -233,7 +233,11 @@ fn a_recorder_that_cannot_write_the_end_ends() {
     if ended.is_none() {
         recorder.kill().expect("it is ours");
     }
-    let left = processes_of(&scene.path("marker"));
+    let mut left = processes_of(&scene.path("marker"));
+    while !left.is_empty() && !is_late() {
+        std::thread::sleep(Duration::from_millis(20));
+        left = processes_of(&scene.path("marker"));
+    }
     assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {left:#?}");
     assert_eq!(left, Vec::<String>::new());
 }
