@@ -3,7 +3,8 @@
 use super::error::Error;
 use super::procfs::{is_traced_here, state, threads};
 use super::ptrace::Tracee;
-use super::stop::{PtraceEvent, Stop, wait_for};
+use super::stop::{PtraceEvent, Stop};
+use super::wait::wait_for;
 use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;

@@ -2,7 +2,8 @@
 
 use super::error::Error;
 use super::ptrace::Tracee;
-use super::stop::{PtraceEvent, Stop, wait_for};
+use super::stop::{PtraceEvent, Stop};
+use super::wait::wait_for;
 use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;

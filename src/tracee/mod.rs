@@ -20,6 +20,7 @@ pub mod siginfo;
 mod stop;
 mod tiles;
 pub mod trap_flag;
+mod wait;
 
 pub use attach::{attach, attach_thread, detach_all, detach_rest};
 pub use copy::start_empty;
@@ -38,6 +39,5 @@ pub use procfs::{
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};
-pub use stop::{
-    PtraceEvent, Signo, Stop, news_of, wait_any, wait_for, wait_for_killed, wait_or_signal,
-};
+pub use stop::{PtraceEvent, Signo, Stop};
+pub use wait::{news_of, wait_any, wait_for, wait_for_killed, wait_or_signal};

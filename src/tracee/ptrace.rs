@@ -4,8 +4,9 @@
 
 use super::error::Error;
 use super::procfs::process_of;
-use super::stop::{PtraceEvent, Signo, Stop, news_of, wait_for, wait_for_killed};
+use super::stop::{PtraceEvent, Signo, Stop};
 use super::trap_flag::TRAP_FLAG;
+use super::wait::{news_of, wait_for, wait_for_killed};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;

@@ -3,7 +3,8 @@
 
 use super::error::Error;
 use super::ptrace::Tracee;
-use super::stop::{Stop, wait_for};
+use super::stop::Stop;
+use super::wait::wait_for;
 use crate::common::Addr;
 use crate::insn::Registers;
 

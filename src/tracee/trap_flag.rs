@@ -3,7 +3,8 @@
 use super::error::Error;
 use super::memory::Memory;
 use super::ptrace::Tracee;
-use super::stop::{PtraceEvent, Stop, wait_for};
+use super::stop::{PtraceEvent, Stop};
+use super::wait::wait_for;
 use crate::common::Addr;
 use crate::insn::{FlagsCopy, Registers};
 
