@@ -115,6 +115,7 @@ bench: build
 	sh benches/run.sh
 	sh benches/capture/run.sh
 	sh benches/exact/run.sh
+	sh benches/ask/run.sh
 	sh benches/dap/run.sh
 	python3 benches/goals/run.py
 

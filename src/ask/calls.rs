@@ -102,6 +102,14 @@ enum What {
     Lost,
 }
 
+/// The values that a step of a call needs.
+enum Values {
+    /// The arguments, by their names.
+    Arguments(Vec<(String, Shown)>),
+    /// The returned value.
+    Result(Shown),
+}
+
 /// The part of an activation that a walk keeps.
 struct Activation {
     /// Its number, if it is wanted.
@@ -306,7 +314,7 @@ impl<'a> Calls<'a> {
             let moment = replay.moment(replay.position());
             reached(Position::exact(moment, 0));
             calls.outcome = calls.reach(&state, moment);
-            !matches!(calls.outcome, Ok(ControlFlow::Continue(())))
+            replay.needs_stop() || !matches!(calls.outcome, Ok(ControlFlow::Continue(())))
         };
         let goals = Goals { accepts: &accepts, ..Goals::at(stops, interrupted) };
         let is_first = replay.is_at(stops)?;
@@ -335,20 +343,37 @@ impl<'a> Calls<'a> {
             if of > moment || of == moment && needs_values && !is_here {
                 break;
             }
+            let step = next.what;
+            let key = (next.tid, step.number);
+            let values = if is_here && needs_values { self.read(key, step, state) } else { None };
+            if state.replay.needs_stop() {
+                break;
+            }
             let Some(event) = self.events.next() else { break };
-            let state = Some(state).filter(|_| is_here && needs_values);
-            if self.take(&event, state)?.is_break() {
+            if self.take(&event, values)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Processes a step, in a state of the program if one is known.
+    /// Reads the values that a step of a call needs.
+    fn read(&mut self, key: (Tid, u64), step: Step, state: &Stopped<'_>) -> Option<Values> {
+        match step.what {
+            What::Prepared => self.read_arguments(step.ip, state).map(Values::Arguments),
+            What::Returned { .. } => {
+                let addr = self.open.get(&key)?.addr;
+                self.read_result(addr, state).map(Values::Result)
+            }
+            What::Began { .. } | What::Lost => None,
+        }
+    }
+
+    /// Processes a step, with its values if they are known.
     fn take(
         &mut self,
         event: &Event<Step>,
-        state: Option<&Stopped<'_>>,
+        values: Option<Values>,
     ) -> Result<ControlFlow<()>, Error> {
         let key = (event.tid, event.what.number);
         let is_over = match event.what.what {
@@ -359,17 +384,18 @@ impl<'a> Calls<'a> {
                 is_plain && !self.waits_for_arguments
             }
             What::Prepared => {
-                let arguments = state.and_then(|state| self.read_arguments(event.what.ip, state));
-                if let Some(call) = self.open.get_mut(&key) {
-                    call.arguments = arguments;
+                if let Some(call) = self.open.get_mut(&key)
+                    && let Some(Values::Arguments(arguments)) = values
+                {
+                    call.arguments = Some(arguments);
                 }
                 !self.question.returns && !self.question.duration
             }
             What::Returned { instructions } => {
-                let addr = self.open.get(&key).map(|call| call.addr);
-                let returned = addr.zip(state).and_then(|(addr, at)| self.read_result(addr, at));
                 if let Some(call) = self.open.get_mut(&key) {
-                    call.returned = returned;
+                    if let Some(Values::Result(value)) = values {
+                        call.returned = Some(value);
+                    }
                     call.returned_at = Some(event.position);
                     call.instructions = Some(instructions);
                 }

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::machine::Stopped;
-use super::merge::{Event, Merged, Sender, merged};
+use super::merge::{Merged, Sender, merged};
 use super::opened::Asked;
 use super::place::Place;
 use super::tracker::{Beginning, Begins, Change, Tracker};
@@ -216,9 +216,13 @@ impl Search<'_, '_> {
             reached(Position::exact(moment, 0));
             let addr = Addr(state.registers.rip);
             // An instruction that is not executed, as it faults, is not in the path.
-            let Some(event) = join.executed_at(moment, addr) else { return true };
-            join.outcome = self
-                .hit(&state, event.position, Some(event.what), question, &functions)
+            let Some((position, executed)) = join.executed_at(moment, addr) else { return true };
+            let hit = self.hit(&state, position, Some(executed), question, &functions);
+            if replay.needs_stop() {
+                return true;
+            }
+            join.events.next();
+            join.outcome = hit
                 .and_then(|hit| hit.map_or(Ok(ControlFlow::Continue(())), |hit| (join.sink)(hit)));
             !matches!(join.outcome, Ok(ControlFlow::Continue(())))
         };
@@ -290,8 +294,9 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Takes the execution of an address in a tick. Earlier ones are before the replay.
-    fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<Event<Executed>> {
+    /// Returns the position and the rest of the execution of an address in a tick, which stays the next
+    /// event. Earlier ones are before the replay.
+    fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Executed)> {
         loop {
             let next = self.events.peek()?;
             let (of, _) = Position::parts(next.position);
@@ -299,7 +304,7 @@ impl Join<'_> {
                 return None;
             }
             if of == moment && next.what.addr == addr {
-                return self.events.next();
+                return Some((next.position, next.what));
             }
             self.events.next();
         }

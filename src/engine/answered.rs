@@ -41,6 +41,21 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG_ROOM), (answers.len() as u64).wrapping_sub(1));
     }
 
+    /// Returns the number of answers that a thread has taken since they were offered, and its budget before
+    /// the call of the last of them.
+    pub(super) fn answered_so_far(&self, thread: &TranslatedThread) -> (u64, Option<u64>) {
+        let (shared, area) = (&self.window.shared, thread.area);
+        let log = area.buffer(LOG);
+        let size = shared.load(area.slot(slots::LOG)).wrapping_sub(log).min(area.buffer_bytes);
+        let count = size / u64::from(HEADER_BYTES);
+        let last = count.checked_sub(1).map(|last| {
+            let mut header = [0; HEADER_BYTES as usize];
+            shared.read(area.offset_of(log + last * u64::from(HEADER_BYTES)), &mut header);
+            LoggedCall::budget_of(&header)
+        });
+        (count, last)
+    }
+
     /// Takes the answers back that were not used. Returns the calls that were answered, with the
     /// registers before them: their segments and GS are those of `now`.
     pub fn take_answered_calls(

@@ -7,6 +7,7 @@ use super::exact::{Exact, STEPS_LIMIT, Soon};
 use super::guard::{Translation, Wanted};
 use super::process::TranslatedProcess;
 use super::repeats::step_or_repeat;
+use super::runs::{Distance, Ran, Run, RunEnd, Running, Stepped};
 use super::stops::{Phase, SignalStop, is_of_watch};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
@@ -14,68 +15,7 @@ use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
 use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
-use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick, slots};
-
-/// The limit of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distance {
-    /// Until a budget is spent, as [`TranslatedProcess::budget`] returns it.
-    Budget(u64),
-    /// Exactly this far, unless the superblock ends before.
-    Bound(Bound),
-}
-
-/// A run that was begun.
-#[derive(Clone, Copy, Debug)]
-pub struct Running {
-    budget: u64,
-    /// The superblock that ends at a bound.
-    bounded: Option<u32>,
-    /// Times that the thread left the cache.
-    pub requests: u64,
-}
-
-impl Running {
-    /// Returns the ticks up to a point where R11 was `budget`, and counts from there on.
-    pub fn ticks_until(&mut self, budget: u64) -> u64 {
-        std::mem::replace(&mut self.budget, budget).wrapping_sub(budget)
-    }
-}
-
-/// The result of a run.
-#[derive(Clone, Copy, Debug)]
-pub enum Run {
-    /// The thread is stopped in the program, with its own registers.
-    Ran(Ran),
-    /// So it is, and a signal of the program is to be delivered to it.
-    Signal(Ran, SiginfoBytes),
-    /// Something else happened to the thread, which is where that left it.
-    Other(Stop),
-    /// It has made and logged a system call of which there is more to know. The run goes on.
-    Called,
-}
-
-/// The distance that a thread ran.
-#[derive(Clone, Copy, Debug)]
-pub struct Ran {
-    /// Ticks that it executed.
-    pub ticks: u64,
-    /// Instructions after the last tick, or in all where there is no tick. None: not counted.
-    pub instructions: Option<u64>,
-    /// Why the run ended.
-    pub end: RunEnd,
-}
-
-/// The result of a step.
-#[derive(Clone, Copy, Debug)]
-pub enum Stepped {
-    /// The instruction is executed.
-    Done,
-    /// A signal of the program is to be delivered first, or came of the instruction.
-    Signal(SiginfoBytes),
-    /// Something else happened to the thread.
-    Other(Stop),
-}
+use crate::translate::{Hook, SPENT, is_spent, is_tick, slots};
 
 /// The result of stepping a thread out of the cache.
 pub(super) enum SteppedOut {
@@ -83,22 +23,6 @@ pub(super) enum SteppedOut {
     Exact(Box<Exact>),
     /// The thread ended.
     Other(Stop),
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug)]
-pub enum RunEnd {
-    /// The thread ran as far as it may, or its superblock ended.
-    Distance,
-    /// It is at a place where threads are to stop.
-    Stop,
-    /// It is at an instruction that its tracer has to execute, and what that asks for if it does
-    /// not follow from the program's state.
-    Native(Option<Hook>),
-    /// It has executed an instruction that accessed memory which a debug register watches.
-    Watchpoint,
-    /// A signal came.
-    Signal,
 }
 
 impl TranslatedProcess {
@@ -143,7 +67,8 @@ impl TranslatedProcess {
         thread.set_trace_pointer(&self.window.shared, budget);
         self.enter(thread, address)?;
         let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
-        Ok(Running { budget, bounded, requests: 0 })
+        self.window.shared.store(thread.area.slot(slots::LISTENS), 0);
+        Ok(Running { budget, bounded, requests: 0, glances: None })
     }
 
     /// Waits for the end of a run, whose thread was resumed, or has the stop `seen`.
@@ -154,7 +79,14 @@ impl TranslatedProcess {
         mut seen: Option<Stop>,
     ) -> Result<Run, Error> {
         loop {
-            let stop = seen.take().map_or_else(|| wait_for(thread.tid()), Ok)?;
+            let stop = match (seen.take(), running.glances) {
+                (Some(stop), _) => stop,
+                (None, None) => wait_for(thread.tid())?,
+                (None, Some(now)) => match self.wait_or_glance(thread)? {
+                    Some(stop) => stop,
+                    None => return Ok(Run::Glance(self.glance(thread, running, &now))),
+                },
+            };
             let signal = match stop {
                 Stop::Signal(signal) => signal,
                 stop => return Ok(Run::Other(stop)),
@@ -183,7 +115,7 @@ impl TranslatedProcess {
                     self.respond(thread, translation.address);
                 }
                 SignalStop::Native(at) => {
-                    let is_stop = self.translator.stops_at(at.superblock);
+                    let is_stop = self.stops_in(&at);
                     let hook = self.translator.superblock(at.superblock).and_then(|s| s.hook);
                     let registers = thread.tracee.registers()?;
                     let (program, _) = self.convert(thread, &registers, &at);

@@ -1,9 +1,9 @@
 //! XSAVEC of programs, whose result is made to follow from the program's state
 //! ([`crate::translate::SavedState`]).
 
-use super::counted::Stepped;
 use super::error::Error;
 use super::process::TranslatedProcess;
+use super::runs::Stepped;
 use super::thread::TranslatedThread;
 use crate::common::{Addr, AddrRange};
 use crate::insn::{Registers, writes};

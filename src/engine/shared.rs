@@ -94,16 +94,19 @@ impl Shared {
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    pub fn load(&self, offset: u64) -> u64 {
+    /// Returns the word at an offset.
+    pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8));
-        // SAFETY: inside the mapping, which is page-aligned, at a multiple of 8.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.load(Ordering::Acquire)
+        // SAFETY: inside the mapping, which is page-aligned and as long-lived as `self`, at a multiple of 8.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    pub fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
     }
 
     pub fn store(&self, offset: u64, value: u64) {
-        debug_assert!(offset.is_multiple_of(8));
-        // SAFETY: inside the mapping, which is page-aligned, at a multiple of 8.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.store(value, Ordering::Release);
+        self.word(offset).store(value, Ordering::Release);
     }
 
     /// Copies bytes out.

@@ -5,8 +5,8 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::events::Site;
+use super::goals::Goals;
 use super::process::Replay;
-use super::run::Goals;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::Registers;
@@ -22,7 +22,7 @@ pub(super) struct Ahead {
     /// The ticks of all of them, and of the entry after them.
     pub(super) ticks: u64,
     /// Where the log has each of the calls, and goes on after them.
-    places: Vec<Cursor>,
+    pub(super) places: Vec<Cursor>,
 }
 
 /// The effects of a system call or an instruction.

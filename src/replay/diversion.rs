@@ -2,9 +2,9 @@
 //! happens in the replay's process, and is undone before the replay moves.
 
 use super::error::Error;
+use super::goals::Goals;
 use super::position::Position;
 use super::process::Replay;
-use super::run::Goals;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Distance, Run, RunEnd, Stepped};
 use crate::insn::Registers;
@@ -157,7 +157,7 @@ impl Replay {
                     return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
                 }
                 Run::Signal(..) => RunEnd::Signal,
-                Run::Other(_) | Run::Called => return Err(Error::Killed),
+                Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
             };
             match end {
                 RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),

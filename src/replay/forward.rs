@@ -2,10 +2,10 @@
 
 use super::error::Error;
 use super::events::Site;
+use super::goals::{Found, Goals};
 use super::outline::KernelEvent;
 use super::position::Position;
 use super::process::Replay;
-use super::run::{Found, Goals};
 use super::watches::{Executed, Watch, Watching};
 use crate::common::Tid;
 use crate::recording::log::{Current, Entry, Happening};

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
-use super::stand::Ahead;
+use super::stand::{Ahead, Glanced};
 use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::insn::Registers;
@@ -49,6 +49,10 @@ pub struct Replay {
     pub(super) end: u64,
     /// The way back from the end.
     pub(super) ahead: Ahead,
+    /// The place of a thread that waits at a stop for an answer.
+    pub(super) glanced: Option<Glanced>,
+    /// Set if that thread stops next: whether its stop is accepted.
+    pub(super) judged: Option<bool>,
 }
 
 impl Replay {
@@ -82,6 +86,8 @@ impl Replay {
             lent: Lent::default(),
             end: u64::MAX,
             ahead: Ahead::default(),
+            glanced: None,
+            judged: None,
         };
         replay.first = replay.position();
         replay.keep_here()?;
@@ -95,6 +101,9 @@ impl Replay {
 
     /// Returns the position; that of the last tick where the instructions since it were not counted.
     pub fn position(&self) -> Position {
+        if let Some(glanced) = &self.glanced {
+            return glanced.position;
+        }
         let (entry, ticks) = (self.cursor.index(), self.ticks);
         Position { entry, ticks, instructions: self.instructions.unwrap_or(0) }
     }

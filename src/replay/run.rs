@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::events::Site;
+use super::goals::{Found, Goals, Looks, Met};
 use super::outline::KernelEvent;
 use super::process::Replay;
 use super::watches::Watching;
@@ -17,63 +18,6 @@ const CHUNK_TICKS: u64 = 20_000_000;
 /// The budget near an instruction with a hook.
 const FEW_TICKS: u64 = 1000;
 
-/// The reasons to end a run on its way.
-#[derive(Clone, Copy)]
-pub struct Goals<'a> {
-    /// Instructions before which it ends.
-    pub stops: &'a BTreeSet<Addr>,
-    /// Asked at each of them; false passes it.
-    pub accepts: &'a dyn Fn(&Replay) -> bool,
-    /// Says at which acts of the kernel it ends.
-    pub events: &'a dyn Fn(KernelEvent) -> bool,
-    /// The number of the entry before whose system call or signal it does not end.
-    pub passed: Option<u64>,
-    /// Equal for equal answers of these.
-    pub key: u64,
-    /// Asked regularly; true ends it.
-    pub interrupted: &'a dyn Fn() -> bool,
-}
-
-impl<'a> Goals<'a> {
-    /// Returns goals that are stops alone.
-    pub fn at(stops: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
-        let (accepts, events) = (&|_: &Replay| true, &|_| false);
-        Self { stops, accepts, events, passed: None, key: 0, interrupted }
-    }
-}
-
-/// The reason why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// It is where it was to go.
-    Goal,
-    /// The run has no more instructions.
-    End,
-    /// A thread is about to execute an instruction that is a goal.
-    Stop,
-    /// The kernel is about to do something to a thread, or has done so.
-    Event(KernelEvent),
-    /// Watched memory was accessed: the number of the watch. The access is done.
-    Watch(usize),
-    /// The user had enough.
-    Interrupted,
-}
-
-/// The reason why a piece of a run ended.
-pub(super) enum Met {
-    /// It executed what it should.
-    Nothing,
-    /// The thread is at an instruction with a hook.
-    Hook,
-    /// A stop.
-    Stop,
-    /// Perhaps an access to watched memory. True: the next instruction is a stop, which another run would
-    /// pass.
-    Watch(bool),
-    /// A fault.
-    Fault(Box<SiginfoBytes>),
-}
-
 impl Replay {
     /// Runs to a place between two ticks: `entry` entries, and `ticks` of the next one's thread.
     /// Ends before that at a goal, unless that is where it begins.
@@ -84,6 +28,7 @@ impl Replay {
         watching: &mut Watching,
     ) -> Result<Found, Error> {
         self.set_stops(goals);
+        self.judged = None;
         let found = loop {
             match self.travel_to(until, goals, watching) {
                 Ok(Found::Stop) if !self.is_accepted(goals)? => {
@@ -113,6 +58,9 @@ impl Replay {
 
     /// Returns true if the thread that is about to execute stops here.
     pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> Result<bool, Error> {
+        if let Some(judged) = self.judged.take() {
+            return Ok(judged);
+        }
         self.load_next()?;
         Ok(self.is_attempted()? && (goals.accepts)(self))
     }
@@ -242,7 +190,8 @@ impl Replay {
         let goal = until.unwrap_or(entry.ticks).min(entry.ticks);
         while self.ticks < goal {
             let left = (goal - self.ticks).min(CHUNK_TICKS);
-            let met = self.run_ticks(left)?;
+            let met =
+                self.run_ticks(left, &Looks { goals, entry: Some(&entry), answered: None })?;
             if let Some(found) = self.meaning(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -280,7 +229,8 @@ impl Replay {
             let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let met = self.run(Distance::Budget(budget));
+            let looks = Looks { goals, entry: None, answered: Some(&ahead.places) };
+            let met = self.run_looking(Distance::Budget(budget), Some(&looks));
             let noted = self.note_answered(tid, &ahead, (begun, budget));
             let met = met?;
             noted?;
@@ -388,14 +338,14 @@ impl Replay {
     }
 
     /// Runs the loaded thread for at most so many ticks, and exactly so many if nothing is met.
-    fn run_ticks(&mut self, ticks: u64) -> Result<Met, Error> {
+    fn run_ticks(&mut self, ticks: u64, looks: &Looks<'_>) -> Result<Met, Error> {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
             let left = goal - self.ticks;
             let bound = || Distance::Bound(Bound::Ticks(left));
             let budget = self.epoch.engine.sampled_budget(left);
             let distance = budget.map_or_else(bound, Distance::Budget);
-            let met = self.run(distance)?;
+            let met = self.run_looking(distance, Some(looks))?;
             if !matches!(met, Met::Nothing) {
                 return Ok(met);
             }
@@ -405,8 +355,13 @@ impl Replay {
 
     /// Runs the loaded thread once. A stop where it begins is passed.
     pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
+        self.run_looking(distance, None)
+    }
+
+    /// Does what [`Self::run`] does. Stops in it are glances, as far as that is enough.
+    fn run_looking(&mut self, distance: Distance, looks: Option<&Looks<'_>>) -> Result<Met, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
-        let met = self.run_engine(distance)?;
+        let met = self.run_engine(distance, looks)?;
         if !matches!(met, Met::Nothing | Met::Watch(_)) {
             return Ok(met);
         }
@@ -420,13 +375,17 @@ impl Replay {
         })
     }
 
-    fn run_engine(&mut self, distance: Distance) -> Result<Met, Error> {
-        let thread = &mut self.epoch.thread;
-        let (run, _) = self.epoch.engine.run_counted(thread, distance)?;
+    fn run_engine(&mut self, distance: Distance, looks: Option<&Looks<'_>>) -> Result<Met, Error> {
+        let run = match looks {
+            Some(looks) if looks.are_worth_it(distance) => {
+                self.run_with_glances(distance, looks)?
+            }
+            _ => self.epoch.engine.run_counted(&mut self.epoch.thread, distance)?.0,
+        };
         let (ran, info) = match run {
             Run::Ran(ran) => (ran, None),
             Run::Signal(ran, info) => (ran, Some(info)),
-            Run::Other(_) | Run::Called => return Err(Error::Killed),
+            Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
         };
         let Ran { ticks, end, .. } = ran;
         self.count(ticks, distance, end);

@@ -3,10 +3,10 @@
 use super::error::Error;
 use super::events::Site;
 use super::forward::Advanced;
+use super::goals::{Found, Goals};
 use super::outline::KernelEvent;
 use super::position::Position;
 use super::process::Replay;
-use super::run::{Found, Goals};
 use super::watches::{Executed, Watch};
 use crate::common::{Addr, Tid};
 use crate::recording::log::Happening;

@@ -2,10 +2,10 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
+use super::goals::{Found, Goals};
 use super::pace::Pace;
 use super::position::Position;
 use super::process::Replay;
-use super::run::{Found, Goals};
 use super::straight::Straight;
 use super::watches::Watching;
 use crate::common::Addr;

@@ -1,7 +1,10 @@
 //! A second place of a replay, with a process there.
 
 use super::epoch::Epoch;
+use super::position::Position;
+use crate::insn::Registers;
 use crate::recording::log::Cursor;
+use std::sync::atomic::AtomicBool;
 
 /// A place of the run beside that of the replay, and a process there.
 #[derive(Debug)]
@@ -23,4 +26,13 @@ pub(super) enum Ahead {
     Part(Box<Stand>),
     /// It cannot be done.
     Failed,
+}
+
+/// The place of a thread that waits at a stop for an answer.
+#[derive(Debug)]
+pub(super) struct Glanced {
+    pub(super) registers: Registers,
+    pub(super) position: Position,
+    /// Set if its registers do not suffice.
+    pub(super) needs_stop: AtomicBool,
 }

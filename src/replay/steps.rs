@@ -1,8 +1,8 @@
 //! Single instructions, executed in the program.
 
 use super::error::Error;
+use super::goals::{Found, Met};
 use super::process::Replay;
-use super::run::{Found, Met};
 use super::straight::Straight;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};

@@ -3,8 +3,8 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
+use super::goals::{Found, Goals};
 use super::process::Replay;
-use super::run::{Found, Goals};
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::image::core::Core;

@@ -9,6 +9,7 @@ use crate::sideband::{ImageId, Mapping};
 use crate::tracee::{PageState, Tracee, private_pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 const PAGE_BYTES: u64 = 4096;
 const NT_PRFPREG: u32 = 2;
@@ -41,6 +42,10 @@ impl Replay {
     /// Returns the thread that is about to execute, with its general registers only.
     pub fn loaded(&self) -> Option<ThreadView> {
         let tid = self.epoch.contexts.loaded()?;
+        if let Some(glanced) = &self.glanced {
+            let registers = glanced.registers;
+            return Some(core::Thread { tid, registers, ..core::Thread::default() });
+        }
         let registers = self.epoch.thread.tracee.registers().ok()?;
         Some(core::Thread { tid, registers, ..core::Thread::default() })
     }
@@ -58,8 +63,12 @@ impl Replay {
         }
     }
 
-    /// Returns the registers of a thread.
+    /// Returns the registers of a thread. `None` at a glance: it has to stop first.
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
+        if let Some(glanced) = &self.glanced {
+            glanced.needs_stop.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
         let Some(context) = self.epoch.contexts.get(tid) else { return Ok(None) };
         let tracee: Tracee = self.epoch.thread.tracee;
         let is_loaded = self.epoch.contexts.loaded() == Some(tid);

@@ -5,11 +5,24 @@
 use super::xsave::{CONTROL, Layout};
 use super::{Register, Registers};
 use crate::image::core::Thread;
+use crate::insn::Registers as Kernel;
+use std::sync::LazyLock;
+
+/// The general registers, each with its place among the kernel's words.
+static GENERAL: LazyLock<Vec<(Register, usize)>> = LazyLock::new(|| {
+    let place = |register: Register| {
+        let name = register.name();
+        Some((register, Kernel::NAMES.iter().position(|known| *known == name)?))
+    };
+    Register::all().filter_map(place).collect()
+});
+
 /// Returns all registers of a thread that a core file contains.
 pub(super) fn registers(thread: &Thread) -> Registers {
     let mut known = Registers::default();
-    for register in Register::all() {
-        known.set(register, general(thread, &register.name()).map(u128::from));
+    let words = thread.registers.to_words();
+    for (register, place) in GENERAL.iter() {
+        known.set(*register, words.get(*place).copied().map(u128::from));
     }
     if let Some(area) = thread.fpregs.as_deref() {
         fxsave(area, &mut known);
@@ -18,12 +31,6 @@ pub(super) fn registers(thread: &Thread) -> Registers {
         beyond_sse(area, &mut known);
     }
     known
-}
-
-fn general(thread: &Thread, name: &str) -> Option<u64> {
-    use crate::insn::Registers as Kernel;
-    let place = Kernel::NAMES.iter().position(|known| *known == name)?;
-    thread.registers.to_words().get(place).copied()
 }
 
 pub(super) fn fxsave(area: &[u8], known: &mut Registers) {

@@ -9,6 +9,7 @@ pub(super) enum Gpr {
     Rax = 0,
     Rcx = 1,
     Rdx = 2,
+    Rsp = 4,
     Rsi = 6,
     Rdi = 7,
     R11 = 11,

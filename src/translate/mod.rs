@@ -7,7 +7,7 @@
 //! points to where the next record goes, and the program's R11 is in a slot. Glue code does not
 //! touch the flags, the stack or vector registers, so the program's exact state can be recovered at
 //! each of its instructions: see [`Translator::locate`]. Only the glue that answers system calls does,
-//! and no thread stops in it.
+//! and that of glances, and no thread stops in them.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
 //! ticks, up to a position given by their number. R11 then holds the remaining count. Code of
@@ -22,6 +22,7 @@ mod builder;
 mod counting;
 mod edge;
 mod emit;
+mod glance;
 mod glue;
 mod heat;
 mod hook;
@@ -46,6 +47,7 @@ pub use answered::Answers;
 pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
+pub use glance::{GLANCE_POSTED, GlanceAnswer, glanced};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Effects, Hook, hook_of};
 pub use logged::{

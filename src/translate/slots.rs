@@ -32,6 +32,17 @@ pub const COUNTER: u32 = 0x60;
 /// Where system calls are answered: the address of the next answer.
 pub const ANSWER: u32 = 0x68;
 
+/// The word by which the thread of a replay asks its tracer at a stop ([`super::GLANCE_POSTED`]).
+pub const GLANCE: u32 = 0x70;
+/// 1 while the tracer waits for such a glance.
+pub const LISTENS: u32 = 0x78;
+/// The program's RSP while glue uses the register.
+pub const RSP: u32 = 0x80;
+/// The address of [`GLANCE_END`].
+pub const GLANCE_STACK: u32 = 0x88;
+/// The end of the registers that a glance shows.
+pub const GLANCE_END: u32 = 0x200;
+
 /// Value of [`REQUEST`]: the target in [`TARGET`] has no superblock yet.
 pub const INDIRECT: u64 = u64::MAX;
 

@@ -52,6 +52,8 @@ pub struct State {
     pub recorded: bool,
     /// The record of a SYSCALL that is not executed yet is in the trace, and must be removed.
     pub early: bool,
+    /// The thread stops here before it executes the instruction.
+    pub stops: bool,
     /// The registers are those before an instruction whose stores are under way. It can be executed
     /// again.
     pub repeats: bool,
@@ -84,7 +86,8 @@ pub struct Superblock {
     pub body: u64,
     /// The address after its code.
     pub end: u64,
-    /// True if it is a single untranslated instruction, which the tracer executes in place.
+    /// True if a thread can stop in it for its tracer: it is a single untranslated instruction, which the
+    /// tracer executes in place, or starts with a stop.
     pub native: bool,
     /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
     /// resumes after it.

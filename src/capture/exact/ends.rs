@@ -346,7 +346,7 @@ impl Process {
         match run {
             Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks.wrapping_sub(logged),
             Run::Other(stop) => thread.stop = Some(stop),
-            Run::Called => {}
+            Run::Called | Run::Glance(_) => {}
         }
         Ok(())
     }

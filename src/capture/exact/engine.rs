@@ -358,7 +358,7 @@ impl Engine {
             }
             Run::Signal(_, info) => self.signalled(tid, info),
             Run::Other(stop) => self.interrupted(tid, stop),
-            Run::Called => Ok(()),
+            Run::Called | Run::Glance(_) => Ok(()),
         }
     }
 

@@ -10,12 +10,13 @@ mod window;
 use super::counting::Bound;
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
+use super::glance::emit_glance;
 use super::hook::Hook;
 use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
 use super::logged::CallLog;
 use super::saves::{Components, KnownMask};
 use super::slots;
-use super::superblock::{Outcome, Point, Step};
+use super::superblock::{Outcome, Point, State, Step};
 use super::tick::ticks;
 use iced_x86::Instruction;
 use window::Window;
@@ -289,12 +290,21 @@ impl Builder<'_, '_> {
         (accepted, chain_field)
     }
 
-    /// Follows the path to its end. Returns true if its only instruction must be executed natively.
+    /// Follows the path to its end. Returns true if a thread can stop in it for its tracer.
     fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
         if !self.site.passes && (self.site.is_stop)(self.start) {
-            self.note_pages(1);
-            return self.native();
+            let Some(log) = self.site.call_log.filter(|log| log.answers) else {
+                self.note_pages(1);
+                return self.native();
+            };
+            self.glance(log);
+            self.follow_path(code);
+            return true;
         }
+        self.follow_path(code)
+    }
+
+    fn follow_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
             let window = Window::fetch(self.ip, code);
@@ -381,6 +391,17 @@ impl Builder<'_, '_> {
                 self.pages.push(page);
             }
         }
+    }
+
+    /// Emits the stop at the start of a path that a replay's thread goes on with, if its tracer says so
+    /// at a glance.
+    fn glance(&mut self, log: CallLog) {
+        self.exact_point();
+        let passes = emit_glance(&mut self.emitter, log, self.start);
+        let r11_in_slot = !self.r11_is_program;
+        self.point(State { exact: true, r11_in_slot, stops: true, ..State::default() });
+        self.emitter.put(&[0xcc]);
+        self.emitter.aim_here(passes);
     }
 
     /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the

@@ -173,6 +173,12 @@ impl LoggedCall {
         })
     }
 
+    /// Returns the budget in a record's words.
+    pub fn budget_of(header: &[u8; HEADER_BYTES as usize]) -> u64 {
+        let words = header.as_chunks::<8>().0;
+        words.get(Word::Budget as usize).copied().map_or(0, u64::from_le_bytes)
+    }
+
     /// Reads the first record of a log. Returns it and the rest of the log. None: that is no record.
     pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;

@@ -8,7 +8,7 @@ use contraflow::engine::{
 use contraflow::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use contraflow::tracee::trap_flag::hide_after_step;
 use contraflow::tracee::{Stop, wait_for};
-use contraflow::translate::{Bound, Hook, is_tick};
+use contraflow::translate::{Bound, GlanceAnswer, Hook, is_tick};
 use iced_x86::Mnemonic;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,6 +23,8 @@ pub(crate) struct Machine {
     thread: TranslatedThread,
     /// Times that the thread left the cache.
     pub(crate) requests: u64,
+    /// Answers to glances that came too late.
+    pub(crate) late: u64,
 }
 
 impl Machine {
@@ -36,7 +38,7 @@ impl Machine {
         process.prepare_area(at.tracee).unwrap();
         let area = process.take_area().unwrap();
         let thread = TranslatedThread::new(at.tracee.0, at.pid, area, Program);
-        Self { at, process, thread, requests: 0 }
+        Self { at, process, thread, requests: 0, late: 0 }
     }
 
     /// Leaves the code cache so little room that it is used again and again.
@@ -90,12 +92,46 @@ impl Machine {
         is_there
     }
 
+    /// Runs to the end of the program, and judges each of these stops at a glance: `judge` gets the place's
+    /// ticks and the registers. It may take too long, so that the thread stops before it has its answer.
+    pub(crate) fn run_with_glances(
+        &mut self,
+        stops: &BTreeSet<u64>,
+        mut judge: impl FnMut(u64, &Registers) -> GlanceAnswer,
+    ) {
+        self.process.set_stops(stops);
+        while !self.at.is_at_end() {
+            self.at.tracee.set_registers(&self.at.registers).unwrap();
+            let Distance::Budget(budget) = self.budget() else { panic!("no budget") };
+            let distance = Distance::Budget(budget);
+            let mut running = self.process.begin_run(&mut self.thread, distance).unwrap();
+            self.process.listen(&self.thread, &mut running).unwrap();
+            self.at.tracee.resume(0).unwrap();
+            let run = loop {
+                let run = self.process.go_on(&mut self.thread, &mut running, None).unwrap();
+                let Run::Glance(glance) = run else { break run };
+                let ticks = self.at.place.ticks + glance.ticks;
+                let answer = judge(ticks, &glance.registers);
+                let is_in_time = self.process.answer(&self.thread, answer);
+                self.late += u64::from(!is_in_time);
+            };
+            self.requests += running.requests;
+            self.finish_run(run, distance);
+        }
+        self.process.set_stops(&BTreeSet::new());
+    }
+
     /// Returns true if it is at a place to stop.
     fn run(&mut self, distance: Distance) -> bool {
         self.at.tracee.set_registers(&self.at.registers).unwrap();
-        let (ran, requests) = self.process.run_counted(&mut self.thread, distance).unwrap();
-        let Run::Ran(Ran { ticks, instructions, end }) = ran else { panic!("{ran:?}") };
+        let (run, requests) = self.process.run_counted(&mut self.thread, distance).unwrap();
         self.requests += requests;
+        self.finish_run(run, distance)
+    }
+
+    /// Notes how far it came. Returns true if it is at a place to stop.
+    fn finish_run(&mut self, run: Run, distance: Distance) -> bool {
+        let Run::Ran(Ran { ticks, instructions, end }) = run else { panic!("{run:?}") };
         self.at.registers = self.at.tracee.registers().unwrap();
         let is_bound = matches!(distance, Distance::Bound(_));
         self.at.pass(ticks, instructions.unwrap_or(if is_bound { 0 } else { u64::MAX }));

@@ -7,6 +7,7 @@ mod stepper;
 
 use crate::generated;
 use crate::support::{Scene, have};
+use contraflow::translate::GlanceAnswer;
 use iced_x86::{Instruction, Mnemonic};
 use machine::Machine;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -176,6 +177,53 @@ fn a_run_is_seldom_interrupted() {
     }
     // Once for each superblock, and each instruction that is answered.
     assert!(requests[0] < run.len() as u64 / 4, "{requests:?} of {}", run.len());
+}
+
+/// Passed, stopped at, and answered too late: at each stop a thread shows what single steps find there, and
+/// it goes on as if there were none.
+#[test]
+fn a_glance_shows_the_registers_of_a_stop() {
+    if !have("gcc") {
+        return;
+    }
+    let (mut late, mut glances) = (0, 0);
+    for seed in seeds() {
+        let scene = Scene::new();
+        let program = generated::peaceful_of_seed(&scene, seed);
+        let (run, memory) = stepped(&program);
+        let mut random = Random(seed + 200);
+        let end = run.last().unwrap();
+        let random = (0..8).map(|_| run[1 + random.below(run.len() - 1)].1.rip);
+        let stops: BTreeSet<u64> = random.chain([end.1.rip]).collect();
+        let mut machine = Machine::start(&program, answer);
+        let arrivals: Vec<_> =
+            run.iter().skip(1).filter(|(_, registers)| stops.contains(&registers.rip)).collect();
+        let (mut seen, mut number) = (BTreeSet::new(), 0);
+        machine.run_with_glances(&stops, |ticks, registers| {
+            // Some stops are found without a glance: the first after a run began, and where it ended.
+            let is_here =
+                |(place, of): &&(Place, Registers)| (place.ticks, of.rip) == (ticks, registers.rip);
+            let at = arrivals.iter().position(|arrival| is_here(arrival)).unwrap();
+            assert_eq!(shown(registers), shown(&arrivals[at].1), "seed {seed}");
+            assert_eq!(registers.fs_base, arrivals[at].1.fs_base);
+            assert!(seen.insert(at), "seed {seed}: {at} twice");
+            number += 1;
+            if number % 50 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            if number % 7 == 0 || ticks == end.0.ticks {
+                GlanceAnswer::Stop
+            } else {
+                GlanceAnswer::Pass
+            }
+        });
+        println!("{} glances at {} stops", seen.len(), arrivals.len());
+        assert!(machine.written_memory() == memory, "seed {seed}: another memory");
+        late += machine.late;
+        glances += seen.len();
+    }
+    println!("{late} of {glances} late");
+    assert!(glances > 0);
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! Glances: stops at which a thread of a replay waits in the cache for its tracer's answer.
+
+use super::error::Error;
+use super::process::TranslatedProcess;
+use super::runs::{Glance, Running};
+use super::thread::TranslatedThread;
+use crate::insn::Registers;
+use crate::tracee::{Stop, news_of, wait_for};
+use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glanced, slots};
+use std::hint::spin_loop;
+use std::sync::atomic::Ordering;
+
+/// Looks at a thread's slot between two questions to the kernel, and such questions before a wait in the
+/// kernel: some 50 microseconds in all, about what a stop costs.
+const LOOKS: u32 = 100;
+const QUESTIONS: u32 = 20;
+
+impl TranslatedProcess {
+    /// Lets a run, which was begun by a budget and not resumed, return [`super::Run::Glance`] at stops.
+    /// Its code is [`super::CodeKind::Counting`].
+    pub fn listen(&self, thread: &TranslatedThread, running: &mut Running) -> Result<(), Error> {
+        let (shared, area) = (&self.window.shared, thread.area);
+        shared.store(area.slot(slots::GLANCE), 0);
+        let end = area.slot_address(slots::GLANCE_END);
+        shared.store(area.slot(slots::GLANCE_STACK), end);
+        let now = thread.tracee.registers()?;
+        shared.store(area.slot(slots::LISTENS), 1);
+        running.glances = Some(thread.own_registers(&now));
+        Ok(())
+    }
+
+    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread stops.
+    pub fn answer(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
+        let slot = self.window.shared.word(thread.area.slot(slots::GLANCE));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        slot.compare_exchange(GLANCE_POSTED, answer as u64, success, failure).is_ok()
+    }
+
+    /// Waits for a stop of a thread. `None`: it shows its registers before.
+    pub(super) fn wait_or_glance(&self, thread: &TranslatedThread) -> Result<Option<Stop>, Error> {
+        let (shared, area) = (&self.window.shared, thread.area);
+        let is_posted = || shared.load(area.slot(slots::GLANCE)) == GLANCE_POSTED;
+        for _ in 0..QUESTIONS {
+            for _ in 0..LOOKS {
+                if is_posted() {
+                    return Ok(None);
+                }
+                spin_loop();
+            }
+            if let Some(stop) = news_of(thread.tid())? {
+                return Ok(Some(stop));
+            }
+        }
+        shared.store(area.slot(slots::LISTENS), 0);
+        // One that was on its way gives up.
+        let stop = if is_posted() { None } else { Some(wait_for(thread.tid())?) };
+        shared.store(area.slot(slots::LISTENS), 1);
+        Ok(stop)
+    }
+
+    /// Returns what a thread shows.
+    pub(super) fn glance(
+        &self,
+        thread: &TranslatedThread,
+        running: &Running,
+        now: &Registers,
+    ) -> Glance {
+        let (shared, area) = (&self.window.shared, thread.area);
+        let word = |slot| shared.load(area.slot(slot));
+        let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
+        let (registers, budget) = glanced(word, has_fs_base, now);
+        let (answered, last) = self.answered_so_far(thread);
+        let begun = last.unwrap_or(running.budget);
+        Glance { registers, answered, ticks: begun.wrapping_sub(budget) }
+    }
+
+    /// Returns true if a place is a stop before an instruction.
+    pub(super) fn stops_in(&self, at: &Location) -> bool {
+        at.point.state.stops || !self.answers_calls() && self.translator.stops_at(at.superblock)
+    }
+}

@@ -1,0 +1,81 @@
+//! Stops that are judged while the thread waits in the cache: most stops of a search are passed, and that
+//! takes a fraction of the time of a stop.
+
+use super::error::Error;
+use super::events::Site;
+use super::goals::Looks;
+use super::position::Position;
+use super::process::Replay;
+use super::stand::Glanced;
+use crate::engine::{Distance, Glance, Run};
+use crate::translate::GlanceAnswer;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+
+impl Looks<'_> {
+    /// Returns true if stops of such a run may be glances: not where they are few, or where tracer and
+    /// thread would wait for the same CPU.
+    pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
+        let has_budget = matches!(distance, Distance::Budget(_));
+        has_budget
+            && !self.goals.stops.is_empty()
+            && available_parallelism().is_ok_and(|n| n.get() > 1)
+    }
+}
+
+impl Replay {
+    /// Returns true if the thread that waits for the answer to a glance has to stop, as more is asked of it
+    /// than its general registers.
+    pub fn needs_stop(&self) -> bool {
+        self.glanced.as_ref().is_some_and(|glanced| glanced.needs_stop.load(Ordering::Relaxed))
+    }
+
+    /// Runs the loaded thread once, and judges the stops to which it comes.
+    pub(super) fn run_with_glances(
+        &mut self,
+        distance: Distance,
+        looks: &Looks<'_>,
+    ) -> Result<Run, Error> {
+        let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, distance)?;
+        self.epoch.engine.listen(&self.epoch.thread, &mut running)?;
+        self.epoch.thread.tracee.resume(0)?;
+        loop {
+            let run = self.epoch.engine.go_on(&mut self.epoch.thread, &mut running, None)?;
+            let Run::Glance(glance) = run else { return Ok(run) };
+            let judged = self.judge(&glance, looks);
+            let passes = judged == Some(false) && !(looks.goals.interrupted)();
+            let answer = if passes { GlanceAnswer::Pass } else { GlanceAnswer::Stop };
+            let is_in_time = self.epoch.engine.answer(&self.epoch.thread, answer);
+            self.judged = judged.filter(|_| !(passes && is_in_time));
+        }
+    }
+
+    /// Returns whether a stop is accepted. `None`: the thread has to stop for that.
+    fn judge(&mut self, glance: &Glance, looks: &Looks<'_>) -> Option<bool> {
+        let position = self.position_of(glance, looks)?;
+        let registers = glance.registers;
+        self.glanced = Some(Glanced { registers, position, needs_stop: AtomicBool::new(false) });
+        let accepts = (looks.goals.accepts)(self);
+        let needs_stop = self.needs_stop();
+        self.glanced = None;
+        (!needs_stop).then_some(accepts)
+    }
+
+    /// Returns the position of a thread that waits. `None` if an entry of the log may happen to it there
+    /// before it executes the instruction.
+    fn position_of(&self, glance: &Glance, looks: &Looks<'_>) -> Option<Position> {
+        let begun = if glance.answered == 0 { self.ticks } else { 0 };
+        let ticks = begun.checked_add(glance.ticks)?;
+        let entry = match looks.answered {
+            Some(places) => places.get(usize::try_from(glance.answered).ok()?)?.index(),
+            None => self.cursor.index(),
+        };
+        if let Some(next) = looks.entry
+            && let Site::Place(_) = self.site_of(next)
+            && next.ticks <= ticks
+        {
+            return None;
+        }
+        Some(Position { entry, ticks, instructions: 0 })
+    }
+}

@@ -1,0 +1,149 @@
+//! Glances: a thread of a replay that comes to a stop shows its registers to its tracer, and waits for
+//! the answer in the cache. That takes a microsecond where a stop takes fifty, and most stops of a search
+//! are passed. A tracer that does not wait, or takes long, finds the thread at an INT3.
+//!
+//! This glue keeps the registers of the program in the thread's area, which it uses as its stack. Nothing
+//! may stop a thread in it.
+
+use super::emit::{Emitter, Gpr};
+use super::logged::CallLog;
+use super::slots;
+use crate::insn::Registers;
+
+/// Value of [`slots::GLANCE`]: the thread shows its registers. Otherwise it shows none, or has an answer.
+pub const GLANCE_POSTED: u64 = 1;
+
+/// The answer to a glance, as its slot has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlanceAnswer {
+    /// Go on.
+    Pass = 2,
+    /// Stop.
+    Stop = 3,
+}
+
+/// Times that a thread looks for an answer, some ten nanoseconds each.
+const LOOKS: u32 = 4000;
+/// The registers that are pushed after the flags, by their numbers in the encoding, but RSP.
+const PUSHED: [u8; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+/// The places of words, from the end: of the flags, of R11, which is the budget, of the base of FS, and
+/// of the address at which the program is.
+const FLAGS: usize = 0;
+const BUDGET: usize = 11;
+const FS_BASE: usize = 1 + PUSHED.len();
+const ADDRESS: usize = 2 + PUSHED.len();
+const WORD_BYTES: u32 = 8;
+
+/// Emits the code that shows the registers, and ends where the thread is to stop. Returns the jump that is
+/// taken where it goes on.
+pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize {
+    emitter.store(Gpr::Rcx, slots::RCX);
+    emitter.load(Gpr::Rcx, slots::LISTENS);
+    let deaf = emitter.jump_if_rcx_is_0();
+    emitter.load(Gpr::Rcx, slots::RCX);
+    emit_pushes(emitter, log, ip);
+    emitter.store_value(1, slots::GLANCE);
+    emit_wait(emitter);
+    // cmp eax, pass; jne
+    emitter.put(&[0x83, 0xf8, GlanceAnswer::Pass as u8, 0x0f, 0x85]);
+    let stops = emitter.rel32();
+    emit_pops(emitter);
+    let passes = emitter.jump_from_here();
+    emitter.aim_here(stops);
+    emit_pops(emitter);
+    // jmp over the next load
+    emitter.put(&[0xeb, 9]);
+    emitter.aim_here(deaf);
+    emitter.load(Gpr::Rcx, slots::RCX);
+    passes
+}
+
+fn emit_pushes(emitter: &mut Emitter, log: CallLog, ip: u64) {
+    emitter.store(Gpr::Rsp, slots::RSP);
+    emitter.load(Gpr::Rsp, slots::GLANCE_STACK);
+    // pushfq
+    emitter.put(&[0x9c]);
+    for register in PUSHED {
+        emit_push(emitter, 0x50, register);
+    }
+    if log.has_fs_base {
+        // rdfsbase rax
+        emitter.put(&[0xf3, 0x48, 0x0f, 0xae, 0xc0]);
+    }
+    emit_push(emitter, 0x50, 0);
+    emitter.set_rcx(ip);
+    emit_push(emitter, 0x50, 1);
+}
+
+/// Emits the restoration of the flags and of all registers.
+fn emit_pops(emitter: &mut Emitter) {
+    // The address and the base of FS.
+    emit_push(emitter, 0x58, 0);
+    emit_push(emitter, 0x58, 0);
+    for register in PUSHED.into_iter().rev() {
+        emit_push(emitter, 0x58, register);
+    }
+    // popfq
+    emitter.put(&[0x9d]);
+    emitter.load(Gpr::Rsp, slots::RSP);
+}
+
+/// Emits a PUSH or POP, by its opcode, of a register.
+fn emit_push(emitter: &mut Emitter, opcode: u8, register: u8) {
+    if register >= 8 {
+        emitter.put(&[0x41]);
+    }
+    emitter.put(&[opcode | register & 7]);
+}
+
+/// Emits the wait for an answer, after which that is in EAX; 0: there was none, and one that comes now is
+/// too late.
+fn emit_wait(emitter: &mut Emitter) {
+    // mov ecx, looks
+    emitter.put(&[0xb9]);
+    emitter.put_u32(LOOKS);
+    let again = emitter.len();
+    emitter.load(Gpr::Rax, slots::GLANCE);
+    // cmp eax, posted; jne over the rest; pause; dec ecx; jnz
+    emitter.put(&[0x83, 0xf8, 1, 0x75, 17, 0xf3, 0x90, 0xff, 0xc9, 0x75]);
+    let back = again.wrapping_sub(emitter.len() + 1).to_le_bytes()[0];
+    // xor eax, eax; xchg gs:[glance], rax
+    emitter.put(&[back, 0x31, 0xc0, 0x65, 0x48, 0x87, 0x04, 0x25]);
+    emitter.put_u32(slots::GLANCE);
+}
+
+/// Returns the registers that a thread shows, and its budget. `word` loads one at an offset of its area;
+/// `now` has what does not change in a run: segments, and the program's GS.
+pub fn glanced(word: impl Fn(u32) -> u64, has_fs_base: bool, now: &Registers) -> (Registers, u64) {
+    let at = |number: usize| {
+        let below = u32::try_from(number + 1).unwrap_or(0) * WORD_BYTES;
+        word(slots::GLANCE_END - below)
+    };
+    let of = |register: u8| {
+        let place = PUSHED.iter().position(|pushed| *pushed == register);
+        place.map_or(0, |place| at(place + 1))
+    };
+    let registers = Registers {
+        rax: of(0),
+        rcx: of(1),
+        rdx: of(2),
+        rbx: of(3),
+        rsp: word(slots::RSP),
+        rbp: of(5),
+        rsi: of(6),
+        rdi: of(7),
+        r8: of(8),
+        r9: of(9),
+        r10: of(10),
+        r11: word(slots::R11),
+        r12: of(12),
+        r13: of(13),
+        r14: of(14),
+        r15: of(15),
+        rip: at(ADDRESS),
+        eflags: at(FLAGS),
+        fs_base: if has_fs_base { at(FS_BASE) } else { now.fs_base },
+        ..*now
+    };
+    (registers, at(BUDGET))
+}
