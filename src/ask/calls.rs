@@ -211,7 +211,7 @@ impl Walker<'_> {
             }
             if let Some(open) = tracker.innermost()
                 && let Some(body) = open.kept.body
-                && let Some(at) = addrs.iter().position(|addr| *addr == body)
+                && let Some(at) = addrs.list().iter().position(|addr| *addr == body)
             {
                 open.kept.body = None;
                 if let Some(number) = open.kept.number {

@@ -34,6 +34,15 @@ pub(super) struct Executed {
 pub(super) struct Block {
     pub(super) count: u64,
     pub(super) addrs: Box<[Addr]>,
+    callee: Callee,
+}
+
+/// Blocks of one function in a row, under the same calls.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    stack: Option<usize>,
+    callee: Callee,
+    instructions: u64,
 }
 
 /// The counts of a function.
@@ -58,7 +67,7 @@ impl Asked {
         let starts = |addr| functions.at(addr).map(|function| function.start);
         let mut counts = Executed::default();
         let mut tracker: Tracker<usize> = Tracker::default();
-        let mut passed_blocks = 0_u64;
+        let (mut passed_blocks, mut stay) = (0_u64, None);
         let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
             let mut current = tracker.innermost().map(|open| open.kept);
             tracker.pass(passed, &starts, &mut |change| match change {
@@ -78,8 +87,12 @@ impl Asked {
             match passed.visit {
                 Visit::Block { span, addrs, .. } => {
                     let stack = tracker.innermost().map(|open| open.kept);
-                    let callee = callee_at(&functions, span.ip);
-                    counts.block(stack, callee, (span.ip, span.insns, span.exit), addrs);
+                    let new = || Block {
+                        count: 0,
+                        addrs: addrs.list().into(),
+                        callee: callee_at(&functions, span.ip),
+                    };
+                    counts.block(&mut stay, stack, (span.ip, span.insns, span.exit), new);
                 }
                 Visit::Gap { .. } => counts.gaps += 1,
                 Visit::Event { .. } => {}
@@ -90,6 +103,7 @@ impl Asked {
             }
             ControlFlow::Continue(())
         });
+        counts.end_stay(stay);
         counts
     }
 }
@@ -103,14 +117,29 @@ fn callee_at(functions: &Functions<'_>, ip: Addr) -> Callee {
 impl Executed {
     fn block(
         &mut self,
+        stay: &mut Option<Stay>,
         stack: Option<usize>,
-        callee: Callee,
         block: (Addr, u32, Exit),
-        addrs: &[Addr],
+        new: impl FnOnce() -> Block,
     ) {
         let insns = u64::from(block.1);
-        let new = || Block { count: 0, addrs: addrs.into() };
-        self.blocks.entry(block).or_insert_with(new).count += 1;
+        let block = self.blocks.entry(block).or_insert_with(new);
+        block.count += 1;
+        let callee = block.callee;
+        match stay {
+            Some(stay) if (stay.stack, stay.callee) == (stack, callee) => {
+                stay.instructions += insns;
+            }
+            _ => {
+                let next = Stay { stack, callee, instructions: insns };
+                self.end_stay(stay.replace(next));
+            }
+        }
+    }
+
+    /// Counts the instructions of blocks in a row.
+    fn end_stay(&mut self, stay: Option<Stay>) {
+        let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;
         let innermost = stack.and_then(|stack| Some((stack, self.stacks.callee(stack)?)));
         let (stack, callee) = match (innermost, callee) {
@@ -130,8 +159,9 @@ impl Executed {
         self.instructions += other.instructions;
         self.gaps += other.gaps;
         for (key, block) in other.blocks {
-            let new = || Block { count: 0, addrs: block.addrs };
-            self.blocks.entry(key).or_insert_with(new).count += block.count;
+            let count = block.count;
+            let new = || Block { count: 0, ..block };
+            self.blocks.entry(key).or_insert_with(new).count += count;
         }
         for (callee, counts) in other.functions {
             let all = self.functions.entry(callee).or_default();

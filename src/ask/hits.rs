@@ -113,17 +113,15 @@ impl Asked {
                 Change::Began(_) => Some(None),
                 Change::Ended(..) => None,
             });
-            let Visit::Block { index, addrs, .. } = passed.visit else {
+            let Visit::Block { index, span, addrs, .. } = passed.visit else {
                 return ControlFlow::Continue(());
             };
             sender.step(|| passed.clock.position(*index))?;
             // Most blocks are elsewhere.
-            let is_near = addrs.first().is_some_and(|at| at <= last)
-                && addrs.last().is_some_and(|at| at >= first);
-            if !is_near {
+            if span.ip > *last || span.last < *first {
                 return ControlFlow::Continue(());
             }
-            for (number, addr) in (*index..).zip(*addrs) {
+            for (number, addr) in (*index..).zip(addrs.list()) {
                 if stops.contains(addr) {
                     let (depth, site) = (tracker.depth(), tracker.caller());
                     let executed = Executed { addr: *addr, depth, site };

@@ -43,9 +43,8 @@ pub(super) fn walk(
         }
         visitor(&Passed { visit: &visit, clock: &clock })?;
         if clock.counts()
-            && let Visit::Block { index, span, addrs, code, .. } = &visit
-            && let Some(last) = addrs.last()
-            && ends_in_tick(span.exit, *last, code)
+            && let Visit::Block { index, span, code, .. } = &visit
+            && ends_in_tick(span.exit, span.last, code)
         {
             let after = index + u64::from(span.insns);
             clock.reach(after - 1);

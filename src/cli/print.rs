@@ -102,7 +102,7 @@ impl<'a, W: Write> Printer<'a, W> {
                 self.block(*index, span, *last, *moment)?;
             }
             (What::Insns, Visit::Block { index, span, addrs, code, .. }) => {
-                for (number, addr) in (*index..).zip(*addrs) {
+                for (number, addr) in (*index..).zip(addrs.list()) {
                     if self.range.contains(&number) {
                         self.insn(number, *addr, span, code)?;
                     }

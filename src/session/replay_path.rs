@@ -103,16 +103,16 @@ impl ReplayPath {
     fn follow_ticks(&self, tid: Tid, from: u64, passed: &mut dyn FnMut(u64) -> bool) {
         let timeline = self.timeline();
         let _: ControlFlow<()> = timeline.visit(tid, from, &mut |visit| {
-            let Visit::Block { index, span, addrs, code, .. } = visit else {
+            let Visit::Block { index, span, code, .. } = visit else {
                 return ControlFlow::Continue(());
             };
             let after = index + u64::from(span.insns);
-            let ticks = |ip: &Addr| {
+            let ticks = |ip: Addr| {
                 let mut bytes = [0; INSN_BYTES];
-                let count = code(*ip, &mut bytes);
+                let count = code(ip, &mut bytes);
                 bytes.get(..count).is_some_and(|bytes| is_tick(bytes, ip.0))
             };
-            if after > from && addrs.last().is_some_and(ticks) && !passed(after) {
+            if after > from && ticks(span.last) && !passed(after) {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())

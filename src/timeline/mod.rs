@@ -46,7 +46,7 @@ pub use open::{Options, Progress, errata_of};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
 pub use totals::Totals;
-pub use visit::Visit;
+pub use visit::{Addrs, Visit};
 pub use visit_trace::RawTrace;
 
 #[cfg(test)]

@@ -8,7 +8,28 @@ use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Span, Timing};
 use crate::image::Image;
 use crate::pt::TimeEstimate;
 use crate::recording::Trace;
+use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
+
+/// The longest segment that is decoded before its blocks are visited: each of its TNT bits may be a block.
+const LONGEST_AT_ONCE_BYTES: usize = 64 << 10;
+
+/// The addresses of a block's instructions. They are looked up when they are first asked for.
+pub struct Addrs<'a> {
+    known: OnceCell<Vec<Addr>>,
+    find: &'a dyn Fn() -> Vec<Addr>,
+}
+
+impl<'a> Addrs<'a> {
+    pub(super) fn new(find: &'a dyn Fn() -> Vec<Addr>) -> Self {
+        Self { known: OnceCell::new(), find }
+    }
+
+    /// Returns the addresses. None, if they were not requested.
+    pub fn list(&self) -> &[Addr] {
+        self.known.get_or_init(self.find)
+    }
+}
 
 /// One item of a thread's history.
 pub enum Visit<'a> {
@@ -18,8 +39,8 @@ pub enum Visit<'a> {
         index: u64,
         /// The block.
         span: Span,
-        /// The addresses of the instructions, if requested.
-        addrs: &'a [Addr],
+        /// The addresses of the instructions.
+        addrs: &'a Addrs<'a>,
         /// The last instruction.
         last: Option<Last>,
         /// Copies the code bytes at an address at that time; returns how many are known.
@@ -98,7 +119,7 @@ impl Timeline {
     ) -> ControlFlow<B> {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
         let mut caches = Caches::default();
-        let mut addrs = Vec::new();
+        let mut blocks = Vec::new();
         // The first segments may consist of gaps only.
         let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
         let start = start.unwrap_or(thread.path.index.entries.len());
@@ -120,16 +141,22 @@ impl Timeline {
             let part = piece.part(trace, entry.start, entry.end);
             let world = World { config, ..self.world() };
             let mut walker = Walker::new(&part, world, &mut caches);
+            let size = entry.end.unwrap_or(trace.len()).saturating_sub(entry.start);
+            let is_short = size <= LONGEST_AT_ONCE_BYTES;
+            if config.clock.is_none() && is_short {
+                visit_blocks(&mut walker, &mut index, &mut blocks, visitor)?;
+                continue;
+            }
             let mut meter = Meter::default();
             while let Some(item) = walker.next() {
                 match item {
                     FlowItem::Block(span) => {
-                        addrs.clear();
-                        walker.add_addrs(&span, &mut addrs);
+                        let all: Vec<Addr> = walker.addrs(&span).collect();
                         let last = walker.last(&span);
                         let moment = meter.moment(walker.decoder(), &item, last);
                         let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
-                        let addrs = &addrs;
+                        let find = || all.clone();
+                        let addrs = &Addrs::new(&find);
                         visitor(Visit::Block { index, span, addrs, last, code: &code, moment })?;
                         index += u64::from(span.insns);
                     }
@@ -145,5 +172,36 @@ impl Timeline {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Visits the items of a segment. Without times, blocks are decoded many at a time. `blocks` is reused.
+fn visit_blocks<B>(
+    walker: &mut Walker<'_>,
+    index: &mut u64,
+    blocks: &mut Vec<Span>,
+    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let moment = Timing::default();
+    loop {
+        blocks.clear();
+        let item = walker.list(&mut |spans| blocks.extend_from_slice(spans));
+        for span in blocks.iter().copied() {
+            let last = walker.last(&span);
+            let walker = RefCell::new(&mut *walker);
+            let code = |addr, buf: &mut [u8]| walker.borrow().read(addr, buf);
+            let find = || walker.borrow_mut().addrs(&span).collect();
+            let (first, addrs) = (*index, &Addrs::new(&find));
+            *index += u64::from(span.insns);
+            visitor(Visit::Block { index: first, span, addrs, last, code: &code, moment })?;
+        }
+        let Some(item) = item else { return ControlFlow::Continue(()) };
+        walker.note(&item);
+        let index = *index;
+        match item {
+            FlowItem::Event(event) => visitor(Visit::Event { index, event, moment })?,
+            FlowItem::Gap(gap) => visitor(Visit::Gap { index, gap, image: walker.image() })?,
+            FlowItem::Block(_) => {}
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::digest::{Stretches, segments_in};
 use super::open::Progress;
 use super::parallel::Workers;
-use super::visit::Visit;
+use super::visit::{Addrs, Visit};
 use crate::common::Addr;
 use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, Span, Timing};
 use crate::image::CodeSource;
@@ -117,6 +117,8 @@ impl Decoded {
                 FlowItem::Block(span) => {
                     let (addrs, following) = rest.split_at(count(&span, rest));
                     rest = following;
+                    let find = || addrs.to_vec();
+                    let addrs = &Addrs::new(&find);
                     visitor(Visit::Block { index: *index, span, addrs, last, code, moment })?;
                     *index += u64::from(span.insns);
                 }

@@ -179,13 +179,6 @@ impl<'a> Walker<'a> {
         addrs.into_iter().flatten()
     }
 
-    /// Adds the addresses of a span that was just returned to a list.
-    pub(super) fn add_addrs(&mut self, span: &Span, to: &mut Vec<Addr>) {
-        if let Some(code) = &mut self.code {
-            code.add_addrs(span.ip, span.mode, span.insns, to);
-        }
-    }
-
     /// Returns the last instruction of a span that was just returned.
     pub(super) fn last(&mut self, span: &Span) -> Option<Last> {
         self.code.as_mut()?.last(span)

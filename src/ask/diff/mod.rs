@@ -23,6 +23,9 @@ use stream::{Stream, Stretch, name_of, stretches};
 /// Chunks of a path by which its walker may be ahead.
 const AHEAD: usize = 4;
 
+/// Items of the paths between two looks at whether the user has had enough.
+const ITEMS: u64 = 1 << 12;
+
 /// Two recordings that are compared.
 pub struct Pair<'a> {
     /// The first, and the other one.
@@ -167,7 +170,12 @@ impl Comparison<'_> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ControlFlow<()>, Error> {
         let mut before: Option<[Stretch; 2]> = None;
-        while !interrupted() {
+        let mut passed = 0_u64;
+        loop {
+            if passed.is_multiple_of(ITEMS) && interrupted() {
+                break;
+            }
+            passed += 1;
             let next = streams.each_mut().map(Items::next);
             match next {
                 [Some(good), Some(bad)] if good.key() == bad.key() => {
@@ -180,6 +188,8 @@ impl Comparison<'_> {
             for (stream, item) in streams.iter_mut().zip(next) {
                 stream.put_back(item.as_slice());
             }
+            // The search for where they meet may be long.
+            passed = 0;
             let depths = before.map_or([0, 0], |items| items.map(|item| item.depth()));
             let [good, bad] = streams;
             let meeting = meet([good, bad], depths);

@@ -10,11 +10,12 @@ use crate::flow::Exit;
 use crate::image::{Image, Section};
 use crate::timeline::Visit;
 use crate::translate::AddressMap;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::vec;
 
 /// Items that a walker sends at a time.
 const CHUNK: usize = 4096;
@@ -69,12 +70,14 @@ impl Item for Stretch {
 /// A thread's path, from a walker.
 pub(super) struct Stream {
     chunks: Receiver<Vec<Stretch>>,
-    items: VecDeque<Stretch>,
+    items: vec::IntoIter<Stretch>,
+    /// Those that were put back, the next one last.
+    back: Vec<Stretch>,
 }
 
 impl Stream {
     pub(super) fn new(chunks: Receiver<Vec<Stretch>>) -> Self {
-        Self { chunks, items: VecDeque::new() }
+        Self { chunks, items: Vec::new().into_iter(), back: Vec::new() }
     }
 }
 
@@ -82,16 +85,19 @@ impl Items for Stream {
     type Item = Stretch;
 
     fn next(&mut self) -> Option<Stretch> {
-        if self.items.is_empty() {
-            self.items.extend(self.chunks.recv().ok()?);
+        if let Some(item) = self.back.pop() {
+            return Some(item);
         }
-        self.items.pop_front()
+        loop {
+            if let Some(item) = self.items.next() {
+                return Some(item);
+            }
+            self.items = self.chunks.recv().ok()?.into_iter();
+        }
     }
 
     fn put_back(&mut self, items: &[Stretch]) {
-        for item in items.iter().rev() {
-            self.items.push_front(*item);
-        }
+        self.back.extend(items.iter().rev());
     }
 }
 
@@ -104,16 +110,29 @@ struct Keys<'a> {
     starts: HashMap<&'a str, Addr>,
     functions: &'a Functions<'a>,
     asked: &'a Asked,
-    known: AddressMap<Addr, (u64, bool)>,
+    known: AddressMap<Addr, Key>,
+}
+
+/// The name of an address.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    /// Equal for equal places.
+    number: u64,
+    /// True if each instruction has another one.
+    is_exact: bool,
+    /// The start of its function.
+    start: Option<Addr>,
 }
 
 impl Keys<'_> {
-    /// Returns the key of an address, and true if each instruction has another one.
-    fn of(&mut self, addr: Addr) -> (u64, bool) {
+    /// Returns the key of an address.
+    fn of(&mut self, addr: Addr) -> Key {
         if let Some(known) = self.known.get(&addr) {
             return *known;
         }
-        let key = self.find(addr);
+        let (number, is_exact) = self.find(addr);
+        let start = self.functions.at(addr).map(|function| function.start);
+        let key = Key { number, is_exact, start };
         if self.known.len() >= KEYS {
             self.known.clear();
         }
@@ -121,6 +140,7 @@ impl Keys<'_> {
         key
     }
 
+    /// Returns the key of an address, and true if each instruction has another one.
     fn find(&self, addr: Addr) -> (u64, bool) {
         let section = self.image.and_then(|image| image.section_at(addr));
         match section.and_then(name_of) {
@@ -242,8 +262,8 @@ pub(super) fn stretches(
     let mut depths = Depths::default();
     let mut sender = Sender { chunks, items: Vec::new() };
     let mut current: Option<Stretch> = None;
-    // Where the last block goes on without a branch.
-    let mut next = None;
+    // Where the last block goes on without a branch, and if its instructions have keys of their own.
+    let (mut next, mut was_exact) = (None, false);
     let walked = walk(&asked.timeline, asked.places.as_ref(), tid, &mut |passed| {
         tracker
             .pass(passed, &starts, &mut |change| matches!(change, Change::Began(_)).then_some(()));
@@ -251,27 +271,36 @@ pub(super) fn stretches(
             return ControlFlow::Continue(());
         };
         let exit = span.exit;
-        let depth = depths.pass(tracker.depth(), span.ip, starts(span.ip), exit);
-        for (number, addr) in (*index..).zip(*addrs) {
+        let Key { is_exact, start, .. } = keys.of(span.ip);
+        let depth = depths.pass(tracker.depth(), span.ip, start, exit);
+        // The instructions of a block go on with each other; those of lines may not.
+        let parts = if is_exact { std::slice::from_ref(&span.ip) } else { addrs.list() };
+        for (number, addr) in (*index..).zip(parts) {
+            let (last, last_index) = if is_exact {
+                (span.last, index + u64::from(span.insns.saturating_sub(1)))
+            } else {
+                (*addr, number)
+            };
             let goes_on = number > *index || next == Some(*addr);
-            let (key, is_exact) = keys.of(*addr);
+            let key = keys.of(*addr).number;
             let stays =
                 |of: &&mut Stretch| goes_on && of.depth == depth && (is_exact || of.key == key);
             if let Some(current) = current.as_mut().filter(stays) {
-                (current.last, current.last_index, current.exit) = (*addr, number, exit);
+                (current.last, current.last_index, current.exit) = (last, last_index, exit);
                 continue;
             }
             let item = Stretch {
                 key,
                 first: *addr,
-                last: *addr,
+                last,
                 index: number,
-                last_index: number,
+                last_index,
                 position: passed.clock.position(number),
                 last_position: 0,
                 depth,
                 exit,
             };
+            was_exact = is_exact;
             if let Some(mut done) = current.replace(item) {
                 if done.last_index >= *index {
                     done.last_position = passed.clock.position(done.last_index);
@@ -283,9 +312,8 @@ pub(super) fn stretches(
             current.last_position = passed.clock.position(current.last_index);
         }
         // A line goes on over branches within it.
-        let is_exact = current.is_some_and(|current| keys.of(current.first).1);
         let end = last.map(|last| last.end);
-        next = end.filter(|_| exit == Exit::Next || (!is_exact && exit == Exit::NotTaken));
+        next = end.filter(|_| exit == Exit::Next || (!was_exact && exit == Exit::NotTaken));
         ControlFlow::Continue(())
     });
     if walked.is_continue() && current.is_none_or(|last| sender.send(last).is_continue()) {

@@ -6,7 +6,7 @@ use crate::flow::{EventKind, Exit, Span};
 use crate::insn::{
     Class, ExecMode, Insn, Part, Registers, Source, ValuePlace, decode, is_syscall, source_of,
 };
-use crate::timeline::{Timeline, Visit};
+use crate::timeline::{Addrs, Timeline, Visit};
 use crate::translate::AddressMap;
 use std::ops::ControlFlow;
 
@@ -175,7 +175,7 @@ impl Search {
     fn learn(
         &mut self,
         span: &Span,
-        addrs: &[Addr],
+        addrs: &Addrs<'_>,
         code: &dyn Fn(Addr, &mut [u8]) -> usize,
     ) -> usize {
         let key = (span.ip, span.insns, span.exit);
@@ -186,7 +186,7 @@ impl Search {
             return *known;
         }
         let back: Vec<Effect> =
-            addrs.iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
+            addrs.list().iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
         let next = next_of(span.exit, &back);
         let is_plain = back.iter().all(Effect::is_plain);
         let (first, insns, exit) = key;

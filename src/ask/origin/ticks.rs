@@ -160,7 +160,7 @@ impl Ticks<'_> {
     ) -> u64 {
         let mut first = from;
         let _: ControlFlow<()> = self.path.timeline.visit(self.path.tid, from, &mut |visit| {
-            let Visit::Block { index, span, addrs, code, .. } = &visit else {
+            let Visit::Block { index, span, code, .. } = &visit else {
                 return ControlFlow::Continue(());
             };
             first = first.min(*index);
@@ -169,9 +169,10 @@ impl Ticks<'_> {
             }
             let after = index + u64::from(span.insns);
             let is_inside = after > range.start && after <= range.end;
-            match addrs.last() {
-                Some(last) if is_inside && ends_in_tick(span.exit, *last, code) => visitor(after),
-                _ => ControlFlow::Continue(()),
+            if is_inside && ends_in_tick(span.exit, span.last, code) {
+                visitor(after)
+            } else {
+                ControlFlow::Continue(())
             }
         });
         first

@@ -271,7 +271,7 @@ fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
         match visit {
             Visit::Block { addrs, .. } => {
-                path.extend_from_slice(addrs);
+                path.extend_from_slice(addrs.list());
                 blocks += 1;
             }
             mark => marks.extend(told(&mark)),

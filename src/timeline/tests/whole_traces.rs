@@ -53,7 +53,7 @@ proptest! {
             }
             match visit {
                 Visit::Block { index, span, addrs, .. } => {
-                    walked.extend_from_slice(addrs);
+                    walked.extend_from_slice(addrs.list());
                     seen.push((index, FlowItem::Block(span)));
                 }
                 Visit::Event { index, event, .. } => seen.push((index, FlowItem::Event(event))),

@@ -203,7 +203,7 @@ fn a_glance_shows_the_registers_of_a_stop() {
             // Some stops are found without a glance: the first after a run began, and where it ended.
             let is_here =
                 |(place, of): &&(Place, Registers)| (place.ticks, of.rip) == (ticks, registers.rip);
-            let at = arrivals.iter().position(|arrival| is_here(arrival)).unwrap();
+            let at = arrivals.iter().position(is_here).unwrap();
             assert_eq!(shown(registers), shown(&arrivals[at].1), "seed {seed}");
             assert_eq!(registers.fs_base, arrivals[at].1.fs_base);
             assert!(seen.insert(at), "seed {seed}: {at} twice");
