@@ -7,7 +7,7 @@ use crate::translate::{Bound, Hook};
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
-    /// Until a budget is spent, as [`TranslatedProcess::budget`] returns it.
+    /// Until a budget is spent, as [`super::TranslatedProcess::budget`] returns it.
     Budget(u64),
     /// Exactly this far, unless the superblock ends before.
     Bound(Bound),
