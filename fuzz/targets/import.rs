@@ -201,7 +201,7 @@ pub(super) fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
         let visited = timeline.visit(tid, 0, &mut |visit| {
             match visit {
                 Visit::Block { index, span, addrs, .. } => {
-                    assert_eq!((index, addrs.len()), (insns, span.insns as usize));
+                    assert_eq!((index, addrs.list().len()), (insns, span.insns as usize));
                     insns += u64::from(span.insns);
                 }
                 Visit::Event { index, .. } => assert_eq!(index, insns),

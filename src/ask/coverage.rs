@@ -4,6 +4,7 @@ use super::error::Error;
 use super::opened::Asked;
 use crate::common::{Addr, AddrRange};
 use crate::flow::Exit;
+use crate::timeline::CountedBlocks;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -25,8 +26,13 @@ impl Asked {
         &self,
         is_over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<BTreeMap<Arc<str>, FileCoverage>>, Error> {
-        let Some(executed) = self.executed(is_over) else { return Ok(None) };
-        let counts: BTreeMap<Addr, u64> = executed.counts().into_iter().collect();
+        let Some(blocks) = self.counted_blocks(is_over) else { return Ok(None) };
+        let mut counts: BTreeMap<Addr, u64> = BTreeMap::new();
+        for block in blocks.values() {
+            for addr in &block.addrs {
+                *counts.entry(*addr).or_insert(0) += block.count;
+            }
+        }
         let functions = self.functions();
         let mut files: BTreeMap<Arc<str>, FileCoverage> = BTreeMap::new();
         let mut lines: HashMap<Addr, (Arc<str>, u32)> = HashMap::new();
@@ -43,7 +49,7 @@ impl Asked {
             }
             note(&mut lines, &source.range, &counts, &source.file, source.line);
         }
-        for ((.., exit), block) in &executed.blocks {
+        for ((.., exit), block) in &blocks {
             let Some((at, (file, line))) =
                 block.addrs.last().and_then(|at| Some((*at, lines.get(at)?)))
             else {
@@ -60,6 +66,22 @@ impl Asked {
             branch.1 += not_taken;
         }
         Ok(Some(files))
+    }
+
+    /// Counts the blocks of all threads. `None`: the user interrupted it.
+    fn counted_blocks(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Option<CountedBlocks> {
+        let mut all = CountedBlocks::default();
+        let add = |one: CountedBlocks| {
+            for (key, block) in one {
+                let known = all.entry(key).or_default();
+                known.count += block.count;
+                if known.addrs.is_empty() {
+                    known.addrs = block.addrs;
+                }
+            }
+        };
+        let count = |tid| self.timeline.count_blocks(tid, is_over);
+        self.each_thread(count, add, is_over).then_some(all)
     }
 }
 

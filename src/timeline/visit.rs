@@ -25,7 +25,7 @@ impl<'a> Addrs<'a> {
         Self { known: OnceCell::new(), find }
     }
 
-    /// Returns the addresses. None, if they were not requested.
+    /// Returns the addresses of all instructions of the block.
     pub fn list(&self) -> &[Addr] {
         self.known.get_or_init(self.find)
     }
@@ -117,21 +117,40 @@ impl Timeline {
         config: &Config,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        let mut blocks = Vec::new();
+        self.walk_segments(tid, from, config, &mut |mut index, segment| match segment {
+            Segment::Hole(gap) => visitor(Visit::Gap { index, gap, image: None }),
+            Segment::Walker(walker, size)
+                if config.clock.is_none() && size <= LONGEST_AT_ONCE_BYTES =>
+            {
+                visit_blocks(walker, &mut index, &mut blocks, visitor)
+            }
+            Segment::Walker(walker, _) => visit_items(walker, index, visitor),
+        })
+    }
+
+    /// Walks the segments of a thread from the one with instruction `from`. Passes each, with the number of
+    /// its first instruction, to `walk`, until that breaks.
+    pub(super) fn walk_segments<B>(
+        &self,
+        tid: Tid,
+        from: u64,
+        config: &Config,
+        walk: &mut dyn FnMut(u64, Segment<'_, '_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
         let mut caches = Caches::default();
-        let mut blocks = Vec::new();
         // The first segments may consist of gaps only.
         let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
         let start = start.unwrap_or(thread.path.index.entries.len());
         if let Some(gap) = thread.no_psb() {
-            visitor(Visit::Gap { index: 0, gap, image: None })?;
+            walk(0, Segment::Hole(gap))?;
         }
         let mut releaser = self.whole_trace(thread).map(Trace::releaser);
         for entry in thread.path.index.entries.get(start..).unwrap_or_default() {
-            let mut index = entry.first;
             let Some(piece) = thread.piece(entry) else { continue };
             if piece.lost {
-                visitor(Visit::Gap { index, gap: piece.hole(), image: None })?;
+                walk(entry.first, Segment::Hole(piece.hole()))?;
                 continue;
             }
             if let Some(releaser) = &mut releaser {
@@ -140,39 +159,52 @@ impl Timeline {
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);
             let world = World { config, ..self.world() };
-            let mut walker = Walker::new(&part, world, &mut caches);
             let size = entry.end.unwrap_or(trace.len()).saturating_sub(entry.start);
-            let is_short = size <= LONGEST_AT_ONCE_BYTES;
-            if config.clock.is_none() && is_short {
-                visit_blocks(&mut walker, &mut index, &mut blocks, visitor)?;
-                continue;
-            }
-            let mut meter = Meter::default();
-            while let Some(item) = walker.next() {
-                match item {
-                    FlowItem::Block(span) => {
-                        let all: Vec<Addr> = walker.addrs(&span).collect();
-                        let last = walker.last(&span);
-                        let moment = meter.moment(walker.decoder(), &item, last);
-                        let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
-                        let find = || all.clone();
-                        let addrs = &Addrs::new(&find);
-                        visitor(Visit::Block { index, span, addrs, last, code: &code, moment })?;
-                        index += u64::from(span.insns);
-                    }
-                    FlowItem::Event(event) => {
-                        let moment = meter.moment(walker.decoder(), &item, None);
-                        visitor(Visit::Event { index, event, moment })?;
-                    }
-                    FlowItem::Gap(gap) => {
-                        meter.moment(walker.decoder(), &item, None);
-                        visitor(Visit::Gap { index, gap, image: walker.image() })?;
-                    }
-                }
-            }
+            let mut walker = Walker::new(&part, world, &mut caches);
+            walk(entry.first, Segment::Walker(&mut walker, size))?;
         }
         ControlFlow::Continue(())
     }
+}
+
+/// A segment of a thread's trace.
+pub(super) enum Segment<'a, 'w> {
+    /// It is lost.
+    Hole(Gap),
+    /// A walker of it, and its size in bytes.
+    Walker(&'w mut Walker<'a>, usize),
+}
+
+/// Visits the items of a segment, whose first instruction has this number.
+fn visit_items<B>(
+    walker: &mut Walker<'_>,
+    mut index: u64,
+    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let mut meter = Meter::default();
+    while let Some(item) = walker.next() {
+        match item {
+            FlowItem::Block(span) => {
+                let all: Vec<Addr> = walker.addrs(&span).collect();
+                let last = walker.last(&span);
+                let moment = meter.moment(walker.decoder(), &item, last);
+                let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
+                let find = || all.clone();
+                let addrs = &Addrs::new(&find);
+                visitor(Visit::Block { index, span, addrs, last, code: &code, moment })?;
+                index += u64::from(span.insns);
+            }
+            FlowItem::Event(event) => {
+                let moment = meter.moment(walker.decoder(), &item, None);
+                visitor(Visit::Event { index, event, moment })?;
+            }
+            FlowItem::Gap(gap) => {
+                meter.moment(walker.decoder(), &item, None);
+                visitor(Visit::Gap { index, gap, image: walker.image() })?;
+            }
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// Visits the items of a segment. Without times, blocks are decoded many at a time. `blocks` is reused.

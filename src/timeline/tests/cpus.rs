@@ -14,6 +14,7 @@ use crate::recording::{Mapped, Reader, TraceId};
 use crate::sideband::SwitchKind;
 use crate::timeline::{Options, Timeline, Totals, Visit};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 const OURS: Pid = Pid(100);
@@ -268,10 +269,13 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
 /// Returns a thread's addresses and the number of its gaps.
 fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     let (mut path, mut blocks, mut marks) = (Vec::new(), 0, Vec::new());
+    let mut each: BTreeMap<_, (u64, Vec<Addr>)> = BTreeMap::new();
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
         match visit {
-            Visit::Block { addrs, .. } => {
+            Visit::Block { span, addrs, .. } => {
                 path.extend_from_slice(addrs.list());
+                let key = (span.ip, span.insns, format!("{:?}", span.exit));
+                each.entry(key).or_insert_with(|| (0, addrs.list().to_vec())).0 += 1;
                 blocks += 1;
             }
             mark => marks.extend(told(&mark)),
@@ -282,6 +286,11 @@ fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     let gaps = marks.iter().filter(|mark| matches!(mark, Told::Gap(..))).count();
     let totals = Totals { blocks, insns: path.len() as u64 };
     assert_eq!(counted(timeline, thread), (totals, marks));
+    let counted = timeline.count_blocks(tid(thread), &|| false).into_iter();
+    let counted = counted.map(|((ip, insns, exit), block)| {
+        ((ip, insns, format!("{exit:?}")), (block.count, block.addrs.to_vec()))
+    });
+    assert_eq!(counted.collect::<BTreeMap<_, _>>(), each);
     (path, gaps)
 }
 
