@@ -292,8 +292,8 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Returns the position and the rest of the execution of an address in a tick, which stays the next
-    /// event. Earlier ones are before the replay.
+    /// Returns the position and the details of the execution of an address in a tick, which stays the next
+    /// event. Drops earlier events: the replay has passed them.
     fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Executed)> {
         loop {
             let next = self.events.peek()?;

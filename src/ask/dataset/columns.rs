@@ -57,7 +57,7 @@ struct Column {
     levels: Option<Vec<i16>>,
 }
 
-/// Rows that wait.
+/// Rows that are not written yet.
 pub(super) struct Columns {
     all: Vec<Column>,
     rows: usize,
@@ -80,7 +80,7 @@ impl Columns {
         Self { all: columns.collect(), rows: 0, bytes: 0 }
     }
 
-    /// Returns about how many bytes wait.
+    /// Returns the approximate size of the rows that are not written yet.
     pub(super) fn size_bytes(&self) -> usize {
         self.bytes
     }

@@ -144,7 +144,7 @@ impl Log<'_> {
                 let name = signal_name(number).map(Cell::text);
                 let mut cells = vec![number_cell, text, Cell::number(number), Cell::maybe(name)];
                 cells.extend([Cell::Flag(handler.is_some()), address(at.ip)]);
-                cells.extend(place(Some(&self.asked.place(at.ip))));
+                cells.extend(place(Some(self.asked.place(at.ip))));
                 sink(Table::Signals, tid, cells)?;
             }
             Happening::Changed { state: Some(_), .. } => self.ended(tid, None, sink)?,

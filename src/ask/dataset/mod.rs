@@ -67,7 +67,7 @@ impl Dataset {
         Self { root }
     }
 
-    /// Returns true if a run is there, whole.
+    /// Returns true if the dataset has all of a run: its row in `runs` is written last.
     pub fn has(&self, run: &str) -> bool {
         self.directory(Table::Runs, run).exists()
     }
@@ -164,11 +164,8 @@ impl Asked {
         };
         self.check_calls(&wanted)?;
         let mut sink = |call| {
-            cell.borrow_mut().add(
-                Table::Calls,
-                Some(rows::thread_of(&call)),
-                rows::call(&call, is_exact),
-            )?;
+            let thread = Some(rows::thread_of(&call));
+            cell.borrow_mut().add(Table::Calls, thread, rows::call(call, is_exact))?;
             Ok(ControlFlow::Continue(()))
         };
         self.calls(wanted, &mut sink, reached, &|| interrupted())?;

@@ -29,16 +29,17 @@ pub(super) fn position(at: u64, is_exact: bool) -> [Cell; 2] {
 }
 
 /// Returns the function, file and line of a place.
-pub(super) fn place(place: Option<&Place>) -> [Cell; 3] {
-    let line = place.and_then(|place| place.line.as_ref());
+pub(super) fn place(place: Option<Place>) -> [Cell; 3] {
+    let (function, line) = place.map_or((None, None), |place| (place.function, place.line));
+    let (file, line) = line.unzip();
     [
-        Cell::maybe(place.and_then(|place| place.function.as_ref()).map(Cell::text)),
-        Cell::maybe(line.map(|(file, _)| Cell::text(file))),
-        Cell::maybe(line.map(|(_, line)| Cell::number(*line))),
+        Cell::maybe(function.map(Cell::text)),
+        Cell::maybe(file.map(Cell::text)),
+        Cell::maybe(line.map(Cell::number)),
     ]
 }
 
-pub(super) fn call(call: &Call, is_exact: bool) -> Vec<Cell> {
+pub(super) fn call(call: Call, is_exact: bool) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
         CallKind::TailCall => "tail call",
@@ -53,11 +54,11 @@ pub(super) fn call(call: &Call, is_exact: bool) -> Vec<Cell> {
     let mut row = Vec::from(position(call.position, is_exact));
     row.extend([
         Cell::number(call.depth),
-        Cell::maybe(call.function.as_ref().map(Cell::text)),
+        Cell::maybe(call.function.map(Cell::text)),
         address(call.addr),
         Cell::text(how),
     ]);
-    row.extend(place(call.caller.as_ref()));
+    row.extend(place(call.caller));
     row.extend([
         Cell::maybe(returned_at),
         Cell::maybe(call.instructions.map(Cell::number)),
@@ -72,7 +73,7 @@ pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<
     let row = |expression: Option<(&str, &Shown)>| {
         let mut row = Vec::from(position(hit.position, is_exact));
         row.push(Cell::text(code));
-        row.extend(place(Some(&hit.place)));
+        row.extend(place(Some(hit.place.clone())));
         row.extend([
             Cell::maybe(hit.depth.map(Cell::number)),
             Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),

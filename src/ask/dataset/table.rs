@@ -9,6 +9,7 @@ use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -21,6 +22,9 @@ const GROUP_BYTES: usize = 32 << 20;
 const WAITING_BYTES: usize = 96 << 20;
 /// The most open files.
 const OPEN_FILES: usize = 64;
+
+/// Columns with another value in each row: a dictionary of them only costs.
+const DISTINCT: [&str; 3] = ["at", "position", "returned_position"];
 
 /// A partition of a table: all, or a thread.
 type Partition = (Table, Option<Tid>);
@@ -103,11 +107,14 @@ impl Tables {
         let schema = table.schema().map_err(|error| no_dataset(&path, &error))?;
         let columns = Columns::new(&schema);
         let version = KeyValue::new("contraflow.schema_version".into(), SCHEMA_VERSION.to_string());
-        let properties = WriterProperties::builder()
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(format!("contraflow {}", env!("CARGO_PKG_VERSION")))
-            .set_key_value_metadata(Some(vec![version]))
-            .build();
+            .set_key_value_metadata(Some(vec![version]));
+        for column in DISTINCT {
+            properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
+        }
+        let properties = properties.build();
         let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
         let file = file.map_err(|error| no_dataset(&path, &error))?;
         Ok(Part { columns, file, hidden, path, last: 0 })

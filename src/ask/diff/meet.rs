@@ -86,7 +86,7 @@ impl<'a, S: Items> Side<'a, S> {
         None
     }
 
-    /// Searches the activation at `level` from the last item on.
+    /// Prepares the search of the activation at `level`: keeps only the last item.
     fn leave(&mut self, level: isize) {
         let last = self.kept.pop();
         self.kept.clear();

@@ -118,7 +118,7 @@ struct Keys<'a> {
 struct Key {
     /// Equal for equal places.
     number: u64,
-    /// True if each instruction has another one.
+    /// True if no two instructions have the same.
     is_exact: bool,
     /// The start of its function.
     start: Option<Addr>,
@@ -140,7 +140,7 @@ impl Keys<'_> {
         key
     }
 
-    /// Returns the key of an address, and true if each instruction has another one.
+    /// Returns the number of an address, and true if no two instructions have the same.
     fn find(&self, addr: Addr) -> (u64, bool) {
         let section = self.image.and_then(|image| image.section_at(addr));
         match section.and_then(name_of) {

@@ -112,6 +112,10 @@ impl Path<'_> {
             let Visit::Block { index, span, addrs, code, .. } = &visit else {
                 if let Visit::Event { event, .. } = &visit {
                     use EventKind as E;
+                    if let E::Tsc(_) = event.kind {
+                        // Code changes at times.
+                        search.known.clear();
+                    }
                     is_interrupted |=
                         matches!(event.kind, E::AsyncBranch { .. } | E::AsyncDisabled { .. });
                 }
