@@ -5,7 +5,9 @@ use super::gdb_session::not_started;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, say};
 use crate::capture::{OrphanEnd, end_with_parent};
-use crate::dap::{self, Debuggee, ForeignTrace, Host, OutputLine, Program, Recorder, Target};
+use crate::dap::{
+    self, Debuggee, ForeignTrace, Host, OutputLine, Program, Recorder, Target, chunks,
+};
 use crate::gdb;
 use crate::recording::Store;
 use crate::tracee::resolve;
@@ -14,7 +16,7 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -137,16 +139,14 @@ impl Host for Surroundings {
     }
 }
 
-/// Returns what arrives at two pipes.
+/// Returns the output of two pipes, in the order of its arrival.
 fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = OutputLine> + Send {
     let (sender, lines) = std::sync::mpsc::channel();
-    for (mut pipe, is_error) in [(printed, false), (complained, true)] {
+    for (pipe, is_error) in [(printed, false), (complained, true)] {
         let sender = sender.clone();
         thread::spawn(move || {
-            let mut bytes = [0; 0x4000];
-            while let Some(count) = pipe.read(&mut bytes).ok().filter(|count| *count > 0) {
-                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
-                if sender.send(OutputLine { is_error, text }).is_err() {
+            for line in chunks(pipe, is_error) {
+                if sender.send(line).is_err() {
                     return;
                 }
             }

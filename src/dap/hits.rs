@@ -1,6 +1,6 @@
 //! `contraflow/hits`: the executions of a line, a function or an instruction over the whole history,
-//! with the values of expressions there. With a token, they are sent while they are found: those of a
-//! recording by a thread, which replays it once from front to back.
+//! with the values of expressions there. With a token, hits are sent as they are found: a thread replays
+//! the recording once, from front to back.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -92,7 +92,8 @@ impl Hits {
         }
     }
 
-    /// Returns the event with the hits that are not sent yet.
+    /// Returns an event with the hits that are not sent yet. `None` if there are none or no token, or if
+    /// the last event was recent and it need not be `now`.
     fn event(&mut self, now: bool) -> Option<Value> {
         let is_early = self.sent.is_some_and(|sent| sent.elapsed() < EVENT_PERIOD);
         if self.token.is_null() || self.found.is_empty() || is_early && !now {
@@ -158,8 +159,8 @@ impl Adapter<'_> {
         end
     }
 
-    /// Begins a search whose hits are sent as they are found. The session finds the newest ones of a
-    /// line or an address, since a search from the front comes to them last.
+    /// Begins a search that sends its hits as they are found, if the request has a token. For a line or
+    /// an address, the session first searches for the newest hits, which the thread would find last.
     pub(super) fn begin_hits(&mut self, request: &Request) -> Result<Asking, Fault> {
         let arguments: Arguments = request.arguments()?;
         if arguments.token.is_null() {
@@ -267,7 +268,7 @@ fn no_code(what: &str) -> Fault {
     Fault::new(format!("there is no code of {what}"))
 }
 
-/// Searches an exact recording from a position on, for up to so many hits.
+/// Searches an exact recording backwards from a position, for up to `count` hits.
 fn exact_hits(
     session: &mut dyn AnySession,
     what: &str,
@@ -301,7 +302,7 @@ fn exact_hits(
     end.map_err(|error| Fault::new(error.to_string()))
 }
 
-/// Searches the path from a position on, for up to so many hits.
+/// Searches the path backwards from a position, for up to `count` hits.
 fn path_hits(
     run: &dyn Run,
     what: &str,

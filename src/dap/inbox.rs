@@ -138,22 +138,62 @@ impl Inbox {
     }
 }
 
-/// Returns what a stream has, as it comes.
-pub(super) fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
+/// Returns the output of a stream, as it arrives. Waits for the rest of a character that is divided.
+pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
     let mut rest = Vec::new();
     std::iter::from_fn(move || {
-        let mut bytes = [0; 0x4000];
-        let count = stream.read(&mut bytes).ok().filter(|count| *count > 0)?;
-        rest.extend_from_slice(&bytes[..count]);
-        // A character may be divided between two reads.
-        let whole = match std::str::from_utf8(&rest) {
-            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
-                error.valid_up_to()
+        loop {
+            let mut bytes = [0; 0x4000];
+            let count = stream.read(&mut bytes).ok().filter(|count| *count > 0);
+            rest.extend_from_slice(&bytes[..count.unwrap_or(0)]);
+            let divided = count.map_or(0, |_| divided_bytes(&rest));
+            let whole: Vec<u8> = rest.drain(..rest.len() - divided).collect();
+            if !whole.is_empty() {
+                let text = String::from_utf8_lossy(&whole).into_owned();
+                return Some(OutputLine { is_error, text });
             }
-            _ => rest.len(),
-        };
-        let text = String::from_utf8_lossy(&rest[..whole]).into_owned();
-        rest.drain(..whole);
-        Some(OutputLine { is_error, text })
+            count?;
+        }
     })
+}
+
+/// Returns the number of bytes at the end that begin a character and are not all of it.
+fn divided_bytes(bytes: &[u8]) -> usize {
+    let begins_character = |count: &usize| {
+        let last = bytes.len().checked_sub(*count).and_then(|start| bytes.get(start..));
+        let error = last.and_then(|last| std::str::from_utf8(last).err());
+        error.is_some_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    (1..=3).find(begins_character).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A stream that arrives in pieces.
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+            let piece = self.0.pop_front().unwrap_or_default();
+            buf[..piece.len()].copy_from_slice(&piece);
+            Ok(piece.len())
+        }
+    }
+
+    #[test]
+    fn characters_are_whole_however_they_arrive() {
+        let text = "a\u{e9}\u{20ac}\u{1f600}z\u{e9}";
+        for size in 1..=text.len() {
+            let pieces = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+            let lines = chunks(Pieces(pieces), false);
+            assert_eq!(lines.map(|line| line.text).collect::<String>(), text, "{size} at a time");
+        }
+        // A byte that is no character, and half of one at the end.
+        let broken = [b"\xff\xe2".to_vec(), b"\x82".to_vec(), b"\xacx\xe2\x82".to_vec()];
+        let lines = chunks(Pieces(broken.into()), true).map(|line| line.text);
+        assert_eq!(lines.collect::<String>(), "\u{fffd}\u{20ac}x\u{fffd}");
+    }
 }

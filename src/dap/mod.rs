@@ -26,6 +26,7 @@ mod stops;
 
 pub use adapter::serve;
 pub use host::{Debuggee, ForeignTrace, Host, OpenAsked, OutputLine, Program, Recorder, Target};
+pub use inbox::chunks;
 
 /// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb room's
 /// script, and [`DAP_MODULE`] imports the others.

@@ -172,7 +172,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Waits for the stop of a running program, and returns it.
+    /// Waits for the stop of a running program. Returns `None` after [`STOP_PATIENCE`].
     pub(super) fn await_stop(&mut self) -> Option<Value> {
         let is_stop = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "stopped");
         let deferred = self.inbox.take_deferred(is_stop);

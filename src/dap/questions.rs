@@ -55,13 +55,13 @@ pub(super) enum Question {
     Hits(Hits),
 }
 
-/// The part of a request that is a question for the thread.
+/// The result of looking for a question in a request.
 pub(super) enum Asking {
-    /// It is none.
+    /// The request contains none.
     None,
-    /// The question.
+    /// A question for the thread.
     Question(Question),
-    /// It was, and this is the answer.
+    /// A question that is answered already.
     Answered(Value),
 }
 
