@@ -114,6 +114,7 @@ fn moved_bytes(insn: &Instruction) -> Option<u64> {
         {
             u64::MAX
         }
+        _ if insn.op_mask() != Register::None => return None,
         M::Movd | M::Vmovd | M::Movss | M::Vmovss => 4,
         // The one with strings has implied operands.
         M::Movsd | M::Vmovsd if !insn.is_string_instruction() => 8,
@@ -131,6 +132,9 @@ fn clears(insn: &Instruction) -> bool {
             && insn.op_kind(second) == OpKind::Register
             && insn.op_register(first) == insn.op_register(second)
     };
+    if insn.op_mask() != Register::None {
+        return false;
+    }
     match insn.mnemonic() {
         M::Xor | M::Sub | M::Pxor | M::Xorps | M::Xorpd | M::Pcmpeqb | M::Pcmpeqd => {
             insn.op_count() == 2 && is_one(0, 1)
@@ -330,8 +334,8 @@ impl Executed<'_> {
         }
     }
 
-    /// Returns the bytes of a register that the instruction writes, as the end of a range from the
-    /// first one on.
+    /// Returns the part of a register that the instruction writes, from the first written byte to the
+    /// last.
     fn written_part(&self, whole: Whole) -> Option<Part> {
         let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
         let parts = writes.filter_map(|used| Part::of_name(used.register()));

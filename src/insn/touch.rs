@@ -4,7 +4,9 @@
 use super::Registers;
 use crate::common::{Addr, AddrRange};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, MemorySize, OpAccess, Register,
+};
 use std::sync::OnceLock;
 
 /// The least bound in bytes of the area of XSAVE and XRSTOR.
@@ -14,8 +16,8 @@ const LEAST_XSAVE_BYTES: u64 = 4096;
 const DF: u64 = 1 << 10;
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
-/// registers before it and after it. Gathers yield nothing: their addresses are in a vector
-/// register.
+/// registers before it and after it. Gathers and loads of tiles yield nothing: their addresses are in a
+/// vector register, or follow from the configuration of tiles.
 pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
     touched(bytes, registers, following, |access| {
         matches!(
@@ -25,7 +27,8 @@ pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<
     })
 }
 
-/// Returns the memory that such an instruction may have written. Scatters yield nothing.
+/// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given the
+/// general registers before it and after it. Scatters and stores of tiles yield nothing.
 pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
     touched(bytes, registers, following, |access| {
         matches!(
@@ -40,11 +43,16 @@ pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec
 pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, registers.rip, DecoderOptions::NONE).decode_out(&mut insn);
-    if insn.is_invalid() || insn.is_vsib() {
+    if insn.is_invalid() || insn.is_vsib() || is_of_tile(&insn) {
         return None;
     }
     // A REP instruction may do all that RCX says.
     Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
+}
+
+/// Returns true if an instruction accesses a tile in memory: each row is elsewhere (SDM volume 2, "TILELOADD").
+fn is_of_tile(insn: &Instruction) -> bool {
+    insn.memory_size() == MemorySize::Tile
 }
 
 fn touched(
@@ -56,7 +64,7 @@ fn touched(
     let mut insn = Instruction::default();
     let options = DecoderOptions::NONE;
     Decoder::with_ip(64, bytes, registers.rip, options).decode_out(&mut insn);
-    if insn.is_invalid() {
+    if insn.is_invalid() || is_of_tile(&insn) {
         return Vec::new();
     }
     let mut factory = InstructionInfoFactory::new();
@@ -158,6 +166,17 @@ mod tests {
         let registers = Registers { rax: 0x1000, ..Registers::default() };
         let written = writes(&[0x48, 0x0f, 0xae, 0x20], &registers, &registers);
         assert_eq!(written, [AddrRange::sized(Addr(0x1000), xsave_bytes())]);
+    }
+
+    #[test]
+    fn rows_of_tiles_are_anywhere() {
+        let registers = Registers { rax: 0x1000, rcx: 1024, ..Registers::default() };
+        // tilestored %tmm1,(%rax,%rcx,1); tileloadd (%rax,%rcx,1),%tmm1
+        let (store, load) =
+            ([0xc4, 0xe2, 0x7a, 0x4b, 0x0c, 0x08], [0xc4, 0xe2, 0x7b, 0x4b, 0x0c, 0x08]);
+        assert_eq!(may_write(&store, &registers), None);
+        assert_eq!(writes(&store, &registers, &registers), []);
+        assert_eq!(reads(&load, &registers, &registers), []);
     }
 
     #[test]

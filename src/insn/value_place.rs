@@ -77,7 +77,8 @@ impl Whole {
         matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)
     }
 
-    /// Returns true if functions restore it before they return (System V ABI for AMD64, figure 3.4).
+    /// Returns true if functions restore it before they return (System V ABI for AMD64, figure 3.4). RSP
+    /// is not among them.
     pub fn is_preserved(self) -> bool {
         use Register as R;
         matches!(self.0, R::RBX | R::RBP | R::R12 | R::R13 | R::R14 | R::R15)

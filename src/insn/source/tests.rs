@@ -128,6 +128,19 @@ fn vector_registers_are_followed_in_parts() {
 }
 
 #[test]
+fn a_mask_leaves_some_elements_as_they_were() {
+    let low = part(XMM3, 0, 4);
+    // vpxord %xmm2,%xmm2,%xmm3; the same with {%k1}
+    assert_eq!(source(&[0x62, 0xf1, 0x6d, 0x08, 0xef, 0xda], low), constant(low));
+    let masked = source(&[0x62, 0xf1, 0x6d, 0x09, 0xef, 0xda], low);
+    assert!(matches!(masked, Source::Written { from: Origin::Computed(_), .. }), "{masked:?}");
+    // vmovss %xmm1,%xmm2,%xmm3; the same with {%k1}
+    assert_eq!(source(&[0x62, 0xf1, 0x6e, 0x08, 0x10, 0xd9], low), copied(low, part(XMM1, 0, 4)));
+    let masked = source(&[0x62, 0xf1, 0x6e, 0x09, 0x10, 0xd9], low);
+    assert!(matches!(masked, Source::Written { from: Origin::Computed(_), .. }), "{masked:?}");
+}
+
+#[test]
 fn constants_and_results_end_the_way() {
     let rax = part(RAX, 0, 8);
     // mov $5,%eax; xor %eax,%eax; lea 0x10(%rip),%rax
