@@ -31,7 +31,7 @@ pub(super) struct Bell {
 
 impl Bell {
     /// Announces that this process records in `dir`, and takes requests if `answers`. Returns
-    /// `None` if the file system has no locks: no requests are possible then.
+    /// `None` if the file cannot be created or locked: no requests are possible then.
     pub(super) fn hang(dir: &Path, answers: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;

@@ -1,4 +1,4 @@
-//! `contraflow export parquet`: runs as a dataset for engines.
+//! `contraflow export parquet`: recordings as a dataset for query engines.
 
 use super::ask_arguments::ExportParquet;
 use super::progress::Bar;

@@ -302,7 +302,8 @@ fn is_rust(program: &str) -> bool {
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// Returns a recording's name for a command line; empty for one of the store, as the latest.
+/// Returns the argument that names a recording, after a space. Empty for one of the store, the latest of
+/// which commands use by default.
 pub(super) fn named(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();

@@ -119,7 +119,7 @@ impl Feed {
         Self { items: Some(items), packets, worker: Some(worker) }
     }
 
-    /// Tells of a thread.
+    /// Passes an item of a thread on.
     pub(super) fn tell(&self, tid: Tid, item: Item) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.

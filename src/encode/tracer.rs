@@ -66,7 +66,7 @@ impl Tracer {
         self.young.clear();
     }
 
-    /// Changes which code is traced.
+    /// Changes which code is traced, of all threads. `tid` is any of them.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
         self.feed.tell(tid, Item::Ranges(ranges.clone()));

@@ -11,10 +11,10 @@ pub const FORCED: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 pub(super) const ACTION_BYTES: usize = 32;
 
-/// The program's actions for the signals in question; the default where none is here.
+/// The program's actions for SIGTRAP and SIGSEGV; the default where none is here.
 pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
 
-/// Returns the bit of a signal in question in a mask; 0 for others.
+/// Returns the bit of SIGTRAP or SIGSEGV in a mask of signals; 0 for others.
 pub(super) const fn bit(signal: Signo) -> u64 {
     match signal {
         libc::SIGTRAP => TRAP_BIT,

@@ -150,7 +150,7 @@ impl AddressSpace {
         self.masked.range(start..range.end.0.max(start)).copied().collect()
     }
 
-    /// Notes that the mappings in a range are others now.
+    /// Forgets which pages of a range are masked or closed: its mappings were replaced.
     pub fn replaced(&mut self, range: AddrRange) {
         self.masked.retain(|page| !range.contains(Addr(*page)));
         self.foreign.replaced(range);

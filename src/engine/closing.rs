@@ -79,7 +79,8 @@ impl TranslatedProcess {
         !self.space.foreign.closed().is_empty()
     }
 
-    /// Closes all foreign memory. Returns the ranges that were not closed before an access.
+    /// Closes all foreign memory. Returns the ranges that it closes for the first time, without those that
+    /// were open for an access.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_shut() {
             return Ok(Vec::new());

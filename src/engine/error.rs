@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if it came of a thread's end.
+    /// Returns true if the end of a thread caused the error.
     pub fn is_of_end(&self) -> bool {
         match self {
             Self::Tracee(tracee::Error::Disturbed { stop, .. }) => stop.is_end(),

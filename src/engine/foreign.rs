@@ -118,7 +118,7 @@ impl Foreign {
         &self.closed
     }
 
-    /// Notes that the mappings in a range are others now.
+    /// Forgets the closed and the open parts of a range: its mappings were replaced.
     pub(super) fn replaced(&mut self, range: AddrRange) {
         let outside = |(closed, protection): (AddrRange, Protection)| {
             let before = AddrRange::new(closed.start, closed.end.min(range.start));

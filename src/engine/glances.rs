@@ -58,7 +58,7 @@ impl TranslatedProcess {
         Ok(stop)
     }
 
-    /// Returns what a thread shows.
+    /// Returns the registers that a thread shows at a stop, the answers that it has taken, and its ticks.
     pub(super) fn glance(
         &self,
         thread: &TranslatedThread,

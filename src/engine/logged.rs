@@ -162,8 +162,8 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Moves the calls in a thread's log to `calls`, which has no others then. Their segments and GS are
-    /// those of `now`, the registers that the thread has.
+    /// Moves the calls in a thread's log to `calls`, in place of those that it has. Their segments and GS
+    /// are those of `now`, the thread's registers. Where there are none, the calls are lost.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,

@@ -37,8 +37,10 @@ impl TranslatedProcess {
 
     /// Moves a thread in the midst of a sequence to where the kernel moves those that it preempts.
     fn abort_sequence(&self, tracee: Tracee, rseq: Rseq) -> Result<(), Error> {
-        let Some(cs) = self.word_at(rseq.addr + CS).filter(|&cs| cs != 0) else { return Ok(()) };
-        let word = |index: u64| self.word_at(cs + index * FIELDS);
+        let Some(cs) = self.word_at(rseq.addr.wrapping_add(CS)).filter(|&cs| cs != 0) else {
+            return Ok(());
+        };
+        let word = |index: u64| self.word_at(cs.wrapping_add(index * FIELDS));
         let (Some(start), Some(size), Some(abort)) = (word(1), word(2), word(3)) else {
             return Ok(());
         };

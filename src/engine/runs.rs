@@ -37,9 +37,9 @@ impl Running {
 pub enum Run {
     /// The thread is stopped in the program, with its own registers.
     Ran(Ran),
-    /// So it is, and a signal of the program is to be delivered to it.
+    /// The thread is stopped in the program, and a signal is to be delivered to it.
     Signal(Ran, SiginfoBytes),
-    /// Something else happened to the thread, which is where that left it.
+    /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
     /// It has made and logged a system call of which there is more to know. The run goes on.
     Called,

@@ -123,7 +123,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns true if a few direct jumps lead from `block` to a branch that takes a TIP.
+/// Returns true if a few direct jumps or calls lead from `block` to a branch that takes a TIP.
 fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
     for _ in 0..4 {
         match block.end {

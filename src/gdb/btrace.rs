@@ -29,7 +29,8 @@ impl Btrace {
         self.sent.insert(tid, hash) != Some(hash)
     }
 
-    /// Notes that the client has gone. The next one finds the trace enabled, but has nothing of it.
+    /// Forgets which traces the client has: it is gone. Tracing stays enabled, and the next client gets
+    /// each trace as a whole.
     pub(super) fn forget_client(&mut self) {
         self.sent.clear();
     }

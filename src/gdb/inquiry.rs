@@ -41,7 +41,7 @@ impl Inquiries {
     }
 }
 
-/// A client's streams, and questions of other threads.
+/// The streams of a client, with the questions of other threads for the one that serves it.
 #[derive(Debug)]
 pub struct Inquired {
     pub(super) input: File,

@@ -112,7 +112,7 @@ impl Debuggee {
         Ok(json!({"rows": rows, "has_more": has_more}))
     }
 
-    /// Returns the number of the activation that has a frame.
+    /// Returns the index of the activation whose innermost frame is number `frame`.
     fn activation_of(&self, frame: usize) -> Result<usize, String> {
         let activations = self.activations(self.session.last_stop().thread);
         let found = activations.iter().position(|one| one.level == frame);

@@ -16,7 +16,8 @@ pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
     store.path().map(|dir| dir.join(DIRECTORY).join(kind))
 }
 
-/// Writes a file anew, in a directory of at most so many. Other recorders may write the same file.
+/// Writes a file anew, in a directory that keeps at most `most` files. Other recorders may write the same
+/// file.
 pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
     if !path.exists() {
         make_room(path.parent().unwrap_or(path), most)?;

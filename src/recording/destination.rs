@@ -49,7 +49,7 @@ impl Destination {
         place.tried(Ok(()))
     }
 
-    /// Renames the recording in `dir`.
+    /// Renames the recording in `dir` for a while. Returns `dir` as the destination that replaces it.
     fn instead_of(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");

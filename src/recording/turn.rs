@@ -1,4 +1,4 @@
-//! Turns at making what is kept with a recording: several processes and threads may want it at once.
+//! Locks of a recording's directory, so that one process or thread at a time makes what is kept with it.
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};

@@ -16,7 +16,7 @@ pub(super) enum Advanced {
     Executed,
     /// An entry of the log happened.
     Happened(Current),
-    /// So it did, or an instruction was executed, and met a watch: its number.
+    /// An entry or an instruction met a watch: its number.
     Watch(usize),
     /// The run has no more instructions.
     End,
@@ -148,7 +148,7 @@ impl Replay {
         Ok(Found::Goal)
     }
 
-    /// Returns the signal that is delivered next, at whose place its thread is, if a step ends there.
+    /// Returns the signal of the next entry, if its thread is where it is delivered and a step ends there.
     fn signal_ahead(&mut self, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
         let signal = |event: &KernelEvent| matches!(event, KernelEvent::Signal(_));
         let Some(event) = self.event_ahead(goals).filter(signal) else { return Ok(None) };

@@ -9,17 +9,20 @@ use super::process::Replay;
 use super::stand::Glanced;
 use crate::engine::{Distance, Glance, Run};
 use crate::translate::GlanceAnswer;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
+
+/// True if tracer and thread may run at the same time. To find out takes as long as a stop.
+static HAS_CPUS: LazyLock<bool> =
+    LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
 impl Looks<'_> {
     /// Returns true if stops of such a run may be glances: not where they are few, or where tracer and
     /// thread would wait for the same CPU.
     pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
         let has_budget = matches!(distance, Distance::Budget(_));
-        has_budget
-            && !self.goals.stops.is_empty()
-            && available_parallelism().is_ok_and(|n| n.get() > 1)
+        has_budget && !self.goals.stops.is_empty() && *HAS_CPUS
     }
 }
 

@@ -203,8 +203,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Maps more below a stack of which `addr` is the next to be used, as the kernel does. Returns false
-    /// if there is no such stack.
+    /// Extends a stack down to `addr`, as the kernel does. Returns false if that is not below a stack.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
         // The kernel keeps no distance from what is inaccessible.

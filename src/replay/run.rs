@@ -430,8 +430,8 @@ fn is_debug_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
-/// Returns true if a signal came of an attempt to execute the instruction where the thread is. A trap
-/// comes after its instruction.
+/// Returns true if a signal is a fault of the instruction where the thread is. A trap comes after its
+/// instruction.
 fn came_of_attempt(info: &[u8]) -> bool {
     let info: Option<&SiginfoBytes> = info.first_chunk();
     info.is_some_and(|info| {

@@ -135,7 +135,7 @@ impl Replay {
         }
     }
 
-    /// Returns the position of the instruction before one, in the same interval.
+    /// Returns the position of the instruction before one, in the same interval. May move the replay.
     fn instruction_before(&mut self, here: Position) -> Result<Option<Position>, Error> {
         if here.instructions > 0 {
             let instructions = here.instructions - 1;
@@ -155,7 +155,7 @@ impl Replay {
     }
 
     /// Returns the position of the last instruction that a thread attempted before an entry of its
-    /// own. None: there is none.
+    /// own. Moves the replay. None: there is none.
     fn last_place_before(&mut self, mut entry: u64) -> Result<Option<Position>, Error> {
         loop {
             self.seek(Position::after_entries(entry))?;

@@ -14,11 +14,13 @@ use std::collections::BTreeSet;
 pub enum WatchKind {
     /// Writes that change the value.
     Write,
-    /// All writes; those that change the value where the debug registers do not suffice.
+    /// All writes of instructions and of the kernel; those that change the value where the debug registers do
+    /// not suffice.
     Store,
     /// Reads.
     Read,
-    /// Both, whatever the value.
+    /// Reads and writes of instructions, whatever the value. As with debug registers in a live program,
+    /// writes of the kernel count that change it.
     Access,
 }
 
@@ -145,13 +147,13 @@ impl Epoch {
         Ok(watching)
     }
 
-    /// Protects the pages that are watched. Those that were written are open.
+    /// Protects the watched pages, again where a write has opened them.
     fn protect(&mut self, watching: &Watching) -> Result<(), Error> {
         self.engine.protect_all(self.thread.tracee, &watching.pages)?;
         Ok(())
     }
 
-    /// Ends all watching.
+    /// Clears the debug registers. Watched pages stay protected until they are written to.
     pub(super) fn unwatch(&self) -> Result<(), Error> {
         Ok(debug_registers::clear(self.thread.tracee)?)
     }

@@ -23,7 +23,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Returns what the manifest of a recording says.
+    /// Returns the description in a recording's manifest.
     pub(super) fn of(reader: &Reader) -> Self {
         let manifest = reader.manifest();
         Self {
@@ -51,7 +51,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns what the manifest of a recording says.
+    /// Returns the ending in a recording's manifest.
     pub(super) fn of(reader: &Reader) -> Self {
         match reader.manifest().end.as_ref().and_then(|end| end.exit) {
             Some(Exit::Code(status)) => Self::Exited(status),

@@ -42,7 +42,7 @@ const HEADER_BYTES: usize = 8;
 /// The size of a record: header, the previous or next thread, the thread, the time.
 const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
 
-/// Parses the context switches in a file of perf records. Skips other records.
+/// Parses the context switches and the losses in a file of perf records. Skips other records.
 pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut at = 0;
@@ -83,7 +83,8 @@ fn record(rest: &[u8]) -> Option<Record<'_>> {
     Some(Record { kind, misc, bytes })
 }
 
-/// Parses a switch. Returns it, and the switch away from the other thread that it names.
+/// Parses a switch. Returns the switch away from the other thread, which only a switch to this one
+/// implies, and the switch.
 fn switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
     let bytes: &[u8; SWITCH_BYTES] = record.bytes.first_chunk()?;
     let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));

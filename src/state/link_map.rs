@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct LinkMap {
     /// The address of the `struct link_map`.
     pub addr: Addr,
-    /// The address of the `struct r_debug` of its namespace; 0 for the first one, in which everything is that
-    /// `dlmopen(3)` did not load.
+    /// The address of the `struct r_debug` of its namespace; 0 for the first one, which has all that was
+    /// not loaded by `dlmopen(3)`.
     pub namespace: Addr,
     /// `l_addr`: the load bias of the file.
     pub load_bias: u64,

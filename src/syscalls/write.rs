@@ -45,7 +45,7 @@ pub(super) enum Extent {
     Length(Value),
 }
 
-/// Which results a buffer is written with.
+/// The results with which a call has written a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// With success, and perhaps with errors that come late.
@@ -105,7 +105,7 @@ pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
 
-/// Returns a buffer whose length is such a word.
+/// Returns a buffer whose length is in a word of the caller that the kernel updates.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))

@@ -34,7 +34,7 @@ impl Tracee {
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
-        // No signal comes of its end, and this process is its parent's sibling.
+        // The copy's parent is this process's parent: the recorder waits for it.
         let flags = libc::CLONE_PARENT as u64;
         let call = Registers {
             rip: gadget.0,

@@ -85,7 +85,8 @@ impl Branch {
         }
     }
 
-    /// Returns the expected targets with one that most misses went to, if there are many of them.
+    /// Returns new expected targets, if there are many misses and most went to one target. That is added to
+    /// a single expected one, or takes the place of the second, and comes first.
     fn missed(&self, samples: u64) -> Vec<u64> {
         let [(target, count), ..] = self.seen;
         let are_many = self.count >= MANY_SAMPLES

@@ -84,7 +84,7 @@ pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
     Some(cut(i128::from_le_bytes(all), bytes.len() as u64, is_signed))
 }
 
-/// Returns the number of bytes in the format of a floating-point type.
+/// Returns the floating-point number that `bytes` contain, by the size and the name of its type.
 pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
     // `__float128` has another format than `long double`.
     let is_quad = shape.name.as_ref().is_some_and(|name| name.contains("128"));

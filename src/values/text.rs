@@ -118,7 +118,7 @@ fn list<T: fmt::Display>(items: &[T], between: &str, f: &mut fmt::Formatter<'_>)
     Ok(())
 }
 
-/// Writes a number like gdb: `inf`, and `nan`.
+/// Writes a number in its shortest form, infinity as `inf`, and all NaNs as `nan`.
 fn float(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if value.is_nan() {
         return f.write_str("nan");

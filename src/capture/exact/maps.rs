@@ -168,8 +168,8 @@ impl Process {
         Protection { execute: asked.execute || executes, ..asked }
     }
 
-    /// Reads the mappings again after a change in `range`, where nothing is protected by the
-    /// recorder any more.
+    /// Reads the mappings in `range` again after the program replaced them, and drops their translated
+    /// code. The recorder's protections there are gone.
     fn changed(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
         self.engine.space.replaced(range);
         self.look_at_mappings_in(range, thread.tid())?;

@@ -149,7 +149,7 @@ impl Process {
             MADVISE if matches!(call.args[2], MADV_FREE | MADV_GUARD_INSTALL) => Some(EINVAL),
             // As older kernels, which know none that changes what memory contains.
             PROCESS_MADVISE if !HARMLESS_ADVICE.contains(&call.args[3]) => Some(EINVAL),
-            ARCH_PRCTL if call.args[0] == ARCH_SHSTK_ENABLE => Some(EINVAL),
+            ARCH_PRCTL if call.args[0] & u64::from(u32::MAX) == ARCH_SHSTK_ENABLE => Some(EINVAL),
             ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
             _ => None,
         }

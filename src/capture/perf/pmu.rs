@@ -26,7 +26,7 @@ pub(super) struct Area {
     pub(super) overwrites: bool,
 }
 
-/// A thread's event.
+/// A thread's perf event, with its ring and its AUX area.
 #[derive(Debug)]
 pub(super) struct Source {
     /// The ring of its records.

@@ -139,7 +139,7 @@ fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }
 
-/// Returns a percentage of the history, in instructions.
+/// Returns the number of the position at a percentage of the history.
 fn share_of(percent: &str, here: Position) -> Option<u64> {
     const PRECISION: u64 = 1_000_000_000;
     let parts = decimal(percent, PRECISION).filter(|parts| *parts <= 100 * PRECISION)?;

@@ -134,7 +134,7 @@ impl Live {
         Ok(())
     }
 
-    /// Forgets the history of a process in whose place another one is the program now.
+    /// Begins a new history: another process is the program now.
     fn begin_history(&mut self) {
         let program = self.program.get_mut();
         self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));

@@ -1,4 +1,4 @@
-//! Translates the program's instructions, one by one.
+//! Translates branches, system calls and reads of counters. Copies other instructions.
 
 use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;

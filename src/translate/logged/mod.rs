@@ -137,10 +137,10 @@ pub struct LoggedCall {
     pub result: i64,
     /// The counter that it read; `None`: it is a call.
     pub counter: Option<Counter>,
-    /// The address of what it wrote, and that. For [`Counter::TscAux`], the number of the processor and
-    /// nothing.
+    /// The address to which it wrote, and the bytes. For [`Counter::TscAux`], the number of the processor
+    /// and no bytes.
     pub written: (u64, Vec<u8>),
-    /// True if more is to be known of it, and the thread stopped.
+    /// True if the log does not have all of its effects, so that the thread stopped after it.
     pub stops: bool,
 }
 
@@ -326,9 +326,9 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
 
 /// The memory that a call wrote, by its class.
 enum Written {
-    /// So many bytes at the address of which an instruction makes a copy in R11.
+    /// This many bytes, at the address that the instruction with these bytes copies to R11.
     Bytes([u8; 3], u32),
-    /// As many as the result says.
+    /// As many bytes as the result says, at such an address.
     Result([u8; 3]),
     /// The settings of a terminal at RDX. The thread stops after other requests.
     Terminal,

@@ -65,7 +65,7 @@ pub enum LoggedClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DescriptorClass {
-    /// Nothing.
+    /// Not known: threads stop before calls that depend on it.
     Unknown = 0,
     /// Threads may wait in calls for it.
     Waits = 1,
