@@ -27,8 +27,6 @@ OTHER_TESTS := $(filter-out end_to_end,$(notdir $(patsubst %/main.rs,%,$(wildcar
 	$(basename $(notdir $(wildcard tests/*.rs))))
 # Tests wait for debuggers and for ends of processes, so that one more than there are CPUs runs.
 TEST_JOBS ?= $(shell expr $$(nproc) + 1)
-# The longer ones wait more.
-LONG_JOBS ?= $(shell expr $$(nproc) + 2)
 
 .PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test test-long bench fuzz corpus tools check-tools clean
 
@@ -111,7 +109,7 @@ test:
 	$(CARGO) test --doc
 
 test-long:
-	$(CARGO) test --test end_to_end -- --test-threads $(LONG_JOBS) $(LONG_TESTS)
+	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS)
 
 bench: build
 	sh benches/run.sh
