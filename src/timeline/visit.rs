@@ -25,7 +25,8 @@ impl<'a> Addrs<'a> {
         Self { known: OnceCell::new(), find }
     }
 
-    /// Returns the addresses of all instructions of the block.
+    /// Returns the addresses of all instructions of the block. Empty in a raw trace that is visited without
+    /// them.
     pub fn list(&self) -> &[Addr] {
         self.known.get_or_init(self.find)
     }
@@ -185,13 +186,9 @@ fn visit_items<B>(
     while let Some(item) = walker.next() {
         match item {
             FlowItem::Block(span) => {
-                let all: Vec<Addr> = walker.addrs(&span).collect();
                 let last = walker.last(&span);
                 let moment = meter.moment(walker.decoder(), &item, last);
-                let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
-                let find = || all.clone();
-                let addrs = &Addrs::new(&find);
-                visitor(Visit::Block { index, span, addrs, last, code: &code, moment })?;
+                visit_block(walker, index, span, moment, visitor)?;
                 index += u64::from(span.insns);
             }
             FlowItem::Event(event) => {
@@ -219,13 +216,8 @@ fn visit_blocks<B>(
         blocks.clear();
         let item = walker.list(&mut |spans| blocks.extend_from_slice(spans));
         for span in blocks.iter().copied() {
-            let last = walker.last(&span);
-            let walker = RefCell::new(&mut *walker);
-            let code = |addr, buf: &mut [u8]| walker.borrow().read(addr, buf);
-            let find = || walker.borrow_mut().addrs(&span).collect();
-            let (first, addrs) = (*index, &Addrs::new(&find));
+            visit_block(walker, *index, span, moment, visitor)?;
             *index += u64::from(span.insns);
-            visitor(Visit::Block { index: first, span, addrs, last, code: &code, moment })?;
         }
         let Some(item) = item else { return ControlFlow::Continue(()) };
         walker.note(&item);
@@ -236,4 +228,20 @@ fn visit_blocks<B>(
             FlowItem::Block(_) => {}
         }
     }
+}
+
+/// Visits a block, whose first instruction has this number.
+fn visit_block<B>(
+    walker: &mut Walker<'_>,
+    index: u64,
+    span: Span,
+    moment: Timing,
+    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let last = walker.last(&span);
+    let walker = RefCell::new(walker);
+    let code = |addr, buf: &mut [u8]| walker.borrow().read(addr, buf);
+    let find = || walker.borrow_mut().addrs(&span).collect();
+    let addrs = &Addrs::new(&find);
+    visitor(Visit::Block { index, span, addrs, last, code: &code, moment })
 }
