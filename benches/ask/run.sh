@@ -20,10 +20,15 @@ record() {
 
 # timed WHAT COMMAND...
 timed() {
-    what=$1
+    what=$1 status=0
     shift
     begun=$(date +%s%N)
-    "$@" > "$dir/output" 2> "$dir/errors"
+    "$@" > "$dir/output" 2> "$dir/errors" || status=$?
+    # As diff(1), `diff` reports differences by 1.
+    if [ $status -gt 1 ] || [ $status -eq 1 ] && [ "$2" != diff ]; then
+        cat "$dir/errors" >&2
+        exit 1
+    fi
     echo "$what: $((($(date +%s%N) - begun) / 1000000)) ms, $(wc -l < "$dir/output") lines"
 }
 
