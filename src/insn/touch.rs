@@ -50,7 +50,8 @@ pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> 
     Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
 }
 
-/// Returns true if an instruction accesses a tile in memory: each row is elsewhere (SDM volume 2, "TILELOADD").
+/// Returns true if an instruction accesses a tile in memory, whose rows are at any distance (SDM volume 2,
+/// "TILELOADD").
 fn is_of_tile(insn: &Instruction) -> bool {
     insn.memory_size() == MemorySize::Tile
 }

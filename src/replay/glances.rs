@@ -18,8 +18,8 @@ static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
 impl Looks<'_> {
-    /// Returns true if stops of such a run may be glances: not where they are few, or where tracer and
-    /// thread would wait for the same CPU.
+    /// Returns true if stops of such a run may be glances: if it has any, and tracer and thread would not
+    /// wait for the same CPU. Runs up to a bound end at stops.
     pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
         let has_budget = matches!(distance, Distance::Budget(_));
         has_budget && !self.goals.stops.is_empty() && *HAS_CPUS

@@ -1,4 +1,5 @@
-//! A second place of a replay, with a process there.
+//! Places of a replay beside its own: a second one, with a process there, and that of a thread which waits
+//! at a stop.
 
 use super::epoch::Epoch;
 use super::position::Position;

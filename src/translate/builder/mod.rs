@@ -304,6 +304,8 @@ impl Builder<'_, '_> {
         self.follow_path(code)
     }
 
+    /// Follows the path from its start, whether that is a stop or not. Returns true if its only instruction
+    /// must be executed natively.
     fn follow_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
