@@ -1,10 +1,9 @@
 //! Closes and opens foreign memory ([`Foreign`](super::foreign::Foreign)) in the process.
 
-use super::error::Error;
+use super::error::{Error, checked};
 use super::guard::{EVERYWHERE, bits_of};
 use super::kernel_writes::SCATTERING;
 use super::process::TranslatedProcess;
-use super::window::checked;
 use crate::common::{Addr, AddrRange};
 use crate::sideband::{Mapping, Protection};
 use crate::syscalls::Call;

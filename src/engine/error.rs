@@ -3,6 +3,7 @@
 use crate::common::{Addr, Tid};
 use crate::tracee;
 use crate::translate::TranslateError;
+use nix::errno::Errno;
 
 /// A fault of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -39,5 +40,30 @@ impl Error {
             Self::Tracee(error) => error.is_gone(),
             _ => false,
         }
+    }
+}
+
+/// Checks the result of a system call that the traced process made.
+pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
+    const LAST_ERRNO: i64 = 4095;
+    if (-LAST_ERRNO..0).contains(&result) {
+        let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(0));
+        if errno == Errno::ENOMEM {
+            return Err(Error::NoRoom { call });
+        }
+        return Err(tracee::Error::System { call, errno }.into());
+    }
+    Ok(result.cast_unsigned())
+}
+
+pub(super) fn no_room() -> Error {
+    Error::NoRoom { call: "mmap" }
+}
+
+/// Returns an error of a system call of the tracer's.
+pub(super) fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {
+    tracee::Error::System {
+        call,
+        errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
     }
 }

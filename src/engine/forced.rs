@@ -2,10 +2,9 @@
 //! their block, and their handler (`force_sig_info_to_task` in the kernel's signal.c).
 
 use super::actions::{ACTION_BYTES, FORCED, SEGV_BIT, bit, is_ignoring, word};
-use super::error::Error;
+use super::error::{Error, checked};
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
-use super::window::checked;
 use crate::common::Addr;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::RT_SIGACTION;

@@ -2,9 +2,9 @@
 //! could write them, and what was translated from them is dropped when it does.
 
 use super::code::Change;
-use super::error::Error;
+use super::error::{Error, checked, no_room};
 use super::process::{Request, TranslatedProcess};
-use super::window::{ZONE_BYTES, checked, no_room};
+use super::window::ZONE_BYTES;
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::MPROTECT;

@@ -6,6 +6,7 @@ use super::area::{Area, Busy};
 use super::call_log::call_log;
 use super::code::Pages;
 use super::error::Error;
+use super::gate::Gate;
 use super::sampling::Sampling;
 use super::shared::Shared;
 use super::thread::{Place, TranslatedThread};
@@ -74,7 +75,21 @@ impl TranslatedProcess {
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
     ) -> Result<Self, Error> {
-        Self::open_beside(tracee, pid, code, buffer_bytes, seen, Vec::new())
+        Self::open_at_gate(tracee, pid, code, buffer_bytes, seen, None)
+    }
+
+    /// Makes the code cache of a process that may have a gate already.
+    pub fn open_at_gate(
+        tracee: Tracee,
+        pid: Pid,
+        code: CodeKind,
+        buffer_bytes: u64,
+        seen: impl IntoIterator<Item = u64>,
+        gate: Option<Gate>,
+    ) -> Result<Self, Error> {
+        let memory = Memory::open(pid)?;
+        let window = Window::open(tracee, pid, &memory, buffer_bytes, Vec::new(), gate)?;
+        Self::with_window(tracee, memory, code, seen, window)
     }
 
     /// Makes the code cache of a process, away from `reserved`, where the process will have
@@ -88,7 +103,17 @@ impl TranslatedProcess {
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        let mut window = Window::open(tracee, pid, &memory, buffer_bytes, reserved)?;
+        let window = Window::open(tracee, pid, &memory, buffer_bytes, reserved, None)?;
+        Self::with_window(tracee, memory, code, seen, window)
+    }
+
+    fn with_window(
+        tracee: Tracee,
+        memory: Memory,
+        code: CodeKind,
+        seen: impl IntoIterator<Item = u64>,
+        mut window: Window,
+    ) -> Result<Self, Error> {
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
         let shared = window.shared.clone();
         let mut translator = match code {
@@ -104,7 +129,7 @@ impl TranslatedProcess {
         let (base, offset) = window.first_zone(tracee, &memory)?;
         translator.add_zone(base, ZONE_BYTES, offset);
         let mut process = Self {
-            pid,
+            pid: window.pid,
             memory,
             space: AddressSpace::default(),
             window,
@@ -193,7 +218,28 @@ impl TranslatedProcess {
     /// Returns the address of the SYSCALL instruction by which a thread is made to execute system
     /// calls.
     pub fn gadget(&self) -> Addr {
-        self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget))
+        let of_zone = || self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget));
+        self.window.gate.map_or_else(of_zone, Gate::entry)
+    }
+
+    /// Returns the gate, if the process has one.
+    pub fn gate(&self) -> Option<Gate> {
+        self.window.gate
+    }
+
+    /// Makes the gate. All that the process is made to execute comes from there afterwards.
+    pub fn make_gate(&mut self, tracee: Tracee) -> Result<Gate, Error> {
+        if let Some(gate) = self.window.gate {
+            return Ok(gate);
+        }
+        let gate = self.window.make_gate(tracee, self.gadget())?;
+        self.hide_ranges();
+        Ok(gate)
+    }
+
+    /// Takes the gate out of a child, which has a copy of it.
+    pub fn remove_gate_from(&self, child: Tracee) -> Result<(), Error> {
+        self.window.gate.map_or(Ok(()), |gate| gate.remove(child))
     }
 
     /// Keeps further ranges free, where the process will have something.
@@ -262,7 +308,7 @@ impl TranslatedProcess {
         (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Takes all of the tracer's mappings out of a child of the process, which has copies of
+    /// Takes all of the tracer's mappings but the gate out of a child of the process, which has copies of
     /// them and stopped in the program, by the SYSCALL instruction at `gadget`.
     pub fn remove_from(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.window.remove(child, gadget)

@@ -1,9 +1,8 @@
 //! Restartable sequences (rseq(2)). The kernel moves the IP of a thread that it preempts in one, and
 //! must not look for it in the program's code while the thread is in the code cache.
 
-use super::error::Error;
+use super::error::{Error, checked};
 use super::process::TranslatedProcess;
-use super::window::checked;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::RSEQ;
 use crate::tracee::{Rseq, Tracee};

@@ -3,7 +3,9 @@
 //! call of the program makes them writable.
 
 use super::area::{Area, BUFFERS, Busy};
-use super::error::Error;
+use super::error::{Error, checked, no_room, system};
+use super::gate::{GATE_NEAR, Gate, content};
+use super::patch::Patch;
 use super::place::place;
 use super::seal::seal;
 use super::shared::{LARGE_PAGE_BYTES, Shared};
@@ -11,7 +13,6 @@ use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
 use crate::translate::{DESCRIPTORS, slots};
-use nix::errno::Errno;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ const PAGE_BYTES: u64 = 0x1000;
 pub(super) const DESCRIPTORS_OFFSET: u64 = CODE_BYTES;
 /// Offset of the first zone, after the tables.
 const FIRST_ZONE: u64 = LARGE_PAGE_BYTES as u64;
-const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+/// Offset of the gate: no table is so large.
+const GATE_OFFSET: u64 = FIRST_ZONE - PAGE_BYTES;
 
 const NONE: u64 = 0;
 const READ: u64 = 1;
@@ -43,7 +45,7 @@ const READ_EXECUTE: u64 = 5;
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) shared: Arc<Shared>,
-    pid: Pid,
+    pub(super) pid: Pid,
     /// Where the process has all of it, without access; parts are mapped again where they belong.
     base: u64,
     next_zone: u64,
@@ -58,17 +60,27 @@ pub(super) struct Window {
     pub(super) buffer_bytes: u64,
     /// Where nothing may be placed, though nothing is mapped there yet.
     reserved: Vec<AddrRange>,
+    /// Its page is one of `ranges`.
+    pub(super) gate: Option<Gate>,
 }
 
 impl Window {
-    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs.
+    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs. If the process has a
+    /// gate, this is the way by which the memory is made.
     pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
         memory: &Memory,
         buffer_bytes: u64,
         reserved: Vec<AddrRange>,
+        gate: Option<Gate>,
     ) -> Result<Self, Error> {
+        if let Some(gate) = gate {
+            let (entry, name) = (gate.entry(), gate.name());
+            let mut window = Self::make(tracee, pid, entry, name, buffer_bytes, reserved)?;
+            window.put_gate(tracee, entry, gate)?;
+            return Ok(window);
+        }
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
         // In the same page, which is there whatever the stack pointer is.
@@ -135,7 +147,31 @@ impl Window {
             promised: 0,
             buffer_bytes,
             reserved,
+            gate: None,
         })
+    }
+
+    /// Makes the gate.
+    pub(super) fn make_gate(&mut self, tracee: Tracee, gadget: Addr) -> Result<Gate, Error> {
+        let taken = taken(self.pid, &self.reserved)?;
+        let at = place(&taken, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let gate = Gate(Addr(at));
+        self.put_gate(tracee, gadget, gate)?;
+        Ok(gate)
+    }
+
+    /// Maps the page of the gate, in the place of a former one if there is one.
+    fn put_gate(&mut self, tracee: Tracee, gadget: Addr, gate: Gate) -> Result<(), Error> {
+        for (offset, word) in content() {
+            self.shared.store(GATE_OFFSET + offset, word);
+        }
+        // `gadget` may be in the page: it is executable all the time.
+        let from = AddrRange::sized(Addr(self.base + GATE_OFFSET), PAGE_BYTES);
+        protect(tracee, gadget, from, READ_EXECUTE)?;
+        self.map_again(tracee, gadget, GATE_OFFSET, gate.page())?;
+        self.ranges.push(gate.page());
+        self.gate = Some(gate);
+        Ok(())
     }
 
     /// Places nothing more in these ranges.
@@ -181,13 +217,16 @@ impl Window {
         self.zones.len()
     }
 
-    /// Maps the first zone, by the program's own code.
+    /// Maps the first zone.
     pub(super) fn first_zone(
         &mut self,
         tracee: Tracee,
         memory: &Memory,
     ) -> Result<(u64, u64), Error> {
         let at = Addr(tracee.registers()?.rip);
+        if let Some(gate) = self.gate {
+            return self.zone(tracee, gate.entry(), at.0);
+        }
         let text = Patch::syscall(memory, at)?;
         let zone = self.zone(tracee, at, at.0);
         let restored = text.restore(memory);
@@ -215,8 +254,7 @@ impl Window {
         self.alias(tracee, gadget, DESCRIPTORS_OFFSET, page, READ_WRITE)?;
         for index in 0..BUFFERS {
             let guard = area.guard(index);
-            let args = [guard.start.0, guard.size_bytes(), NONE, 0, 0, 0];
-            checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
+            protect(tracee, gadget, guard, NONE)?;
         }
         self.ranges.push(range);
         self.spare.push((area, Arc::default()));
@@ -244,10 +282,11 @@ impl Window {
         self.spare.insert(0, (area, busy));
     }
 
-    /// Takes all of the tracer's mappings out of a process that is stopped in the program, by the
-    /// SYSCALL instruction at `gadget`.
+    /// Takes all of the tracer's mappings but the gate out of a process that is stopped in the program, by
+    /// the SYSCALL instruction at `gadget`.
     pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
-        for range in &self.ranges {
+        let gate = self.gate.map(Gate::page);
+        for range in self.ranges.iter().filter(|range| Some(**range) != gate) {
             let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
             checked("munmap", tracee.inject(gadget, MUNMAP, args)?)?;
         }
@@ -256,6 +295,10 @@ impl Window {
 
     /// Takes all of the tracer's mappings out of a process that goes on natively.
     pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
+        if let Some(gate) = self.gate {
+            self.remove(tracee, gate.entry())?;
+            return gate.remove(tracee);
+        }
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
         let removed = self.remove(tracee, at);
@@ -270,15 +313,31 @@ impl Window {
         range: AddrRange,
         protection: u64,
     ) -> Result<(), Error> {
+        self.map_again(tracee, gadget, offset, range)?;
+        protect(tracee, gadget, range, protection)
+    }
+
+    /// Maps the pages at `offset` a second time.
+    fn map_again(
+        &self,
+        tracee: Tracee,
+        gadget: Addr,
+        offset: u64,
+        range: AddrRange,
+    ) -> Result<(), Error> {
         const MAYMOVE_FIXED: u64 = 3;
         let (start, size) = (range.start.0, range.size_bytes());
         // An old size of 0 maps shared pages a second time (mremap(2)).
         let args = [self.base + offset, 0, size, MAYMOVE_FIXED, start, 0];
         checked("mremap", tracee.inject(gadget, MREMAP, args)?)?;
-        let args = [start, size, protection, 0, 0, 0];
-        checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
         Ok(())
     }
+}
+
+fn protect(tracee: Tracee, gadget: Addr, range: AddrRange, bits: u64) -> Result<(), Error> {
+    let args = [range.start.0, range.size_bytes(), bits, 0, 0, 0];
+    checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
+    Ok(())
 }
 
 /// Returns the ranges of a process's address space that are not free.
@@ -292,55 +351,4 @@ fn allocate(next: &mut u64, size: u64, end: u64) -> Result<u64, Error> {
     let offset = *next;
     *next = offset.saturating_add(size.next_multiple_of(0x1000));
     if *next > end { Err(no_room()) } else { Ok(offset) }
-}
-
-/// Bytes of the program that are overwritten for a moment.
-struct Patch {
-    at: Addr,
-    old: Vec<u8>,
-}
-
-impl Patch {
-    /// Writes a SYSCALL instruction.
-    fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
-        Self::write(memory, at, &SYSCALL_INSN)
-    }
-
-    fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
-        let mut old = vec![0; bytes.len()];
-        if memory.read(at, &mut old) < old.len() {
-            return Err(tracee::Error::System { call: "read", errno: Errno::EFAULT }.into());
-        }
-        memory.write(at, bytes).map_err(|error| system("write", &error))?;
-        Ok(Self { at, old })
-    }
-
-    /// Restores the program's bytes.
-    fn restore(self, memory: &Memory) -> Result<(), Error> {
-        Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
-    }
-}
-
-/// Checks the result of a system call that the traced process made.
-pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
-    const LAST_ERRNO: i64 = 4095;
-    if (-LAST_ERRNO..0).contains(&result) {
-        let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(0));
-        if errno == Errno::ENOMEM {
-            return Err(Error::NoRoom { call });
-        }
-        return Err(tracee::Error::System { call, errno }.into());
-    }
-    Ok(result.cast_unsigned())
-}
-
-pub(super) fn no_room() -> Error {
-    Error::NoRoom { call: "mmap" }
-}
-
-fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {
-    tracee::Error::System {
-        call,
-        errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
-    }
 }

@@ -14,7 +14,7 @@ use crate::capture::signals::Leaving;
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Backend, Error};
 use crate::common::{Pid, Tid};
-use crate::engine::{Place, TranslatedThread};
+use crate::engine::{Gate, Place, TranslatedThread};
 use crate::recording::log::Happening;
 use crate::sideband::Mapping;
 use crate::syscalls::Registered;
@@ -32,7 +32,7 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     engine.leaving = Some(Leaving::on_signals());
     engine.followed = Followed::of(request)?;
     prepared.set_latest(&request.store)?;
-    let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
+    let result = engine.take_over(prepared, &tids, None).and_then(|()| engine.run());
     if let Err(error) = result {
         engine.let_go();
         return Err(error);
@@ -41,8 +41,14 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 }
 
 impl Engine {
-    /// Begins to record a process whose threads are all stopped. The first of them executes next.
-    pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+    /// Begins to record a process whose threads are all stopped. The first of them executes next. With a
+    /// gate, it has filters of system calls.
+    pub(super) fn take_over(
+        &mut self,
+        prepared: Prepared,
+        tids: &[Tid],
+        gate: Option<Gate>,
+    ) -> Result<(), Error> {
         let pid = self.pid;
         let threads: Vec<Tracee> = tids.iter().copied().map(Tracee).collect();
         let refused = refuse(pid, &threads);
@@ -61,7 +67,7 @@ impl Engine {
         };
         let recorder = Recorder::start(prepared, pid)?;
         let vdso = Vdso::replace(pid, &Memory::open(pid)?, &threads)?;
-        let process = Process::open(recorder, first, MappingRecorder::of_all_files())?;
+        let process = Process::open(recorder, first, MappingRecorder::of_all_files(), gate)?;
         let process = self.process.insert(Process { vdso, was_running: true, ..process });
         let forbid = |thread: &Tracee| process.engine.forbid_rseq(*thread);
         let sequences: Vec<_> = threads.iter().map(forbid).collect::<Result<_, _>>()?;

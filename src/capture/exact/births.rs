@@ -8,7 +8,7 @@ use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::{Place, TranslatedThread};
+use crate::engine::{Gate, Place, TranslatedThread};
 use crate::insn::Registers;
 use crate::recording::log::Happening;
 use crate::sideband::Event;
@@ -136,22 +136,13 @@ impl Engine {
         })?;
         let Some(shares) = shares else { return Ok(()) };
         let followed = shares.and_then(|shares| {
-            // The calls that another recorder makes it execute would be filtered.
-            let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
-            if is_filtered && self.followed.is_some() {
-                let sentence = format!(
-                    "process {} is not recorded: it has a filter of its system calls (seccomp)",
-                    Pid(child.0)
-                );
-                if let Some(process) = &mut self.process {
-                    process.note(sentence);
-                }
-            }
-            let is_kept = !is_filtered
-                && (self.follow_newborn(child, shares)?
-                    || self.keep_newborn(parent, Pid(child.0), event)?);
+            let is_kept = self.follow_newborn(child, shares)?
+                || self.keep_newborn(parent, Pid(child.0), event)?;
             if is_kept {
                 return Ok(());
+            }
+            if let Some(process) = self.process.as_ref().filter(|_| !shares) {
+                process.engine.remove_gate_from(Tracee(child))?;
             }
             gone_is_fine(Tracee(child).detach(0))
         });
@@ -160,18 +151,15 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes the recorder's memory out of a child process. Returns true if it must stay, because the
-    /// child shares its parent's.
+    /// Takes the recorder's memory but the gate out of a child process. Returns true if it must stay,
+    /// because the child shares its parent's.
     fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);
-        if self.is_filtered {
-            // A filter may forbid what is done where the child is. It keeps the recorder's memory.
-            if !shares {
-                self.engine.unprotect_in(child, self.engine.gadget())?;
-            }
-        } else if !shares {
-            let gadget = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
+        if !shares {
+            // A filter may forbid what is done where the child is.
+            let call = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
+            let gadget = self.engine.gate().map_or(call, Gate::entry);
             self.engine.unprotect_in(child, gadget)?;
             self.engine.remove_from(child, gadget)?;
         }

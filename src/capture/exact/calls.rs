@@ -96,7 +96,7 @@ impl Engine {
             }
             let area = thread.translated.area;
             let at = Addr(area.buffer(0));
-            let filter = process.filter_for_program(&call, at);
+            let filter = process.filter_for_program(thread.tracee(), &call, at)?;
             let scratch = if let Some(filter) = filter {
                 let range = AddrRange::sized(Addr(call.args[FILTER_ARGUMENT]), PROGRAM_BYTES);
                 let argument = (FILTER_ARGUMENT, range);

@@ -11,6 +11,7 @@ use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error};
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::tracee::{self, Cpus, Memory, Tracee, command_line, executable, state, wait_for};
 use std::io::{Read, Write};
@@ -30,8 +31,12 @@ pub(super) struct Child {
     pub(super) mask: u64,
     /// The SYSCALL instruction by which it waits.
     pub(super) call: Addr,
-    /// The code that this replaces, if it has executed a program.
+    /// The code that this replaces, if it does.
     pub(super) code: Option<[u8; 2]>,
+    /// True if it has executed a program since its birth.
+    pub(super) has_executed: bool,
+    /// The gate, if it has filters of system calls.
+    pub(super) gate: Option<Gate>,
     /// True if its parent ran before it was recorded.
     pub(super) was_running: bool,
     /// The turns of its parent.
@@ -141,14 +146,15 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
         // If this fails, it is slower.
         let _ = here.keep(tid);
     }
-    let begun = match child.code {
-        Some(_) => engine.start_executed(prepared),
-        None => engine.take_over(prepared, &[tid]),
+    let begun = if child.has_executed {
+        engine.start_executed(prepared, child.gate)
+    } else {
+        engine.take_over(prepared, &[tid], child.gate)
     };
     if begun.is_ok() {
         family.add_recording(&dir);
     }
-    if let Some(process) = engine.process.as_mut().filter(|_| child.code.is_none()) {
+    if let Some(process) = engine.process.as_mut().filter(|_| !child.has_executed) {
         process.was_running = child.was_running;
     }
     engine.followed = Some(Followed::with(family));

@@ -310,12 +310,7 @@ impl Engine {
                 let threads: Vec<Tracee> = stopped.iter().map(|(tracee, _)| *tracee).collect();
                 let _ = vdso.restore(&process.engine.memory, &threads);
             }
-            // A filter may forbid the calls that are made where the program is.
-            let _ = if process.is_filtered {
-                process.engine.unprotect_all(*first)
-            } else {
-                process.engine.leave(*first)
-            };
+            let _ = process.engine.leave(*first);
         }
         for (tracee, signal) in stopped.into_iter().chain(ending.into_iter().map(|of| (of, 0))) {
             let _ = tracee.detach(signal);

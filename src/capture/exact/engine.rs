@@ -48,7 +48,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
-            Ok(tids) => engine.take_over(prepared, &tids),
+            Ok(tids) => engine.take_over(prepared, &tids, None),
             Err(error) => {
                 prepared.give_up();
                 Err(error)

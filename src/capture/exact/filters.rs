@@ -1,14 +1,17 @@
 //! Filters of system calls that the program installs (seccomp(2)).
 //!
 //! The kernel applies them: a thread makes the program's calls itself, where it is in the program.
-//! The calls that the recorder makes it execute come from one SYSCALL instruction of the cache. So a
-//! filter gets a first part that allows calls from there, and is the program's own for all others.
+//! The calls that the recorder makes it execute come from the gate (`engine::Gate`). So a filter gets a
+//! first part that allows calls from there, and the call by which a program that is executed gets the
+//! gate. For all other calls it is the program's own.
 
 use super::process::Process;
+use crate::capture::Error;
 use crate::common::Addr;
+use crate::engine::Gate;
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::{PRCTL, SECCOMP};
-use crate::tracee::{SiginfoBytes, siginfo};
+use crate::tracee::{SiginfoBytes, Tracee, siginfo};
 
 const PR_SET_SECCOMP: u64 = 22;
 const SECCOMP_MODE_FILTER: u64 = 2;
@@ -26,16 +29,20 @@ pub(super) const PROGRAM_BYTES: u64 = 16;
 const INSN_BYTES: usize = 8;
 /// `BPF_MAXINSNS`.
 const MOST_INSNS: usize = 4096;
-/// Bytes of SYSCALL: the kernel reports the address after it.
-const SYSCALL_BYTES: u64 = 2;
 
 // Classic BPF (linux/bpf_common.h), with the offsets of `struct seccomp_data`.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_IMMEDIATE: u16 = 0x00;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-const IP_LOW: u32 = 8;
-const IP_HIGH: u32 = 12;
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const IP: u32 = 8;
+const ARGUMENTS: u32 = 16;
+/// The arguments of mmap(2) that say what is mapped: address, size, protection, flags.
+const MAPPED_BY: usize = 4;
+/// linux/audit.h.
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
 
 /// Returns true if a call installs a filter of the kind that can be given a first part.
@@ -73,12 +80,11 @@ pub(super) fn is_of_filter(info: &SiginfoBytes) -> bool {
 impl Process {
     /// Returns true if a call installs a filter that is given a first part.
     pub(super) fn can_filter(&self, call: &Call) -> bool {
-        self.filter_for_program(call, Addr(0)).is_some()
+        self.own_filter(call).is_some()
     }
 
-    /// Returns the filter that a call installs with its first part, as it is laid out at `at`; `None`
-    /// if the call installs none that is known.
-    pub(super) fn filter_for_program(&self, call: &Call, at: Addr) -> Option<Vec<u8>> {
+    /// Returns the instructions of the filter that a call installs, if there is room for a first part.
+    fn own_filter(&self, call: &Call) -> Option<Vec<u8>> {
         if !installs_filter(call) {
             return None;
         }
@@ -87,36 +93,74 @@ impl Process {
         let insns = Addr(self.word(pointer.wrapping_add(8)));
         let mut program = vec![0; count * INSN_BYTES];
         let is_known = count > 0 && self.engine.memory.read(insns, &mut program) == program.len();
-        let first = first_part(self.engine.gadget().0 + SYSCALL_BYTES);
-        let total = first.len() / INSN_BYTES + count;
-        if !is_known || total > MOST_INSNS {
-            return None;
-        }
-        let header = [u64::try_from(total).ok()?, at.0 + PROGRAM_BYTES];
+        let fits = FIRST_INSNS + count <= MOST_INSNS;
+        (is_known && fits).then_some(program)
+    }
+
+    /// Returns the filter that a call installs with its first part, as it is laid out at `at`; `None`
+    /// if the call installs none that is known. Makes the gate.
+    pub(super) fn filter_for_program(
+        &mut self,
+        tracee: Tracee,
+        call: &Call,
+        at: Addr,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let Some(program) = self.own_filter(call) else { return Ok(None) };
+        let first = first_part(self.engine.make_gate(tracee)?);
+        let total = (first.len() + program.len()) / INSN_BYTES;
+        let header = [total as u64, at.0 + PROGRAM_BYTES];
         let header = header.iter().flat_map(|word| word.to_le_bytes());
-        Some(header.chain(first).chain(program).collect())
+        Ok(Some(header.chain(first).chain(program).collect()))
+    }
+
+    /// Returns the gate if the process has a filter, which its children and the programs that it executes
+    /// have, too.
+    pub(super) fn filters_gate(&self) -> Option<Gate> {
+        self.engine.gate().filter(|_| self.is_filtered)
     }
 }
 
-/// Returns instructions that allow calls from before `ip`, and go on with what follows otherwise.
-fn first_part(ip: u64) -> Vec<u8> {
-    let insn = |code: u16, if_not: u8, value: u32| {
-        let mut bytes = [0; INSN_BYTES];
-        bytes[..2].copy_from_slice(&code.to_le_bytes());
-        bytes[3] = if_not;
-        bytes[4..].copy_from_slice(&value.to_le_bytes());
-        bytes
-    };
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
-    let (low, high) = (ip as u32, (ip >> 32) as u32);
-    [
-        insn(LOAD_WORD, 0, IP_LOW),
-        insn(JUMP_IF_EQUAL, 3, low),
-        insn(LOAD_WORD, 0, IP_HIGH),
-        insn(JUMP_IF_EQUAL, 1, high),
-        insn(RETURN, 0, SECCOMP_RET_ALLOW),
-        // As at the start of any filter.
-        insn(LOAD_IMMEDIATE, 0, 0),
-    ]
-    .concat()
+/// The number of instructions of the first part.
+const FIRST_INSNS: usize = (2 * 2 + 1) + (2 * (2 + 2 * MAPPED_BY) + 1) + 1;
+
+/// Returns instructions that allow calls from the gate, and the call that maps it, and go on with what
+/// follows otherwise.
+fn first_part(gate: Gate) -> Vec<u8> {
+    let (number, args) = gate.mapping();
+    let of_x86_64 = [(ARCH, AUDIT_ARCH_X86_64), (NUMBER, low(number))];
+    let args = (ARGUMENTS..).step_by(8).zip(args).take(MAPPED_BY);
+    let mapping = of_x86_64.into_iter().chain(args.flat_map(|(offset, arg)| halves(offset, arg)));
+    let mut part = allow_if(&halves(IP, gate.after_entry().0));
+    part.extend(allow_if(&mapping.collect::<Vec<_>>()));
+    // As at the start of any filter.
+    part.extend(insn(LOAD_IMMEDIATE, 0, 0));
+    part
+}
+
+/// Returns instructions that allow a call if all these words of its `struct seccomp_data` are as given.
+fn allow_if(words: &[(u32, u32)]) -> Vec<u8> {
+    let mut part = Vec::new();
+    for (&(offset, value), rest) in words.iter().zip((0..words.len()).rev()) {
+        part.extend(insn(LOAD_WORD, 0, offset));
+        part.extend(insn(JUMP_IF_EQUAL, u8::try_from(2 * rest + 1).unwrap_or(u8::MAX), value));
+    }
+    part.extend(insn(RETURN, 0, SECCOMP_RET_ALLOW));
+    part
+}
+
+fn halves(offset: u32, value: u64) -> [(u32, u32); 2] {
+    [(offset, low(value)), (offset + 4, low(value >> 32))]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the half that is meant")]
+fn low(value: u64) -> u32 {
+    value as u32
+}
+
+fn insn(code: u16, if_not: u8, value: u32) -> [u8; INSN_BYTES] {
+    let mut bytes = [0; INSN_BYTES];
+    bytes[..2].copy_from_slice(&code.to_le_bytes());
+    bytes[3] = if_not;
+    bytes[4..].copy_from_slice(&value.to_le_bytes());
+    bytes
 }

@@ -8,6 +8,7 @@
 use super::child::{Child, record_child};
 use super::engine::Engine;
 use super::family::Family;
+use super::process::Process;
 use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::error::gone_is_fine;
@@ -15,6 +16,7 @@ use crate::capture::request::Request;
 use crate::capture::signals::Leaving;
 use crate::capture::turns::Turns;
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::PRCTL;
 use crate::tracee::trap_flag::hidden_in_r11;
@@ -28,6 +30,13 @@ const PAUSE: u64 = 34;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Lets a process that is no ancestor trace another, where the Yama module forbids that (prctl(2)).
 const PR_SET_PTRACER: u64 = 0x5961_6d61;
+
+/// Where a child waits for its recorder: at a SYSCALL instruction, in the place of `code`.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    call: Addr,
+    code: Option<[u8; 2]>,
+}
 
 /// The recorders of children.
 #[derive(Debug)]
@@ -98,7 +107,9 @@ impl Engine {
         registers.r11 = hidden_in_r11(&registers);
         registers.orig_rax = u64::MAX;
         let call = Addr(registers.rip.wrapping_sub(SYSCALL.len() as u64));
-        self.hand_over(child, registers, call, None)?;
+        let gate = self.process.as_ref().and_then(Process::filters_gate);
+        let waits = Waits { call: gate.map_or(call, Gate::entry), code: None };
+        self.hand_over(child, registers, waits, false)?;
         Ok(true)
     }
 
@@ -151,12 +162,18 @@ impl Engine {
         leave_system_call(tracee)?;
         let mut registers = tracee.registers()?;
         registers.orig_rax = u64::MAX;
-        let start = Addr(registers.rip);
         let memory = Memory::open(Pid(child.0))?;
-        let mut code = [0; SYSCALL.len()];
-        memory.read(start, &mut code);
-        write(&memory, start, SYSCALL)?;
-        self.hand_over(child, registers, start, Some(code))
+        let waits = if let Some(gate) = self.process.as_ref().and_then(Process::filters_gate) {
+            gate.make(tracee, &memory)?;
+            Waits { call: gate.entry(), code: None }
+        } else {
+            let start = Addr(registers.rip);
+            let mut code = [0; SYSCALL.len()];
+            memory.read(start, &mut code);
+            write(&memory, start, SYSCALL)?;
+            Waits { call: start, code: Some(code) }
+        };
+        self.hand_over(child, registers, waits, true)
     }
 
     /// Handles the end of a child that came before it could be handed over: no error.
@@ -175,22 +192,33 @@ impl Engine {
         }
     }
 
-    /// Hands a stopped child over to a separate recorder. The child goes on with `registers`; at
-    /// `call` it has a SYSCALL instruction, in the place of `code`.
+    /// Hands a stopped child over to a separate recorder. The child goes on with `registers`.
     fn hand_over(
         &mut self,
         tid: Tid,
         registers: Registers,
-        call: Addr,
-        code: Option<[u8; 2]>,
+        waits: Waits,
+        has_executed: bool,
     ) -> Result<(), Error> {
         let tracee = Tracee(tid);
         let pid = Pid(tid.0);
         let mask = tracee.signal_mask()?;
         let recorder = Pid(nix::unistd::getpid().as_raw());
         let was_running = self.process.as_ref().is_some_and(|process| process.was_running);
-        let child =
-            Child { pid, registers, mask, call, code, was_running, turns: self.turns, recorder };
+        let gate = self.process.as_ref().and_then(Process::filters_gate);
+        let (Waits { call, code }, turns) = (waits, self.turns);
+        let child = Child {
+            pid,
+            registers,
+            mask,
+            call,
+            code,
+            has_executed,
+            gate,
+            was_running,
+            turns,
+            recorder,
+        };
         let (mut ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
             Err(error) => return self.leave_newborn(&child, &error.to_string()),

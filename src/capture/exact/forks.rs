@@ -6,6 +6,7 @@
 use super::births::VFORKED_CHILD;
 use super::debugger::{ChildReport, Debugger};
 use super::engine::Engine;
+use super::process::Process;
 use super::thread::Thread;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::contract::{Go, Report};
@@ -16,6 +17,7 @@ use crate::capture::recorder::Prepared;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Backend, Error};
 use crate::common::{Pid, Tid};
+use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::trap_flag::hidden_in_r11;
@@ -133,8 +135,9 @@ impl Processes {
         let prepared = Prepared::of_followed(&parent.request, Backend::Exact, child)?;
         parent.newborns.take(child);
         let was_running = parent.process.as_ref().is_some_and(|process| process.was_running);
+        let gate = parent.process.as_ref().and_then(Process::filters_gate);
         let mut engine = Engine::new(&parent.request, child, None);
-        if let Err(error) = engine.begin_child(prepared, begins, was_running) {
+        if let Err(error) = engine.begin_child(prepared, begins, was_running, gate) {
             engine.part_from_process();
             return Err(error);
         }
@@ -267,16 +270,17 @@ impl Engine {
         prepared: Prepared,
         begins: Begins,
         was_running: bool,
+        gate: Option<Gate>,
     ) -> Result<(), Error> {
         if begins == Begins::WithProgram {
-            return self.start_executed(prepared);
+            return self.start_executed(prepared, gate);
         }
         let tracee = Tracee(Tid(self.pid.0));
         let registers = tracee.registers()?;
         // As SYSCALL left it, without the trap flag of its parent's step.
         let r11 = hidden_in_r11(&registers);
         gone_is_fine(tracee.set_registers(&Registers { r11, orig_rax: u64::MAX, ..registers }))?;
-        self.take_over(prepared, &[tracee.0])?;
+        self.take_over(prepared, &[tracee.0], gate)?;
         if let Some(process) = &mut self.process {
             process.was_running = was_running;
         }

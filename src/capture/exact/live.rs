@@ -35,7 +35,9 @@ impl Live {
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
         let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
         prepared.set_latest(&request.store)?;
-        Self::begin(Engine::new(request, pid, None), |engine| engine.take_over(prepared, &tids))
+        Self::begin(Engine::new(request, pid, None), |engine| {
+            engine.take_over(prepared, &tids, None)
+        })
     }
 
     fn begin(

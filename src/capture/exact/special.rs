@@ -14,9 +14,9 @@ use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
-    ARCH_PRCTL, BRK, CLONE, CLONE3, EXECVE, EXECVEAT, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT,
-    MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK,
-    RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
+    ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
+    PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
+    SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
 };
 use crate::translate::{Effects, Hook};
 
@@ -65,10 +65,6 @@ impl Engine {
         let is_harmless = process.can_filter(call) || asks_for_filters(call);
         let clause = reason_to_leave(call.number, r, &process.engine.memory);
         if let Some(clause) = clause.filter(|_| !is_harmless) {
-            return Some(Reason { clause, remedy: "" });
-        }
-        if process.is_filtered && matches!(call.number, EXECVE | EXECVEAT) {
-            let clause = "executes a program while it filters its system calls (seccomp)";
             return Some(Reason { clause, remedy: "" });
         }
         let is_untraced = |flags| flags & CLONE_UNTRACED != 0;

@@ -13,7 +13,9 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::{CodeKind, LoggedCalls, Place, TranslatedProcess, TranslatedThread};
+use crate::engine::{
+    CodeKind, Gate, LoggedCalls, Patch, Place, TranslatedProcess, TranslatedThread,
+};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
@@ -35,21 +37,34 @@ impl Engine {
     /// Begins to record a program that was launched.
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         leave_system_call(Tracee(Tid(self.pid.0)))?;
-        self.start_executed(prepared)
+        self.start_executed(prepared, None)
     }
 
-    /// Begins to record a process that has executed a program and left that call.
-    pub(super) fn start_executed(&mut self, prepared: Prepared) -> Result<(), Error> {
+    /// Begins to record a process that has executed a program and left that call. With a gate, it has
+    /// filters of system calls.
+    pub(super) fn start_executed(
+        &mut self,
+        prepared: Prepared,
+        gate: Option<Gate>,
+    ) -> Result<(), Error> {
+        if let Some(gate) = gate {
+            gate.make(Tracee(Tid(self.pid.0)), &Memory::open(self.pid)?)?;
+        }
         let recorder = Recorder::start(prepared, self.pid)?;
-        self.begin(recorder, MappingRecorder::of_all_files())
+        self.begin(recorder, MappingRecorder::of_all_files(), gate)
     }
 
     /// Begins with a program whose only thread is stopped before its first instruction.
-    fn begin(&mut self, recorder: Recorder, files: MappingRecorder) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        recorder: Recorder,
+        files: MappingRecorder,
+        gate: Option<Gate>,
+    ) -> Result<(), Error> {
         let tid = Tid(self.pid.0);
         let tracee = Tracee(tid);
-        let clocks = hide_vdso(tracee, self.pid)?;
-        let mut process = Process::open(recorder, tracee, files)?;
+        let clocks = hide_vdso(tracee, self.pid, gate)?;
+        let mut process = Process::open(recorder, tracee, files, gate)?;
         if let Some(Clocks { range, functions }) = clocks {
             process.engine.use_vdso(range, functions);
         }
@@ -74,21 +89,31 @@ impl Engine {
         self.unborn.clear();
         let Some(process) = self.process.take() else { return Ok(()) };
         process.keep_executed_code();
+        let gate = process.filters_gate();
         let Process { mut recorder, notes, .. } = process;
-        if !runs_64_bit_code(Tracee(tid))? {
+        let why = if !runs_64_bit_code(Tracee(tid))? {
+            Some("runs a 32-bit program, and")
+        } else {
+            leave_system_call(Tracee(tid))?;
+            let made = gate.map(|gate| gate.make(Tracee(tid), &Memory::open(self.pid)?));
+            match made.transpose() {
+                Ok(_) => None,
+                Err(error) if error.is_of_end() => return Err(error.into()),
+                Err(_) => Some("filters its system calls (seccomp), and"),
+            }
+        };
+        if let Some(why) = why {
             let mut process = Process { recorder, notes, ..process };
-            process
-                .note(format!("process {tid} runs a 32-bit program, and is recorded up to there"));
+            process.note(format!("process {tid} {why} is recorded up to there"));
             process.log_beside(tid, Happening::Finish { place: None })?;
             self.process = Some(process);
             self.is_finished = true;
             self.left.insert(tid);
             return crate::capture::error::gone_is_fine(Tracee(tid).detach(0));
         }
-        leave_system_call(Tracee(tid))?;
         let path = executable(self.pid)?.to_string_lossy().into_owned();
         recorder.event(tid, Event::Exec { path })?;
-        self.begin(recorder, MappingRecorder::of_all_files())?;
+        self.begin(recorder, MappingRecorder::of_all_files(), gate)?;
         if let Some(process) = &mut self.process {
             process.notes = notes;
         }
@@ -107,10 +132,14 @@ impl Process {
         recorder: Recorder,
         tracee: Tracee,
         mappings: MappingRecorder,
+        gate: Option<Gate>,
     ) -> Result<Self, Error> {
-        let (pid, seen) = (recorder.pid(), std::iter::empty());
+        let (pid, code, seen) = (recorder.pid(), CodeKind::Logging, std::iter::empty());
         let mut engine =
-            TranslatedProcess::open(tracee, pid, CodeKind::Logging, BUFFER_BYTES, seen)?;
+            TranslatedProcess::open_at_gate(tracee, pid, code, BUFFER_BYTES, seen, gate)?;
+        if gate.is_some() {
+            engine.stop_at_calls();
+        }
         let components = Components::of(&extended_of(tracee)?.0);
         engine.complete_saves(components, components);
         let known_code = KnownCode::of(&recorder.known_code, &mut engine);
@@ -120,7 +149,7 @@ impl Process {
             mappings,
             heap_end: 0,
             has_memory_file: false,
-            is_filtered: false,
+            is_filtered: gate.is_some(),
             was_running: false,
             vdso: None,
             changed_memory: Vec::new(),
@@ -254,7 +283,7 @@ impl Process {
 /// Takes the kernel's vdso out of a program that has not begun: what its functions return does not
 /// follow from the program's state, and they make no system calls that could be logged. Returns its
 /// clocks if the recorder can use them: it is there then, but the program does not know it.
-fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<Option<Clocks>, Error> {
+fn hide_vdso(tracee: Tracee, pid: Pid, gate: Option<Gate>) -> Result<Option<Clocks>, Error> {
     let memory = Memory::open(pid)?;
     let registers = tracee.registers()?;
     let vector = auxv(pid);
@@ -275,7 +304,7 @@ fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<Option<Clocks>, Error> {
             && !clocks.is_some_and(|clocks| clocks.range.overlaps(mapping.range))
     };
     for mapping in all.iter().filter(gone) {
-        unmap(tracee, &memory, mapping.range)?;
+        unmap(tracee, &memory, gate, mapping.range)?;
     }
     Ok(clocks)
 }
@@ -310,21 +339,23 @@ fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
     (memory.read(at, &mut there) == vector.len() && there == vector).then_some(at)
 }
 
-/// Unmaps a range of a program that has not begun, by a SYSCALL instruction in the place of its
-/// first instruction.
-fn unmap(tracee: Tracee, memory: &Memory, range: AddrRange) -> Result<(), Error> {
-    const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    let at = tracee.instruction_pointer()?;
-    let mut old = [0; 2];
-    memory.read(at, &mut old);
-    let fail = |error: std::io::Error| {
-        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        Error::from(crate::tracee::Error::System { call: "write", errno })
-    };
-    memory.write(at, &SYSCALL).map_err(fail)?;
+/// Unmaps a range of a program that has not begun, by the gate, or by a SYSCALL instruction in the place of
+/// its first instruction.
+fn unmap(
+    tracee: Tracee,
+    memory: &Memory,
+    gate: Option<Gate>,
+    range: AddrRange,
+) -> Result<(), Error> {
     let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
+    if let Some(gate) = gate {
+        tracee.inject(gate.entry(), MUNMAP, args)?;
+        return Ok(());
+    }
+    let at = tracee.instruction_pointer()?;
+    let text = Patch::syscall(memory, at)?;
     let unmapped = tracee.inject(at, MUNMAP, args);
-    memory.write(at, &old).map_err(fail)?;
+    text.restore(memory)?;
     unmapped?;
     Ok(())
 }

@@ -1,0 +1,95 @@
+//! The gate: a page with a SYSCALL instruction, at an address that stays, in processes that filter their
+//! system calls (seccomp(2)). A filter that allows all calls from there lets pass what the process is made
+//! to execute. A child has a copy of the page. A program that is executed does not: such a filter also
+//! allows the one call that maps an empty page there, from anywhere.
+
+use super::error::{Error, checked, system};
+use super::patch::Patch;
+use crate::common::{Addr, AddrRange};
+use crate::tracee::call_numbers::{MMAP, MUNMAP};
+use crate::tracee::{Memory, Tracee};
+
+/// Where the gate is as a rule: away from what the kernel places, and where the sanitizers of threads and
+/// memory take it for the program's.
+pub(super) const GATE_NEAR: u64 = 0x7e88_0000_0000;
+pub(super) const PAGE_BYTES: u64 = 0x1000;
+const SYSCALL_BYTES: u64 = 2;
+/// `syscall; int3`.
+const ENTRY: [u8; 8] = [0x0f, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
+/// Offset of the name of the shared memory.
+const NAME: u64 = 16;
+const READ_EXECUTE: u64 = 5;
+
+/// Where a process has the gate, or is to have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate(pub(super) Addr);
+
+impl Gate {
+    /// Returns the address of the SYSCALL instruction.
+    pub fn entry(self) -> Addr {
+        self.0
+    }
+
+    /// Returns the address that the kernel reports for calls from the gate.
+    pub fn after_entry(self) -> Addr {
+        self.0.wrapping_add(SYSCALL_BYTES)
+    }
+
+    pub(super) fn name(self) -> Addr {
+        self.0.wrapping_add(NAME)
+    }
+
+    pub(super) fn page(self) -> AddrRange {
+        AddrRange::sized(self.0, PAGE_BYTES)
+    }
+
+    /// Returns the call that maps an empty page at the gate: its number and its arguments.
+    pub fn mapping(self) -> (u64, [u64; 6]) {
+        const PRIVATE_ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        const FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
+        let flags = PRIVATE_ANONYMOUS | FIXED_NOREPLACE;
+        (MMAP, [self.0.0, PAGE_BYTES, READ_EXECUTE, flags, u64::MAX, 0])
+    }
+
+    /// Makes the gate in a process that has executed a program, whose only thread is stopped before its
+    /// first instruction. Fails if the program has something else there.
+    pub fn make(self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
+        if self.is_in(memory) {
+            return Ok(());
+        }
+        let at = Addr(tracee.registers()?.rip);
+        let text = Patch::syscall(memory, at)?;
+        let (number, args) = self.mapping();
+        let mapped = tracee.inject(at, number, args).map_err(Error::from);
+        let mapped = mapped.and_then(|result| checked("mmap", result));
+        text.restore(memory)?;
+        mapped?;
+        for (offset, word) in content() {
+            let at = self.0.wrapping_add(offset);
+            memory.write(at, &word.to_le_bytes()).map_err(|error| system("write", &error))?;
+        }
+        Ok(())
+    }
+
+    fn is_in(self, memory: &Memory) -> bool {
+        content().all(|(offset, word)| {
+            let mut bytes = [0; 8];
+            memory.read(self.0.wrapping_add(offset), &mut bytes) == 8 && bytes == word.to_le_bytes()
+        })
+    }
+
+    /// Takes the gate out of a process, through itself.
+    pub(super) fn remove(self, tracee: Tracee) -> Result<(), Error> {
+        let args = [self.0.0, PAGE_BYTES, 0, 0, 0, 0];
+        checked("munmap", tracee.inject(self.0, MUNMAP, args)?)?;
+        Ok(())
+    }
+}
+
+/// Returns what is in the page: words, with their offsets.
+pub(super) fn content() -> impl Iterator<Item = (u64, u64)> {
+    let name: [u8; 16] = *b"contraflow\0\0\0\0\0\0";
+    let (low, high) = name.split_at(8);
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    [(0, word(&ENTRY)), (NAME, word(low)), (NAME + 8, word(high))].into_iter()
+}

@@ -1,0 +1,37 @@
+//! Bytes of a program that are overwritten for a moment, while it is stopped.
+
+use super::error::{Error, system};
+use crate::common::Addr;
+use crate::tracee::{self, Memory};
+use nix::errno::Errno;
+
+const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+
+/// The bytes that were overwritten. They must be restored before the program goes on.
+#[derive(Debug)]
+#[must_use]
+pub struct Patch {
+    at: Addr,
+    old: Vec<u8>,
+}
+
+impl Patch {
+    /// Writes a SYSCALL instruction.
+    pub fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
+        Self::write(memory, at, &SYSCALL_INSN)
+    }
+
+    pub(super) fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
+        let mut old = vec![0; bytes.len()];
+        if memory.read(at, &mut old) < old.len() {
+            return Err(tracee::Error::System { call: "read", errno: Errno::EFAULT }.into());
+        }
+        memory.write(at, bytes).map_err(|error| system("write", &error))?;
+        Ok(Self { at, old })
+    }
+
+    /// Restores the program's bytes.
+    pub fn restore(self, memory: &Memory) -> Result<(), Error> {
+        Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
+    }
+}
