@@ -15,12 +15,18 @@ const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
 impl TranslatedProcess {
-    /// Returns true if the call that a thread is about to make reaches the tracer's mappings.
-    pub fn reaches_tracer(&self, number: u64, registers: &Registers) -> bool {
-        let changed = changed_by(number, registers);
-        changed
-            .into_iter()
-            .any(|changed| self.window.ranges.iter().any(|own| own.overlaps(changed)))
+    /// Returns the error of a call that a thread is about to make, if it reaches the tracer's mappings.
+    pub fn refusal(&self, number: u64, registers: &Registers) -> Option<i64> {
+        let own = &self.window.ranges;
+        let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));
+        let [first, second] = changed_by(number, registers);
+        // mremap(2) knows no mapping at the old address.
+        let error = match number {
+            MREMAP if reaches(first) => libc::EFAULT,
+            _ if reaches(first) || reaches(second) => libc::ENOMEM,
+            _ => return None,
+        };
+        Some(i64::from(-error))
     }
 }
 

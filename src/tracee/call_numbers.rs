@@ -45,6 +45,7 @@ pub const TIME: u64 = 201;
 pub const FUTEX: u64 = 202;
 pub const SCHED_SETAFFINITY: u64 = 203;
 pub const SCHED_GETAFFINITY: u64 = 204;
+pub const SCHED_SETATTR: u64 = 314;
 pub const REMAP_FILE_PAGES: u64 = 216;
 pub const RESTART_SYSCALL: u64 = 219;
 pub const CLOCK_GETTIME: u64 = 228;

@@ -16,12 +16,11 @@ use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
     ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
     PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
-    SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
+    SCHED_GETAFFINITY, SCHED_SETAFFINITY, SCHED_SETATTR, VFORK,
 };
 use crate::translate::{Effects, Hook};
 
 const ENOSYS: i64 = -libc::ENOSYS as i64;
-const ENOMEM: i64 = -libc::ENOMEM as i64;
 const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
@@ -45,6 +44,8 @@ const MADV_GUARD_INSTALL: u64 = 102;
 /// to page out, to collapse.
 const PROCESS_MADVISE: u64 = 440;
 const HARMLESS_ADVICE: [u64; 4] = [3, 20, 21, 25];
+/// A policy, which is in the second half word of `struct sched_attr` (sched_setattr(2)).
+const SCHED_DEADLINE: u64 = 6;
 /// `modify_ldt`, `set_thread_area`.
 const SEGMENT_CALLS: [u64; 2] = [154, 205];
 /// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
@@ -95,7 +96,8 @@ impl Engine {
 
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.
     pub(super) fn answer_for_cpus(&mut self, call: &Call) {
-        if let (Some(turns), SCHED_GETAFFINITY | SCHED_SETAFFINITY) = (self.turns, call.number) {
+        let asks = call.number == SCHED_GETAFFINITY || self.chooses_cpus(call);
+        if let Some(turns) = self.turns.filter(|_| asks) {
             for thread in self.threads.values() {
                 turns.end(thread.tid());
             }
@@ -110,12 +112,26 @@ impl Engine {
                 here.keep(thread.tid())?;
             }
         }
-        if call.number == SCHED_SETAFFINITY
+        if self.chooses_cpus(call)
             && let Some(turns) = self.turns.take()
         {
             let _ = turns.own.keep_this_thread();
         }
         Ok(())
+    }
+
+    /// Returns true if the program chooses its CPUs by a call. With deadlines it has all of them
+    /// (sched(7)).
+    fn chooses_cpus(&self, call: &Call) -> bool {
+        let policy = || {
+            let attributes = self.process.as_ref().map(|process| process.word(call.args[1]));
+            attributes.unwrap_or(0) >> 32
+        };
+        match call.number {
+            SCHED_SETAFFINITY => true,
+            SCHED_SETATTR => policy() == SCHED_DEADLINE,
+            _ => false,
+        }
     }
 }
 
@@ -128,8 +144,8 @@ impl Process {
         registers: &Registers,
     ) -> Option<i64> {
         let number = call.number;
-        if self.engine.reaches_tracer(number, registers) {
-            return Some(ENOMEM);
+        if let Some(error) = self.engine.refusal(number, registers) {
+            return Some(error);
         }
         let is_refused = Model::of(number).is_some_and(|model| model.has(Property::Refused));
         match number {

@@ -60,8 +60,8 @@ impl Process {
         if self.leaves.is_some() {
             return Ok(());
         }
-        if self.engine.reaches_tracer(number, registers) {
-            return pass_over(thread, registers, i64::from(-libc::ENOMEM));
+        if let Some(error) = self.engine.refusal(number, registers) {
+            return pass_over(thread, registers, error);
         }
         if let Some(result) = self.engine.gs_call(&mut thread.translated, registers) {
             return pass_over(thread, registers, result);

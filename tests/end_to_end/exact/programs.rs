@@ -140,7 +140,7 @@ fn children_run_natively() {
 
 #[test]
 fn calls_leave_what_they_left() {
-    replays(&["exact/descriptors.c", "exact/vsyscall.c", "kernelwrites.c"]);
+    replays(&["exact/descriptors.c", "exact/vsyscall.c", "exact/deadline.c", "kernelwrites.c"]);
 }
 
 #[test]

@@ -43,6 +43,11 @@ int main() {
         e[0] = 9;
         printf("%lx %lx\n", sum(e2, 1 << 15), sum(e, 1 << 16));
     }
+    // Nothing is there, as far as the program knows.
+    char *nothing = (char *)0x7e9000001000;
+    errno = 0;
+    printf("%d ", mremap(nothing, 4096, 8192, MREMAP_MAYMOVE) == MAP_FAILED ? errno : 0);
+    printf("%d\n", mprotect(nothing, 4096, PROT_READ) ? errno : 0);
     void *b = sbrk(0);
     sbrk(1 << 16);
     memset(b, 5, 1 << 16);
