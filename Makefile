@@ -76,13 +76,15 @@ check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
 # more signals, many short programs in a row, parts of gdb's own testsuite where dejagnu and gdb's source
-# are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh), and the programs of rr's (RR_SOURCE).
+# are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh), and the programs of rr's (RR_SOURCE) and of the
+# Linux Test Project (LTP_BUILD).
 check-long: check-tools build
 	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
 		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends:: exact::
 	sh tests/stress.sh target/release/contraflow
 	sh tests/gdb_suite/run.sh target/release/contraflow
 	sh tests/rr_suite/run.sh target/release/contraflow
+	sh tests/ltp_suite/run.sh target/release/contraflow
 
 # 200 short translated programs in a row.
 stress: check-tools build

@@ -7,7 +7,7 @@ use super::mappings::{replaced, replaced_meanwhile};
 use super::report::{Report, Width, variant};
 use super::snapshot::Snapshot;
 use contraflow::common::{Addr, AddrRange, Pid, Tid};
-use contraflow::syscalls::{Call, CallerMemory, Effects, OpenCall, Registered};
+use contraflow::syscalls::{Call, CallerMemory, Effects, Model, OpenCall, Property, Registered};
 use contraflow::tracee::{Launch, Memory, PtraceEvent, Stop, Tracee, process_of, wait_any};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -169,6 +169,10 @@ impl Auditor {
         space.waiting.retain(|waiting| *waiting != tid);
         if space.running == Some(tid) {
             space.running = None;
+            if self.tasks[&tid].call.is_none() {
+                // It was killed, and has written until then.
+                space.baseline = Snapshot::take(space.pid, &space.memory);
+            }
             if let Some(next) = space.waiting.pop_front() {
                 self.runs(next);
             }
@@ -205,6 +209,13 @@ impl Auditor {
         }
         let name = variant(&call);
         self.report.count(&name, result);
+        if Model::of(call.number).is_some_and(|model| model.has(Property::WritesOthers)) {
+            // The recorder compares its own program's memory, too.
+            for space in &mut self.spaces {
+                space.baseline = Snapshot::take(space.pid, &space.memory);
+            }
+            return;
+        }
         let claimed = match effects {
             Effects::Known(ranges) => ranges,
             Effects::Assumed(ranges) => {

@@ -10,7 +10,9 @@ use crate::support::{Scene, have};
 use auditor::audit;
 use report::Report;
 use std::collections::BTreeSet;
+use std::panic::catch_unwind;
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 
 /// Programs that make as many different calls as they can, with poisoned buffers.
@@ -27,6 +29,11 @@ const SCRIPTS: [&str; 5] = [
     "python3 -S -c 'import os, subprocess, threading; t = threading.Thread(target=os.getpid); \
      t.start(); t.join(); subprocess.run([\"true\"])'",
 ];
+
+/// Runs each program of other testsuites in namespaces of its own, so that no process outlives it.
+const ALONE: &str = "exec unshare --pid --fork --kill-child --mount-proc --uts --ipc \
+                     timeout -s KILL 30 setsid";
+const SHARED_BY: usize = 2;
 
 /// Prints what was found, for `--nocapture`, and fails where the kernel wrote unclaimed bytes.
 fn judge(report: &Report) {
@@ -74,5 +81,46 @@ fn the_kernel_writes_what_the_table_claims_for_programs_of_the_system() {
     for script in SCRIPTS {
         report.add(audit(Path::new("/bin/sh"), &["sh", "-c", script], &scene.path("")));
     }
+    judge(&report);
+}
+
+/// Programs that the Linux Test Project or strace test all calls with. `AUDIT_PROGRAMS` names a file that has
+/// the path of one in each line.
+#[test]
+#[ignore = "needs programs of other testsuites: AUDIT_PROGRAMS"]
+fn the_kernel_writes_what_the_table_claims_for_programs_of_testsuites() {
+    let Some(list) = std::env::var_os("AUDIT_PROGRAMS") else {
+        eprintln!("SKIPPED: AUDIT_PROGRAMS names no list of programs");
+        return;
+    };
+    let list = std::fs::read_to_string(list).expect("the list");
+    let programs = Mutex::new(list.lines());
+    let scene = Scene::new();
+    let audits = || {
+        let mut report = Report::default();
+        loop {
+            let next = programs.lock().unwrap().next();
+            let Some(program) = next else { break report };
+            let dir = scene.path(&program.replace('/', "_"));
+            std::fs::create_dir(&dir).expect("a directory");
+            let script = format!("{ALONE} {program} > /dev/null 2>&1 < /dev/null");
+            let audited =
+                catch_unwind(|| audit(Path::new("/bin/sh"), &["sh", "-c", &script], &dir));
+            match audited {
+                Ok(audited) => {
+                    audited.faults.iter().for_each(|fault| eprintln!("{program}: {fault}"));
+                    report.add(audited);
+                }
+                Err(_) => eprintln!("{program}: the audit failed"),
+            }
+            // Where it has mounted something, that stays.
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    };
+    let mut report = Report::default();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..SHARED_BY).map(|_| scope.spawn(audits)).collect();
+        workers.into_iter().for_each(|worker| report.add(worker.join().expect("an audit")));
+    });
     judge(&report);
 }

@@ -19,7 +19,8 @@ pub(super) struct Snapshot {
 impl Snapshot {
     pub(super) fn take(pid: Pid, memory: &Memory) -> Self {
         let mappings = mappings(pid).unwrap_or_default();
-        let pages = PageMap::open(pid).expect("a page map");
+        // A process that was killed has none.
+        let Some(pages) = PageMap::open(pid) else { return Self::default() };
         let mut snapshot = Self { mappings, runs: BTreeMap::new() };
         let compared = snapshot.mappings.iter().filter(|mapping| is_compared(mapping));
         for mapping in compared {
