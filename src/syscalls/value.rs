@@ -11,6 +11,8 @@ pub(super) enum Value {
     Constant(u64),
     /// The argument with this index.
     Arg(usize),
+    /// The argument with this index, of which the kernel takes 32 bits.
+    Int(usize),
     /// The field at `offset` of the structure that the argument `arg` points to.
     Field { arg: usize, offset: u64, width_bytes: usize },
     /// The result of this function of the arguments.
@@ -43,6 +45,7 @@ impl Value {
         match self {
             Self::Constant(value) => Some(value),
             Self::Arg(index) => call.args.get(index).copied(),
+            Self::Int(index) => call.args.get(index).map(|arg| arg & u64::from(u32::MAX)),
             Self::Field { width_bytes, .. } => read_number(memory, self.place(call)?, width_bytes),
             Self::Computed(compute) => Some(compute(&call.args)),
         }

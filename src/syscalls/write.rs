@@ -84,6 +84,16 @@ pub(super) const fn array(arg: usize, count_arg: usize, unit_bytes: u64) -> Writ
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Whole)
 }
 
+/// Returns all of an array whose number of elements is argument `count_arg`, an `unsigned int`.
+pub(super) const fn int_array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
+    buffer(Value::Arg(arg), Value::Int(count_arg), unit_bytes, Extent::Whole)
+}
+
+/// Returns all of a buffer whose size is argument `size_arg`, an `unsigned int`.
+pub(super) const fn int_sized(arg: usize, size_arg: usize) -> Write {
+    int_array(arg, size_arg, 1)
+}
+
 /// Returns all of a buffer whose size follows from the arguments.
 pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Write {
     buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)

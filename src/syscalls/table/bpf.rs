@@ -2,10 +2,13 @@
 
 use crate::syscalls::model::{Operation, op, unknown_op};
 use crate::syscalls::value::{u32_at, u64_at};
-use crate::syscalls::write::{Write, pointed, sized};
+use crate::syscalls::write::{Write, int_sized, pointed, structure};
 
 /// The command's `union bpf_attr`, in which answers stand.
-const ATTR: Write = sized(1, 2);
+const ATTR: Write = int_sized(1, 2);
+/// Fields of it, which are written however small it is said to be.
+const NEXT_ID: Write = structure(1, 4).at_offset(4);
+const BATCH_COUNT: Write = structure(1, 4).at_offset(32).always();
 
 pub(super) const BPF: &[Operation] = &[
     op(0, "BPF_MAP_CREATE", &[ATTR]),
@@ -13,34 +16,34 @@ pub(super) const BPF: &[Operation] = &[
     op(2, "BPF_MAP_UPDATE_ELEM", &[]),
     op(3, "BPF_MAP_DELETE_ELEM", &[]),
     unknown_op(4, "BPF_MAP_GET_NEXT_KEY"),
-    // The log of the verifier.
-    op(5, "BPF_PROG_LOAD", &[ATTR, pointed(u64_at(1, 32), u32_at(1, 28), 1)]),
+    // The log of the verifier, and its size, also of what it refuses.
+    op(5, "BPF_PROG_LOAD", &[ATTR.always(), pointed(u64_at(1, 32), u32_at(1, 28), 1).always()]),
     op(6, "BPF_OBJ_PIN", &[]),
     op(7, "BPF_OBJ_GET", &[]),
     op(8, "BPF_PROG_ATTACH", &[]),
     op(9, "BPF_PROG_DETACH", &[]),
     unknown_op(10, "BPF_PROG_TEST_RUN"),
-    op(11, "BPF_PROG_GET_NEXT_ID", &[ATTR]),
-    op(12, "BPF_MAP_GET_NEXT_ID", &[ATTR]),
+    op(11, "BPF_PROG_GET_NEXT_ID", &[NEXT_ID]),
+    op(12, "BPF_MAP_GET_NEXT_ID", &[NEXT_ID]),
     op(13, "BPF_PROG_GET_FD_BY_ID", &[]),
     op(14, "BPF_MAP_GET_FD_BY_ID", &[]),
     unknown_op(15, "BPF_OBJ_GET_INFO_BY_FD"),
     unknown_op(16, "BPF_PROG_QUERY"),
     op(17, "BPF_RAW_TRACEPOINT_OPEN", &[]),
-    op(18, "BPF_BTF_LOAD", &[ATTR, pointed(u64_at(1, 8), u32_at(1, 20), 1)]),
+    op(18, "BPF_BTF_LOAD", &[ATTR.always(), pointed(u64_at(1, 8), u32_at(1, 20), 1).always()]),
     op(19, "BPF_BTF_GET_FD_BY_ID", &[]),
     unknown_op(20, "BPF_TASK_FD_QUERY"),
     unknown_op(21, "BPF_MAP_LOOKUP_AND_DELETE_ELEM"),
     op(22, "BPF_MAP_FREEZE", &[]),
-    op(23, "BPF_BTF_GET_NEXT_ID", &[ATTR]),
+    op(23, "BPF_BTF_GET_NEXT_ID", &[NEXT_ID]),
     unknown_op(24, "BPF_MAP_LOOKUP_BATCH"),
     unknown_op(25, "BPF_MAP_LOOKUP_AND_DELETE_BATCH"),
-    op(26, "BPF_MAP_UPDATE_BATCH", &[ATTR]),
-    op(27, "BPF_MAP_DELETE_BATCH", &[ATTR]),
+    op(26, "BPF_MAP_UPDATE_BATCH", &[BATCH_COUNT]),
+    op(27, "BPF_MAP_DELETE_BATCH", &[BATCH_COUNT]),
     op(28, "BPF_LINK_CREATE", &[]),
     op(29, "BPF_LINK_UPDATE", &[]),
     op(30, "BPF_LINK_GET_FD_BY_ID", &[]),
-    op(31, "BPF_LINK_GET_NEXT_ID", &[ATTR]),
+    op(31, "BPF_LINK_GET_NEXT_ID", &[NEXT_ID]),
     op(32, "BPF_ENABLE_STATS", &[]),
     op(33, "BPF_ITER_CREATE", &[]),
     op(34, "BPF_LINK_DETACH", &[]),

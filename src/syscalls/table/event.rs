@@ -3,7 +3,7 @@
 use super::sizes::{EPOLL_EVENT, IO_EVENT, LONG, POLLFD, TIMESPEC, TIMEVAL, descriptor_set};
 use crate::syscalls::model::Property::{ChangesMappings, KeepsPointer, MayBlock, Refused};
 use crate::syscalls::model::{Model, call};
-use crate::syscalls::write::{Write, array, computed, items, structure};
+use crate::syscalls::write::{Write, computed, int_array, items, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(7, "poll", &[POLL], &[MayBlock]),
@@ -32,7 +32,7 @@ pub(super) const CALLS: &[Model] = &[
 ];
 
 /// `revents` is written even where a signal ends the wait.
-const POLL: Write = array(0, 1, POLLFD).always();
+const POLL: Write = int_array(0, 1, POLLFD).always();
 const EPOLL: Write = items(1, 2, EPOLL_EVENT);
 const SETS: [Write; 3] =
     [computed(1, descriptor_set), computed(2, descriptor_set), computed(3, descriptor_set)];

@@ -8,7 +8,7 @@ use crate::syscalls::model::Property::{
 };
 use crate::syscalls::model::{Model, Operation, by_int, call, multiplexed, op};
 use crate::syscalls::value::{Value, u64_at};
-use crate::syscalls::write::{Write, filled, pointed, sized, structure};
+use crate::syscalls::write::{Write, filled, int_sized, pointed, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(24, "sched_yield", &[], &[]),
@@ -52,10 +52,10 @@ pub(super) const CALLS: &[Model] = &[
     call(312, "kcmp", &[], &[]),
     // A size that is wrong is answered with the right one.
     call(314, "sched_setattr", &[structure(1, INT)], &[]),
-    call(315, "sched_getattr", &[sized(1, 2)], &[]),
+    call(315, "sched_getattr", &[int_sized(1, 2)], &[]),
     call(322, "execveat", &[], &[ChangesProcess, ChangesMappings, SetsRegisters]),
     call(324, "membarrier", &[], &[]),
-    call(334, "rseq", &[sized(0, 1)], &[KeepsPointer]),
+    call(334, "rseq", &[int_sized(0, 1)], &[KeepsPointer]),
     call(424, "pidfd_send_signal", &[], &[]),
     call(434, "pidfd_open", &[], &[]),
     call(435, "clone3", CLONE3, &[ChangesProcess, KeepsPointer, MayBlock]),

@@ -37,6 +37,12 @@ fn sizes_follow_from_arguments() {
     assert_eq!(written("get_mempolicy", &[0, 0x100, 65], 0), [(0x100, 8)]);
     assert_eq!(written("get_mempolicy", &[0, 0x100, 66], 0), [(0x100, 16)]);
     assert_eq!(written("poll", &[0x100, 3], EINTR), [(0x100, 24)]);
+    // Of numbers with 32 bits the kernel takes no more.
+    let garbage = 0xffff_ffff_0000_0000;
+    assert_eq!(written("ppoll", &[0x100, garbage + 3], 1), [(0x100, 24)]);
+    assert_eq!(written("sched_getattr", &[0, 0x100, garbage + 56], 0), [(0x100, 56)]);
+    assert_eq!(written("bpf", &[0, 0x100, garbage + 16], 3), [(0x100, 16)]);
+    assert_eq!(written("bpf", &[11, 0x100, garbage], 0), [(0x104, 4)]);
 }
 
 #[test]
