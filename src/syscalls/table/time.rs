@@ -22,7 +22,8 @@ pub(super) const CALLS: &[Model] = &[
         properties: &[MayBlock],
         writes: Writes::Unknown,
     },
-    call(222, "timer_create", &[structure(2, INT)], &[]),
+    // The number is written before the clock refuses.
+    call(222, "timer_create", &[structure(2, INT).always()], &[]),
     call(223, "timer_settime", &[structure(3, ITIMERSPEC)], &[]),
     call(224, "timer_gettime", &[structure(1, ITIMERSPEC)], &[]),
     call(225, "timer_getoverrun", &[], &[]),
