@@ -106,7 +106,7 @@ deny:
 
 # Examples are built by clippy; linking them here would take time.
 test:
-	$(CARGO) test --lib --bins $(OTHER_TESTS:%=--test %)
+	$(CARGO) test --lib --bins $(OTHER_TESTS:%=--test %) -- --test-threads $(TEST_JOBS)
 	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS:%=--skip %)
 	$(CARGO) test --doc
 
