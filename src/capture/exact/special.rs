@@ -44,7 +44,7 @@ const MADV_GUARD_INSTALL: u64 = 102;
 /// to page out, to collapse.
 const PROCESS_MADVISE: u64 = 440;
 const HARMLESS_ADVICE: [u64; 4] = [3, 20, 21, 25];
-/// A policy, which is in the second half word of `struct sched_attr` (sched_setattr(2)).
+/// A policy, which is in the second half word of `struct sched_attr`.
 const SCHED_DEADLINE: u64 = 6;
 /// `modify_ldt`, `set_thread_area`.
 const SEGMENT_CALLS: [u64; 2] = [154, 205];

@@ -91,20 +91,20 @@ impl Engine {
         process.keep_executed_code();
         let gate = process.filters_gate();
         let Process { mut recorder, notes, .. } = process;
-        let why = if !runs_64_bit_code(Tracee(tid))? {
-            Some("runs a 32-bit program, and")
-        } else {
+        let why_not = if runs_64_bit_code(Tracee(tid))? {
             leave_system_call(Tracee(tid))?;
             let made = gate.map(|gate| gate.make(Tracee(tid), &Memory::open(self.pid)?));
             match made.transpose() {
                 Ok(_) => None,
                 Err(error) if error.is_of_end() => return Err(error.into()),
-                Err(_) => Some("filters its system calls (seccomp), and"),
+                Err(_) => Some("filters its system calls (seccomp)"),
             }
+        } else {
+            Some("runs a 32-bit program")
         };
-        if let Some(why) = why {
+        if let Some(clause) = why_not {
             let mut process = Process { recorder, notes, ..process };
-            process.note(format!("process {tid} {why} is recorded up to there"));
+            process.note(format!("process {tid} {clause}, and is recorded up to there"));
             process.log_beside(tid, Happening::Finish { place: None })?;
             self.process = Some(process);
             self.is_finished = true;

@@ -120,7 +120,9 @@ fn the_kernel_writes_what_the_table_claims_for_programs_of_testsuites() {
     let mut report = Report::default();
     thread::scope(|scope| {
         let workers: Vec<_> = (0..SHARED_BY).map(|_| scope.spawn(audits)).collect();
-        workers.into_iter().for_each(|worker| report.add(worker.join().expect("an audit")));
+        for worker in workers {
+            report.add(worker.join().expect("an audit"));
+        }
     });
     judge(&report);
 }

@@ -2,7 +2,7 @@
 //! recorder's own calls pass, and the replay is the recorded run.
 
 use super::forks::follow;
-use super::{WHOLE, check, record, record_with};
+use super::{PART, WHOLE, check, record, record_with};
 use crate::serve::{Live, name, tools};
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
 
@@ -62,6 +62,18 @@ fn children_and_programs_that_inherit_a_filter() {
         let family = follow(&scene, &command);
         assert_eq!(family.recordings.len(), recordings, "{way:?}: {}", family.said);
     }
+    // A program that has something at the address that the filter knows goes on natively.
+    let at = "-Wl,--section-start=.there=0x7e87e7e00000";
+    let elsewhere = Scene::new();
+    let other = elsewhere.compile("exact/sandboxed.c", &["-w", "-no-pie", "-DTHERE", at]);
+    let command = [program.to_str().unwrap(), "other", other.to_str().unwrap()];
+    let (dir, recorded) = record(&scene, &command);
+    let said = text(&recorded.stderr);
+    assert!(
+        said.contains("filters its system calls (seccomp), and is recorded up to there"),
+        "{said}"
+    );
+    assert!(check(&dir).starts_with(PART));
 }
 
 #[test]

@@ -20,6 +20,11 @@
 #define ANSWER(number, with) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, with)
 
+#ifdef THERE
+// The linker puts it where the recorder would like to have something.
+__attribute__((section(".there"), used)) char there[4096] = "there";
+#endif
+
 extern char **environ;
 volatile int sum;
 
@@ -96,6 +101,8 @@ int main(int argc, char **argv)
     install();
     ask("outer");
     char *inner[] = {argv[0], "inner", argc > 2 ? argv[2] : NULL, NULL};
+    if (!strcmp(how, "other"))
+        execl(argv[2], argv[2], "inner", NULL);
     if (!strcmp(how, "exec"))
         execv("/proc/self/exe", inner);
     if (!strcmp(how, "fork") || !strcmp(how, "twice")) {
