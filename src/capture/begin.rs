@@ -6,7 +6,7 @@ use super::backend::Backend;
 use super::recorder::Prepared;
 use super::request::Request;
 use crate::common::{Pid, Tid};
-use crate::tracee::{self, Launch, Tracee, USER_CS_64, wait_for};
+use crate::tracee::{self, Launch, Tracee, USER_CS_64, has_more_filters, wait_for};
 
 impl Prepared {
     /// Launches the program, stopped at its first instruction.
@@ -58,6 +58,19 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
         stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
         _ => Ok(()),
     }
+}
+
+/// Returns why a child is not recorded, as a clause: it has executed a program, and ran natively in its
+/// parent's memory before. The filters of system calls that `parent` has do not matter.
+pub(super) fn reason_against(child: Pid, parent: Pid) -> Result<Option<&'static str>, Error> {
+    Ok(if !runs_64_bit_code(Tracee(Tid(child.0)))? {
+        Some("runs a 32-bit program")
+    } else if has_more_filters(child, parent) {
+        // The recorder's own calls would be filtered as well.
+        Some("has filtered its system calls (seccomp)")
+    } else {
+        None
+    })
 }
 
 pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! Attaches to a running process: stops all its threads, wherever they are.
 
 use super::error::Error;
-use super::procfs::{is_traced_here, state, threads};
+use super::procfs::{has_more_filters, is_traced_here, state, threads};
 use super::ptrace::Tracee;
 use super::stop::{PtraceEvent, Stop};
 use super::wait::wait_for;
@@ -69,10 +69,11 @@ fn detach_anywhere(tracee: Tracee) {
 fn refuse(pid: Pid) -> Result<(), Error> {
     let because = |why: String| Err(Error::NotAttachable { pid, why });
     let Some(state) = state(pid) else { return Err(Error::NoProcess { pid }) };
-    if pid.0 == i32::try_from(std::process::id()).unwrap_or(0) {
+    let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
+    if pid == own {
         return because("it is the recorder itself".to_owned());
     }
-    match (state.letter, state.tracer, state.seccomp) {
+    match (state.letter, state.tracer, has_more_filters(pid, own)) {
         ('Z' | 'X', ..) if threads(pid).len() < 2 => because("it has ended".to_owned()),
         ('Z' | 'X', ..) => {
             because("its first thread has ended, so the kernel would not report its end".to_owned())
@@ -81,7 +82,7 @@ fn refuse(pid: Pid) -> Result<(), Error> {
             because("it is stopped; let it continue first (kill -CONT)".to_owned())
         }
         (_, tracer @ 1.., _) => because(format!("process {tracer} already traces it")),
-        (.., 1..) => because(
+        (.., true) => because(
             "it runs under seccomp, which may kill it for system calls of the recorder".to_owned(),
         ),
         _ => Ok(()),

@@ -33,9 +33,9 @@ pub use map_query::MapQuery;
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, KernelWork, PageMap, PageState, Signals, auxv, call_of, comm, command_line,
-    dispositions, executable, is_first_thread_gone, is_signalled, is_thread_of, is_traced_here,
-    kernel_work, mappings, private_pages, process_of, real_user, signals, started, state, threads,
-    undumped,
+    dispositions, executable, has_more_filters, is_first_thread_gone, is_signalled, is_thread_of,
+    is_traced_here, kernel_work, mappings, private_pages, process_of, real_user, signals, started,
+    state, threads, undumped,
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};

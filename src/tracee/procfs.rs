@@ -228,8 +228,9 @@ pub struct State {
     pub letter: char,
     /// `TracerPid`; 0 if it is not traced.
     pub tracer: i32,
-    /// `Seccomp`; 0 if it is off.
-    pub seccomp: i32,
+    /// The number of its filters of system calls (`Seccomp_filters`). Of kernels before 5.9, which do not
+    /// count them, 1 if it has any.
+    pub filters: u32,
 }
 
 /// Returns the process that a thread belongs to (`Tgid`); `None` if there is no such thread.
@@ -251,11 +252,21 @@ pub fn state(pid: Pid) -> Option<State> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map_or("", str::trim)
     };
+    // Strict mode has none.
+    let mode: u32 = field("Seccomp").parse().unwrap_or(0);
+    let count = field("Seccomp_filters").parse().unwrap_or(0);
     Some(State {
         letter: field("State").chars().next().unwrap_or('?'),
         tracer: field("TracerPid").parse().unwrap_or(0),
-        seccomp: field("Seccomp").parse().unwrap_or(0),
+        filters: mode.min(1).max(count),
     })
+}
+
+/// Returns true if a process has filters of system calls beside those of `other`, which both may have from a
+/// container, say.
+pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
+    let filters = |pid| state(pid).map_or(0, |state| state.filters);
+    filters(pid) > filters(other)
 }
 
 /// Returns the real user of a process; `None` if there is no such process.

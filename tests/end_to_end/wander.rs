@@ -184,6 +184,9 @@ fn source() -> String {
     concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py").to_owned()
 }
 
+/// The number of commands of a walk.
+const LENGTH: usize = 250;
+
 /// `CONTRAFLOW_WALKS=20-40` walks with other seeds.
 fn assert_walks(seed: u64, flags: &[&str]) {
     if !have("gcc") || !have("gdb") {
@@ -194,7 +197,7 @@ fn assert_walks(seed: u64, flags: &[&str]) {
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let seeds = range.map_or(seed..=seed, |(first, last)| number(first)..=number(last));
     for seed in seeds {
-        Walk::random(seed, 500, flags).assert_same(seed, flags);
+        Walk::random(seed, LENGTH, flags).assert_same(seed, flags);
     }
 }
 
@@ -204,8 +207,20 @@ fn it_leads_where_gdbs_own_recording_leads() {
 }
 
 #[test]
+fn it_leads_there_by_other_ways() {
+    assert_walks(3, &["-O0"]);
+}
+
+/// Without what gdb guesses frames of tail calls from, as it does where it knows all registers: where a
+/// caller has left its frame to a callee, `advance` stops at another place then.
+const OPTIMIZED: [&str; 3] = ["-O2", "-gdwarf-4", "-gstrict-dwarf"];
+
+#[test]
 fn also_in_optimized_code() {
-    // Without what gdb guesses frames of tail calls from, as it does where it knows all registers:
-    // where a caller has left its frame to a callee, `advance` stops at another place then.
-    assert_walks(2, &["-O2", "-gdwarf-4", "-gstrict-dwarf"]);
+    assert_walks(2, &OPTIMIZED);
+}
+
+#[test]
+fn in_optimized_code_by_other_ways() {
+    assert_walks(4, &OPTIMIZED);
 }

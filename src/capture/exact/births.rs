@@ -141,7 +141,7 @@ impl Engine {
             if is_kept {
                 return Ok(());
             }
-            if let Some(process) = self.process.as_ref().filter(|_| !shares) {
+            if let Some(process) = self.process.as_ref().filter(|p| p.is_filtered && !shares) {
                 process.engine.remove_gate_from(Tracee(child))?;
             }
             gone_is_fine(Tracee(child).detach(0))
@@ -151,8 +151,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes the recorder's memory but the gate out of a child process. Returns true if it must stay,
-    /// because the child shares its parent's.
+    /// Takes the recorder's memory out of a child process, but for the gate if that is needed. Returns true if
+    /// the memory must stay, because the child shares its parent's.
     fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);
@@ -162,6 +162,9 @@ impl Process {
             let gadget = self.engine.gate().map_or(call, Gate::entry);
             self.engine.unprotect_in(child, gadget)?;
             self.engine.remove_from(child, gadget)?;
+            if !self.is_filtered {
+                self.engine.remove_gate_from(child)?;
+            }
         }
         Ok(shares)
     }

@@ -21,6 +21,8 @@ const APPENDS: u64 = libc::O_APPEND as u64;
 const KEEPS_SIZE: u64 = libc::FALLOC_FL_KEEP_SIZE as u64;
 const MAKES_ZEROS: u64 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) as u64;
 
+const PAGE_BYTES: u64 = 4096;
+
 /// The part of a file that was written.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -181,8 +183,12 @@ impl Process {
             _ => (None, written),
         };
         let Some(from) = from else { return Some(whole) };
-        // Between the end of the file and what is after it, there are zeros now.
-        Some(Part { from: from.min(size_before), to: from.saturating_add(size), ..whole })
+        // Between the end of the file and what is after it, there are zeros now, and after the new end up
+        // to the end of its page.
+        let end = from.saturating_add(size);
+        let page_end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
+        let to = if end > size_before { page_end } else { end };
+        Some(Part { from: from.min(size_before), to, ..whole })
     }
 }
 

@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::family::Family;
 use super::process::Process;
 use crate::capture::Error;
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::error::gone_is_fine;
 use crate::capture::request::Request;
 use crate::capture::signals::Leaving;
@@ -152,10 +152,9 @@ impl Engine {
     /// Takes a child that has executed a program, and with it has its own memory.
     fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
         let tracee = Tracee(child);
-        if !runs_64_bit_code(tracee)? {
+        if let Some(clause) = reason_against(Pid(child.0), self.pid)? {
             if let Some(followed) = &self.followed {
-                let note = format!("process {child} runs a 32-bit program: not recorded");
-                followed.family.add_note(&note);
+                followed.family.add_note(&format!("process {child} {clause}: not recorded"));
             }
             return gone_is_fine(tracee.detach(0));
         }

@@ -8,7 +8,7 @@ use super::debugger::{ChildReport, Debugger};
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::Thread;
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -166,7 +166,7 @@ impl Processes {
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
-            Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
+            Fate::Executed if reason_against(child, self.program.pid)?.is_some() => {
                 self.program.newborns.leave(child);
                 self.part_for_good(child, None)?;
                 Ok((tid, Report::Ended(None)))

@@ -5,7 +5,7 @@ use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
@@ -180,8 +180,8 @@ impl Engine {
     /// Begins to record a child that has executed a program, and with it has its own memory.
     fn adopt_borrower(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
-        if !runs_64_bit_code(tracee)? {
-            self.notes.push(format!("process {tid} runs a 32-bit program: not recorded"));
+        if let Some(clause) = reason_against(Pid(tid.0), Pid(nix::unistd::getpid().as_raw()))? {
+            self.notes.push(format!("process {tid} {clause}: not recorded"));
             return gone_is_fine(tracee.detach(0));
         }
         leave_system_call(tracee)?;

@@ -4,7 +4,7 @@
 use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
 use super::thread::{Doing, Thread};
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -148,13 +148,14 @@ impl Engine {
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
-            Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
-                self.notes.push(format!("process {child} runs a 32-bit program: not recorded"));
-                self.newborns.leave(child);
-                self.part_for_good(child, None)?;
-                Ok((tid, Report::Ended(None)))
-            }
             Fate::Executed => {
+                let recorder = Pid(nix::unistd::getpid().as_raw());
+                if let Some(clause) = reason_against(child, recorder)? {
+                    self.notes.push(format!("process {child} {clause}: not recorded"));
+                    self.newborns.leave(child);
+                    self.part_for_good(child, None)?;
+                    return Ok((tid, Report::Ended(None)));
+                }
                 leave_system_call(Tracee(tid))?;
                 let parent = self.program;
                 self.follow(child)?;

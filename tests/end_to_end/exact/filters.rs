@@ -62,6 +62,13 @@ fn children_and_programs_that_inherit_a_filter() {
         let family = follow(&scene, &command);
         assert_eq!(family.recordings.len(), recordings, "{way:?}: {}", family.said);
     }
+    // A child with a filter of its own, which it installed while it ran natively.
+    let command = [program.to_str().unwrap(), "borrower"];
+    let (dir, recorded) = record_with(&scene, &["--follow-forks"], &command);
+    let said = text(&recorded.stderr);
+    assert!(said.contains("has filtered its system calls (seccomp): not recorded"), "{said}");
+    assert!(check(&dir).starts_with(WHOLE));
+    std::fs::remove_dir_all(dir).unwrap();
     // A program that has something at the address that the filter knows goes on natively.
     let at = "-Wl,--section-start=.there=0x7e87e7e00000";
     let elsewhere = Scene::new();

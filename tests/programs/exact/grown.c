@@ -39,7 +39,7 @@ static char *map(int fd, int pages, int prot, int flags) {
 static void show(const char *what, const char *p, int pages) {
     printf("%s:", what);
     for (int i = 0; i < pages; i++)
-        printf(" %d", p[i * PAGE + 1]);
+        printf(" %d %d", p[i * PAGE + 1], p[(i + 1) * PAGE - 1]);
     puts("");
 }
 
