@@ -73,7 +73,7 @@ ide-test: build
 check: cargo check-tools fmt clippy doc test
 
 # What continuous integration runs besides: the longer tests, licences of dependencies, and fuzzing.
-check-ci: FUZZ_SECONDS = 20
+check-ci: FUZZ_SECONDS = 15
 check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,

@@ -49,9 +49,12 @@ proptest! {
         }
         prop_assert_eq!(timeline.trace_until(tid(threads), 0), None);
     }
+}
 
-    #[test]
-    fn a_trace_begins_at_any_instruction(seed: u64, threads in 1_usize..4) {
+#[test]
+fn a_trace_begins_at_any_instruction() {
+    let (mut found, mut asked) = (0, 0);
+    let mut begins = |seed: u64, threads: usize| {
         let ran = run(seed, threads, 800);
         let timeline = Recorded::new(&ran).open(1, 1 << 20);
         let code = ran.program.bytes();
@@ -59,20 +62,24 @@ proptest! {
         let image = Image::new([Section { range, bytes: code.into(), ..Section::default() }]);
         let mut random = Random::new(seed);
         for (number, notes) in ran.threads.iter().enumerate() {
-            let mut found = 0;
             for _ in 0..12 {
                 let end = random.below(notes.addrs.len() + 1);
                 let first = random.below(end + 1);
+                asked += 1;
                 let cut = timeline.trace_between(tid(number), first as u64, end as u64);
                 if let Some(cut) = cut {
                     found += 1;
                     let addrs = decoded(&cut, &image);
                     let wanted = Some(&notes.addrs[first..end]);
-                    prop_assert_eq!(addrs.as_deref(), wanted, "{}..{}", first, end);
+                    assert_eq!(addrs.as_deref(), wanted, "seed {seed}: {first}..{end}");
                 }
             }
-            // One in a thousand is not found.
-            prop_assert!(found >= 10, "{}", found);
         }
+    };
+    let mut seeds = Random::new(std::process::id().into());
+    for case in 0..24 {
+        begins(seeds.below(usize::MAX) as u64, 1 + case % 3);
     }
+    // One in a thousand is not found. Where one is not, others of its segment are not, either.
+    assert!(found * 100 >= asked * 97, "{found} of {asked}");
 }
