@@ -27,8 +27,6 @@ OTHER_TESTS := $(filter-out end_to_end,$(notdir $(patsubst %/main.rs,%,$(wildcar
 	$(basename $(notdir $(wildcard tests/*.rs))))
 # Tests wait for debuggers and for ends of processes, so that one more than there are CPUs runs.
 TEST_JOBS ?= $(shell expr $$(nproc) + 1)
-# Those of the backend of the CPU wait for each other. Others run in the meantime.
-UNIT_JOBS ?= $(shell expr $$(nproc) + 12)
 
 .PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test test-long bench fuzz corpus tools check-tools clean
 
@@ -108,7 +106,7 @@ deny:
 
 # Examples are built by clippy; linking them here would take time.
 test:
-	$(CARGO) test --lib --bins $(OTHER_TESTS:%=--test %) -- --test-threads $(UNIT_JOBS)
+	$(CARGO) test --lib --bins $(OTHER_TESTS:%=--test %) -- --test-threads $(TEST_JOBS)
 	$(CARGO) test --test end_to_end -- --test-threads $(TEST_JOBS) $(LONG_TESTS:%=--skip %)
 	$(CARGO) test --doc
 

@@ -41,7 +41,7 @@ export LTP_TIMEOUT_MUL=3 LTP_COLORIZE_OUTPUT=n
 machines='reboot|kexec|swap|_module|syslog|quotactl|clock_settime|settimeofday|stime|adjtime|leapsec|acct|vhangup|nfsservctl|sysfs|sched_setscheduler|set_mempolicy|migrate_pages|move_pages|mbind|get_mempolicy|ioctl_loop|ioctl_sg|fanotify|fallocate|fsync|sync_file_range|syncfs|msgstress|fork13|fork14|openposix|bpf_prog|userfaultfd|io_uring'
 if [ $# -eq 0 ]; then
     # Programs that name their tests; others are helpers.
-    set -- $(cd "$dir/bin" && ls | grep -E '[0-9]{2}(_16)?$' | grep -v '_16$' | grep -vE "$machines")
+    set -- $(cd "$dir/bin" && ls | grep -E '[0-9]{2}$' | grep -vE "$machines")
 fi
 
 # alone SECONDS COMMAND...: runs it in namespaces of its own, so that no process outlives it.

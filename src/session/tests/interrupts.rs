@@ -33,7 +33,7 @@ fn a_step_that_is_done_is_not_interrupted() {
         assert!(it.session.insert_watchpoint(watchpoint));
         let mut hits = 0;
         let mut interrupts = true;
-        while hits < 3 {
+        while hits < SIGUSR1 {
             let (order, before) = (it.order(Action::Step, Direction::Forward), it.pc());
             // Every other step completes.
             interrupts = !interrupts;
