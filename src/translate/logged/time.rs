@@ -61,9 +61,10 @@ impl Counter {
     }
 }
 
-/// Emits the code that reads counters and logs that. At its start, the program's RCX and R11 and the budget are in their slots, as are the
-/// number of the edge after the instruction, and the address to go on at. There, R11 is the budget again,
-/// and RCX is to be loaded from its slot. Emits none for an instruction that the processor does not have.
+/// Emits the code that reads counters and logs that. At its start, the program's RCX and R11 and the
+/// budget are in their slots, as are the number of the edge after the instruction, and the address to go
+/// on at. There, R11 is the budget again, and RCX is to be loaded from its slot. Emits none for an
+/// instruction that the processor does not have.
 pub(super) fn emit_counter_code(
     emitter: &mut Emitter,
     counter: Counter,

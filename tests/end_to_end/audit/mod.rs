@@ -33,7 +33,8 @@ const SCRIPTS: [&str; 5] = [
 /// Runs each program of other testsuites in namespaces of its own, so that no process outlives it.
 const ALONE: &str = "exec unshare --pid --fork --kill-child --mount-proc --uts --ipc \
                      timeout -s KILL 30 setsid";
-const SHARED_BY: usize = 2;
+/// The number of audits at a time.
+const AUDITORS: usize = 2;
 
 /// Prints what was found, for `--nocapture`, and fails where the kernel wrote unclaimed bytes.
 fn judge(report: &Report) {
@@ -119,7 +120,7 @@ fn the_kernel_writes_what_the_table_claims_for_programs_of_testsuites() {
     };
     let mut report = Report::default();
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..SHARED_BY).map(|_| scope.spawn(audits)).collect();
+        let workers: Vec<_> = (0..AUDITORS).map(|_| scope.spawn(audits)).collect();
         for worker in workers {
             report.add(worker.join().expect("an audit"));
         }

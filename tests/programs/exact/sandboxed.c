@@ -41,7 +41,7 @@ static void install(void)
         ANSWER(SYS_pause, SECCOMP_RET_KILL_PROCESS),
         ANSWER(SYS_brk, SECCOMP_RET_ERRNO | ENOMEM),
         ANSWER(SYS_munmap, SECCOMP_RET_ERRNO | EPERM),
-        // Nobody maps at a fixed address, which ends with this page, but the loader of programs.
+        // No program here maps memory with this flag, but the recorder does.
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_FIXED_NOREPLACE, 0, 1),
