@@ -215,11 +215,9 @@ impl Recorder {
         instructions: u64,
         final_pc: Option<Addr>,
     ) -> Result<(), recording::Error> {
-        let trace_bytes = self.writer.trace_bytes(tid);
         if let Some(entry) = self.entry(tid) {
             // If the kernel gave the number to another thread at its exec, the counts add up.
             entry.instructions += instructions;
-            entry.trace_bytes = trace_bytes;
             entry.final_pc = final_pc.or(entry.final_pc);
             if !name.is_empty() {
                 entry.name = name;
@@ -319,7 +317,11 @@ impl Recorder {
     /// Completes the recording.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
-        let Self { mut writer, mut manifest, clock, threads, ring_since_ns, mut bell, .. } = self;
+        let Self { mut writer, mut manifest, clock, mut threads, ring_since_ns, mut bell, .. } =
+            self;
+        for thread in &mut threads {
+            thread.trace_bytes = writer.trace_bytes(thread.tid);
+        }
         let trace_bytes = threads.iter().map(|thread| thread.trace_bytes).sum();
         manifest.end = Some(End {
             exit,

@@ -281,13 +281,17 @@ impl Engine<'_> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.close(tid)?;
         let removed = self.threads.remove(&tid);
+        // It was killed without an exit stop.
+        let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
+        if let Some(thread) = &lost {
+            self.note_end(tid, thread, None)?;
+        }
         if self.processes.contains_key(&Pid(tid.0)) {
             self.finish(Pid(tid.0), exit_of(stop))?;
-        } else if let Some(pid) = pid.filter(|_| removed.is_some_and(|t| t.doing != Doing::AtEnd)) {
+        } else if let Some(pid) = pid.filter(|_| lost.is_some()) {
             // The other threads may have waited for this one.
             self.end_if_all_are(pid)?;
             if self.request.only_thread.is_some() {
-                // It was killed without an exit stop.
                 self.finish(pid, exit_of(stop).filter(|exit| matches!(exit, Exit::Signal(_))))?;
             }
         }

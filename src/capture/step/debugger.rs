@@ -2,6 +2,7 @@
 //! a stop anyway, so breakpoints need no INT3s.
 
 use super::engine::{Engine, TURN_STEPS};
+use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::contract::{Catches, Forks, Go, Report};
@@ -70,8 +71,12 @@ impl Thread {
 impl Engine {
     /// Returns true if a ready thread may run.
     pub(super) fn may_go(&self, thread: &Thread) -> bool {
+        // A thread of a process that is killed leaves its stop for its exit stop, from which a resume
+        // would take it before that is seen.
+        let ends = |process: &Process| process.culprit.known().is_some();
         thread.doing == Doing::Ready
             && !thread.held
+            && !self.processes.get(&thread.pid).is_some_and(ends)
             && self
                 .debugger
                 .as_ref()

@@ -40,7 +40,7 @@ impl Engine {
             self.early.insert(tid, stop);
             return Ok(());
         }
-        if let Some(thread) = self.threads.get_mut(&tid) {
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|_| !ended) {
             // It stays so until it is resumed, even if something below fails.
             thread.doing = Doing::Ready;
             thread.trap.at_step = false;
@@ -225,14 +225,19 @@ impl Engine {
     /// Handles the end of a thread.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
+        // It was killed without an exit stop.
+        let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
+        let pid = lost.as_ref().map(|thread| thread.pid);
+        if let Some(mut thread) = lost
+            && let Some(process) = self.processes.get_mut(&thread.pid)
+        {
+            end_path(process, &mut thread, None)?;
+        }
         if self.processes.contains_key(&Pid(tid.0)) {
             return self.finish(Pid(tid.0), exit_of(stop));
         }
         // The other threads may have waited for this one.
-        match removed {
-            Some(thread) if thread.doing != Doing::AtEnd => self.end_if_all_are(thread.pid),
-            _ => Ok(()),
-        }
+        pid.map_or(Ok(()), |pid| self.end_if_all_are(pid))
     }
 }
 
