@@ -222,11 +222,7 @@ fn items(text: &str) -> Vec<&str> {
 
 /// Files of a folder that use each other in circles, by their number. It may only fall: where there is
 /// none, a file can be read after those that it uses.
-const CIRCLES: [(&str, usize); 19] = [
-    ("capture/exact", 17),
-    ("capture/perf", 3),
-    ("capture/soft", 6),
-    ("capture/step", 5),
+const CIRCLES: [(&str, usize); 15] = [
     ("cli", 7),
     ("dap", 6),
     ("flow", 7),

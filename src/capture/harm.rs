@@ -4,6 +4,18 @@ use crate::capture::Error;
 use crate::common::Pid;
 use crate::tracee::{Error as TraceeError, Signo, Stop};
 
+/// The harm that a program did to its recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Harm {
+    /// None that was noticed.
+    #[default]
+    None,
+    /// This harm, as said of the process. Nothing was done about it yet.
+    Found(&'static str),
+    /// Some, for which the process was killed.
+    Ended,
+}
+
 /// Returns the note on a process that was killed because it did this to its recorder.
 pub(super) fn killed_for(pid: Pid, what: &str) -> String {
     format!(

@@ -3,7 +3,7 @@
 //! nix's wrappers lack real-time signals, so this file makes the raw call.
 
 use super::error::Error;
-use super::procfs::process_of;
+use super::procfs::{Signals, process_of, signals};
 use super::stop::{PtraceEvent, Signo, Stop};
 use super::trap_flag::TRAP_FLAG;
 use super::wait::{news_of, wait_for, wait_for_killed};
@@ -158,6 +158,13 @@ impl Tracee {
         let at = &raw mut mask as usize;
         self.request("GETSIGMASK", libc::PTRACE_GETSIGMASK, size_of::<u64>(), at)?;
         Ok(mask)
+    }
+
+    /// Returns true if a trap of the thread is still pending, which occurred together with the event
+    /// that stopped the thread.
+    pub fn has_trapped(self, pid: Pid) -> bool {
+        let is_there = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
+        signals(pid, self.0).is_ok_and(is_there)
     }
 
     /// Sets the set of blocked signals.

@@ -2,7 +2,7 @@
 //! is recorded like one that was launched.
 
 use super::engine::{Engine, FLUSH_PERIOD};
-use super::follow::Followed;
+use super::followed::Followed;
 use super::process::{Process, state_of};
 use super::thread::Thread;
 use super::vdso::Vdso;

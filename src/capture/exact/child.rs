@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, FLUSH_PERIOD};
 use super::family::Family;
-use super::follow::{Followed, write};
+use super::followed::Followed;
 use crate::capture::beat::Beat;
 use crate::capture::front::leave_when_orphaned;
 use crate::capture::recorder::Prepared;
@@ -202,4 +202,12 @@ fn close_others(kept: &[libc::c_int]) {
         }
         first = fd.saturating_add(1);
     }
+}
+
+/// Writes to the code of a process.
+pub(super) fn write(memory: &Memory, at: Addr, bytes: [u8; 2]) -> Result<(), Error> {
+    memory.write(at, &bytes).map_err(|error| {
+        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        tracee::Error::System { call: "write", errno }.into()
+    })
 }

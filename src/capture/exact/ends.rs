@@ -2,7 +2,7 @@
 
 use super::effects::{contents, ranges_of};
 use super::engine::Engine;
-use super::follow::Followed;
+use super::followed::Followed;
 use super::process::{Process, place_of};
 use super::special::Reason;
 use super::thread::{Doing, Ending, Thread};
@@ -24,17 +24,6 @@ use std::time::Duration;
 
 /// The status of a thread that SIGSYS ends.
 const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
-
-/// The end of a program.
-#[derive(Debug, Default)]
-pub(super) struct Last {
-    /// The thread that ended it, and where. It is taken as that is logged.
-    place: Option<(Tid, Registers)>,
-    /// The memory that the kernel wrote as it killed threads in system calls.
-    writes: Vec<Write>,
-    /// That thread, and the number of entries before the end, if a keyframe is to be stored there.
-    pub(super) keyframe: Option<(Tid, u64)>,
-}
 
 impl Engine {
     /// Notes the last place of the program, where a thread ends it. It is logged when all threads are

@@ -1,13 +1,13 @@
 //! The loop: who goes on, and what stopped it.
 
 use super::chaos::Chaos;
-use super::debugger::Debugger;
-use super::ends::Last;
-use super::follow::Followed;
-use super::keyframes::Keyframes;
+use super::debug_session::Debugger;
+use super::followed::Followed;
+use super::keyframe_plan::Keyframes;
+use super::last::Last;
 use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
-use super::witness::Witness;
+use super::witness_file::Witness;
 use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;

@@ -5,14 +5,13 @@
 //! child must not execute anything in between: it waits in pause(2) with all signals blocked, and
 //! gets its registers and its mask back from the new recorder.
 
-use super::child::{Child, record_child};
+use super::child::{Child, record_child, write};
 use super::engine::Engine;
-use super::family::Family;
+use super::followed::Followed;
 use super::process::Process;
 use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::error::gone_is_fine;
-use crate::capture::request::Request;
 use crate::capture::signals::Leaving;
 use crate::capture::turns::Turns;
 use crate::common::{Addr, Pid, Tid};
@@ -20,9 +19,8 @@ use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::PRCTL;
 use crate::tracee::trap_flag::hidden_in_r11;
-use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
 use nix::unistd::{ForkResult, fork};
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -36,60 +34,6 @@ const PR_SET_PTRACER: u64 = 0x5961_6d61;
 struct Waits {
     call: Addr,
     code: Option<[u8; 2]>,
-}
-
-/// The recorders of children.
-#[derive(Debug)]
-pub(super) struct Followed {
-    pub(super) family: Family,
-    /// The processes that record, with the child of each.
-    recorders: BTreeMap<Tid, Pid>,
-    /// Children that run natively in their parent's memory until they execute a program.
-    borrowers: BTreeSet<Tid>,
-}
-
-impl Followed {
-    /// Returns the recorders to come, if the children of a program are to be followed.
-    pub(super) fn of(request: &Request) -> Result<Option<Self>, Error> {
-        request.follow_forks.then(|| Family::new().map(Self::with)).transpose()
-    }
-
-    pub(super) fn with(family: Family) -> Self {
-        Self { family, recorders: BTreeMap::new(), borrowers: BTreeSet::new() }
-    }
-
-    /// Asks the recorders to leave their programs, as a signal asked this one.
-    pub(super) fn leave(&self) {
-        for recorder in self.recorders.keys() {
-            // One that is gone has nothing to leave.
-            let _ = nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(recorder.0),
-                nix::sys::signal::Signal::SIGINT,
-            );
-        }
-    }
-
-    /// Returns true if a child runs natively in the memory of its parent.
-    pub(super) fn lends_memory(&self) -> bool {
-        !self.borrowers.is_empty()
-    }
-
-    /// Forgets the children that run natively, which are left.
-    pub(super) fn forget_borrowers(&mut self) {
-        self.borrowers.clear();
-    }
-
-    /// Notes the end of a recorder. Returns false if the process is none.
-    fn recorder_ended(&mut self, tid: Tid, stop: Stop) -> bool {
-        let Some(child) = self.recorders.remove(&tid) else { return false };
-        if let Stop::Killed { signal, .. } = stop {
-            self.family.add_note(&format!(
-                "the recorder of process {child} was killed by signal {signal}, and the process \
-                 with it"
-            ));
-        }
-        true
-    }
 }
 
 impl Engine {
@@ -287,12 +231,4 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// Writes to the code of a process.
-pub(super) fn write(memory: &Memory, at: Addr, bytes: [u8; 2]) -> Result<(), Error> {
-    memory.write(at, &bytes).map_err(|error| {
-        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        tracee::Error::System { call: "write", errno }.into()
-    })
 }

@@ -4,7 +4,7 @@
 //! a program.
 
 use super::births::VFORKED_CHILD;
-use super::debugger::{ChildReport, Debugger};
+use super::debug_session::{ChildReport, Debugger};
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::Thread;

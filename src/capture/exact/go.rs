@@ -1,6 +1,6 @@
 //! Lets a program under a debugger go on, and stops all of it again.
 
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};

@@ -6,6 +6,7 @@
 //! is dropped when the one after it reaches back far enough.
 
 use super::engine::Engine;
+use super::keyframe_plan::{PartStart, Stored};
 use super::process::{Process, state_of};
 use super::start::without_vdso;
 use super::thread::{Calling, Doing, Ending, Thread};
@@ -18,14 +19,10 @@ use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
 use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The share of the time that writing takes: one part in so many.
 const SHARE: u32 = 20;
-/// The ticks that are worth a keyframe, for each millisecond of the period. A replay needs a fraction
-/// of a second for those of a second.
-const TICKS_PER_MS: u64 = 100_000;
 /// The ticks in which an entry of the log is replayed.
 const TICKS_PER_ENTRY: u64 = 1000;
 /// The largest memory that is written: the program waits for one or two seconds.
@@ -34,122 +31,8 @@ const LARGEST_BYTES: u64 = 1200 << 20;
 const LARGEST_LAST_BYTES: u64 = 64 << 20;
 /// The part of a period's ticks that is worth a keyframe at the end: its memory is there anyway.
 const LAST_SHARE: u64 = 2;
-/// The number of parts that the log of the time that is kept has.
-const PARTS: u32 = 2;
 /// RF in EFLAGS (SDM volume 1, "EFLAGS Register").
 const RESUME_FLAG: u64 = 1 << 16;
-/// The largest number of keyframes of a recording, and of the bytes of more than a few.
-const MOST: usize = 64;
-const MOST_BYTES: u64 = 512 << 20;
-const FEW: usize = 3;
-
-/// The keyframes of a recording.
-#[derive(Debug)]
-pub(super) struct Keyframes {
-    period: Duration,
-    begun: Instant,
-    /// No keyframe is due before.
-    next: Instant,
-    /// The ticks and entries up to the last one, in ticks.
-    replayed: u64,
-    stored: Vec<Stored>,
-    /// The time that is kept; none if all is.
-    keep: Option<Duration>,
-    /// The keyframes with which the parts of the log begin, but for the one at the run's beginning.
-    parts: VecDeque<PartStart>,
-}
-
-/// A place where a part of the log begins.
-#[derive(Clone, Copy, Debug)]
-struct PartStart {
-    /// The entries of the log before it.
-    entry: u64,
-    at: Instant,
-}
-
-/// A keyframe that was written.
-#[derive(Debug)]
-struct Stored {
-    /// The entries of the log before it.
-    entry: u64,
-    at: Instant,
-    size_bytes: u64,
-}
-
-impl Keyframes {
-    pub(super) fn new(period: Duration, keep: Option<Duration>) -> Self {
-        let (begun, parts) = (Instant::now(), VecDeque::new());
-        Self { period, begun, next: begun + period, replayed: 0, stored: Vec::new(), keep, parts }
-    }
-
-    /// Returns true if it is time for another part of the log.
-    fn part_is_due(&self, now: Instant) -> bool {
-        let last = self.parts.back().map_or(self.begun, |part| part.at);
-        self.keep.is_some_and(|keep| now.duration_since(last) >= keep / PARTS)
-    }
-
-    /// Notes the beginning of a part. Returns the entry before which the log is dropped, and the
-    /// keyframes that go with it.
-    fn note_part(&mut self, part: PartStart) -> Option<(u64, Vec<u64>)> {
-        self.parts.push_back(part);
-        let keep = self.keep?;
-        let reaches_back = |start: &PartStart| part.at.duration_since(start.at) >= keep;
-        while self.parts.get(1).is_some_and(reaches_back) {
-            self.parts.pop_front();
-        }
-        let first = self.parts.front().copied().filter(reaches_back)?;
-        let is_dropped = |stored: &Stored| stored.entry < first.entry;
-        let dropped = self.stored.iter().filter(|stored| is_dropped(stored));
-        let dropped = dropped.map(|stored| stored.entry).collect();
-        self.stored.retain(|stored| !is_dropped(stored));
-        Some((first.entry, dropped))
-    }
-
-    /// Returns true if a part of the log begins with a keyframe.
-    fn is_of_part(&self, number: usize) -> bool {
-        let entry = self.stored.get(number).map(|stored| stored.entry);
-        self.parts.iter().any(|part| Some(part.entry) == entry)
-    }
-
-    /// Notes a keyframe that was written. Returns those that are removed for it.
-    fn note(&mut self, stored: Stored) -> Vec<u64> {
-        self.stored.push(stored);
-        let mut removed = Vec::new();
-        while (self.stored.len() > MOST || self.stored.len() > FEW && self.bytes() > MOST_BYTES)
-            && let Some(least) = self.least_useful()
-        {
-            removed.push(self.stored.remove(least).entry);
-        }
-        removed
-    }
-
-    /// Returns the ticks that are worth a keyframe.
-    fn period_ticks(&self) -> u64 {
-        let period_ms = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX);
-        period_ms.saturating_mul(TICKS_PER_MS)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.stored.iter().map(|stored| stored.size_bytes).sum()
-    }
-
-    /// Returns the keyframe without which the gap that it leaves is smallest for its age: users look
-    /// at the end of a run most. The last one stays, and so do those of the log's parts.
-    fn least_useful(&self) -> Option<usize> {
-        let now = self.stored.last().map_or(self.begun, |last| last.at);
-        let gap_for_age = |&number: &usize| {
-            let before = match number.checked_sub(1).and_then(|before| self.stored.get(before)) {
-                Some(before) => before.at,
-                None => self.begun,
-            };
-            let after = self.stored.get(number + 1).map_or(now, |after| after.at);
-            let age = now.duration_since(self.stored.get(number).map_or(now, |own| own.at));
-            (after.duration_since(before).as_nanos() << 20) / age.as_nanos().max(1)
-        };
-        let all_but_last = 0..self.stored.len().saturating_sub(1);
-        all_but_last.filter(|number| !self.is_of_part(*number)).min_by_key(gap_for_age)
-    }
-}
 
 impl Engine {
     /// Stores a keyframe if it is time for one, and all threads are where that is possible.

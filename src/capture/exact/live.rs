@@ -1,6 +1,6 @@
 //! An exactly recorded program under a debugger.
 
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::engine::Engine;
 use super::forks::Processes;
 use super::start::without_vdso;

@@ -6,7 +6,7 @@ use super::foreign::LOOK_PERIOD;
 use super::look_back::LookBack;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
 use super::thread::Thread;
-use super::vdso::Clocks;
+use super::vdso::{Clocks, OF_KERNEL};
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
@@ -30,8 +30,6 @@ const BUFFER_BYTES: u64 = 1 << 20;
 /// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
 const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;
-/// The kernel's own mappings, which a replay does not have.
-pub(super) const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
 
 impl Engine {
     /// Begins to record a program that was launched.

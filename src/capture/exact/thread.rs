@@ -1,6 +1,6 @@
 //! A thread of an exactly recorded program.
 
-use super::debugger::DebugState;
+use super::debug_session::DebugState;
 use super::effects::Before;
 use super::scratch::Scratch;
 use crate::common::Tid;

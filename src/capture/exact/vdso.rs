@@ -3,7 +3,6 @@
 //! recorded, each of them makes its system call instead. Programs that are recorded from their beginning
 //! do not know it, but the code cache may use its clocks.
 
-use super::start::OF_KERNEL;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::image::elf::exports;
@@ -11,6 +10,8 @@ use crate::insn::plain_calls;
 use crate::sideband::Mapping;
 use crate::tracee::{self, Memory, Tracee, mappings, wait_for};
 
+/// The kernel's own mappings, which a replay does not have.
+pub(super) const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
 /// The functions, and the system calls that do the same (vdso(7)).
 const FUNCTIONS: [(&str, u32); 6] = [
     ("__vdso_gettimeofday", 96),

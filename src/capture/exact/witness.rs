@@ -1,34 +1,19 @@
 //! A witness of the recorded run: the program's registers and memory at random moments, as they are
 //! in the program itself. Tests compare the replay with them.
-//!
-//! The file consists of moments, one after the other, in little-endian words of 8 bytes:
-//!
-//! 1. the entries of the log so far, the ticks of the thread since its last entry, its address, RCX,
-//!    and its number
-//! 2. the number of threads that are in the program; for each its number, its 27 general registers
-//!    (`user_regs_struct`), the size of its extended state, and these bytes
-//! 3. the number of ranges that the kernel may be writing now; for each its start and end
-//! 4. the number of pages that are no longer written; for each its address
-//! 5. the number of pages that are not as they were at the moment before; for each its address and
-//!    its 4096 bytes
 
-use super::effects::{Pages, ranges_of, written_pages};
+use super::effects::{ranges_of, written_pages};
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use super::witness_file::not_written;
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::{Phase, Place, SignalStop, call_at};
 use crate::insn::{ExecMode, FlagsCopy, decode};
-use crate::recording;
 use crate::syscalls::Effects;
 use crate::tracee::{SiginfoBytes, Stop, wait_for};
 use crate::translate::{hook_of, is_tick};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
 
 /// The longest slice is two to the power of this, in ticks.
 const SLICE_BITS: u64 = 18;
@@ -48,62 +33,6 @@ enum Wandered {
     Signal(SiginfoBytes),
     /// Something else happened.
     Other(Stop),
-}
-
-/// The witness's file, and the memory at its last moment.
-#[derive(Debug)]
-pub(super) struct Witness {
-    path: PathBuf,
-    file: BufWriter<File>,
-    pages: Pages,
-    random: u64,
-}
-
-impl Witness {
-    pub(super) fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|error| not_written(path, error))?;
-        let random = RandomState::new().build_hasher().finish();
-        Ok(Self {
-            path: path.to_owned(),
-            file: BufWriter::new(file),
-            pages: BTreeMap::new(),
-            random,
-        })
-    }
-
-    /// Returns a number below `limit`, by xorshift.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.random |= u64::from(self.random == 0);
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) % limit.max(1)
-    }
-
-    fn words(&mut self, words: &[u64]) -> io::Result<()> {
-        words.iter().try_for_each(|word| self.file.write_all(&word.to_le_bytes()))
-    }
-
-    /// Writes the memory that is not as it was.
-    fn write_pages(&mut self, pages: Pages) -> io::Result<()> {
-        let gone: Vec<u64> =
-            self.pages.keys().filter(|page| !pages.contains_key(page)).copied().collect();
-        self.words(&[gone.len() as u64])?;
-        self.words(&gone)?;
-        let before = std::mem::replace(&mut self.pages, pages);
-        let changed: Vec<u64> = self
-            .pages
-            .iter()
-            .filter(|(page, bytes)| before.get(page) != Some(bytes))
-            .map(|(page, _)| *page)
-            .collect();
-        self.words(&[changed.len() as u64])?;
-        for page in changed {
-            self.words(&[page])?;
-            self.file.write_all(&self.pages[&page][..])?;
-        }
-        self.file.flush()
-    }
 }
 
 impl Engine {
@@ -238,10 +167,6 @@ impl Process {
 fn is_in_program(thread: &Thread) -> bool {
     let runs = matches!(thread.doing, Doing::Runs) && thread.running.is_none();
     runs && thread.translated.place == Place::Program
-}
-
-fn not_written(path: &Path, error: io::Error) -> recording::Error {
-    recording::Error { path: path.to_owned(), kind: error.into() }
 }
 
 fn word_of(tid: Tid) -> u64 {

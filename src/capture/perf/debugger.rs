@@ -1,18 +1,17 @@
 //! Handles stops for a debugger: INT3s, which are in the program's memory only while it runs,
 //! single steps, watched memory, signals, system calls.
 
+use super::debug_session::Stepped;
 use super::engine::Engine;
-use super::go::has_trapped;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::contract::{Catches, Go, Report};
+use crate::capture::contract::{Catches, Report};
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::{Addr, Pid, Tid};
-use crate::insn::{ExecMode, FlagsCopy, MAX_INSN_BYTES, decode};
+use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
-use crate::tracee::debug_registers::Slot;
 use crate::tracee::siginfo;
 use crate::tracee::trap_flag::{hidden_in_r11, hide_after_step};
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
@@ -30,34 +29,6 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
-
-/// The state of a debugger session.
-#[derive(Debug, Default)]
-pub(super) struct Debugger {
-    /// The current request, while threads run.
-    pub(super) go: Option<Go>,
-    /// The thread that executes one instruction, and the kind of that instruction.
-    pub(super) stepping: Option<(Tid, Stepped)>,
-    /// The number of single steps of one thread in a row.
-    pub(super) lone_steps: u32,
-    /// The slots that all threads' debug registers watch.
-    pub(super) slots: Vec<Slot>,
-    /// True while all threads are being stopped.
-    pub(super) halts: bool,
-    /// The bytes that INT3s replace, by address.
-    pub(super) planted: BTreeMap<u64, u8>,
-    /// The thread in a vfork for which the INT3s are removed.
-    lifted_for: Option<Tid>,
-}
-
-/// An instruction that is stepped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stepped {
-    /// The copy that it makes of all flags.
-    flags: FlagsCopy,
-    /// The number of the system call, if it is one.
-    pub(super) call: Option<u64>,
-}
 
 impl Thread {
     /// Marks the thread as stopped, with news for the debugger.
@@ -140,7 +111,7 @@ impl Engine<'_> {
         thread.doing = Doing::Running;
         let tracee = thread.tracee;
         // If a trap of the thread is pending as well, report that first.
-        let halts = debugger.halts && !has_trapped(tid, thread.pid);
+        let halts = debugger.halts && !thread.tracee.has_trapped(thread.pid);
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             thread.call = None;
             gone_is_fine(self.pmu.step(tracee, signal))?;

@@ -3,7 +3,7 @@
 
 use super::clock::PerfTime;
 use super::config::Settings;
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::pmu::{Area, Cpu, Pmu};
 use super::process::{Finished, Process};
 use super::sideband::Recipe;

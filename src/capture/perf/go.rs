@@ -1,6 +1,6 @@
 //! Resumes a program under a debugger, and stops all its threads again.
 
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::engine::Engine;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
@@ -12,7 +12,7 @@ use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::debug_registers::slots;
-use crate::tracee::{PtraceEvent, Stop, TRAP_BIT, Tracee, signals, wait_any};
+use crate::tracee::{PtraceEvent, Stop, Tracee, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -224,7 +224,7 @@ impl Engine<'_> {
             }
             Stop::Event(PtraceEvent::Stop) if doing == Doing::Born => self.handle(tid, stop),
             // A trap that occurred at the same time is reported first.
-            Stop::Event(PtraceEvent::Stop) if has_trapped(tid, self.program) => {
+            Stop::Event(PtraceEvent::Stop) if Tracee(tid).has_trapped(self.program) => {
                 self.let_run(tid, 0)
             }
             Stop::Event(PtraceEvent::Stop) if self.halts() => self.halted(tid),
@@ -328,12 +328,6 @@ impl Debugged for Engine<'_> {
 /// Returns true unless the thread is at a stop that its tracer has seen.
 fn is_out(thread: &Thread) -> bool {
     !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
-}
-
-/// Returns true if a trap of the thread is still pending, which occurred together with the event
-/// that stopped the thread.
-pub(super) fn has_trapped(tid: Tid, pid: Pid) -> bool {
-    signals(pid, tid).is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
 }
 
 /// Waits for a stop. Returns `None` if interrupted before there is one.

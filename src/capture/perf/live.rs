@@ -1,7 +1,8 @@
 //! A program under a debugger that the CPU traces. It runs natively between two stops, at which all
 //! its threads are stopped.
 
-use super::debugger::{Debugger, leave_system_call, stand_clear};
+use super::debug_session::Debugger;
+use super::debugger::{leave_system_call, stand_clear};
 use super::engine::{BACKEND, Engine, cpu, note_hardware};
 use super::pmu::Pmu;
 use super::sideband::Recipe;

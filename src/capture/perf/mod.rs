@@ -13,6 +13,7 @@ mod book;
 mod clock;
 mod code;
 mod config;
+mod debug_session;
 mod debugger;
 mod drain;
 mod engine;

@@ -2,6 +2,7 @@
 //! in the code cache; all other calls run without a stop.
 
 use super::process::Process;
+use super::seen::SEEN_CALLS;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
@@ -14,32 +15,10 @@ use crate::insn::Registers;
 use crate::sideband::Event;
 use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
-    ARCH_PRCTL, CLONE, CLONE3, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
-    RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT,
-    SHMDT,
+    CLONE, CLONE3, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ,
+    RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT, SHMDT,
 };
 use crate::tracee::trap_flag::TRAP_FLAG;
-
-/// System calls that stop before they are made. All others run without a stop.
-pub(super) const SEEN_CALLS: [u64; 17] = [
-    MMAP,
-    MPROTECT,
-    MUNMAP,
-    RT_SIGACTION,
-    RT_SIGPROCMASK,
-    RT_SIGRETURN,
-    MREMAP,
-    SHMAT,
-    CLONE,
-    SHMDT,
-    ARCH_PRCTL,
-    SCHED_SETAFFINITY,
-    SCHED_GETAFFINITY,
-    REMAP_FILE_PAGES,
-    PKEY_MPROTECT,
-    RSEQ,
-    CLONE3,
-];
 
 const PROT_EXEC: u64 = 4;
 const MAP_ANONYMOUS: u64 = 0x20;

@@ -1,7 +1,6 @@
 //! The loop over stops, and the end. `events` handles the stops.
 
 use super::process::{Finished, Process};
-use super::saving;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::debugged::Debugged;
@@ -20,9 +19,13 @@ use crate::engine::{Place, TranslatedThread};
 use crate::recording::Exit;
 use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The backend, as manifests name it.
 pub(super) const BACKEND: Backend = Backend::Soft;
+
+/// Half of the longest history that is lost: packets of one beat are written at the next.
+pub(super) const SAVE_PERIOD: Duration = Duration::from_millis(500);
 
 /// Records a program in translation.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
@@ -31,7 +34,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let _asking = Asking::on_signal();
-    let _beat = Beat::start(saving::PERIOD);
+    let _beat = Beat::start(SAVE_PERIOD);
     let leaving = Leaving::when_orphaned();
     let mut engine = Engine { turns, ..Engine::new(request, pid, leaving) };
     let started = match &request.start_at {
@@ -56,7 +59,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _asking = Asking::on_signal();
-    let _beat = Beat::start(saving::PERIOD);
+    let _beat = Beat::start(SAVE_PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {

@@ -3,13 +3,13 @@
 
 use super::engine::Engine;
 use super::exact::Exactness;
-use super::harm::Harm;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
+use crate::capture::harm::Harm;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, Report, final_state};
 use crate::common::{Addr, Pid, Tid};

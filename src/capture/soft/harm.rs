@@ -3,21 +3,9 @@
 
 use super::engine::Engine;
 use super::process::Process;
-use crate::capture::harm::killed_for;
+use crate::capture::harm::{Harm, killed_for};
 use crate::common::Pid;
 use nix::sys::signal::{Signal, kill};
-
-/// The harm that a program did to its recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Harm {
-    /// None that was noticed.
-    #[default]
-    None,
-    /// This harm, as said of the process. Nothing was done about it yet.
-    Found(&'static str),
-    /// Some, for which the process was killed.
-    Ended,
-}
 
 impl Process {
     /// Notes that the memory which the process shares with the recorder is inconsistent.

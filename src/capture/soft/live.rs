@@ -1,10 +1,9 @@
 //! A translated program under a debugger: it runs in the code cache between two stops. At each, all
 //! its threads are in the program, with their exact registers.
 
-use super::debugger::Debugger;
-use super::engine::{BACKEND, Engine};
+use super::debug_session::Debugger;
+use super::engine::{BACKEND, Engine, SAVE_PERIOD};
 use super::process::Process;
-use super::saving;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::contract::{Go, Report};
@@ -258,7 +257,7 @@ impl Engine {
         for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee().resume(0))?;
         }
-        let _beat = Beat::start(saving::PERIOD);
+        let _beat = Beat::start(SAVE_PERIOD);
         while self.processes.contains_key(&pid) {
             if Beat::is_due() {
                 self.end_those_that_wait_in_vain()?;

@@ -9,6 +9,7 @@
 mod attach;
 mod births;
 mod calls;
+mod debug_session;
 mod debugger;
 mod detach;
 mod engine;
@@ -21,6 +22,7 @@ mod left;
 mod live;
 mod process;
 mod saving;
+mod seen;
 mod signals;
 mod snapshot;
 mod thread;

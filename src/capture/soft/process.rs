@@ -1,18 +1,17 @@
 //! A process that is recorded in translation.
 
-use super::calls::SEEN_CALLS;
-use super::debugger::Debugger;
-use super::harm::Harm;
+use super::debug_session::Debugger;
+use super::seen::seen_calls;
 use super::thread::Thread;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
+use crate::capture::harm::Harm;
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::request::{History, Request};
 use crate::capture::space::MappingRecorder;
 use crate::capture::turns::Turns;
-use crate::capture::unrecordable::LEAVING_CALLS;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::{Item, Sampler, Tracer};
@@ -297,9 +296,4 @@ fn buffer_bytes(history: History) -> u64 {
             (bytes / BUFFERS as u64).clamp(SMALLEST, LARGEST_BUFFER_BYTES) & !(PAGE_BYTES - 1)
         }
     }
-}
-
-/// Returns the system calls that stop before they are made.
-fn seen_calls() -> impl Iterator<Item = u64> {
-    SEEN_CALLS.into_iter().chain(LEAVING_CALLS)
 }

@@ -3,10 +3,6 @@
 use super::engine::Engine;
 use super::process::Process;
 use crate::capture::Error;
-use std::time::Duration;
-
-/// Half of the longest history that is lost: packets of one beat are written at the next.
-pub(super) const PERIOD: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// Encodes and writes the records of all threads so far.

@@ -77,7 +77,7 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
         thread.tracee.set_registers(&skipped)?;
     }
     call.entered = true;
-    call.ignores = Ignored::asked(&process.memory, &call);
+    call.ignores = Ignored::asked(&process.memory, call.number, &call.args);
     let event = Event::Syscall { number: call.number, args: call.args };
     process.recorder.event(thread.tid(), event)?;
     thread.call = Some(call);
@@ -99,7 +99,7 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     });
     thread.ip = next;
     leave(process, thread, &call)?;
-    thread.look_at_mask()?;
+    thread.trap.look_at_mask(thread.tracee)?;
     thread.restarts = entry.filter(|_| asks_to_restart(&registers));
     thread.moved |= thread.restarts.is_none();
     thread.returned = thread.restarts.is_none().then_some(call.number);
@@ -144,7 +144,7 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     // During any call, code may be written by another process, which this one may have waited for.
     process.look_for_changes(tid)?;
     if result == 0 {
-        process.trap_ignored.set(&process.memory, call);
+        process.trap_ignored.set(&process.memory, call.number, &call.args, call.ignores);
     }
     if changes_mappings(call.number) {
         process.look_at_mappings(tid)?;

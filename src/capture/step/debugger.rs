@@ -5,14 +5,14 @@ use super::engine::{Engine, TURN_STEPS};
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::contract::{Catches, Forks, Go, Report};
+use crate::capture::contract::{Catches, Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::debug_registers::{Slot, slots};
+use crate::tracee::debug_registers::slots;
 use crate::tracee::{Signo, Stop, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +23,6 @@ const LONE_STEPS: u32 = 256;
 const STOPS_PER_LOOK: u32 = 64;
 /// The pause between two looks while all threads are in the kernel.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
-
-/// The state of a debugger session.
-#[derive(Debug, Default)]
-pub(super) struct Debugger {
-    /// The current request, while threads run.
-    go: Option<Go>,
-    /// True if only the requested thread runs.
-    alone: bool,
-    /// The number of single steps of that thread in a row.
-    lone_steps: u32,
-    /// The slots that all threads' debug registers watch.
-    slots: Vec<Slot>,
-}
 
 impl Thread {
     /// Sets the thread's signal (0: none), in place of the one that stopped it.
@@ -403,21 +390,6 @@ impl Debugged for Engine {
 
     fn part_from_program(&mut self) -> Result<(), Error> {
         self.part_from(self.program)
-    }
-}
-
-impl Debugger {
-    pub(super) fn go(&self) -> Option<&Go> {
-        self.go.as_ref()
-    }
-
-    /// Returns the births of processes that the debugger catches.
-    pub(super) fn forks(&self) -> Forks {
-        self.go.as_ref().map(|go| go.forks).unwrap_or_default()
-    }
-
-    fn lets_go(&self, thread: &Thread) -> bool {
-        self.go.as_ref().is_some_and(|go| !self.alone || go.thread == thread.tid())
     }
 }
 

@@ -1,7 +1,6 @@
 //! The main loop: turns, waits, and the end. `events` handles the stops.
 
-use super::debugger::Debugger;
-use super::events::end_path;
+use super::debug_session::Debugger;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
@@ -15,9 +14,7 @@ use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::encode::{Path, Ranges};
 use crate::recording::{Exit, Manifest};
-use crate::tracee::{
-    self, Cpus, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
-};
+use crate::tracee::{self, Cpus, Stop, Tracee, wait_any, wait_for, wait_or_signal};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -281,7 +278,7 @@ impl Engine {
             && let Some(mut thread) = self.threads.remove(&first)
             && let Some(process) = self.processes.get_mut(&pid)
         {
-            end_path(process, &mut thread, None)?;
+            process.end_path(&mut thread, None)?;
         }
         Ok(())
     }
@@ -326,7 +323,7 @@ impl Engine {
     /// its terminal.
     pub(super) fn let_go(&mut self) {
         for thread in self.threads.values_mut() {
-            release(thread);
+            thread.release();
         }
         let program = Tid(self.program.0);
         while self.threads.contains_key(&program) {
@@ -356,7 +353,11 @@ fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     }
     // An INT3 with SIGTRAP blocked kills the program, and must do so here.
     let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
-    let again = if is_far { thread.give_trap_back()? } else { thread.lend_trap().map(|()| 0)? };
+    let again = if is_far {
+        thread.give_trap_back()?
+    } else {
+        thread.trap.lend(thread.pid, thread.tracee).map(|()| 0)?
+    };
     thread.doing = Doing::Stepping;
     thread.tracee.step(again)
 }
@@ -367,36 +368,6 @@ fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.interrupt()?;
     thread.doing = Doing::Stepping;
     thread.tracee.step(std::mem::take(&mut thread.deliver))
-}
-
-/// Detaches from a thread, whether stopped or running.
-pub(super) fn release(thread: &mut Thread) {
-    let tracee = thread.tracee;
-    let running = matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
-    // Detaching fails only for a thread that is gone.
-    if !running {
-        let again = thread.give_trap_back().unwrap_or(0);
-        let _ = tracee.detach(if again == 0 { thread.deliver } else { again });
-    } else if tracee.interrupt().is_ok() {
-        let mut stop = wait_for(tracee.0);
-        // Its step may have ended at the same time, which is reported after this stop.
-        let is_left = |thread: &Thread| {
-            let now = signals(thread.pid, thread.tid());
-            now.is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
-        };
-        if matches!(stop, Ok(Stop::Event(_))) && is_left(thread) && tracee.resume(0).is_ok() {
-            stop = wait_for(tracee.0);
-        }
-        let signal = match stop {
-            // The end of a step is not a signal for the program.
-            Ok(Stop::Signal(libc::SIGTRAP)) => 0,
-            Ok(Stop::Signal(signal)) => signal,
-            _ => 0,
-        };
-        thread.trap.at_step = false;
-        let _ = thread.give_trap_back();
-        let _ = tracee.detach(signal);
-    }
 }
 
 /// Marks a thread that is gone as running, so that its exit is awaited.

@@ -2,7 +2,7 @@
 //! decides which thread runs.
 
 use super::calls;
-use super::engine::{BACKEND, Engine, release};
+use super::engine::{BACKEND, Engine};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
@@ -18,7 +18,7 @@ use crate::sideband::Event;
 use crate::tracee::siginfo;
 use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{
-    PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, wait_for,
+    PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, executable, is_thread_of, wait_for,
 };
 
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
@@ -147,7 +147,7 @@ impl Engine {
         let call = thread.call;
         thread.retire_call();
         if old != tid {
-            end_path(process, &mut thread, None)?;
+            process.end_path(&mut thread, None)?;
             // The kernel gave the thread the number of the first one, whose path it continues.
             thread = match self.threads.remove(&tid) {
                 Some(leader) => leader,
@@ -186,9 +186,9 @@ impl Engine {
             if let Some(process) = self.processes.get_mut(&pid) {
                 thread.call = thread.call.filter(|call| call.entered);
                 thread.retire_call();
-                end_path(process, thread, Some(thread.ip))?;
+                process.end_path(thread, Some(thread.ip))?;
             }
-            release(thread);
+            thread.release();
         }
         self.finish(pid, None)
     }
@@ -206,7 +206,7 @@ impl Engine {
         // The thread was killed before it made the call.
         thread.call = thread.call.filter(|call| call.entered);
         thread.retire_call();
-        end_path(process, thread, final_pc)?;
+        process.end_path(thread, final_pc)?;
         let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
@@ -231,7 +231,7 @@ impl Engine {
         if let Some(mut thread) = lost
             && let Some(process) = self.processes.get_mut(&thread.pid)
         {
-            end_path(process, &mut thread, None)?;
+            process.end_path(&mut thread, None)?;
         }
         if self.processes.contains_key(&Pid(tid.0)) {
             return self.finish(Pid(tid.0), exit_of(stop));
@@ -257,7 +257,7 @@ pub(super) fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error>
         }
     }
     thread.doing = Doing::Ready;
-    thread.look_at_mask()
+    thread.trap.look_at_mask(thread.tracee)
 }
 
 /// Handles a SIGTRAP: a step ended, a handler was entered, or the program trapped itself.
@@ -277,13 +277,13 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
             thread.divert(next);
             thread.restarts = None;
             thread.doing = Doing::Ready;
-            thread.look_at_mask()
+            thread.trap.look_at_mask(thread.tracee)
         }
         TRAP_TRACE | TRAP_BRKPT => {
             thread.doing = Doing::Ready;
             step_done(process, thread, next)
         }
-        _ => match thread.fate_of_trap(info)? {
+        _ => match thread.trap.fate(thread.tracee, info)? {
             Fate::Deliver(info) if !process.trap_ignored.drops(&info) => {
                 signalled(process, thread, info)
             }
@@ -374,18 +374,4 @@ impl Thread {
             self.call = Some(Call { retired: true, ..call });
         }
     }
-}
-
-/// Ends the path of a thread.
-pub(super) fn end_path(
-    process: &mut Process,
-    thread: &mut Thread,
-    final_pc: Option<Addr>,
-) -> Result<(), Error> {
-    thread.path.interrupt(thread.ip);
-    thread.path.flush();
-    process.write_path(thread)?;
-    let name = comm(thread.pid, thread.tid());
-    let instructions = thread.path.instructions();
-    Ok(process.recorder.thread_ended(thread.tid(), name, instructions, final_pc)?)
 }

@@ -1,7 +1,7 @@
 //! Forks under a debugger: parent and child both stay stopped until the debugger chooses which one
 //! it follows.
 
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::events::stopped;
 use super::process::Process;

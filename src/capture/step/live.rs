@@ -1,6 +1,6 @@
 //! A stepped program under a debugger.
 
-use super::debugger::Debugger;
+use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::thread::{Doing, Thread};
 use crate::capture::contract::{Go, Report};

@@ -13,6 +13,7 @@
 
 mod calls;
 mod code;
+mod debug_session;
 mod debugger;
 mod engine;
 mod events;

@@ -12,7 +12,7 @@ use crate::capture::step::code::Change;
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::{AddressSpace, call_at, make_call};
 use crate::sideband::Event;
-use crate::tracee::{Memory, executable};
+use crate::tracee::{Memory, comm, executable};
 
 /// A stepped process.
 #[derive(Debug)]
@@ -129,5 +129,19 @@ impl Process {
     /// Writes the pending packets of a thread's path.
     pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
         Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
+    }
+
+    /// Ends the path of a thread.
+    pub(super) fn end_path(
+        &mut self,
+        thread: &mut Thread,
+        final_pc: Option<Addr>,
+    ) -> Result<(), Error> {
+        thread.path.interrupt(thread.ip);
+        thread.path.flush();
+        self.write_path(thread)?;
+        let name = comm(thread.pid, thread.tid());
+        let instructions = thread.path.instructions();
+        Ok(self.recorder.thread_ended(thread.tid(), name, instructions, final_pc)?)
     }
 }

@@ -10,7 +10,7 @@ use crate::image::core;
 use crate::insn::Insn;
 use crate::tracee::call_numbers::EXECVE;
 use crate::tracee::debug_registers::Watched;
-use crate::tracee::{SiginfoBytes, Signo, Tracee};
+use crate::tracee::{self, SiginfoBytes, Signo, Stop, Tracee, wait_for};
 
 /// The state of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,38 @@ impl Thread {
         }
         self.doing = Doing::Stopped;
         gone_is_fine(self.tracee.listen())
+    }
+
+    /// Restores the mask of the thread. Returns the signal to resume it with.
+    pub(super) fn give_trap_back(&mut self) -> Result<Signo, tracee::Error> {
+        self.trap.give_back(self.pid, self.tracee, self.deliver)
+    }
+
+    /// Detaches from a thread, whether stopped or running.
+    pub(super) fn release(&mut self) {
+        let tracee = self.tracee;
+        let running = matches!(self.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
+        // Detaching fails only for a thread that is gone.
+        if !running {
+            let again = self.give_trap_back().unwrap_or(0);
+            let _ = tracee.detach(if again == 0 { self.deliver } else { again });
+        } else if tracee.interrupt().is_ok() {
+            let mut stop = wait_for(tracee.0);
+            // Its step may have ended at the same time, which is reported after this stop.
+            let is_left = || tracee.has_trapped(self.pid);
+            if matches!(stop, Ok(Stop::Event(_))) && is_left() && tracee.resume(0).is_ok() {
+                stop = wait_for(tracee.0);
+            }
+            let signal = match stop {
+                // The end of a step is not a signal for the program.
+                Ok(Stop::Signal(libc::SIGTRAP)) => 0,
+                Ok(Stop::Signal(signal)) => signal,
+                _ => 0,
+            };
+            self.trap.at_step = false;
+            let _ = self.give_trap_back();
+            let _ = tracee.detach(signal);
+        }
     }
 }
 

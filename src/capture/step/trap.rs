@@ -6,12 +6,11 @@
 //!
 //! The kernel never learns that SIGTRAP is ignored: [`Ignored`] keeps that.
 
-use super::thread::{Call, Thread};
 use crate::capture::Error;
 use crate::common::{Addr, Pid, Tid};
 use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::siginfo;
-use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, dispositions, signals};
+use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions, signals};
 
 /// The state of SIGTRAP in a thread.
 #[derive(Debug, Default)]
@@ -36,13 +35,13 @@ pub(super) enum Fate {
     Hold,
 }
 
-impl Thread {
+impl Trap {
     /// Reads the signal mask of the thread, which may have changed.
-    pub(super) fn look_at_mask(&mut self) -> Result<(), Error> {
-        if self.trap.lent.is_some() {
+    pub(super) fn look_at_mask(&mut self, tracee: Tracee) -> Result<(), Error> {
+        if self.lent.is_some() {
             return Ok(());
         }
-        self.trap.blocked = match self.tracee.signal_mask() {
+        self.blocked = match tracee.signal_mask() {
             Err(error) if error.is_gone() => return Ok(()),
             result => result? & TRAP_BIT != 0,
         };
@@ -50,52 +49,61 @@ impl Thread {
     }
 
     /// Prepares for the step of a plain instruction.
-    pub(super) fn lend_trap(&mut self) -> Result<(), tracee::Error> {
-        if !self.trap.blocked || self.trap.lent.is_some() {
+    pub(super) fn lend(&mut self, pid: Pid, tracee: Tracee) -> Result<(), tracee::Error> {
+        if !self.blocked || self.lent.is_some() {
             return Ok(());
         }
         // A call that sets a mask for its duration may have ended by a signal that only this mask
         // lets through. That signal comes first, and setting the mask would lose it.
-        let now = signals(self.pid, self.tid())?;
+        let now = signals(pid, tracee.0)?;
         if now.pending & !now.blocked != 0 {
             return Ok(());
         }
-        let mask = self.tracee.signal_mask()?;
-        self.tracee.set_signal_mask(mask & !TRAP_BIT)?;
-        self.trap.lent = Some(mask);
+        let mask = tracee.signal_mask()?;
+        tracee.set_signal_mask(mask & !TRAP_BIT)?;
+        self.lent = Some(mask);
         Ok(())
     }
 
     /// Restores the mask for an operation that sees the thread's signals. Returns the signal to
-    /// resume the thread with.
-    pub(super) fn give_trap_back(&mut self) -> Result<Signo, tracee::Error> {
-        let Some(mask) = self.trap.lent.take() else { return Ok(0) };
-        self.tracee.set_signal_mask(mask)?;
-        let Some(info) = self.trap.held.take() else { return Ok(0) };
-        if self.trap.at_step && self.deliver == 0 {
+    /// resume the thread with, which has to `deliver` that signal (0: none).
+    pub(super) fn give_back(
+        &mut self,
+        pid: Pid,
+        tracee: Tracee,
+        deliver: Signo,
+    ) -> Result<Signo, tracee::Error> {
+        let Some(mask) = self.lent.take() else { return Ok(0) };
+        tracee.set_signal_mask(mask)?;
+        let Some(info) = self.held.take() else { return Ok(0) };
+        if self.at_step && deliver == 0 {
             // The kernel queues it again, since it is blocked.
-            self.tracee.set_signal_info(&info)?;
+            tracee.set_signal_info(&info)?;
             return Ok(libc::SIGTRAP);
         }
-        self.trap.posted = Some(info);
-        self.tracee.send(self.pid, libc::SIGTRAP)?;
+        self.posted = Some(info);
+        tracee.send(pid, libc::SIGTRAP)?;
         Ok(0)
     }
 
     /// Decides the fate of a SIGTRAP of the program before its delivery.
-    pub(super) fn fate_of_trap(&mut self, info: SiginfoBytes) -> Result<Fate, tracee::Error> {
-        let info = match self.trap.posted.take_if(|_| is_from_here(&info)) {
+    pub(super) fn fate(
+        &mut self,
+        tracee: Tracee,
+        info: SiginfoBytes,
+    ) -> Result<Fate, tracee::Error> {
+        let info = match self.posted.take_if(|_| is_from_here(&info)) {
             None => info,
             Some(posted) => {
-                self.tracee.set_signal_info(&posted)?;
+                tracee.set_signal_info(&posted)?;
                 posted
             }
         };
-        if self.trap.lent.is_none() {
+        if self.lent.is_none() {
             return Ok(Fate::Deliver(info));
         }
         // Like the kernel, keep only one pending.
-        self.trap.held.get_or_insert(info);
+        self.held.get_or_insert(info);
         Ok(Fate::Hold)
     }
 }
@@ -125,24 +133,30 @@ impl Ignored {
     }
 
     /// Returns the state that a thread's call is about to set for SIGTRAP, if it does.
-    pub(super) fn asked(memory: &Memory, call: &Call) -> Option<Self> {
-        let [signal, action, ..] = call.args;
+    pub(super) fn asked(memory: &Memory, number: u64, args: &[u64; 6]) -> Option<Self> {
+        let [signal, action, ..] = *args;
         let mut handler = [0; 8];
-        let asks = call.number == RT_SIGACTION && signal == u64::from(libc::SIGTRAP.unsigned_abs());
+        let asks = number == RT_SIGACTION && signal == u64::from(libc::SIGTRAP.unsigned_abs());
         let known = asks && action != 0 && memory.read(Addr(action), &mut handler) == handler.len();
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// Applies a completed call, and corrects the old action that it reported.
-    pub(super) fn set(&mut self, memory: &Memory, call: &Call) {
-        let [signal, _, old, ..] = call.args;
-        if call.number != RT_SIGACTION || signal != u64::from(libc::SIGTRAP.unsigned_abs()) {
+    /// Applies a completed call that asked for a state, and corrects the old action that it reported.
+    pub(super) fn set(
+        &mut self,
+        memory: &Memory,
+        number: u64,
+        args: &[u64; 6],
+        asked: Option<Self>,
+    ) {
+        let [signal, _, old, ..] = *args;
+        if number != RT_SIGACTION || signal != u64::from(libc::SIGTRAP.unsigned_abs()) {
             return;
         }
         if self.0 && old != 0 {
             // The kernel has just written there. If the memory is already gone, nothing can see it.
             let _ = memory.write(Addr(old), &IGNORE.to_ne_bytes());
         }
-        *self = call.ignores.unwrap_or(*self);
+        *self = asked.unwrap_or(*self);
     }
 }

@@ -2,7 +2,6 @@
 //! the packets into an AUX area, as the kernel would. It supports plain programs: steps, system
 //! calls, signal handlers, threads.
 
-use super::super::go::has_trapped;
 use super::super::pmu::{Area, Control, Pmu, Source};
 use super::kernel::{Kernel, attr};
 use crate::capture;
@@ -199,7 +198,7 @@ impl Pmu for ModelPmu {
             return Ok(!is_trap);
         }
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
-        if matches!(stop, Stop::Event(PtraceEvent::Stop)) && has_trapped(tid, pid) {
+        if matches!(stop, Stop::Event(PtraceEvent::Stop)) && Tracee(tid).has_trapped(pid) {
             if thread.is_reported || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
                 // The debugger's trap, which is reported when the thread resumes.
                 return Ok(false);

@@ -1,0 +1,72 @@
+//! The state of a debugger session: of the program, and of each thread.
+
+use crate::capture::contract::{Catches, Forks};
+use crate::capture::debugged::Pending;
+use crate::common::{Pid, Tid};
+use crate::insn::Registers;
+use crate::tracee::debug_registers::{Slot, Watched};
+use crate::tracee::{SiginfoBytes, Signo};
+use std::collections::BTreeSet;
+
+/// The stops that the debugger requested.
+#[derive(Debug, Default)]
+pub(super) struct Debugger {
+    pub(super) stops: BTreeSet<u64>,
+    /// The thread that executes one instruction.
+    pub(super) stepping: Option<Tid>,
+    /// The thread that runs alone, as long as it can.
+    pub(super) only: Option<Tid>,
+    /// True if no other thread runs where that one cannot.
+    pub(super) is_locked: bool,
+    /// Signals that are delivered without a stop.
+    pub(super) passed: u64,
+    /// Signals that are delivered to the stepping thread without a stop.
+    pub(super) passed_to_stepper: u64,
+    pub(super) catches: Catches,
+    pub(super) forks: Forks,
+    /// The contents of the threads' debug registers.
+    pub(super) slots: Vec<Slot>,
+    /// The single instructions that one thread has executed in a row.
+    pub(super) lone_steps: u32,
+    /// True once the log has the place where the program is.
+    pub(super) is_saved: bool,
+}
+
+impl Debugger {
+    /// Returns true if calls are caught, or memory is watched that the kernel may write in them.
+    pub(super) fn watches_calls(&self) -> bool {
+        self.catches != Catches::None || !self.slots.is_empty()
+    }
+}
+
+/// A report on the child of a thread, when the call by which the thread made it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChildReport {
+    /// Its birth, where it is stopped.
+    Birth(Pid),
+    /// That the thread need not wait for it any more.
+    WaitOver(Pid),
+}
+
+/// A thread as its debugger sees it.
+#[derive(Debug, Default)]
+pub(super) struct DebugState {
+    pub(super) pending: Pending,
+    /// The signal that it stopped for, which is not delivered yet.
+    pub(super) held: Option<SiginfoBytes>,
+    /// The signal that the debugger gives it; 0 for none.
+    pub(super) chosen: Signo,
+    /// The place where it goes on though threads stop there.
+    pub(super) passes: Option<u64>,
+    /// The system call that it was about to make when it stopped: its place and its number.
+    pub(super) caught: Option<(u64, u64)>,
+    /// True if its return is to be reported.
+    pub(super) reports_return: bool,
+    /// The report to make on its child.
+    pub(super) child_report: Option<ChildReport>,
+    /// True if it is stopped in its system call.
+    pub(super) is_halted: bool,
+    /// The registers before the debugger changed them.
+    pub(super) changed_from: Option<Registers>,
+    pub(super) watched: Watched,
+}

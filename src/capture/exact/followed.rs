@@ -1,0 +1,62 @@
+//! The children that are followed: their recorders, and those that have none yet.
+
+use super::family::Family;
+use crate::capture::Error;
+use crate::capture::request::Request;
+use crate::common::{Pid, Tid};
+use crate::tracee::Stop;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The recorders of children.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) family: Family,
+    /// The processes that record, with the child of each.
+    pub(super) recorders: BTreeMap<Tid, Pid>,
+    /// Children that run natively in their parent's memory until they execute a program.
+    pub(super) borrowers: BTreeSet<Tid>,
+}
+
+impl Followed {
+    /// Returns the recorders to come, if the children of a program are to be followed.
+    pub(super) fn of(request: &Request) -> Result<Option<Self>, Error> {
+        request.follow_forks.then(|| Family::new().map(Self::with)).transpose()
+    }
+
+    pub(super) fn with(family: Family) -> Self {
+        Self { family, recorders: BTreeMap::new(), borrowers: BTreeSet::new() }
+    }
+
+    /// Asks the recorders to leave their programs, as a signal asked this one.
+    pub(super) fn leave(&self) {
+        for recorder in self.recorders.keys() {
+            // One that is gone has nothing to leave.
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(recorder.0),
+                nix::sys::signal::Signal::SIGINT,
+            );
+        }
+    }
+
+    /// Returns true if a child runs natively in the memory of its parent.
+    pub(super) fn lends_memory(&self) -> bool {
+        !self.borrowers.is_empty()
+    }
+
+    /// Forgets the children that run natively, which are left.
+    pub(super) fn forget_borrowers(&mut self) {
+        self.borrowers.clear();
+    }
+
+    /// Notes the end of a recorder. Returns false if the process is none.
+    pub(super) fn recorder_ended(&mut self, tid: Tid, stop: Stop) -> bool {
+        let Some(child) = self.recorders.remove(&tid) else { return false };
+        if let Stop::Killed { signal, .. } = stop {
+            self.family.add_note(&format!(
+                "the recorder of process {child} was killed by signal {signal}, and the process \
+                 with it"
+            ));
+        }
+        true
+    }
+}

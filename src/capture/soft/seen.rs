@@ -1,0 +1,34 @@
+//! The system calls that stop before they are made.
+
+use crate::capture::unrecordable::LEAVING_CALLS;
+use crate::tracee::call_numbers::{
+    ARCH_PRCTL, CLONE, CLONE3, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
+    RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT,
+    SHMDT,
+};
+
+/// System calls that stop before they are made. All others run without a stop.
+pub(super) const SEEN_CALLS: [u64; 17] = [
+    MMAP,
+    MPROTECT,
+    MUNMAP,
+    RT_SIGACTION,
+    RT_SIGPROCMASK,
+    RT_SIGRETURN,
+    MREMAP,
+    SHMAT,
+    CLONE,
+    SHMDT,
+    ARCH_PRCTL,
+    SCHED_SETAFFINITY,
+    SCHED_GETAFFINITY,
+    REMAP_FILE_PAGES,
+    PKEY_MPROTECT,
+    RSEQ,
+    CLONE3,
+];
+
+/// Returns the system calls that stop before they are made.
+pub(super) fn seen_calls() -> impl Iterator<Item = u64> {
+    SEEN_CALLS.into_iter().chain(LEAVING_CALLS)
+}
