@@ -222,7 +222,7 @@ fn items(text: &str) -> Vec<&str> {
 
 /// Files of a folder that use each other in circles, by their number. It may only fall: where there is
 /// none, a file can be read after those that it uses.
-const CIRCLES: [(&str, usize); 15] = [
+const CIRCLES: [(&str, usize); 14] = [
     ("cli", 7),
     ("dap", 6),
     ("flow", 7),
@@ -232,7 +232,6 @@ const CIRCLES: [(&str, usize); 15] = [
     ("recording", 10),
     ("recording/import/perf", 2),
     ("replay", 13),
-    ("session", 10),
     ("symbols/dwarf", 3),
     ("syscalls", 7),
     ("tracee", 2),

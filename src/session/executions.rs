@@ -3,49 +3,11 @@
 
 use super::replayed::Replayed;
 use super::source::{Source, symbols_of};
-use super::{LastChange, Position, Run};
-use crate::common::{Addr, AddrRange, Tid};
+use super::{Execution, ExecutionSearch, ExecutionSink, LastChange, Position, SearchEnd};
+use crate::common::{Addr, AddrRange};
 use crate::replay::{self, Found, Goals, Watch, WatchKind};
 use crate::timeline::Images;
 use std::collections::BTreeSet;
-
-/// An execution of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Execution {
-    /// Its position ([`Position::at`]).
-    pub at: u64,
-    /// The thread.
-    pub tid: Tid,
-    /// The instruction's address.
-    pub pc: Addr,
-    /// The address to which the function returns that begins with the instruction.
-    pub returns_to: Option<Addr>,
-}
-
-/// A search backwards for executions of some instructions.
-#[derive(Clone, Copy, Debug)]
-pub struct ExecutionSearch<'a> {
-    /// The addresses of the instructions.
-    pub addrs: &'a BTreeSet<Addr>,
-    /// The position where the search begins, excluded; `None` for the end of the run.
-    pub from: Option<u64>,
-    /// The most executions to find.
-    pub count: usize,
-}
-
-/// Takes executions as they are found, newest first, and the run there.
-pub type ExecutionSink<'a> = &'a mut dyn FnMut(&dyn Run, Execution);
-
-/// The end of a search for executions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchEnd {
-    /// There are no earlier ones.
-    Complete,
-    /// There are earlier ones.
-    HasMore,
-    /// The user interrupted the search.
-    Interrupted,
-}
 
 impl Replayed {
     pub(super) fn source(&self) -> &Source {

@@ -10,7 +10,7 @@ mod writing;
 use self::forks::Vfork;
 use self::past::Past;
 use super::final_registers::registers;
-use super::watching::{Watching, split};
+use super::watch_split::split;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
     ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, LastChange, Library, Older,
@@ -97,7 +97,7 @@ impl Live {
             split if split.slow.is_empty() => {
                 self.let_go(order, breakpoints, &split.fast, 0, interrupted)
             }
-            split => Watching { order, breakpoints, split: &split, interrupted }.run(self),
+            split => self.step_and_compare(order, breakpoints, &split, interrupted),
         }
     }
 

@@ -15,6 +15,7 @@ mod back;
 mod breakpoints;
 mod companions;
 mod describe;
+mod error;
 mod executions;
 mod files;
 mod final_registers;
@@ -37,6 +38,8 @@ mod run;
 mod scripted;
 mod source;
 mod start;
+mod stop;
+mod watch_split;
 mod watching;
 mod xsave;
 
@@ -52,7 +55,7 @@ pub use companions::{SourceDirectory, companions_of, is_source, source_directori
 pub use describe::{
     Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
 };
-pub use executions::{Execution, ExecutionSearch, ExecutionSink, SearchEnd};
+pub use error::Error;
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};
 pub use history::{CallFrame, History, ThreadInfo};
@@ -64,9 +67,10 @@ pub use recorded::Recorded;
 pub use recording::Recording;
 pub use registers::{Extended, Register, Registers, Value};
 pub use replayed::Replayed;
-pub use run::{Action, Edge, Error, LastChange, Order, Run, Stop, StopReason};
+pub use run::{Execution, ExecutionSearch, ExecutionSink, LastChange, Run, SearchEnd};
 #[cfg(any(test, feature = "test-support"))]
 #[doc(hidden)]
 pub use scripted::{Instruction, Scripted, Transfer};
 pub use source::{symbols_of, symbols_of_images};
 pub use start::{Catches, Forks, Launch, Start};
+pub use stop::{Action, Edge, Order, Stop, StopReason};

@@ -1,165 +1,13 @@
 //! The common interface of live and recorded runs.
 
 use super::{
-    BreakpointKind, Breakpoints, CallFrame, Called, Catches, Description, Direction, Ending,
-    ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, Library, Older, Place,
-    Position, Protection, Region, Register, Registers, SearchEnd, Start, ThreadInfo, Value,
-    Watchpoint,
+    Breakpoints, CallFrame, Called, Catches, Description, Error, FileBytes, Forks, GapInfo,
+    History, Library, Older, Order, Place, Position, Protection, Region, Register, Registers,
+    Start, Stop, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::state::NoThreadLocal;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// The action of a resumed thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Execute one instruction.
-    Step,
-    /// Run until something stops it.
-    Continue,
-}
-
-/// A request to resume a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Step or continue.
-    pub action: Action,
-    /// The direction through time.
-    pub direction: Direction,
-    /// The thread that steps, or from whose view the stop is reported.
-    pub thread: Tid,
-    /// True if only this thread may stop the run (gdb's scheduler locking).
-    pub locked: bool,
-    /// The signal to deliver to the thread of a live program; 0 for none.
-    pub signal: i32,
-}
-
-/// An end of the history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
-    /// The beginning.
-    Begin,
-    /// The end.
-    End,
-}
-
-/// The reason of a stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// The run was just opened or moved.
-    Arrived,
-    /// The step is complete.
-    Step,
-    /// The instruction at a breakpoint is about to execute.
-    Breakpoint(BreakpointKind),
-    /// The history has no more instructions in this direction.
-    Edge(Edge),
-    /// The user interrupted the run.
-    Interrupted,
-    /// A live program has accessed watched memory.
-    Watchpoint(Watchpoint),
-    /// A live program is about to receive a signal (the kernel's number); in the past, its handler
-    /// begins.
-    Signal(i32),
-    /// The system call with this number is about to be made.
-    Call(u64),
-    /// The system call with this number has returned.
-    CallReturn(u64),
-    /// A live program has forked this process, which is stopped as well.
-    Forked(Pid),
-    /// A live program has vforked this process, and waits until it executes a program or ends.
-    Vforked(Pid),
-    /// A live program no longer waits for its vfork child.
-    VforkDone,
-    /// A live program has executed another program.
-    Executed,
-    /// The only resumed thread of a live program has ended.
-    NoneRuns,
-    /// A process of a live program is gone; the stop's thread is its first thread.
-    Gone(Ending),
-}
-
-impl StopReason {
-    /// A placeholder for the number of an unknown system call.
-    pub const UNKNOWN_CALL: u64 = u64::MAX;
-}
-
-/// A stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
-    /// The thread that stopped.
-    pub thread: Tid,
-    /// The reason.
-    pub reason: StopReason,
-}
-
-/// An error of an operation on a run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A write to registers or memory of a recording.
-    #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
-    PastIsFixed,
-    /// A write to registers or memory of a live program's past.
-    #[error(
-        "the past cannot be changed: go forward to the live end first (monitor seek end, or \
-         continue)"
-    )]
-    LivePastIsFixed,
-    /// A move through the past while watchpoints are inserted.
-    #[error(
-        "watchpoints cannot be checked in the past, where values are unknown: delete or disable \
-         them first"
-    )]
-    NoPastWatches,
-    /// A thread-local variable without a known address.
-    #[error(transparent)]
-    NoThreadLocal(NoThreadLocal),
-    /// A write to a program that is gone.
-    #[error("the program is gone")]
-    Gone,
-    /// A start of a program in place of a recording.
-    #[error("a recording cannot run again: `contraflow serve` runs programs")]
-    NotRunAgain,
-    /// A restart without a previous program.
-    #[error("no program was run before: say which one to run")]
-    NoProgram,
-    /// An order that needs two processes to be debugged at once.
-    #[error(
-        "two processes are stopped here, and only one can be debugged: detach one of them first \
-         (set detach-on-fork on)"
-    )]
-    TwoProcesses,
-    /// A move backwards in a process without a recording.
-    #[error("this process has no history yet: go forward first")]
-    NotRecordedYet,
-    /// A question about values of the past in a run whose past has none.
-    #[error("only an exact recording has the values of the past")]
-    NotExact,
-    /// A seek in a run without a history.
-    #[error("there is no history")]
-    NoHistory,
-    /// A `siginfo_t` whose size differs from the kernel's.
-    #[error("a siginfo_t has 128 bytes")]
-    NotSiginfo,
-    /// A write to a register that cannot be written.
-    #[error("this register cannot be written")]
-    NoSuchRegister,
-    /// A failed change of a live program.
-    #[error("{0}")]
-    Refused(String),
-    /// The debugger allocated too much memory.
-    #[error("the debugger has allocated too much memory")]
-    NoRoom,
-    /// A seek outside the history.
-    #[error("no such position: {position} (the history has 0 to {total})")]
-    NoSuchPosition {
-        /// The requested position.
-        position: u64,
-        /// The last position of the history.
-        total: u64,
-    },
-}
 
 /// The result of a search for the last change of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +16,44 @@ pub enum LastChange {
     Here,
     /// There is none before, as far as the recording goes.
     Nowhere,
+    /// The user interrupted the search.
+    Interrupted,
+}
+
+/// An execution of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Its position ([`Position::at`]).
+    pub at: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The instruction's address.
+    pub pc: Addr,
+    /// The address to which the function returns that begins with the instruction.
+    pub returns_to: Option<Addr>,
+}
+
+/// A search backwards for executions of some instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutionSearch<'a> {
+    /// The addresses of the instructions.
+    pub addrs: &'a BTreeSet<Addr>,
+    /// The position where the search begins, excluded; `None` for the end of the run.
+    pub from: Option<u64>,
+    /// The most executions to find.
+    pub count: usize,
+}
+
+/// Takes executions as they are found, newest first, and the run there.
+pub type ExecutionSink<'a> = &'a mut dyn FnMut(&dyn Run, Execution);
+
+/// The end of a search for executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchEnd {
+    /// There are no earlier ones.
+    Complete,
+    /// There are earlier ones.
+    HasMore,
     /// The user interrupted the search.
     Interrupted,
 }

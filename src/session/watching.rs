@@ -3,51 +3,18 @@
 //! instruction; for reads, each executed instruction is decoded.
 
 use super::live::Live;
+use super::watch_split::Split;
 use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
-use crate::capture::Live as Program;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::{MAX_INSN_BYTES, Registers, reads};
-use crate::tracee::Watch;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The largest number of bytes compared after each instruction.
-const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 /// The time after which a system call counts as waiting, perhaps for another thread.
 const PATIENCE: Duration = Duration::from_millis(40);
 /// The largest number of rounds for which a waiting thread is skipped.
 const LONGEST_WAIT: u32 = 1 << 16;
-
-/// A division of watchpoints into those for the debug registers and those to compare.
-#[derive(Debug, Default)]
-pub(super) struct Split {
-    pub(super) fast: Vec<Watch>,
-    pub(super) slow: Vec<Watchpoint>,
-}
-
-/// Assigns watchpoints to the debug registers; reads first, since decoding does not notice them
-/// all. Returns `None` if the rest is too large to compare.
-pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
-    let mut split = Split::default();
-    let of_access =
-        |write: bool| watchpoints.iter().filter(move |w| (w.access == Access::Write) == write);
-    for watchpoint in of_access(false).chain(of_access(true)) {
-        split.fast.push(watch(watchpoint));
-        if !Program::can_watch(&split.fast) {
-            split.fast.pop();
-            split.slow.push(*watchpoint);
-        }
-    }
-    let mut compared = split.slow.iter().filter(|w| w.access != Access::Read);
-    let compared = compared.try_fold(0_u64, |sum, w| sum.checked_add(w.size_bytes))?;
-    (compared <= COMPARED_LIMIT_BYTES).then_some(split)
-}
-
-fn watch(watchpoint: &Watchpoint) -> Watch {
-    let reads = watchpoint.access != Access::Write;
-    Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }
-}
 
 /// The rounds for which a thread that waits in a system call is skipped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,16 +32,29 @@ struct Insn {
 }
 
 /// A run that steps and compares.
-pub(super) struct Watching<'a> {
-    pub(super) order: &'a Order,
-    pub(super) breakpoints: &'a Breakpoints,
-    pub(super) split: &'a Split,
-    pub(super) interrupted: &'a dyn Fn() -> bool,
+struct Watching<'a> {
+    order: &'a Order,
+    breakpoints: &'a Breakpoints,
+    split: &'a Split,
+    interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Live {
+    /// Steps until watched memory is accessed, or until another stop.
+    pub(super) fn step_and_compare(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        split: &Split,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        Watching { order, breakpoints, split, interrupted }.run(self)
+    }
 }
 
 impl Watching<'_> {
     /// Steps until watched memory is accessed, or until another stop.
-    pub(super) fn run(&self, live: &mut Live) -> Stop {
+    fn run(&self, live: &mut Live) -> Stop {
         let before = self.values(live);
         let mut waits: BTreeMap<Tid, Wait> = BTreeMap::new();
         let mut signal = self.order.signal;

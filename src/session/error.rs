@@ -1,0 +1,71 @@
+//! Errors of operations on a run.
+
+use crate::state::NoThreadLocal;
+
+/// An error of an operation on a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A write to registers or memory of a recording.
+    #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
+    PastIsFixed,
+    /// A write to registers or memory of a live program's past.
+    #[error(
+        "the past cannot be changed: go forward to the live end first (monitor seek end, or \
+         continue)"
+    )]
+    LivePastIsFixed,
+    /// A move through the past while watchpoints are inserted.
+    #[error(
+        "watchpoints cannot be checked in the past, where values are unknown: delete or disable \
+         them first"
+    )]
+    NoPastWatches,
+    /// A thread-local variable without a known address.
+    #[error(transparent)]
+    NoThreadLocal(NoThreadLocal),
+    /// A write to a program that is gone.
+    #[error("the program is gone")]
+    Gone,
+    /// A start of a program in place of a recording.
+    #[error("a recording cannot run again: `contraflow serve` runs programs")]
+    NotRunAgain,
+    /// A restart without a previous program.
+    #[error("no program was run before: say which one to run")]
+    NoProgram,
+    /// An order that needs two processes to be debugged at once.
+    #[error(
+        "two processes are stopped here, and only one can be debugged: detach one of them first \
+         (set detach-on-fork on)"
+    )]
+    TwoProcesses,
+    /// A move backwards in a process without a recording.
+    #[error("this process has no history yet: go forward first")]
+    NotRecordedYet,
+    /// A question about values of the past in a run whose past has none.
+    #[error("only an exact recording has the values of the past")]
+    NotExact,
+    /// A seek in a run without a history.
+    #[error("there is no history")]
+    NoHistory,
+    /// A `siginfo_t` whose size differs from the kernel's.
+    #[error("a siginfo_t has 128 bytes")]
+    NotSiginfo,
+    /// A write to a register that cannot be written.
+    #[error("this register cannot be written")]
+    NoSuchRegister,
+    /// A failed change of a live program.
+    #[error("{0}")]
+    Refused(String),
+    /// The debugger allocated too much memory.
+    #[error("the debugger has allocated too much memory")]
+    NoRoom,
+    /// A seek outside the history.
+    #[error("no such position: {position} (the history has 0 to {total})")]
+    NoSuchPosition {
+        /// The requested position.
+        position: u64,
+        /// The last position of the history.
+        total: u64,
+    },
+}
