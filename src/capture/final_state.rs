@@ -10,15 +10,16 @@ use crate::image::core::{
 };
 use crate::insn::Registers;
 use crate::sideband::Mapping;
-use crate::tracee::{
-    Memory, PageState, SiginfoBytes, Tracee, auxv, mappings, private_pages, undumped,
-};
+use crate::tracee::{Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped};
 use std::io::BufWriter;
 
-const PAGE_BYTES: u64 = 4096;
-/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): its
-/// bytes are omitted, and are unknown afterwards.
+/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): the core
+/// has a segment for each part of it that was touched.
 const SEGMENT_LIMIT_BYTES: u64 = 16 << 30;
+/// The largest number of such parts.
+const MOST_PARTS: usize = 1000;
+/// Parts with less than this in between are one.
+const PART_GAP_BYTES: u64 = 64 << 10;
 /// Shared memory of a file is as large as its file; above this size it is omitted.
 const SHARED_LIMIT_BYTES: u64 = 64 << 20;
 const NT_PRFPREG: u32 = 2;
@@ -61,25 +62,31 @@ pub(super) fn write(
 ) -> Result<Vec<AddrRange>, Error> {
     let pid = recorder.pid();
     let maps = visible(mappings(pid)?, hidden);
-    let mut pages = Pages { pid, range: AddrRange::default(), states: None };
+    let mut pages = Pages { map: PageMap::open(pid), range: AddrRange::default(), touched: None };
     let undumped = undumped(pid);
-    let segment = |mapping: &Mapping| {
+    let (mut segments, mut dumped) = (Vec::new(), Vec::new());
+    for mapping in maps.iter().filter(|mapping| is_memory(mapping)) {
         let whole = segment(mapping, &mut pages);
         let is_dumped = whole.dumped && !undumped.contains(&mapping.range.start.0);
-        CoreSegment { dumped: is_dumped, ..whole }
-    };
+        dumped.extend(is_dumped.then_some(mapping.range));
+        let whole = CoreSegment { dumped: is_dumped, ..whole };
+        if is_dumped && !mapping.protection.shared && is_large(mapping.range) {
+            segments.extend(pages.parts(&whole));
+        } else {
+            segments.push(whole);
+        }
+    }
     let contents = CoreContents {
         threads,
         signal,
         process: process_info(pid),
         auxv: auxv(pid),
         mappings: maps.iter().filter(|m| m.is_file()).map(file_mapping).collect(),
-        segments: maps.iter().filter(|m| is_memory(m)).map(segment).collect(),
+        segments,
     };
     let mut out = BufWriter::new(recorder.writer().core_file()?);
     core::write(&mut out, &contents, &mut FinalMemory { memory, maps: &maps, pages })?;
-    let dumped = contents.segments.iter().filter(|segment| segment.dumped);
-    Ok(dumped.map(|segment| segment.range).collect())
+    Ok(dumped)
 }
 
 fn process_info(pid: Pid) -> ProcessInfo {
@@ -114,9 +121,12 @@ fn is_memory(mapping: &Mapping) -> bool {
 
 fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
     let protection = mapping.protection;
-    let size = mapping.range.size_bytes();
     let accessible = protection.read || protection.write || protection.execute;
-    let fits = size <= if protection.shared { SHARED_LIMIT_BYTES } else { SEGMENT_LIMIT_BYTES };
+    let fits = if protection.shared {
+        mapping.range.size_bytes() <= SHARED_LIMIT_BYTES
+    } else {
+        !is_large(mapping.range) || pages.knows(mapping.range)
+    };
     let clean_file = mapping.is_file() && !protection.shared && pages.are_of_file(mapping.range);
     CoreSegment {
         range: mapping.range,
@@ -127,36 +137,83 @@ fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
     }
 }
 
-/// The states of the pages of a mapping, so that absent pages are not created by reading them.
+/// Returns true for a mapping that is reserved rather than used.
+fn is_large(range: AddrRange) -> bool {
+    range.size_bytes() > SEGMENT_LIMIT_BYTES
+}
+
+/// The touched pages of a mapping, so that absent pages are not created by reading them.
 struct Pages {
-    pid: Pid,
+    map: Option<PageMap>,
     range: AddrRange,
-    states: Option<Vec<PageState>>,
+    touched: Option<Vec<(AddrRange, PageState)>>,
 }
 
 impl Pages {
     fn load(&mut self, range: AddrRange) {
         if self.range != range {
-            let fits = range.size_bytes() <= SEGMENT_LIMIT_BYTES;
-            self.states = if fits { private_pages(self.pid, range) } else { None };
+            self.touched = self.map.as_ref().and_then(|map| map.touched(range));
             self.range = range;
         }
     }
 
+    /// Returns true if the touched pages of a mapping are known.
+    fn knows(&mut self, range: AddrRange) -> bool {
+        self.load(range);
+        self.touched.is_some()
+    }
+
     fn are_of_file(&mut self, range: AddrRange) -> bool {
         self.load(range);
-        self.states.as_ref().is_some_and(|states| !states.contains(&PageState::Private))
+        let is_own = |(_, state): &(AddrRange, PageState)| *state == PageState::Private;
+        self.touched.as_ref().is_some_and(|touched| !touched.iter().any(is_own))
+    }
+
+    /// Returns segments for the parts of a mapping that were touched, and for those between them.
+    fn parts(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
+        self.load(whole.range);
+        let touched = self.touched.iter().flatten();
+        let mut parts: Vec<AddrRange> = touched.map(|(range, _)| *range).collect();
+        let mut gap = PART_GAP_BYTES;
+        loop {
+            parts.dedup_by(|next, last| {
+                let is_near = next.start.0 - last.end.0 < gap;
+                last.end = if is_near { next.end } else { last.end };
+                is_near
+            });
+            if parts.len() <= MOST_PARTS {
+                break;
+            }
+            gap = gap.saturating_mul(4);
+        }
+        let mut at = whole.range.start;
+        let mut segments = Vec::new();
+        let between =
+            |start, end| CoreSegment { range: AddrRange::new(start, end), dumped: false, ..*whole };
+        for range in parts {
+            segments.extend((at < range.start).then(|| between(at, range.start)));
+            segments.push(CoreSegment { range, dumped: !is_large(range), ..*whole });
+            at = range.end;
+        }
+        segments.extend((at < whole.range.end).then(|| between(at, whole.range.end)));
+        segments
     }
 
     /// Returns the first pages of `range`, in the loaded mapping, that were never touched.
     fn first_absent(&self, range: AddrRange) -> Option<AddrRange> {
-        let page_of = |addr: Addr| usize::try_from((addr.0 - self.range.start.0) / PAGE_BYTES).ok();
-        let states = self.states.as_ref()?.get(page_of(range.start)?..page_of(range.end)?)?;
-        let is_absent = |state: &PageState| *state == PageState::Absent;
-        let first = states.iter().position(is_absent)?;
-        let count = states[first..].iter().take_while(|state| is_absent(state)).count();
-        let start = range.start.wrapping_add(first as u64 * PAGE_BYTES);
-        Some(AddrRange::sized(start, count as u64 * PAGE_BYTES))
+        let touched = self.touched.as_ref()?;
+        let mut at = range.start;
+        let first = touched.partition_point(|(touched, _)| touched.end <= at);
+        for (touched, _) in touched.get(first..)? {
+            if at < touched.start {
+                break;
+            }
+            at = touched.end;
+        }
+        let next =
+            touched.get(touched.partition_point(|(touched, _)| touched.start < at)..)?.first();
+        let end = next.map_or(range.end, |(touched, _)| touched.start.min(range.end));
+        (at < end).then(|| AddrRange::new(at, end))
     }
 }
 

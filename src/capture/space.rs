@@ -161,10 +161,12 @@ impl MappingRecorder {
         };
         let mut patched = Vec::new();
         for mapping in space.mappings().filter(fixed) {
-            let states = pages.states(mapping.range).unwrap_or_default();
-            for (number, _) in (0..).zip(states).filter(|(_, s)| *s == PageState::Private) {
-                let start = mapping.range.start.wrapping_add(number * PAGE_BYTES);
-                if !space.is_altered(start) {
+            let touched = pages.touched(mapping.range).unwrap_or_default();
+            let private = touched.into_iter().filter(|(_, state)| *state == PageState::Private);
+            for range in private.map(|(range, _)| range) {
+                let pages = 0..range.size_bytes() / PAGE_BYTES;
+                let starts = pages.map(|number| range.start.wrapping_add(number * PAGE_BYTES));
+                for start in starts.filter(|start| !space.is_altered(*start)) {
                     patched.push((AddrRange::sized(start, PAGE_BYTES), mapping.clone()));
                 }
             }

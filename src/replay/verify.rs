@@ -12,6 +12,7 @@ use crate::image::{Bytes, Section};
 use crate::insn::Registers;
 use crate::recording::log::{Happening, check_of};
 use crate::sideband::Protection;
+use crate::tracee::PageMap;
 use std::collections::BTreeSet;
 
 /// The result of a replay of the whole run.
@@ -38,6 +39,8 @@ pub struct Verdict {
 const PAGE_BYTES: usize = 4096;
 /// Bytes that are compared at once.
 const PIECE_BYTES: usize = 64 * PAGE_BYTES;
+/// A mapping larger than this may be reserved rather than used.
+const RESERVED_BYTES: u64 = 1 << 30;
 /// The largest number of differences that are reported.
 const MOST: usize = 20;
 
@@ -205,7 +208,10 @@ impl Epoch {
             differences.push(format!("it maps {own} where the replay maps {other}"));
         }
         let (mut here, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-        for (range, _) in own {
+        let page = AddrRange::sized(self.page, 1);
+        let ranges = self.engine.space.mappings().map(|mapping| mapping.range);
+        let ranges = ranges.filter(|range| !range.overlaps(page));
+        for range in ranges.flat_map(|range| self.parts_to_compare(other, range)) {
             let mut at = range.start;
             while at < range.end && differences.len() < MOST {
                 let size = (range.end.0 - at.0).min(PIECE_BYTES as u64);
@@ -222,6 +228,28 @@ impl Epoch {
             }
         }
         differences
+    }
+
+    /// Returns the parts of a mapping that may differ from another process: all of it, unless it is
+    /// reserved rather than used. Pages that neither has touched are zeros then.
+    fn parts_to_compare(&self, other: &Self, range: AddrRange) -> Vec<AddrRange> {
+        let is_zeros = |epoch: &Self| {
+            let mut mappings = epoch.engine.space.mappings().filter(|m| m.range.overlaps(range));
+            mappings.all(|mapping| !mapping.is_file() && !mapping.protection.shared)
+        };
+        let touched = |epoch: &Self| PageMap::open(epoch.pid())?.touched(range);
+        let is_reserved = range.size_bytes() > RESERVED_BYTES && is_zeros(self) && is_zeros(other);
+        let both = is_reserved.then(|| touched(self).zip(touched(other))).flatten();
+        let Some((mut parts, others)) = both else { return vec![range] };
+        parts.extend(others);
+        let mut parts: Vec<AddrRange> = parts.into_iter().map(|(range, _)| range).collect();
+        parts.sort_unstable_by_key(|part| part.start);
+        parts.dedup_by(|next, last| {
+            let continues = next.start <= last.end;
+            last.end = if continues { last.end.max(next.end) } else { last.end };
+            continues
+        });
+        parts
     }
 
     /// Returns a sentence for each page of a range that another process has otherwise, or not.

@@ -6,12 +6,11 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::recording::log::{Bytes, Happening};
 use crate::sideband::{ImageId, Mapping};
-use crate::tracee::{PageState, Tracee, private_pages};
+use crate::tracee::{PageMap, Tracee};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-const PAGE_BYTES: u64 = 4096;
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
 
@@ -146,10 +145,11 @@ impl Replay {
             return range;
         };
         let unused = AddrRange::new(range.start, below.end.min(range.end));
-        let states = private_pages(self.epoch.pid(), unused).unwrap_or_default();
-        let is_used = |state: &PageState| *state != PageState::Absent;
-        let first = states.iter().position(is_used).unwrap_or(states.len());
-        AddrRange::new(range.start.wrapping_add(first as u64 * PAGE_BYTES), range.end)
+        let touched = PageMap::open(self.epoch.pid()).and_then(|map| map.touched(unused));
+        let first = touched
+            .as_ref()
+            .map_or(Some(range.start), |touched| touched.first().map(|(range, _)| range.start));
+        AddrRange::new(first.unwrap_or(unused.end), range.end)
     }
 
     /// Returns the process's number in the recorded run.

@@ -13,6 +13,7 @@ mod launch;
 mod lists;
 mod map_query;
 mod memory;
+mod page_map;
 mod procfs;
 mod program;
 mod ptrace;
@@ -31,11 +32,11 @@ pub use launch::{Launch, end};
 pub use lists::list_without;
 pub use map_query::MapQuery;
 pub use memory::Memory;
+pub use page_map::{PageMap, PageState};
 pub use procfs::{
-    Dispositions, KernelWork, PageMap, PageState, Signals, auxv, call_of, comm, command_line,
-    dispositions, executable, has_more_filters, is_first_thread_gone, is_signalled, is_thread_of,
-    is_traced_here, kernel_work, mappings, private_pages, process_of, real_user, signals, started,
-    state, threads, undumped,
+    Dispositions, KernelWork, Signals, auxv, call_of, comm, command_line, dispositions, executable,
+    has_more_filters, is_first_thread_gone, is_signalled, is_thread_of, is_traced_here,
+    kernel_work, mappings, process_of, real_user, signals, started, state, threads, undumped,
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};

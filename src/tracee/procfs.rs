@@ -1,13 +1,12 @@
 //! Reads the state of a traced process from `/proc` (proc(5)).
 
 use super::error::Error;
-use crate::common::{AddrRange, Pid, Tid};
+use crate::common::{Pid, Tid};
 use crate::sideband::{Mapping, parse_maps};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -133,62 +132,6 @@ pub fn auxv(pid: Pid) -> Vec<u8> {
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     let path = living(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
-}
-
-/// Returns the state of each page of `range`. A private page differs from a fresh mapping: it is
-/// present or swapped out and, in a file's mapping, belongs to the process alone
-/// (Documentation/admin-guide/mm/pagemap: bits 63, 62 and 61). `None` if the kernel does not report
-/// it.
-pub fn private_pages(pid: Pid, range: AddrRange) -> Option<Vec<PageState>> {
-    PageMap::open(pid)?.states(range)
-}
-
-/// The kernel's page map of a process, held open.
-#[derive(Debug)]
-pub struct PageMap(File);
-
-impl PageMap {
-    /// Opens the page map; `None` if the kernel does not allow it.
-    pub fn open(pid: Pid) -> Option<Self> {
-        File::open(living(pid).join("pagemap")).ok().map(Self)
-    }
-
-    /// Returns the state of each page of `range`, as [`private_pages`] does.
-    pub fn states(&self, range: AddrRange) -> Option<Vec<PageState>> {
-        const ENTRY_BYTES: u64 = 8;
-        const PAGE_BYTES: u64 = 4096;
-        let pages = usize::try_from(range.size_bytes() / PAGE_BYTES).ok()?;
-        let mut bytes = vec![0; pages.checked_mul(8)?];
-        self.0.read_exact_at(&mut bytes, range.start.0 / PAGE_BYTES * ENTRY_BYTES).ok()?;
-        let entries = bytes.chunks_exact(8).filter_map(|entry| entry.try_into().ok());
-        Some(entries.map(u64::from_le_bytes).map(PageState::of_pagemap).collect())
-    }
-}
-
-pub use page_state::PageState;
-
-mod page_state {
-    /// The state of a page, by the kernel's page map.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum PageState {
-        /// Never touched: zeros, or the file's bytes.
-        Absent,
-        /// The file's bytes, or memory shared with others.
-        OfFile,
-        /// The process's own copy.
-        Private,
-    }
-
-    impl PageState {
-        pub(super) fn of_pagemap(entry: u64) -> Self {
-            let (present, swapped, of_file) = (entry >> 63 & 1, entry >> 62 & 1, entry >> 61 & 1);
-            match (present | swapped, of_file) {
-                (0, _) => Self::Absent,
-                (_, 1) => Self::OfFile,
-                _ => Self::Private,
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::engine::TranslatedProcess;
 use crate::recording::log::{Bytes, Write};
 use crate::sideband::Mapping;
 use crate::syscalls::Effects;
-use crate::tracee::{PageMap, PageState};
+use crate::tracee::PageMap;
 use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
@@ -60,16 +60,16 @@ pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     let map = PageMap::open(pid);
     let writable = process.space.mappings().filter(|mapping| mapping.protection.write);
     for mapping in writable {
-        let states = map.as_ref().and_then(|map| map.states(mapping.range));
-        let count = mapping.range.size_bytes() / PAGE_BYTES as u64;
-        for number in 0..count {
-            let index = usize::try_from(number).unwrap_or(usize::MAX);
-            let state = states.as_ref().and_then(|states| states.get(index));
-            let is_touched = mapping.protection.shared || state != Some(&PageState::Absent);
-            let page = mapping.range.start.0 + number * PAGE_BYTES as u64;
-            let mut bytes = Box::new([0; PAGE_BYTES]);
-            if is_touched && process.memory.read(Addr(page), &mut bytes[..]) == PAGE_BYTES {
-                pages.insert(page, bytes);
+        let whole = vec![mapping.range];
+        let touched = map.as_ref().filter(|_| !mapping.protection.shared);
+        let touched = touched.and_then(|map| map.touched(mapping.range));
+        let touched = touched.map(|touched| touched.into_iter().map(|(range, _)| range).collect());
+        for range in touched.unwrap_or(whole) {
+            for page in (range.start.0..range.end.0).step_by(PAGE_BYTES) {
+                let mut bytes = Box::new([0; PAGE_BYTES]);
+                if process.memory.read(Addr(page), &mut bytes[..]) == PAGE_BYTES {
+                    pages.insert(page, bytes);
+                }
             }
         }
     }

@@ -23,7 +23,6 @@ use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappin
 use crate::translate::Components;
 use std::time::Instant;
 
-const PAGE_BYTES: u64 = 4096;
 /// The size of a thread's log of system calls. The memory is used as the log grows, and by calls that
 /// stop (`Scratch`): before these, the log was read and is empty.
 const BUFFER_BYTES: u64 = 1 << 20;
@@ -255,23 +254,15 @@ impl Process {
     /// Returns the pages of a mapping that are not what a replay maps there.
     pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<AddrRange> {
         let is_stored = self.mappings.image(mapping).is_some();
-        let states = pages.and_then(|pages| pages.states(mapping.range));
-        let is_own = |number: u64| {
-            let index = usize::try_from(number).unwrap_or(usize::MAX);
-            match states.as_ref().and_then(|states| states.get(index)) {
-                _ if mapping.name == "[vdso]" => true,
-                Some(PageState::Absent) => mapping.is_file() && !is_stored,
-                Some(PageState::OfFile) => !is_stored,
-                Some(PageState::Private) | None => true,
-            }
-        };
-        let count = mapping.range.size_bytes() / PAGE_BYTES;
+        let is_all_own = mapping.name == "[vdso]" || mapping.is_file() && !is_stored;
+        let touched = pages.filter(|_| !is_all_own).and_then(|pages| pages.touched(mapping.range));
+        let Some(touched) = touched else { return vec![mapping.range] };
+        let is_own = |state| !is_stored || state == PageState::Private;
         let mut ranges: Vec<AddrRange> = Vec::new();
-        for number in (0..count).filter(|number| is_own(*number)) {
-            let page = Addr(mapping.range.start.0 + number * PAGE_BYTES);
+        for (range, _) in touched.into_iter().filter(|(_, state)| is_own(*state)) {
             match ranges.last_mut() {
-                Some(last) if last.end == page => last.end = page.wrapping_add(PAGE_BYTES),
-                _ => ranges.push(AddrRange::sized(page, PAGE_BYTES)),
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
             }
         }
         ranges

@@ -24,17 +24,16 @@ impl Snapshot {
         let mut snapshot = Self { mappings, runs: BTreeMap::new() };
         let compared = snapshot.mappings.iter().filter(|mapping| is_compared(mapping));
         for mapping in compared {
-            let states = pages.states(mapping.range).unwrap_or_default();
-            let kept = |state: &PageState| mapping.inode != 0 || *state == PageState::Private;
-            let mut at = mapping.range.start.0;
-            for run in states.chunk_by(|a, b| kept(a) == kept(b)) {
-                let size_bytes = run.len() as u64 * PAGE_BYTES;
-                if kept(&run[0]) {
-                    let mut bytes = vec![0; run.len() * PAGE];
-                    memory.read(Addr(at), &mut bytes);
-                    snapshot.runs.insert(at, bytes);
-                }
-                at += size_bytes;
+            let touched = pages.touched(mapping.range).unwrap_or_default();
+            let private = touched.iter().filter(|(_, state)| *state == PageState::Private);
+            let private = private.map(|(range, _)| *range);
+            // All of a file's: what is untouched has its bytes.
+            let kept: Vec<AddrRange> =
+                if mapping.inode == 0 { private.collect() } else { vec![mapping.range] };
+            for range in kept {
+                let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap()];
+                memory.read(range.start, &mut bytes);
+                snapshot.runs.insert(range.start.0, bytes);
             }
         }
         snapshot

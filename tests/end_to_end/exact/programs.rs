@@ -1,8 +1,9 @@
 //! Programs of one kind each, written for what is hard to record.
 
 use super::{PART, WHOLE, assert_replays, check, record, record_with};
-use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -379,6 +380,60 @@ fn sanitized_programs_replay() {
             assert!(said.starts_with(verdict), "{sanitizer}: {said}{}", text(&recorded.stderr));
         }
     }
+}
+
+fn gdb_on(dir: &Path, commands: &str) -> String {
+    let mut replay = contraflow();
+    replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
+    run_gdb(replay, commands)
+}
+
+/// Their touched pages are recorded, compared and shown, at the end of a path too; the rest costs nothing.
+#[test]
+fn terabytes_that_are_reserved_are_no_burden() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/reserved.c", &["-O0", "-Wno-use-after-free"]);
+    let command = [program.to_str().unwrap()];
+    let (dir, recorded) = record_with(&scene, &["--keyframe-period", "1"], &command);
+    if text(&recorded.stdout).contains("no room") {
+        eprintln!("SKIPPED: the address space is limited");
+        return;
+    }
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE) && verdict.contains("keyframe"), "{verdict}");
+    let asked =
+        "print *at\nprint ((char *) at)[-1099511627776 * 5]\nprint ((char *) at)[3298534883327]";
+    let past = format!("{asked}\nwatch -l *at\nreverse-continue\nreverse-continue");
+    let said = gdb_on(&dir, &past);
+    assert_in_order(&said, &["$1 = 5", "$2 = 1", "$3 = 9", "Old value = 5", "New value = 4"]);
+
+    let path = scene.path("path");
+    let mut recorder = contraflow();
+    recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--path", "-o"]);
+    assert!(recorder.arg(&path).args(command).output().unwrap().status.code() == Some(139));
+    let said = gdb_on(&path, asked);
+    assert_in_order(&said, &["$1 = 5", "$2 = 1", "$3 = 9"]);
+}
+
+/// AddressSanitizer ends the program that it found a fault in, before it searches for leaks.
+#[test]
+fn a_fault_that_a_sanitizer_found_replays() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let flags = ["-O1", "-Wno-use-after-free", "-fsanitize=address"];
+    let Some(program) = scene.try_compile("exact/reserved.c", &flags) else { return };
+    let (dir, recorded) = record(&scene, &[program.to_str().unwrap(), "freed"]);
+    let said = text(&recorded.stderr);
+    assert!(said.contains("heap-use-after-free"), "{said}");
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE), "{verdict}");
+    let said = gdb_on(&dir, "break reserved.c:set\nreverse-continue\nprint value");
+    assert!(said.contains("$1 = 5"), "{said}");
 }
 
 /// From the beginning, from keyframes, and of a process that has begun.
