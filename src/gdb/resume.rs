@@ -11,6 +11,9 @@ use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
 
+/// The steps in a range after which there may be many.
+const FEW_STEPS: u32 = 16;
+
 /// A parsed run control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
@@ -37,6 +40,7 @@ impl Resume {
         }
         session.set_conditions(conditions.for_run());
         let mut stop = session.resume(self.order, interrupted);
+        let mut steps = 0_u32;
         loop {
             let denied = conditions.deny(session, stop);
             let is_own = stop.thread == self.order.thread;
@@ -64,7 +68,10 @@ impl Resume {
             // Step off a breakpoint first: otherwise it would be reported again, as soon as another
             // thread stops.
             let order = if denied { Order { action: Action::Step, ..order } } else { order };
-            stop = session.resume(order, interrupted);
+            steps = steps.saturating_add(1);
+            let range = self.range.filter(|_| !denied && steps > FEW_STEPS);
+            let ran = range.and_then(|range| session.run_within(&order, range, interrupted));
+            stop = ran.unwrap_or_else(|| session.resume(order, interrupted));
         }
     }
 }

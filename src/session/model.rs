@@ -136,6 +136,18 @@ impl<R: Run> Session<R> {
         self.last
     }
 
+    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). `None`: it has to be stepped.
+    pub fn run_within(
+        &mut self,
+        order: &Order,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Stop> {
+        let stop = self.run.run_within(order, range, &self.breakpoints, interrupted)?;
+        self.last = stop;
+        Some(stop)
+    }
+
     /// Returns the breakpoints.
     pub(super) fn breakpoints(&self) -> &Breakpoints {
         &self.breakpoints

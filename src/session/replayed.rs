@@ -14,12 +14,11 @@ use super::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
-use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch};
+use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
 use crate::sideband;
 use crate::state::link_maps;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +69,13 @@ impl Replayed {
 
     pub(super) fn running(&self) -> Option<Tid> {
         self.replay.borrow_mut().running()
+    }
+
+    /// Returns the stop where the replay is no more the recorded one.
+    fn failed(&mut self, error: &replay::Error) -> Stop {
+        self.fail(error);
+        let thread = self.running().unwrap_or(self.shown);
+        Stop { thread, reason: StopReason::Edge(Edge::End) }
     }
 
     /// Ends the run where the replay is no more the recorded one, and goes to the last place that
@@ -138,36 +144,8 @@ impl Replayed {
         }
     }
 
-    /// Lets a thread go on in a diversion: in a function that the debugger calls.
-    fn go_diverted(
-        &mut self,
-        order: &Order,
-        goals: &Goals<'_>,
-        breakpoints: &Breakpoints,
-    ) -> Result<Stop, replay::Error> {
-        let thread = order.thread;
-        let replay = self.replay.get_mut();
-        let end = match order.action {
-            Action::Step => replay.step_diverted(thread, &mut print),
-            Action::Continue => replay.run_diverted(thread, goals, &mut print),
-        };
-        let reason = match end {
-            Ok(DiversionEnd::Stop | DiversionEnd::Step) => {
-                return Ok(self.stepped(thread, breakpoints));
-            }
-            Ok(DiversionEnd::Signal(number)) => StopReason::Signal(number),
-            Ok(DiversionEnd::Stuck | DiversionEnd::Interrupted) => StopReason::Interrupted,
-            // That says nothing of the recorded run.
-            Err(_) => {
-                replay.end_diversion()?;
-                StopReason::Interrupted
-            }
-        };
-        Ok(Stop { thread, reason })
-    }
-
     /// Returns the stop after a step that met nothing else.
-    fn stepped(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
+    pub(super) fn stepped(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
         let kind = self.pc(tid).and_then(|pc| breakpoints.at(pc));
         Stop { thread: tid, reason: kind.map_or(StopReason::Step, StopReason::Breakpoint) }
     }
@@ -178,7 +156,7 @@ impl Replayed {
     }
 
     /// Returns the stop for what a run found.
-    fn stop(&self, found: Found, edge: Edge, breakpoints: &Breakpoints) -> Stop {
+    pub(super) fn stop(&self, found: Found, edge: Edge, breakpoints: &Breakpoints) -> Stop {
         let thread = self.present_thread();
         let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
         let reason = match found {
@@ -254,13 +232,23 @@ impl Run for Replayed {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let stop = self.go(order, last, breakpoints, interrupted).unwrap_or_else(|error| {
-            self.fail(&error);
-            let thread = self.running().unwrap_or(self.shown);
-            Stop { thread, reason: StopReason::Edge(Edge::End) }
-        });
+        let went = self.go(order, last, breakpoints, interrupted);
+        let stop = went.unwrap_or_else(|error| self.failed(&error));
         self.shown = stop.thread;
         stop
+    }
+
+    fn run_within(
+        &mut self,
+        order: &Order,
+        range: AddrRange,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Stop> {
+        let ran = self.go_within(order, range, breakpoints, interrupted);
+        let stop = ran.unwrap_or_else(|error| Some(self.failed(&error)))?;
+        self.shown = stop.thread;
+        Some(stop)
     }
 
     fn seek(&mut self, position: u64) -> Result<(), Error> {
@@ -485,12 +473,4 @@ impl Run for Replayed {
 
 fn refused(error: &replay::Error) -> Error {
     Error::Refused(error.to_string())
-}
-
-/// Prints what a called function writes to its standard output, or error. The standard output may be
-/// the connection to the debugger.
-fn print(bytes: &[u8]) {
-    let mut output = std::io::stderr();
-    // If the output is closed, no one reads it.
-    let _ = output.write_all(bytes).and_then(|()| output.flush());
 }

@@ -79,6 +79,18 @@ pub trait Run {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop;
 
+    /// Runs on while the order's thread stays in a range of code, in which it is to be stepped. The stop is
+    /// a step at its end, and before an instruction that may leave it. `None`: the run steps only.
+    fn run_within(
+        &mut self,
+        _order: &Order,
+        _range: AddrRange,
+        _breakpoints: &Breakpoints,
+        _interrupted: &dyn Fn() -> bool,
+    ) -> Option<Stop> {
+        None
+    }
+
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 

@@ -158,15 +158,15 @@ mod tests {
             unsafe { mmap_anonymous(None, NonZero::new(RESERVED).unwrap(), protection, flags) };
         let memory = memory.unwrap();
         let base = memory.as_ptr() as u64;
-        let pages = [0, 1, 7, 0x12_345, (RESERVED >> 12) as u64 - 1];
+        let pages = [0, 1, 7, 0x12_345, (RESERVED >> 12) - 1];
         for page in pages {
             // SAFETY: within the mapping.
-            unsafe { memory.as_ptr().cast::<u8>().add((page * PAGE_BYTES) as usize).write(1) };
+            unsafe { memory.as_ptr().cast::<u8>().add(page * 4096).write(1) };
         }
         let map = PageMap::open(Pid(std::process::id().cast_signed())).unwrap();
         let found = map.touched(AddrRange::sized(Addr(base), RESERVED as u64)).unwrap();
-        let has = |page: u64| {
-            let at = Addr(base + page * PAGE_BYTES);
+        let has = |page: usize| {
+            let at = Addr(base + page as u64 * PAGE_BYTES);
             found.iter().any(|(range, state)| range.contains(at) && *state == PageState::Private)
         };
         assert!(pages.into_iter().all(has), "{found:?}");

@@ -411,14 +411,15 @@ fn terabytes_that_are_reserved_are_no_burden() {
     assert_in_order(&said, &["$1 = 5", "$2 = 1", "$3 = 9", "Old value = 5", "New value = 4"]);
 
     let path = scene.path("path");
-    let mut recorder = contraflow();
-    recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--path", "-o"]);
-    assert!(recorder.arg(&path).args(command).output().unwrap().status.code() == Some(139));
+    let mut record_path = contraflow();
+    record_path.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--path", "-o"]);
+    let status = record_path.arg(&path).args(command).output().unwrap().status;
+    assert_eq!(status.code(), Some(139));
     let said = gdb_on(&path, asked);
     assert_in_order(&said, &["$1 = 5", "$2 = 1", "$3 = 9"]);
 }
 
-/// AddressSanitizer ends the program that it found a fault in, before it searches for leaks.
+/// `AddressSanitizer` ends the program that it found a fault in, before it searches for leaks.
 #[test]
 fn a_fault_that_a_sanitizer_found_replays() {
     if !have("gcc") || !have("gdb") {
@@ -463,4 +464,46 @@ fn tiles_of_amx_replay() {
         let sums = answer(&said, "print sums", nth);
         assert!(sums.contains("-8289613588333459456"), "{nth}: {said}");
     }
+}
+
+/// `next` over a loop that is one line runs it, and stops where single steps would: at the next line, where a
+/// watched value changes in the loop, and at a breakpoint in what it calls.
+#[test]
+fn loops_of_one_line_are_steps_of_one_run() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/oneline.c", &["-O0", "-pthread"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let line = |text: &str| {
+        let source = include_str!("../../programs/exact/oneline.c");
+        1 + source.lines().position(|line| line.contains(text)).unwrap()
+    };
+    let sums: Vec<usize> = (1..5).map(|number| line(&format!("sum += {number};"))).collect();
+    // By breakpoints: what is there at the beginning of each line.
+    let shown = "printf \"%d: %ld %ld\\n\", $_thread, sum, signals";
+    let breaks: Vec<String> =
+        sums.iter().map(|sum| format!("break {sum}\ncontinue\n{shown}\n")).collect();
+    let breaks = breaks.concat();
+    let begin = "cf-seek begin\nset pagination off\nbreak main\ncontinue\n";
+    let expected = gdb_on(&dir, &format!("{begin}{breaks}"));
+    let expected: Vec<&str> = expected.lines().filter(|line| line.starts_with("1: ")).collect();
+    assert_eq!(expected.len(), 4, "{expected:?}");
+    let to_loop = format!("tbreak {}\ncontinue\n", sums[0] - 1);
+    let nexts = format!("next\n{shown}\nnext\n").repeat(4);
+    let said = gdb_on(&dir, &format!("{begin}{to_loop}{nexts}"));
+    let stepped: Vec<&str> = said.lines().filter(|line| line.starts_with("1: ")).collect();
+    assert_eq!(stepped, expected, "{said}");
+
+    let inside = format!(
+        "{begin}{to_loop}next\nnext\nwatch watched\nnext\nprint i\ndelete\nnext\nnext\n\
+         break twice if number == 25\nnext\nprint number\ndelete\nfinish\nnext\ninfo line"
+    );
+    let said = gdb_on(&dir, &inside);
+    let third = format!("Line {}", sums[2]);
+    assert_in_order(
+        &said,
+        &["New value = 700", "$1 = 700", "twice (number=25)", "$2 = 25", &third],
+    );
 }

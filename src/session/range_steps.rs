@@ -1,0 +1,107 @@
+//! Steps within a range of code, as a debugger makes them for a source line: a run at full speed to where
+//! the thread leaves the range, or may leave it.
+
+use super::replay_goals::{holds, key_of, watch};
+use super::replayed::Replayed;
+use super::{Breakpoints, Direction, Edge, Order, Run, Stop, StopReason};
+use crate::common::{Addr, AddrRange};
+use crate::insn::{Class, ExecMode, decode};
+use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The largest range of which all instructions are looked at.
+const LARGEST_BYTES: u64 = 1 << 14;
+
+/// Returns where a thread in a range of code has left it, or may leave it with the next instruction. `None`
+/// if that cannot be said.
+fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
+    let (mut exits, mut starts, mut targets) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let mut at = range.start;
+    while at < range.end {
+        let offset = usize::try_from(at.0 - range.start.0).ok()?;
+        let insn = decode(code.get(offset..)?, at, ExecMode::Bits64)?;
+        starts.insert(at);
+        match insn.class {
+            Class::Jcc { target } | Class::Jmp { target } | Class::Call { target } => {
+                targets.push(target);
+            }
+            class if class.is_branch() => _ = exits.insert(at),
+            _ => {}
+        }
+        at = insn.next();
+    }
+    exits.insert(at);
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|target| *target < at && range.start <= *target);
+    exits.extend(outside);
+    inside.iter().all(|target| starts.contains(target)).then_some(exits)
+}
+
+impl Replayed {
+    /// Runs forward while a thread stays in a range of code. Returns `None` if it has to be stepped.
+    pub(super) fn go_within(
+        &mut self,
+        order: &Order,
+        range: AddrRange,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Stop>, replay::Error> {
+        let tid = order.thread;
+        let is_small = range.size_bytes() <= LARGEST_BYTES;
+        let is_ahead = order.direction == Direction::Forward;
+        if !is_ahead || !is_small || self.replay.get_mut().is_elsewhere(tid) {
+            return Ok(None);
+        }
+        let mut code = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
+        let known = self.read_memory(tid, range.start, &mut code);
+        let exits = (known == code.len()).then(|| exits_of(range, &code)).flatten();
+        let here = self.pc(tid).filter(|pc| range.contains(*pc));
+        let Some((exits, here)) = exits.zip(here) else { return Ok(None) };
+        let stops: BTreeSet<Addr> = breakpoints.addrs().union(&exits).copied().collect();
+        if stops.contains(&here) {
+            return Ok(None);
+        }
+        let conditions = breakpoints.conditions().clone();
+        let is_exit = |replay: &Replay| {
+            let thread = replay.loaded().filter(|thread| thread.tid == tid);
+            thread.is_some_and(|thread| exits.contains(&Addr(thread.registers.rip)))
+        };
+        let is_breakpoint = |replay: &Replay| {
+            let at = replay.loaded().map(|thread| Addr(thread.registers.rip));
+            at.is_some_and(|at| breakpoints.addrs().contains(&at)) && holds(replay, &conditions)
+        };
+        let accepts = |replay: &Replay| is_breakpoint(replay) || is_exit(replay);
+        let wanted = self.wanted.clone();
+        let is_wanted = |event| match event {
+            KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
+            KernelEvent::Signal(number) => wanted.signal(number),
+        };
+        // A handler is outside the range.
+        let events = |event| matches!(event, KernelEvent::Signal(_)) || is_wanted(event);
+        let mut key = DefaultHasher::new();
+        (key_of(&conditions, &wanted), tid, range, breakpoints.addrs()).hash(&mut key);
+        let key = key.finish();
+        let goals = Goals {
+            stops: &stops,
+            accepts: &accepts,
+            events: &events,
+            passed: None,
+            key,
+            interrupted,
+        };
+        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
+        let replay = self.replay.get_mut();
+        replay.end_diversion()?;
+        let found = replay.run_forward(&goals, &watches)?;
+        Ok(Some(match found {
+            Found::Event(event) if !is_wanted(event) => {
+                Stop { thread: tid, reason: StopReason::Step }
+            }
+            Found::Stop if !is_breakpoint(self.replay.get_mut()) => {
+                Stop { thread: tid, reason: StopReason::Step }
+            }
+            found => self.stop(found, Edge::End, breakpoints),
+        }))
+    }
+}
