@@ -10,7 +10,7 @@ use crate::recording::log::{Content, MapChange, Mapped, Write};
 use crate::recording::{KnownCode, Reader, addresses_in};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
-use crate::tracee::{self, Tracee, mappings};
+use crate::tracee::{self, PageMap, Tracee, mappings};
 use std::os::unix::ffi::OsStrExt;
 
 /// Where the page of the SYSCALL instruction has room for a path.
@@ -64,7 +64,8 @@ impl Epoch {
                 Ok(())
             }
             MapChange::Protect { range, protection } => {
-                self.forget(*range)?;
+                let range = self.with_room_to_grow(*range);
+                self.forget(range)?;
                 let args = [range.start.0, range.size_bytes(), bits(*protection), 0, 0, 0];
                 self.call("mprotect", MPROTECT, args)?;
                 Ok(())
@@ -80,6 +81,22 @@ impl Epoch {
                 self.call("madvise", MADVISE, args)?;
                 Ok(())
             }
+        }
+    }
+
+    /// Returns a range with the room below a stack, if the range has the lowest page of that: a stack
+    /// grows with the protection of its lowest page, and here it has all its room already.
+    fn with_room_to_grow(&self, range: AddrRange) -> AddrRange {
+        let has_bottom = |room: &&AddrRange| {
+            room.start < range.start && range.start <= room.end && room.end < range.end
+        };
+        let Some(room) = self.below_stacks.iter().find(has_bottom) else { return range };
+        let below = AddrRange::new(room.start, range.start);
+        let touched = PageMap::open(self.pid()).and_then(|map| map.touched(below));
+        if touched.is_some_and(|touched| touched.is_empty()) {
+            AddrRange::new(room.start, range.end)
+        } else {
+            range
         }
     }
 

@@ -13,6 +13,8 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
+/// A page that was only read, where there is no file.
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// The ranges that one scan returns.
 const SCANNED_RANGES: usize = 2048;
 /// The entries of the page map that are read at once.
@@ -57,13 +59,13 @@ impl PageMap {
                 vec: regions.as_mut_ptr().expose_provenance() as u64,
                 vec_len: regions.len() as u64,
                 category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-                return_mask: PAGE_IS_FILE,
+                return_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
                 ..Scan::default()
             };
             // SAFETY: the kernel reads and writes `scan`, and writes up to `vec_len` regions to `vec`.
             let found = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
             let found = regions.get(..usize::try_from(found).ok()?)?;
-            for region in found {
+            for region in found.iter().filter(|region| region.categories & PAGE_IS_PFNZERO == 0) {
                 push(
                     &mut touched,
                     region.start,

@@ -466,6 +466,20 @@ fn tiles_of_amx_replay() {
     }
 }
 
+/// Where it grows, a stack has the protection that it got as a whole.
+#[test]
+fn code_on_a_stack_that_grows_replays() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/stackcode.c", &["-O0"]);
+    let options = ["--keyframe-period", "1"];
+    let (dir, _) = record_with(&scene, &options, &[program.to_str().unwrap()]);
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE) && verdict.contains("keyframe"), "{verdict}");
+}
+
 /// `next` over a loop that is one line runs it, and stops where single steps would: at the next line, where a
 /// watched value changes in the loop, and at a breakpoint in what it calls.
 #[test]
