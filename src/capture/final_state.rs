@@ -68,13 +68,11 @@ pub(super) fn write(
     for mapping in maps.iter().filter(|mapping| is_memory(mapping)) {
         let whole = segment(mapping, &mut pages);
         let is_dumped = whole.dumped && !undumped.contains(&mapping.range.start.0);
-        dumped.extend(is_dumped.then_some(mapping.range));
         let whole = CoreSegment { dumped: is_dumped, ..whole };
-        if is_dumped && !mapping.protection.shared && is_large(mapping.range) {
-            segments.extend(pages.parts(&whole));
-        } else {
-            segments.push(whole);
-        }
+        let is_in_parts = is_dumped && !mapping.protection.shared && is_large(mapping.range);
+        let parts = if is_in_parts { pages.parts(&whole) } else { vec![whole] };
+        dumped.extend(parts.iter().any(|part| part.dumped).then_some(mapping.range));
+        segments.extend(parts);
     }
     let contents = CoreContents {
         threads,
@@ -169,7 +167,8 @@ impl Pages {
         self.touched.as_ref().is_some_and(|touched| !touched.iter().any(is_own))
     }
 
-    /// Returns segments for the parts of a mapping that were touched, and for those between them.
+    /// Returns segments for the parts of a mapping that were touched, and for those between them; one that
+    /// is not dumped if a part is too large.
     fn parts(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
         self.load(whole.range);
         let touched = self.touched.iter().flatten();
@@ -186,13 +185,16 @@ impl Pages {
             }
             gap = gap.saturating_mul(4);
         }
+        if parts.iter().any(|part| is_large(*part)) {
+            return vec![CoreSegment { dumped: false, ..*whole }];
+        }
         let mut at = whole.range.start;
         let mut segments = Vec::new();
         let between =
             |start, end| CoreSegment { range: AddrRange::new(start, end), dumped: false, ..*whole };
         for range in parts {
             segments.extend((at < range.start).then(|| between(at, range.start)));
-            segments.push(CoreSegment { range, dumped: !is_large(range), ..*whole });
+            segments.push(CoreSegment { range, ..*whole });
             at = range.end;
         }
         segments.extend((at < whole.range.end).then(|| between(at, whole.range.end)));

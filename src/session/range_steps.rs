@@ -1,7 +1,7 @@
 //! Steps within a range of code, as a debugger makes them for a source line: a run at full speed to where
 //! the thread leaves the range, or may leave it.
 
-use super::replay_goals::{holds, key_of, watch};
+use super::replay_goals::{holds, key_of, wants, watch};
 use super::replayed::Replayed;
 use super::{Breakpoints, Direction, Edge, Order, Run, Stop, StopReason};
 use crate::common::{Addr, AddrRange};
@@ -73,12 +73,8 @@ impl Replayed {
         };
         let accepts = |replay: &Replay| is_breakpoint(replay) || is_exit(replay);
         let wanted = self.wanted.clone();
-        let is_wanted = |event| match event {
-            KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
-            KernelEvent::Signal(number) => wanted.signal(number),
-        };
         // A handler is outside the range.
-        let events = |event| matches!(event, KernelEvent::Signal(_)) || is_wanted(event);
+        let events = |event| matches!(event, KernelEvent::Signal(_)) || wants(&wanted, event);
         let mut key = DefaultHasher::new();
         (key_of(&conditions, &wanted), tid, range, breakpoints.addrs()).hash(&mut key);
         let key = key.finish();
@@ -95,9 +91,8 @@ impl Replayed {
         replay.end_diversion()?;
         let found = replay.run_forward(&goals, &watches)?;
         Ok(Some(match found {
-            Found::Event(event) if !is_wanted(event) => {
-                Stop { thread: tid, reason: StopReason::Step }
-            }
+            // A step takes the thread to its handler, or past the signal of another thread.
+            Found::Event(event) if !wants(&wanted, event) => return Ok(None),
             Found::Stop if !is_breakpoint(self.replay.get_mut()) => {
                 Stop { thread: tid, reason: StopReason::Step }
             }

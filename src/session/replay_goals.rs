@@ -15,6 +15,14 @@ pub(super) fn event_stop(event: KernelEvent) -> StopReason {
     }
 }
 
+/// Returns true if a debugger wants to stop at an act of the kernel.
+pub(super) fn wants(wanted: &Wanted, event: KernelEvent) -> bool {
+    match event {
+        KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
+        KernelEvent::Signal(number) => wanted.signal(number),
+    }
+}
+
 /// Returns a number that is equal for the same conditions, system calls and signals.
 pub(super) fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
     let mut hash = DefaultHasher::new();

@@ -2,7 +2,7 @@
 
 use super::final_registers::registers;
 use super::procfs;
-use super::replay_goals::{event_stop, holds, key_of, met, watch};
+use super::replay_goals::{event_stop, holds, key_of, met, wants, watch};
 use super::replay_path::ReplayPath;
 use super::source::RecordedSource;
 use super::xsave;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
-use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
+use crate::replay::{self, Found, Goals, Replay, Watch};
 use crate::sideband;
 use crate::state::link_maps;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -102,10 +102,7 @@ impl Replayed {
         let conditions = breakpoints.conditions().clone();
         let accepts = |replay: &Replay| holds(replay, &conditions);
         let wanted = self.wanted.clone();
-        let events = |event| match event {
-            KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
-            KernelEvent::Signal(number) => wanted.signal(number),
-        };
+        let events = |event| wants(&wanted, event);
         let was_ahead = matches!(last.reason, StopReason::Call(_) | StopReason::Signal(_));
         let passed = was_ahead.then(|| self.replay.get_mut().position().entry);
         let (stops, key) = (breakpoints.addrs(), key_of(&conditions, &wanted));

@@ -494,7 +494,7 @@ fn loops_of_one_line_are_steps_of_one_run() {
         let source = include_str!("../../programs/exact/oneline.c");
         1 + source.lines().position(|line| line.contains(text)).unwrap()
     };
-    let sums: Vec<usize> = (1..5).map(|number| line(&format!("sum += {number};"))).collect();
+    let sums: Vec<usize> = (1..5).map(|number| line(&format!("    sum += {number};"))).collect();
     // By breakpoints: what is there at the beginning of each line.
     let shown = "printf \"%d: %ld %ld\\n\", $_thread, sum, signals";
     let breaks: Vec<String> =
@@ -509,6 +509,20 @@ fn loops_of_one_line_are_steps_of_one_run() {
     let said = gdb_on(&dir, &format!("{begin}{to_loop}{nexts}"));
     let stepped: Vec<&str> = said.lines().filter(|line| line.starts_with("1: ")).collect();
     assert_eq!(stepped, expected, "{said}");
+
+    // A signal that gdb passes ends such a loop, in its handler.
+    let (from, after) = (line("while (signals < 2)"), line("sum += 5;"));
+    let to = |last: &str| {
+        format!(
+            "{begin}handle SIGUSR1 nostop noprint pass\ntbreak {from}\ncontinue\n{last}\n{shown}"
+        )
+    };
+    let shown_by = |last: &str| {
+        let said = gdb_on(&dir, &to(last));
+        said.lines().find(|line| line.starts_with("1: ")).map(str::to_owned).expect("a value")
+    };
+    let expected = shown_by(&format!("tbreak {after}\ncontinue"));
+    assert_eq!(shown_by("next"), expected);
 
     let inside = format!(
         "{begin}{to_loop}next\nnext\nwatch watched\nnext\nprint i\ndelete\nnext\nnext\n\

@@ -11,6 +11,14 @@ static long twice(long number) { return 2 * number; }
 
 static void handler(int number) { signals += number > 0; }
 
+static pthread_t first;
+
+static void *interrupt(void *unused)
+{
+    pthread_kill(first, SIGUSR1);
+    return unused;
+}
+
 static void *work(void *unused)
 {
     for (long i = 0; i < 60000; i++) other += i & 3;
@@ -33,5 +41,11 @@ int main(void)
     sum += 4;
     pthread_join(thread, NULL);
     printf("%ld %ld %ld\n", sum, other, signals);
+    // It depends on time how often this loop goes round.
+    first = pthread_self();
+    pthread_create(&thread, NULL, interrupt, NULL);
+    while (signals < 2) sum += 1;
+    sum += 5;
+    pthread_join(thread, NULL);
     return 0;
 }
