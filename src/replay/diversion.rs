@@ -150,8 +150,7 @@ impl Replay {
             let bound = || Distance::Bound(Bound::Ticks(CHUNK_TICKS));
             let budget = self.epoch.engine.budget(CHUNK_TICKS);
             let distance = budget.map_or_else(bound, Distance::Budget);
-            let (run, _) = self.epoch.engine.run_counted(&mut self.epoch.thread, distance)?;
-            let end = match run {
+            let end = match self.epoch.run(distance)? {
                 Run::Ran(ran) => ran.end,
                 Run::Signal(_, info) if siginfo::code_of(&info) > 0 => {
                     return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
@@ -197,7 +196,7 @@ impl Replay {
         if self.hook_here()? == Some(Hook::SystemCall) {
             return self.answer_call(print, waits);
         }
-        Ok(match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
+        Ok(match self.epoch.step()? {
             Stepped::Signal(info) if siginfo::code_of(&info) > 0 => {
                 Some(DiversionEnd::Signal(siginfo::signal_of(&info)))
             }

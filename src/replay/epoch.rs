@@ -2,9 +2,11 @@
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
+use super::error::Error;
+use super::one_cpu::OneCpu;
 use super::shared::SharedFiles;
 use crate::common::{Addr, AddrRange, Pid};
-use crate::engine::{TranslatedProcess, TranslatedThread};
+use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread};
 use crate::tracee::end;
 
 /// A process of the replay, and its copies.
@@ -23,6 +25,7 @@ pub(super) struct Epoch {
     pub(super) checkpoints: Checkpoints,
     /// The bytes of its memory that came from the final state.
     pub(super) final_bytes: u64,
+    pub(super) one_cpu: OneCpu,
 }
 
 impl Epoch {
@@ -34,7 +37,7 @@ impl Epoch {
     ) -> Self {
         let (begins, below_stacks) = (0, Vec::new());
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
-        let final_bytes = 0;
+        let (final_bytes, one_cpu) = (0, OneCpu::new());
         Self {
             engine,
             thread,
@@ -45,11 +48,24 @@ impl Epoch {
             begins,
             checkpoints,
             final_bytes,
+            one_cpu,
         }
     }
 
     pub(super) fn pid(&self) -> Pid {
         self.thread.pid
+    }
+
+    /// Runs the loaded thread in translated code.
+    pub(super) fn run(&mut self, distance: Distance) -> Result<Run, Error> {
+        let _turn = self.one_cpu.begin_turn(self.thread.tid());
+        Ok(self.engine.run_counted(&mut self.thread, distance)?.0)
+    }
+
+    /// Executes one instruction of the loaded thread by a step of the CPU.
+    pub(super) fn step(&mut self) -> Result<Stepped, Error> {
+        let _turn = self.one_cpu.begin_turn(self.thread.tid());
+        Ok(self.engine.step_in_program(&mut self.thread)?)
     }
 }
 

@@ -39,6 +39,7 @@ impl Replay {
         distance: Distance,
         looks: &Looks<'_>,
     ) -> Result<Run, Error> {
+        self.epoch.one_cpu.let_go(self.epoch.thread.tid());
         let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, distance)?;
         self.epoch.engine.listen(&self.epoch.thread, &mut running)?;
         self.epoch.thread.tracee.resume(0)?;

@@ -3,7 +3,6 @@
 //! it.
 
 use super::error::Error;
-use super::maps::call_in;
 use super::process::Replay;
 use crate::common::{Addr, AddrRange};
 use crate::sideband::{Mapping, Protection};
@@ -127,7 +126,7 @@ impl Replay {
         let protection = bits.iter().fold(0, |all, (set, bit)| if *set { all | bit } else { all });
         let (size, flags) = (area.bytes.len() as u64, u64::from(flags.cast_unsigned()));
         let args = [start.0, size, u64::from(protection.cast_unsigned()), flags, u64::MAX, 0];
-        call_in(self.epoch.thread.tracee, self.epoch.page, "mmap", MMAP, args)?;
+        self.epoch.call("mmap", MMAP, args)?;
         self.epoch.look_at_mappings()?;
         self.epoch.overwrite(start, &area.bytes)
     }

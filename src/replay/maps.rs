@@ -102,7 +102,7 @@ impl Epoch {
 
     /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the recorded
     /// process what are several mappings here: they are moved one after the other.
-    fn move_mappings(&self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
+    fn move_mappings(&mut self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));
         let mut last = to;
@@ -124,7 +124,7 @@ impl Epoch {
         Ok(())
     }
 
-    fn remap(&self, from: AddrRange, to: AddrRange, flags: u64) -> Result<(), Error> {
+    fn remap(&mut self, from: AddrRange, to: AddrRange, flags: u64) -> Result<(), Error> {
         let target = if flags == 0 { 0 } else { to.start.0 };
         let args = [from.start.0, from.size_bytes(), to.size_bytes(), flags, target, 0];
         self.call("mremap", MREMAP, args)?;
@@ -266,11 +266,12 @@ impl Epoch {
 
     /// Lets the process make a system call of the replay's own.
     pub(super) fn call(
-        &self,
+        &mut self,
         name: &'static str,
         number: u64,
         args: [u64; 6],
     ) -> Result<u64, Error> {
+        let _turn = self.one_cpu.begin_turn(self.thread.tid());
         call_in(self.thread.tracee, self.page, name, number, args)
     }
 

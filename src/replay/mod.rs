@@ -24,6 +24,7 @@ mod goals;
 mod lent;
 mod loader;
 mod maps;
+mod one_cpu;
 mod outline;
 mod pace;
 mod path;

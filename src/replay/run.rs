@@ -380,7 +380,7 @@ impl Replay {
             Some(looks) if looks.are_worth_it(distance) => {
                 self.run_with_glances(distance, looks)?
             }
-            _ => self.epoch.engine.run_counted(&mut self.epoch.thread, distance)?.0,
+            _ => self.epoch.run(distance)?,
         };
         let (ran, info) = match run {
             Run::Ran(ran) => (ran, None),

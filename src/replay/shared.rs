@@ -67,12 +67,12 @@ impl Epoch {
         reader: &Reader,
     ) -> Result<(), Error> {
         let (pid, size) = (self.pid(), mapped.range.size_bytes());
-        let fd = match self.shared.0.get(&part.file) {
+        let fd = match self.shared.0.get(&part.file).copied() {
             Some(fd) => {
                 // Zeros are not stored, and something else may have been there.
-                let args = [*fd, MAKE_HOLE, part.offset, size, 0, 0];
+                let args = [fd, MAKE_HOLE, part.offset, size, 0, 0];
                 self.call("fallocate", FALLOCATE, args)?;
-                *fd
+                fd
             }
             None => create(self.thread.tracee, pid, self.page)?,
         };

@@ -84,7 +84,7 @@ impl Replay {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
         loop {
-            match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
+            match self.epoch.step()? {
                 Stepped::Done => break,
                 Stepped::Signal(info) if siginfo::code_of(&info) > 0 => {
                     if self.ip()? != ip {

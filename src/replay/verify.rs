@@ -141,7 +141,9 @@ impl Replay {
                 verdict.bytes += PAGE_BYTES as u64;
                 if there < PAGE_BYTES {
                     verdict.differences.push(format!("there is no memory at {at}"));
-                } else if let Some(first) = (0..PAGE_BYTES).find(|i| recorded[*i] != own[*i]) {
+                } else if recorded != own
+                    && let Some(first) = (0..PAGE_BYTES).find(|i| recorded[*i] != own[*i])
+                {
                     let addr = at.wrapping_add(first as u64);
                     verdict.differences.push(format!(
                         "the byte at {addr} is {:#04x}, and was {:#04x}",
