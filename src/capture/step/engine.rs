@@ -28,11 +28,18 @@ const STOPS_PER_FLUSH: u32 = 1024;
 /// The number of pending bytes at which a thread's packets are written to the recording.
 const PATH_CHUNK_BYTES: usize = 4096;
 
+/// Keeps this thread, and the program that it launches, on the CPU where it is. They take turns, and
+/// would have to wake another CPU for each.
+pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
+    match Cpus::current() {
+        Ok(here) => here.keep_this_thread(),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Runs a program, single-stepped, and records it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    if let Ok(here) = Cpus::current() {
-        here.keep_this_thread()?;
-    }
+    stay_on_this_cpu()?;
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let mut engine = Engine { leaving: Leaving::when_orphaned(), ..Engine::new(request, pid) };

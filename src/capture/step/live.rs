@@ -1,7 +1,7 @@
 //! A stepped program under a debugger.
 
 use super::debug_session::Debugger;
-use super::engine::{BACKEND, Engine};
+use super::engine::{BACKEND, Engine, stay_on_this_cpu};
 use super::thread::{Doing, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
@@ -29,6 +29,7 @@ pub(in crate::capture) struct Live {
 
 impl Live {
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
+        stay_on_this_cpu()?;
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid);
         match engine.start(prepared).and_then(|()| engine.reach_program()) {

@@ -6,6 +6,7 @@ use super::super::sideband::Recipe;
 use super::pmu::ModelPmu;
 use crate::capture::{Error, Live, Outcome, Request};
 use crate::common::{Pid, Tid};
+use crate::tracee::Cpus;
 use std::path::Path;
 
 /// Returns true if this machine lets a process read its own software events. Prints a notice of the
@@ -20,6 +21,11 @@ pub(crate) fn can_listen() -> bool {
     found.is_ok()
 }
 
+/// Keeps this thread, and the program that it launches and steps, on one CPU: steps are faster there.
+fn stay_here() {
+    Cpus::current().and_then(Cpus::keep_this_thread).expect("the kernel allows it");
+}
+
 /// Runs a program as `--backend perf` does, with AUX areas of `size_bytes`, and logs each thread's
 /// instructions into a file in `log`. Also returns the number of lost bytes of trace, which is 0 if
 /// `is_patient`.
@@ -29,6 +35,7 @@ pub(crate) fn record_by_model(
     log: &Path,
     is_patient: bool,
 ) -> Result<(Outcome, u64), Error> {
+    stay_here();
     let mut pmu = ModelPmu::new(size_bytes, log.to_owned());
     pmu.is_patient = is_patient;
     let outcome = record_with(request, &mut pmu)?;
@@ -53,6 +60,7 @@ pub(crate) fn attach_by_model(request: &Request, pid: Pid, log: &Path) -> Result
 /// Launches or attaches to a program under a debugger as `--backend perf` does. Logs like
 /// [`record_by_model`].
 pub(crate) fn live_by_model(request: &Request, log: &Path) -> Result<Live, Error> {
+    stay_here();
     let pmu = Box::new(ModelPmu::new(1 << 14, log.to_owned()));
     let live = match request.attach {
         Some(pid) => PerfLive::attach_with(request, pid, pmu),
