@@ -39,6 +39,19 @@ static int many(int count)
     return 0;
 }
 
+/* Waits until a process has computed for 10 ms more: it is in no call. */
+static void wait_for_work(pid_t process)
+{
+    clockid_t clock;
+    struct timespec begun, now;
+    if (clock_getcpuclockid(process, &clock) || clock_gettime(clock, &begun))
+        return;
+    do {
+        usleep(1000);
+        clock_gettime(clock, &now);
+    } while ((now.tv_sec - begun.tv_sec) * 1000000000L + now.tv_nsec - begun.tv_nsec < 10000000);
+}
+
 /* Ends by signals, from the parent and from themselves. */
 static int killed(void)
 {
@@ -62,6 +75,8 @@ static int killed(void)
         read(ready[0], &byte, 1);
         /* A recording ends earlier where SIGKILL comes as a call returns. */
         usleep(20000);
+        if (i == 0)
+            wait_for_work(child);
         if (i == 0 || i == 3)
             kill(child, i ? SIGTERM : SIGKILL);
         waitpid(child, &status, 0);
