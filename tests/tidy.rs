@@ -376,9 +376,15 @@ fn messages(source: &Source) -> Vec<(usize, &str)> {
     let tests = source.text.find("#[cfg(test)]\nmod tests {").unwrap_or(source.text.len());
     let last = source.text[..tests].lines().count();
     let lines = code(source).filter(|(number, _)| *number <= last);
-    lines
-        .flat_map(|(number, line)| line.split('"').skip(1).step_by(2).map(move |t| (number, t)))
-        .collect()
+    let mut found = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in lines {
+        let quoted: Vec<&str> = line.split('"').skip(usize::from(!goes_on)).step_by(2).collect();
+        let is_odd = line.matches('"').count() % 2 == 1;
+        goes_on = (goes_on != is_odd) && line.ends_with('\\');
+        found.extend(quoted.into_iter().map(|text| (number, text)));
+    }
+    found
 }
 
 fn is_function(line: &str) -> bool {
@@ -450,6 +456,37 @@ fn names_stay_in_the_rooms_that_own_them() {
         }
     }
     assert_none("names of other rooms", &faults);
+}
+
+/// Rooms that talk to users, and the doctor's part of another one.
+const VIEWS: [&str; 5] = ["cli/", "dap/", "gdb/", "mcp/", "capture/host/"];
+/// Names of forms of files, which are facts.
+const FORMS: [&str; 1] = ["LLDB trace bundle"];
+
+/// Returns true if a text mentions what users do in a debugger or on the command line.
+fn names_a_remedy(text: &str) -> bool {
+    let is_option = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_before_option = |start: &str| start.is_empty() || start.ends_with([' ', '`', '(']);
+    let mut dashes = text.match_indices("--");
+    let has_option =
+        dashes.any(|(at, _)| is_before_option(&text[..at]) && is_option(&text[at + 2..]));
+    let words = ["gdb", "LLDB", "monitor", "detach-on-fork", "ulimit"];
+    has_option || words.iter().any(|word| has_word(text, word)) || text.contains("`contraflow ")
+}
+
+#[test]
+fn remedies_are_added_by_views() {
+    assert!(names_a_remedy("use --full") && names_a_remedy("--full") && names_a_remedy("in gdb"));
+    assert!(!names_a_remedy("a--b") && !names_a_remedy("-- ") && !names_a_remedy("gdbserver"));
+    let mut faults = Vec::new();
+    let is_view = |path: &str| VIEWS.iter().any(|view| path.starts_with(view));
+    let is_test = |path: &str| path.contains("/tests") || path.ends_with("_tests.rs");
+    for source in sources().iter().filter(|s| !is_view(&s.path) && !is_test(&s.path)) {
+        let texts = messages(source).into_iter().filter(|(_, text)| !FORMS.contains(text));
+        let named = texts.filter(|(_, text)| names_a_remedy(text));
+        faults.extend(named.map(|(number, text)| format!("{}:{number}: {text}", source.path)));
+    }
+    assert_none("remedies in lower rooms", &faults);
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub enum Error {
     )]
     NoCode(String),
     /// There are no values.
-    #[error("this recording is of the path, which has no values: record without --path")]
+    #[error("this recording is of the path, which has no values")]
     NoValues,
     /// The compiler did not keep a value there.
     #[error("the value is optimized out or unavailable there, in {place}: give another position")]

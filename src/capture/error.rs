@@ -19,7 +19,7 @@ pub enum Error {
     Tracee(#[from] tracee::Error),
     /// The recording could not be created.
     #[error("{0}; the program was not run")]
-    Destination(recording::Error),
+    Destination(#[source] recording::Error),
     /// The recording could not be written. The program was detached, and runs on untraced.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Recording(#[from] recording::Error),
@@ -31,8 +31,8 @@ pub enum Error {
     Perf(#[from] super::perf_error::Error),
     /// The address space has no room for the memory that recorder and program share.
     #[error(
-        "the program's address space has no room for the recorder ({call}: ENOMEM): is it limited \
-         (ulimit -v)? The program went on unrecorded"
+        "the program's address space, which may be limited, has no room for the recorder ({call}: \
+         ENOMEM); the program went on unrecorded"
     )]
     AddressSpace {
         /// The system call that failed.
@@ -142,8 +142,7 @@ pub enum Error {
     },
     /// The recorder has not answered.
     #[error(
-        "the recorder, process {pid}, has not written a snapshot for {seconds} s; it may still do \
-         so (--timeout waits longer)"
+        "the recorder, process {pid}, has not written a snapshot for {seconds} s, and may still do so"
     )]
     NoSnapshot {
         /// The recorder.

@@ -19,6 +19,7 @@ mod front;
 mod harm;
 pub mod host;
 mod known_code;
+mod limits;
 mod live;
 mod live_program;
 mod newborn;
@@ -45,6 +46,7 @@ pub use error::Error;
 pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;
 pub use front::{RecorderEnd, record_behind_a_front};
+pub use limits::{OLDER_IS_OVERWRITTEN, ONLY_IN_PATHS, SLOW_DISK, SMALL_BUFFER};
 pub use live::Live;
 pub use orphan::{OrphanEnd, end_with_parent};
 #[cfg(test)]

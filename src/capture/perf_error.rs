@@ -9,9 +9,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The CPU has no PT unit.
-    #[error(
-        "this CPU has no Intel PT (bit 25 of EBX in CPUID leaf 7 is 0); --backend soft needs none"
-    )]
+    #[error("this CPU has no Intel PT (bit 25 of EBX in CPUID leaf 7 is 0)")]
     NoIntelPt,
     /// The kernel does not offer the PT unit.
     #[error(
@@ -31,7 +29,7 @@ pub enum Error {
         why: String,
     },
     /// A term of the PT configuration is invalid.
-    #[error("--pt-config: {0}")]
+    #[error("the PT configuration: {0}")]
     Config(String),
     /// The filters need more ranges than the CPU has.
     #[error("the filters mean {count} ranges of code, and this CPU has {ranges}")]
@@ -61,7 +59,7 @@ pub enum Error {
     },
 }
 
-/// Returns a likely cause or remedy, as a clause.
+/// Returns a likely cause, as a clause.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EACCES => {
@@ -70,8 +68,8 @@ fn hint(errno: Errno) -> &'static str {
         }
         Errno::EPERM => {
             ": the buffer is larger than RLIMIT_MEMLOCK and \
-             /proc/sys/kernel/perf_event_mlock_kb allow (--ring makes it smaller), or the \
-             recorder may not trace the program"
+             /proc/sys/kernel/perf_event_mlock_kb allow, or the recorder may not trace the \
+             program"
         }
         Errno::EBUSY => ": another program uses Intel PT on this CPU",
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => ": the PMU does not do that",

@@ -1,5 +1,6 @@
 //! System calls after which a process cannot be recorded in translation any more.
 
+use super::limits::MAKES_UNTRACED;
 use crate::common::Addr;
 use crate::insn::Registers;
 use crate::tracee::Memory;
@@ -46,7 +47,7 @@ pub(in crate::capture) fn reason_to_leave(
     if number == CLONE && r.rdi & CLONE_UNTRACED != 0 {
         // It would run in the code cache without a tracer. LeakSanitizer looks at the program's
         // threads this way, which it could not do with traced ones.
-        return Some("makes a process that must not be traced (CLONE_UNTRACED)");
+        return Some(MAKES_UNTRACED);
     }
     if number == PRCTL && r.rdi == PR_SET_SYSCALL_USER_DISPATCH && r.rsi != 0 {
         // The recorder's own calls would be redirected as well.

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::found::Found;
 use super::open::{path_of, say_what_cpu_lacks};
+use super::remedies::with_remedy;
 use crate::ask::{Asked, Recorded};
 use crate::dap::OpenAsked;
 use crate::recording::{BackendName, Reader};
@@ -31,7 +32,7 @@ pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
 
 /// Returns what opens the recording in a directory for questions, in other threads.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
-    Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| failure.to_string()))
+    Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| with_remedy(failure.as_ref())))
 }
 
 fn open_in(dir: &Path, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, Failure> {

@@ -2,6 +2,7 @@
 
 use super::dap_debuggee::{open_process, open_program, open_recording};
 use super::gdb_session::not_started;
+use super::remedies::with_remedy;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, say};
 use crate::capture::{OrphanEnd, end_with_parent};
@@ -109,15 +110,15 @@ impl Host for Surroundings {
             Target::Program(program) => open_program(program),
             Target::Process(pid) => open_process(*pid),
         };
-        opened.map_err(|failure| failure.to_string())
+        opened.map_err(|failure| with_remedy(failure.as_ref()))
     }
 
     fn record(&self, program: &Program) -> Result<Recorder, String> {
-        start_recorder(program).map_err(|failure| failure.to_string())
+        start_recorder(program).map_err(|failure| with_remedy(failure.as_ref()))
     }
 
     fn import(&self, trace: &ForeignTrace) -> Result<Recorder, String> {
-        start_importer(trace).map_err(|failure| failure.to_string())
+        start_importer(trace).map_err(|failure| with_remedy(failure.as_ref()))
     }
 
     fn gdb(&self, name: Option<&Path>) -> Result<Child, String> {

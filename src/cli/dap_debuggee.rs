@@ -4,6 +4,7 @@
 use super::found::Found;
 use super::gdb_session::{Scene, check_socket};
 use super::open::{self, Opened};
+use super::remedies::with_remedy;
 use super::temporary::Temporary;
 use super::{Failure, ask, quoted, say, serve};
 use crate::capture::Backend;
@@ -178,7 +179,7 @@ impl Server {
                     let _ = opened.send(Ok(()));
                     serve();
                 }
-                Err(failure) => drop(opened.send(Err(failure.to_string()))),
+                Err(failure) => drop(opened.send(Err(with_remedy(failure.as_ref())))),
             }
         };
         let thread = thread::Builder::new().name("server".into()).spawn(body)?;

@@ -3,6 +3,7 @@
 //! signals.
 
 use super::found::Found;
+use super::remedies::with_remedy;
 use super::sysroot::Sysroot;
 use super::temporary::Temporary;
 use super::{Failure, arguments, open, quoted, replay, say};
@@ -109,7 +110,7 @@ fn serve(
 ) {
     let (outcome, run) = match open::run(recording) {
         Ok(run) => (Ok(()), Some(run)),
-        Err(failure) => (Err(failure.to_string()), None),
+        Err(failure) => (Err(with_remedy(failure.as_ref())), None),
     };
     // The thread that started this one waits for the outcome.
     let _ = opened.send(outcome);

@@ -4,6 +4,7 @@ use super::progress::Bar;
 use super::raw::{self, full_path};
 use super::raw_arguments::Raw;
 use super::record::{named, size};
+use super::remedies::note_with_remedy;
 use super::{Failure, arguments, count_of, say};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::elf::{Elf, FileType};
@@ -24,7 +25,7 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
         }
     };
     for note in imported.notes.iter().filter(|_| !arguments.quiet) {
-        say(note);
+        say(&note_with_remedy(note));
     }
     let store = Store::of_user();
     let place = match &arguments.output {

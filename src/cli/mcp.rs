@@ -3,6 +3,7 @@
 use super::found::Found;
 use super::gdb_session::not_started;
 use super::open::Opened as Run;
+use super::remedies::with_remedy;
 use super::{Failure, ask, calls, hits, open, origin};
 use crate::ask::{Call, CallsQuestion, Hit, OriginStep};
 use crate::capture::{OrphanEnd, end_with_parent};
@@ -36,7 +37,7 @@ struct Recordings;
 
 impl Host for Recordings {
     fn open(&self, name: Option<&Path>) -> Result<Opened, String> {
-        open_recording(name).map_err(|failure| failure.to_string())
+        open_recording(name).map_err(|failure| with_remedy(failure.as_ref()))
     }
 
     fn hit(&self, hit: &Hit, texts: &[String], is_exact: bool) -> Value {
@@ -56,7 +57,7 @@ impl Host for Recordings {
         question: &GdbQuestion<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<String, String> {
-        ask_gdb(question, interrupted).map_err(|failure| failure.to_string())
+        ask_gdb(question, interrupted).map_err(|failure| with_remedy(failure.as_ref()))
     }
 }
 

@@ -43,6 +43,7 @@ mod raw;
 mod raw_arguments;
 mod record;
 mod record_keep;
+mod remedies;
 mod replay;
 mod replay_arguments;
 mod rm;
@@ -101,7 +102,7 @@ pub fn main() -> ExitCode {
         if is_broken_pipe(failure.as_ref()) {
             return ExitCode::SUCCESS;
         }
-        say(&failure);
+        say(&remedies::with_remedy(failure.as_ref()));
         ExitCode::from(EXIT_ERROR)
     })
 }

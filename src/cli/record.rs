@@ -4,6 +4,7 @@ use super::arguments::RecorderDeath;
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
 use super::record_keep::keep_failures;
+use super::remedies::note_with_remedy;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, count_of, quoted, say};
 use crate::capture::host::fallback;
@@ -238,7 +239,7 @@ fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter,
 fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let Some(end) = &outcome.manifest.end else { return };
     for note in &outcome.notes {
-        say(note);
+        say(&note_with_remedy(note));
     }
     let how = match end.exit {
         Some(Exit::Code(code)) => format!("exited with status {code}"),

@@ -8,6 +8,7 @@ use super::conditions::Conditions;
 use super::finish::Finish;
 use super::frame::{self, Framer, Unit};
 use super::patience::{self, Patience};
+use super::remedies;
 use super::resume;
 use super::saved::Saved;
 use super::server::Options;
@@ -384,7 +385,7 @@ impl<'a, R: Run> Client<'a, R> {
         let stub = &mut self.stub;
         let packets = self.served.with_breakpoints_of(tid, |served| stub.answer(served, tid, body));
         match self.served.refusal.take() {
-            Some(error) => Answer::Reply(format!("E.{error}").into_bytes()),
+            Some(error) => Answer::Reply(remedies::reply(&error)),
             None if self.hides_unavailable(body, &packets) => Answer::Reply(b"E45".to_vec()),
             None => Answer::Framed(packets),
         }
@@ -453,7 +454,7 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::Reply(format!("E.thread {tid} does not exist here").into_bytes());
         }
         if let Some(error) = self.served.session.refusal(&resume.order) {
-            return Answer::Reply(format!("E.{error}").into_bytes());
+            return Answer::Reply(remedies::reply(&error));
         }
         self.served.document = None;
         if std::mem::take(&mut self.interrupted) {

@@ -29,6 +29,7 @@ mod memory;
 mod monitor;
 mod patience;
 mod peer;
+mod remedies;
 mod resume;
 mod saved;
 mod search;

@@ -1,7 +1,7 @@
 //! `QSaveRegisterState` and `QRestoreRegisterState`: LLDB saves a thread's registers on the server
 //! while it calls a function.
 
-use super::hex;
+use super::{hex, remedies};
 use crate::common::Tid;
 use crate::session::{Register, Registers, Run, Session};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &Registers) ->
     for register in Register::all().filter(changed) {
         let Some(value) = registers.value(register) else { continue };
         if let Err(error) = session.run_mut().write_register(tid, register, value) {
-            return format!("E.{error}").into_bytes();
+            return remedies::reply(&error);
         }
     }
     b"OK".to_vec()

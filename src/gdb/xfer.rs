@@ -2,7 +2,7 @@
 
 use super::supported::ClientFeatures;
 use super::target::Served;
-use super::{btrace, frame, hex};
+use super::{btrace, frame, hex, remedies};
 use crate::common::{Tid, Visible};
 use crate::session::{Library, Run, Session, ThreadInfo};
 use std::fmt::Write;
@@ -64,7 +64,7 @@ fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Ve
     }
     match session.run_mut().write_siginfo(tid, &info) {
         Ok(()) => format!("{:x}", data.len()).into_bytes(),
-        Err(error) => format!("E.{error}").into_bytes(),
+        Err(error) => remedies::reply(&error),
     }
 }
 

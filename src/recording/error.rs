@@ -32,22 +32,19 @@ pub enum ErrorKind {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// The recording does not exist.
-    #[error("no such recording; `contraflow list` shows all recordings")]
+    #[error("no such recording")]
     Missing,
     /// The directory is not a recording.
     #[error("not a recording: it has neither manifest.json nor starting.json")]
     NotARecording,
     /// The directory of recordings is unknown.
-    #[error(
-        "there is no home directory to keep recordings in; name a directory with -o, or set \
-         CONTRAFLOW_HOME"
-    )]
+    #[error("there is no home directory to keep recordings in")]
     Homeless,
     /// The store is empty.
-    #[error("no recordings yet; make one with `contraflow record PROGRAM`")]
+    #[error("no recordings yet")]
     Empty,
     /// The destination is a recording already.
-    #[error("holds a recording already; --force replaces it")]
+    #[error("holds a recording already")]
     Exists,
     /// The destination contains other files.
     #[error("not empty, and not a recording; give a new or an empty directory")]
@@ -56,10 +53,7 @@ pub enum ErrorKind {
     #[error("the manifest cannot be read: {0}")]
     Manifest(serde_json::Error),
     /// The recording has the format of another version.
-    #[error(
-        "recording format {found}, but this contraflow reads format {expected}; record again, or \
-         use the contraflow that made it"
-    )]
+    #[error("recording format {found}, but this contraflow reads format {expected}")]
     Version {
         /// The recording's format.
         found: u32,
@@ -131,25 +125,22 @@ pub enum ErrorKind {
         error: crate::image::Error,
     },
     /// The destination of an export exists.
-    #[error("exists already; --force replaces an export")]
+    #[error("exists already")]
     InTheWay,
     /// A perf.data file is invalid or truncated.
     #[error("not a whole perf.data: {0}")]
     PerfData(BadPerfData),
     /// A recording of perf consists of several files.
-    #[error("perf recorded into several files; record without --threads")]
+    #[error("perf recorded into several files")]
     PerfDirectory,
     /// A perf.data file contains no Intel PT.
-    #[error("has no Intel PT; record with `perf record -e intel_pt//u`")]
+    #[error("has no Intel PT")]
     NoIntelPt,
     /// The trace includes the kernel.
-    #[error("traces the kernel, too; record with `perf record -e intel_pt//u`")]
+    #[error("traces the kernel, too")]
     OfKernel,
     /// The traces are of CPUs, and their threads cannot be determined.
-    #[error(
-        "has traces of CPUs, but {0}, so their threads cannot be separated; record with \
-         `perf record --per-thread`, or with a newer perf"
-    )]
+    #[error("has traces of CPUs, but {0}, so their threads cannot be separated")]
     NoSwitches(&'static str),
     /// Pieces of a trace overlap.
     #[error("the AUX area at offset {offset:#x} begins before the end of the one before it")]
@@ -158,7 +149,7 @@ pub enum ErrorKind {
         offset: u64,
     },
     /// There are several processes to choose from.
-    #[error("has several processes; choose one with --pid: {0}")]
+    #[error("has several processes: {0}")]
     WhichProcess(String),
     /// The chosen process does not exist.
     #[error("has no process {0}, but these: {1}")]
@@ -172,19 +163,13 @@ pub enum ErrorKind {
         process: Pid,
     },
     /// The contents of a file differ from the memory in the core file.
-    #[error(
-        "differs from the file that ran: the core has other bytes at {addr}; \
-         --any-binary accepts it"
-    )]
+    #[error("differs from the file that ran: the core has other bytes at {addr}")]
     OtherBytes {
         /// The address of the first byte that differs.
         addr: crate::common::Addr,
     },
     /// The build ID of a file differs from that of the file that ran.
-    #[error(
-        "its build id is not that of the file that ran; --symfs names a directory with the right \
-         one, and --any-binary accepts this one"
-    )]
+    #[error("its build id is not that of the file that ran")]
     OtherBinary,
     /// The core file is invalid.
     #[error("{0}")]
@@ -196,7 +181,7 @@ pub enum ErrorKind {
     #[error("a stored image is missing; its code shows as a gap")]
     ImageMissing,
     /// The file is not a packed recording.
-    #[error("not a packed recording; `contraflow pack` makes them")]
+    #[error("not a packed recording")]
     NotPacked,
     /// A packed recording has the form of another version.
     #[error("a packed recording of version {found}, but this contraflow reads version {expected}")]
@@ -219,7 +204,7 @@ pub enum ErrorKind {
     #[error("became shorter while it was packed")]
     Shrunk,
     /// A file is in the place of a recording's directory.
-    #[error("a file, not a recording's directory; `contraflow unpack` unpacks a packed recording")]
+    #[error("a file, not a recording's directory")]
     IsFile,
     /// The contents of a stored image differ from what was stored.
     #[error("a stored image is damaged; its code shows as a gap")]

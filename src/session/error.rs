@@ -10,10 +10,7 @@ pub enum Error {
     #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
     PastIsFixed,
     /// A write to registers or memory of a live program's past.
-    #[error(
-        "the past cannot be changed: go forward to the live end first (monitor seek end, or \
-         continue)"
-    )]
+    #[error("the past cannot be changed")]
     LivePastIsFixed,
     /// A move through the past while watchpoints are inserted.
     #[error(
@@ -28,16 +25,13 @@ pub enum Error {
     #[error("the program is gone")]
     Gone,
     /// A start of a program in place of a recording.
-    #[error("a recording cannot run again: `contraflow serve` runs programs")]
+    #[error("a recording cannot run again")]
     NotRunAgain,
     /// A restart without a previous program.
     #[error("no program was run before: say which one to run")]
     NoProgram,
     /// An order that needs two processes to be debugged at once.
-    #[error(
-        "two processes are stopped here, and only one can be debugged: detach one of them first \
-         (set detach-on-fork on)"
-    )]
+    #[error("two processes are stopped here, and only one can be debugged")]
     TwoProcesses,
     /// A move backwards in a process without a recording.
     #[error("this process has no history yet: go forward first")]

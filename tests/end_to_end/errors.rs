@@ -239,7 +239,10 @@ fn directories_that_are_not_written_over() {
         command
     };
     let before = fs::read(recorded.dir.join("manifest.json")).unwrap();
-    fails(to(&recorded.dir).args(leaves(&scene)), "holds a recording already; --force");
+    fails(
+        to(&recorded.dir).args(leaves(&scene)),
+        "holds a recording already; the program was not run; --force",
+    );
     let foreign = scene.path("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("mine"), "").unwrap();

@@ -7,6 +7,7 @@ use super::process::{Process, state_of};
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::beat::Beat;
+use crate::capture::limits::FILLED_AT_ANY_TIME;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::request::{Outcome, Request};
 use crate::capture::restart::stand_before_call;
@@ -111,9 +112,7 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     let is_filled = |m: &Mapping| FILLED_BY_KERNEL.iter().any(|name| m.name.starts_with(name));
     if let Some(mapping) = mappings(pid)?.into_iter().find(is_filled) {
         let name = mapping.name;
-        return because(format!(
-            "the kernel writes to its memory ({name}) at any time; `record --path` records it"
-        ));
+        return because(format!("{FILLED_AT_ANY_TIME} ({name})"));
     }
     for thread in threads {
         if thread.registers()?.cs != USER_CS_64 {

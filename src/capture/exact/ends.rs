@@ -193,10 +193,8 @@ impl Engine {
     pub(super) fn leave_for(&mut self, why: &Reason) -> Result<(), Error> {
         let path = executable(self.pid).map(|path| path.display().to_string()).unwrap_or_default();
         if let Some(process) = &mut self.process {
-            let (pid, Reason { clause, remedy }) = (process.pid(), why);
-            process.note(format!(
-                "process {pid} {clause} ({path}) and is recorded up to there{remedy}"
-            ));
+            let (pid, Reason(clause)) = (process.pid(), why);
+            process.note(format!("process {pid} {clause} ({path}) and is recorded up to there"));
         }
         self.leave()
     }

@@ -5,6 +5,9 @@ use super::filters::asks_for_filters;
 use super::process::{EVERYWHERE, Process};
 use super::thread::Thread;
 use crate::capture::Error;
+use crate::capture::limits::{
+    CHANGES_BY_32_BIT_CALL, MAKES_UNTRACED, MIXES_MAPPINGS, SHARES_MEMORY,
+};
 use crate::capture::unrecordable::reason_to_leave;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::make_call;
@@ -51,13 +54,8 @@ const SEGMENT_CALLS: [u64; 2] = [154, 205];
 /// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
 const VSYSCALL_REACH_BYTES: u64 = 16;
 
-/// A reason to end a recording before a system call.
-pub(super) struct Reason {
-    /// The act of the process, as a clause.
-    pub(super) clause: &'static str,
-    /// A way to record it further, as the end of the sentence.
-    pub(super) remedy: &'static str,
-}
+/// A reason to end a recording before a system call: the act of the process, as a clause.
+pub(super) struct Reason(pub(super) &'static str);
 
 impl Engine {
     /// Returns why the process cannot be recorded beyond a call.
@@ -66,19 +64,18 @@ impl Engine {
         let is_harmless = process.can_filter(call) || asks_for_filters(call);
         let clause = reason_to_leave(call.number, r, &process.engine.memory);
         if let Some(clause) = clause.filter(|_| !is_harmless) {
-            return Some(Reason { clause, remedy: "" });
+            return Some(Reason(clause));
         }
         let is_untraced = |flags| flags & CLONE_UNTRACED != 0;
-        let clause = if process.clone_flags(call).is_some_and(is_untraced) {
-            "makes a process that must not be traced (CLONE_UNTRACED)"
+        if process.clone_flags(call).is_some_and(is_untraced) {
+            Some(Reason(MAKES_UNTRACED))
         } else if process.shares_with_child(call) {
-            "makes a process that shares all of its memory,"
+            Some(Reason(SHARES_MEMORY))
         } else if process.mixes_mappings(call) {
-            "maps a file privately that it also maps to write to it"
+            Some(Reason(MIXES_MAPPINGS))
         } else {
-            return None;
-        };
-        Some(Reason { clause, remedy: "; `record --path` records the rest, too" })
+            None
+        }
     }
 
     /// Returns why the process cannot be recorded beyond an instruction: an unusual system call.
@@ -88,10 +85,7 @@ impl Engine {
         }
         let registers = self.threads.get(&tid)?.tracee().registers().ok()?;
         let number = registers.rax & u64::from(u32::MAX);
-        CHANGING_32_BIT_CALLS.contains(&number).then_some(Reason {
-            clause: "changes mappings, processes or signals by a 32-bit system call",
-            remedy: "; `record --path` records the rest, too",
-        })
+        CHANGING_32_BIT_CALLS.contains(&number).then_some(Reason(CHANGES_BY_32_BIT_CALL))
     }
 
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.

@@ -6,6 +6,7 @@ use super::code::CodeMap;
 use super::sideband::Sideband;
 use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::limits::SLOW_DISK;
 use crate::capture::recorder::Recorder;
 use crate::common::{Pid, Tid};
 use crate::sideband::Event;
@@ -140,11 +141,7 @@ impl Book {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.gaps > 0 {
-            notes.push(format!(
-                "the trace has {} gaps: the program was faster than the disk; --filter, or a \
-                 --pt-config with fewer packets, reduces the trace",
-                self.gaps
-            ));
+            notes.push(format!("the trace has {} gaps: {SLOW_DISK}", self.gaps));
         }
         if self.lost > 0 {
             notes.push(format!("the kernel lost {} records of mappings and switches", self.lost));

@@ -11,6 +11,7 @@ use super::sysfs::{DEVICES, PtPmu};
 use super::thread::{Doing, Thread};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
+use crate::capture::limits::SMALL_BUFFER;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{History, Outcome, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
@@ -387,11 +388,7 @@ impl<'a> Engine<'a> {
             return Err(error);
         }
         if let Some(bytes) = self.smallest_area {
-            self.notes.push(format!(
-                "the kernel allows a buffer of {} KiB a thread only: ulimit -l or \
-                 /proc/sys/kernel/perf_event_mlock_kb make it larger",
-                bytes >> 10
-            ));
+            self.notes.push(format!("{SMALL_BUFFER} {} KiB a thread only", bytes >> 10));
         }
         // List the program's own recording first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);

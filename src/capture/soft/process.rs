@@ -8,6 +8,7 @@ use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::harm::Harm;
 use crate::capture::known_code::KnownCode;
+use crate::capture::limits::OLDER_IS_OVERWRITTEN;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::request::{History, Request};
 use crate::capture::space::MappingRecorder;
@@ -268,7 +269,7 @@ impl Process {
             let note = if became_ring {
                 "the history has a gap between where it reached its largest size and its end"
             } else {
-                "the history begins where the ring of records does; --full keeps all of it"
+                OLDER_IS_OVERWRITTEN
             };
             notes.push(note.to_owned());
         }

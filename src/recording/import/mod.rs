@@ -16,7 +16,7 @@ pub use bundle::{Bundle, BundleCpu, BundleThread, Module};
 pub use fields::BadBundle;
 pub use files::open_bundle;
 pub use imported::{Code, CpuSwitch, Imported, Told, Totals, What};
-pub use perf::{Perf, open_perf};
+pub use perf::{CHILDREN_LEFT_OUT, CODE_NOT_FOUND, Perf, open_perf};
 pub use trace_bytes::{Part, TraceBytes};
 
 #[cfg(test)]

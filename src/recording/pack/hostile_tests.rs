@@ -43,7 +43,7 @@ fn lists_of_other_files_are_refused() {
         assert!(without(name).starts_with(&format!("/{name}: ")), "{name}: {}", without(name));
     }
     let lists = [
-        ("", ": not a packed recording; "),
+        ("", ": not a packed recording"),
         ("contraflow packed recording 2\n", ": a packed recording of version 2, "),
         ("contraflow packed recording 1\n", ": damaged"),
         ("contraflow packed recording 1\n5 manifest.json", ": damaged"),
@@ -127,10 +127,10 @@ fn other_files_are_refused() {
     let scene = Scene::new();
     let packed = scene.pack(Vec::new());
     for bytes in [&b""[..], b"x", b"\x1f", b"PK\x03\x04", b"\x7fELF"] {
-        assert!(scene.refusal(bytes).starts_with(": not a packed recording; "));
+        assert!(scene.refusal(bytes).ends_with(": not a packed recording"));
     }
     let other = Archive::default().file("hello", b"world").end();
-    assert!(scene.refusal(&other).starts_with(": not a packed recording; "));
+    assert!(scene.refusal(&other).ends_with(": not a packed recording"));
     assert!(scene.refusal(&zipped(b"hello")).starts_with(": cut short"));
     let huge = zipped(&header(CONTENTS, 1 << 40, &[Segment { offset: 0, size_bytes: 1 << 40 }]));
     assert!(scene.refusal(&huge).starts_with(": damaged"));

@@ -91,15 +91,18 @@ fn terms_are_set_where_the_cpu_has_them() {
 #[test]
 fn what_the_cpu_does_not_have_is_refused_with_what_it_has() {
     let skylake = |terms| refused(&[SKYLAKE], terms);
-    assert_eq!(skylake("mtc_period=4"), "--pt-config: mtc_period can be 0, 3, 6, 9 on this CPU");
+    assert_eq!(
+        skylake("mtc_period=4"),
+        "the PT configuration: mtc_period can be 0, 3, 6, 9 on this CPU"
+    );
     assert_eq!(
         skylake("psb_period=6"),
-        "--pt-config: psb_period can be 0, 1, 2, 3, 4, 5 on this CPU"
+        "the PT configuration: psb_period can be 0, 1, 2, 3, 4, 5 on this CPU"
     );
     assert!(skylake("cyc_thresh=13").contains("0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 on"));
-    assert_eq!(skylake("ptw"), "--pt-config: this CPU has no ptw (caps/ptwrite is 0)");
+    assert_eq!(skylake("ptw"), "the PT configuration: this CPU has no ptw (caps/ptwrite is 0)");
     assert!(skylake("notnt").contains("there is no notnt; this kernel has branch, cyc, "));
-    assert_eq!(skylake("psb_period=16"), "--pt-config: psb_period is at most 15");
+    assert_eq!(skylake("psb_period=16"), "the PT configuration: psb_period is at most 15");
     assert!(refused(&[BROADWELL], "cyc").contains("there is no cyc"));
     // A CPU without CYC, under a kernel that has the field.
     let trees = &[SKYLAKE, &[("caps/psb_cyc", "0"), ("caps/mtc", "0")][..]];

@@ -148,6 +148,9 @@ struct Builder<'a> {
     code_bytes: HashMap<String, usize>,
 }
 
+/// The end of a note about a file that is missing.
+pub const CODE_NOT_FOUND: &str = "not found, so its code is unknown";
+
 /// The largest number of missing files that are named.
 const NAMED: usize = 16;
 
@@ -248,10 +251,7 @@ impl Builder<'_> {
                 self.missing += 1;
             }
             if bytes.is_none() && self.missing <= NAMED {
-                self.notes.push(format!(
-                    "{}: not found, so its code is unknown; --symfs names a directory that has it",
-                    map.name
-                ));
+                self.notes.push(format!("{}: {CODE_NOT_FOUND}", map.name));
             }
             self.files.insert(map.name.clone(), bytes.clone());
             bytes

@@ -9,6 +9,9 @@ mod streams;
 mod switches;
 mod tasks;
 
+pub use code::CODE_NOT_FOUND;
+pub use process::CHILDREN_LEFT_OUT;
+
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::TraceId;
 use super::super::manifest::{Exit, HostCpu, Import};

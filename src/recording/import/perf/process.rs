@@ -8,6 +8,9 @@ use crate::common::{Pid, Tid};
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent, PerfRecord};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// The end of the note of a process whose children are not imported.
+pub const CHILDREN_LEFT_OUT: &str = "which are not recorded";
+
 /// The largest number of processes that an error lists.
 const LISTED: usize = 8;
 
@@ -78,11 +81,8 @@ impl Process {
         }
         let mut notes = Vec::new();
         if !children.is_empty() {
-            notes.push(format!(
-                "the process forked {} others, which are not recorded; --pid imports \
-                 one of them",
-                children.len()
-            ));
+            let count = children.len();
+            notes.push(format!("the process forked {count} others, {CHILDREN_LEFT_OUT}"));
         }
         if lost > 0 {
             notes.push(format!(

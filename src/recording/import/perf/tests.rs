@@ -252,7 +252,7 @@ fn of_several_processes_one_is_chosen() {
     made.tell(0, 9, None, comm(Pid(9), false));
     made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
     let refused = made.open(&Perf::default()).unwrap_err().to_string();
-    assert!(refused.contains("--pid: 7 (p), 9 (p)"), "{refused}");
+    assert!(refused.contains("several processes: 7 (p), 9 (p)"), "{refused}");
     let chosen = made.open(&Perf { pid: Some(Pid(9)), ..Perf::default() }).unwrap();
     assert_eq!((chosen.pid, chosen.threads), (Pid(9), vec![Tid(9)]));
     let refused = made.open(&Perf { pid: Some(Pid(5)), ..Perf::default() }).unwrap_err();

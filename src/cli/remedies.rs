@@ -1,0 +1,112 @@
+//! Remedies that a user of the command line has for errors. Errors themselves state facts.
+
+use crate::capture::{self, PerfError};
+use crate::recording::{ErrorKind, import};
+use crate::{ask, session};
+use nix::errno::Errno;
+use std::error::Error;
+use std::iter::successors;
+
+/// Returns the sentence of an error, with the remedy if there is one.
+pub(super) fn with_remedy(failure: &(dyn Error + 'static)) -> String {
+    let mut causes =
+        successors(Some(failure), |error: &&(dyn Error + 'static)| Error::source(*error));
+    let said = failure.to_string();
+    match causes.find_map(remedy) {
+        Some(remedy) => format!("{said}; {remedy}"),
+        None => note_with_remedy(&said),
+    }
+}
+
+/// Parts of notes, and the remedies.
+const NOTES: [(&str, &str); 5] = [
+    (capture::OLDER_IS_OVERWRITTEN, "--full keeps all of it"),
+    (capture::SLOW_DISK, "--filter, or a --pt-config with fewer packets, reduces the trace"),
+    (capture::SMALL_BUFFER, "ulimit -l or /proc/sys/kernel/perf_event_mlock_kb make it larger"),
+    (import::CHILDREN_LEFT_OUT, "--pid imports one of them"),
+    (import::CODE_NOT_FOUND, "--symfs names a directory that has it"),
+];
+
+/// Returns a note of a recording, with the remedy if there is one.
+pub(super) fn note_with_remedy(note: &str) -> String {
+    let mut known = NOTES.iter().filter(|(part, _)| note.contains(part));
+    let remedy = known.next().map(|(_, remedy)| *remedy);
+    let is_only_in_paths = capture::ONLY_IN_PATHS.iter().any(|act| note.contains(act));
+    let of_path = is_only_in_paths.then_some("`record --path` records that, too");
+    match remedy.or(of_path) {
+        Some(remedy) => format!("{note}; {remedy}"),
+        None => note.to_owned(),
+    }
+}
+
+fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(kind) = error.downcast_ref() {
+        return of_recording(kind);
+    }
+    match error.downcast_ref() {
+        Some(capture::Error::Perf(PerfError::NoIntelPt)) => {
+            return Some("--backend soft needs none");
+        }
+        Some(capture::Error::Perf(PerfError::Open { errno: Errno::EPERM, .. })) => {
+            return Some("--ring makes the buffer smaller");
+        }
+        Some(capture::Error::AddressSpace { .. }) => return Some("`ulimit -v` shows the limit"),
+        Some(capture::Error::NoSnapshot { .. }) => return Some("--timeout waits longer"),
+        _ => {}
+    }
+    if let Some(ask::Error::NoValues) = error.downcast_ref() {
+        return Some("record without --path");
+    }
+    if let Some(session::Error::NotRunAgain) = error.downcast_ref() {
+        return Some("`contraflow serve` runs programs");
+    }
+    None
+}
+
+fn of_recording(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Missing => "`contraflow list` shows all recordings",
+        ErrorKind::Empty => "make one with `contraflow record PROGRAM`",
+        ErrorKind::Homeless => "name a directory with -o, or set CONTRAFLOW_HOME",
+        ErrorKind::Exists => "--force replaces it",
+        ErrorKind::InTheWay => "--force replaces an export",
+        ErrorKind::Version { .. } => "record again, or use the contraflow that made it",
+        ErrorKind::PerfDirectory => "record without --threads",
+        ErrorKind::NoIntelPt | ErrorKind::OfKernel => "record with `perf record -e intel_pt//u`",
+        ErrorKind::NoSwitches(_) => "record with `perf record --per-thread`, or with a newer perf",
+        ErrorKind::WhichProcess(_) => "choose one with --pid",
+        ErrorKind::OtherBytes { .. } => "--any-binary accepts it",
+        ErrorKind::OtherBinary => {
+            "--symfs names a directory with the right one, and --any-binary accepts this one"
+        }
+        ErrorKind::NotPacked => "`contraflow pack` makes them",
+        ErrorKind::IsFile => "`contraflow unpack` unpacks a packed recording",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording;
+    use std::path::PathBuf;
+
+    #[test]
+    fn causes_have_remedies_however_deep_they_are() {
+        let error = || recording::Error { path: PathBuf::from("x"), kind: ErrorKind::Missing };
+        let said = "x: no such recording; `contraflow list` shows all recordings";
+        assert_eq!(with_remedy(&error()), said);
+        assert_eq!(with_remedy(&ask::Error::Recording(error())), said);
+        let cut = with_remedy(&capture::Error::Recording(error()));
+        assert!(cut.ends_with("is cut; `contraflow list` shows all recordings"), "{cut}");
+        let error = std::io::Error::other("full");
+        assert_eq!(with_remedy(&error), "full");
+    }
+
+    #[test]
+    fn notes_have_remedies() {
+        let note = capture::OLDER_IS_OVERWRITTEN;
+        assert_eq!(note_with_remedy(note), format!("{note}; --full keeps all of it"));
+        assert_eq!(note_with_remedy("a note"), "a note");
+    }
+}
