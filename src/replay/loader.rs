@@ -3,6 +3,7 @@
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
 use super::error::Error;
+use super::one_cpu::Span;
 use super::outline::ProgramStart;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
@@ -36,6 +37,7 @@ impl Epoch {
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<(Self, Cursor), Error> {
+        let _span = Span::begin();
         match start {
             ProgramStart::Entry(start) => {
                 let mut cursor = start.clone();
@@ -78,6 +80,7 @@ impl Epoch {
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
+        let _span = Span::begin();
         let state = reader.keyframe(entry)?.cursor();
         Self::load_state(entry, state, reader, code, reserved)
     }

@@ -3,63 +3,109 @@
 
 use crate::common::Tid;
 use crate::tracee::Cpus;
+use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// The time after which the kernel places the two anew, as others may be there by then.
 const PERIOD: Duration = Duration::from_millis(50);
 
+thread_local! {
+    static THIS_THREAD: RefCell<ThisThread> = const { RefCell::new(ThisThread { spans: 0, own: None }) };
+}
+
+/// The state of a thread that replays.
+struct ThisThread {
+    /// The spans that it is in, one inside the other.
+    spans: u32,
+    /// The CPUs that it may use after them, while it is kept on one.
+    own: Option<Cpus>,
+}
+
+impl ThisThread {
+    fn let_go(&mut self) {
+        if let Some(own) = self.own.take() {
+            let _ = own.keep_this_thread();
+        }
+    }
+}
+
+/// A span of turns, in which this thread may be kept on a CPU. It has all its own again after the last.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Span(PhantomData<*const ()>);
+
+impl Span {
+    /// Begins a span, perhaps inside others. Without one, each turn is a span.
+    pub(super) fn begin() -> Self {
+        THIS_THREAD.with_borrow_mut(|this| this.spans += 1);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        THIS_THREAD.with_borrow_mut(|this| {
+            this.spans -= 1;
+            if this.spans == 0 {
+                this.let_go();
+            }
+        });
+    }
+}
+
 /// The CPU on which the two take turns.
 #[derive(Debug)]
 pub(super) struct OneCpu {
-    /// The CPUs that the replay's thread may use; `None` if it has no choice.
-    all: Option<Cpus>,
+    /// True if there are others.
+    has_choice: bool,
     /// The thread that is kept on a CPU.
     kept: Option<(Tid, Cpus)>,
+    /// The CPUs that it may use otherwise.
+    own: Option<Cpus>,
     next_placing: Instant,
-}
-
-/// A turn of the replayed process. When it ends, the replay's thread may use all its CPUs again.
-#[derive(Debug)]
-#[must_use]
-pub(super) struct Turn(Option<Cpus>);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if let Some(all) = self.0 {
-            let _ = all.keep_this_thread();
-        }
-    }
 }
 
 impl OneCpu {
     /// Keeps nothing anywhere yet.
     pub(super) fn new() -> Self {
-        let all = Cpus::of_this_thread().ok();
-        let all = all.filter(|all| Cpus::current().is_ok_and(|here| all.without(here).is_some()));
-        Self { all, kept: None, next_placing: Instant::now() }
+        let own = THIS_THREAD.with_borrow(|this| this.own).or_else(|| Cpus::of_this_thread().ok());
+        let is_choice = |own: Cpus| Cpus::current().is_ok_and(|here| own.without(here).is_some());
+        let has_choice = own.is_some_and(is_choice);
+        Self { has_choice, kept: None, own, next_placing: Instant::now() }
     }
 
     /// Begins a turn of a thread of the process. Where the kernel refuses, turns take longer.
-    pub(super) fn begin_turn(&mut self, tid: Tid) -> Turn {
-        let Some(all) = self.all else { return Turn(None) };
+    pub(super) fn begin_turn(&mut self, tid: Tid) -> Span {
+        let span = Span::begin();
         let now = Instant::now();
-        if now >= self.next_placing {
+        if self.has_choice && now >= self.next_placing {
             self.next_placing = now + PERIOD;
             self.let_go(tid);
-            return Turn(None);
+        } else if self.has_choice {
+            self.keep(tid);
         }
-        let Ok(here) = Cpus::current() else { return Turn(None) };
+        span
+    }
+
+    fn keep(&mut self, tid: Tid) {
+        let Ok(here) = Cpus::current() else { return };
         if self.kept != Some((tid, here)) {
             self.kept = here.keep(tid).is_ok().then_some((tid, here));
         }
-        let is_kept = self.kept.is_some() && here.keep_this_thread().is_ok();
-        Turn(is_kept.then_some(all))
+        let own = self.own.filter(|_| self.kept.is_some());
+        THIS_THREAD.with_borrow_mut(|this| {
+            if this.own.is_none() && own.is_some() && here.keep_this_thread().is_ok() {
+                this.own = own;
+            }
+        });
     }
 
-    /// Lets the thread use all CPUs, as the two are to run at the same time.
+    /// Lets both threads use all their CPUs, as they are to be placed anew, or to run at the same time.
     pub(super) fn let_go(&mut self, tid: Tid) {
-        if let Some(all) = self.all.filter(|_| self.kept.take().is_some()) {
-            let _ = all.keep(tid);
+        THIS_THREAD.with_borrow_mut(ThisThread::let_go);
+        if let Some(own) = self.own.filter(|_| self.kept.take().is_some()) {
+            let _ = own.keep(tid);
         }
     }
 }
@@ -76,24 +122,34 @@ mod tests {
     }
 
     #[test]
-    fn both_are_on_one_cpu_in_a_turn_only() {
+    fn both_are_on_one_cpu_in_a_span_only() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let tid = Tid(i32::try_from(child.id()).unwrap());
         let (before, own) = (cpus_of(&child), Cpus::of_this_thread().unwrap());
         let mut one = OneCpu::new();
-        if one.all.is_some() {
+        if one.has_choice {
+            let here = || Cpus::of_this_thread().unwrap();
             one.next_placing = Instant::now() + Duration::from_secs(600);
-            let turn = one.begin_turn(tid);
-            let here = Cpus::of_this_thread().unwrap();
-            assert_eq!(one.kept, Some((tid, here)));
-            assert!(own.without(here).is_some() && cpus_of(&child).parse::<u32>().is_ok());
-            drop(turn);
-            assert_eq!(Cpus::of_this_thread().unwrap(), own);
+            drop(one.begin_turn(tid));
+            assert!(here() == own && cpus_of(&child).parse::<u32>().is_ok());
+            let span = Span::begin();
+            drop(one.begin_turn(tid));
+            let kept = here();
+            assert!(own.without(kept).is_some() && one.kept == Some((tid, kept)));
+            drop(one.begin_turn(tid));
+            assert_eq!(here(), kept);
             one.let_go(tid);
+            assert_eq!((here(), cpus_of(&child)), (own, before.clone()));
+            drop(one.begin_turn(tid));
+            drop(span);
+            assert_eq!(here(), own);
+            // They are placed anew from time to time.
+            one.next_placing = Instant::now();
+            let _turn = one.begin_turn(tid);
+            assert_eq!((here(), cpus_of(&child)), (own, before));
         } else {
             println!("SKIPPED: there is one CPU only");
         }
-        assert_eq!(cpus_of(&child), before);
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::events::Site;
 use super::goals::{Found, Goals, Looks, Met};
+use super::one_cpu::Span;
 use super::outline::KernelEvent;
 use super::process::Replay;
 use super::watches::Watching;
@@ -27,6 +28,7 @@ impl Replay {
         goals: &Goals<'_>,
         watching: &mut Watching,
     ) -> Result<Found, Error> {
+        let _span = Span::begin();
         self.set_stops(goals);
         self.judged = None;
         let found = loop {

@@ -3,6 +3,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::goals::{Found, Goals};
+use super::one_cpu::Span;
 use super::pace::Pace;
 use super::position::Position;
 use super::process::Replay;
@@ -30,6 +31,7 @@ impl Replay {
     /// Moves to a position. While a program is loaded, nothing executes: its first instruction is the
     /// next place.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
+        let _span = Span::begin();
         self.is_at_end = false;
         let number = self.outline.epoch_of(target.entry);
         let target = target.max(self.outline.first_of(number));

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::goals::{Found, Met};
+use super::one_cpu::Span;
 use super::process::Replay;
 use super::straight::Straight;
 use crate::common::{Addr, Tid};
@@ -112,6 +113,7 @@ impl Replay {
 
     /// Executes instructions up to a place within the same tick.
     pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+        let _span = Span::begin();
         let ticks = self.ticks;
         while self.ip()? != place.ip
             && self.ticks == ticks

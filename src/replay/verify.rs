@@ -4,6 +4,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::goals::{Found, Goals};
+use super::one_cpu::Span;
 use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
@@ -74,6 +75,7 @@ impl Replay {
         interrupted: &dyn Fn() -> bool,
         verdict: &mut Verdict,
     ) -> Result<Found, Error> {
+        let _span = Span::begin();
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
         // That with which the log begins is where the replay begins.

@@ -36,6 +36,11 @@ impl Subject {
         line.trim_end().to_owned()
     }
 
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.pid()]).status();
+        assert!(sent.expect("kill(1) runs").success());
+    }
+
     /// It still answers.
     fn answers(&mut self, byte: char) {
         write!(self.input.as_mut().unwrap(), "{byte}").unwrap();
@@ -132,9 +137,12 @@ fn a_process_is_recorded_for_a_while_and_goes_on() {
         assert_eq!(subject.tracer(), "0");
         assert_eq!(mappings(&subject), before, "round {round}");
         subject.answers('c');
+        // Its threads compute all the time.
+        subject.signal("STOP");
         assert!(instructions(&scene) > 10_000);
         assert_replays(&scene, kind, exact::PART);
         assert!(kind == "--exact" || scene.path("recording/core").exists());
+        subject.signal("CONT");
     }
     assert_eq!(subject.end(), Some(7));
 }
