@@ -71,7 +71,9 @@ ide-test: build
 check: cargo check-tools fmt clippy doc test
 
 # What continuous integration runs besides: the longer tests, licences of dependencies, and fuzzing.
+# Builds without line tables take a sixth less time. Backtraces there have functions only.
 check-ci: FUZZ_SECONDS = 15
+check-ci: export CARGO_PROFILE_DEV_DEBUG = 0
 check-ci: check test-long deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
