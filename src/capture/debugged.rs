@@ -249,11 +249,11 @@ pub(super) trait Debugged {
             news.is_some() && (!alone || tid == first || news == Some(Report::Executed))
         };
         let of_program = threads.filter(|(_, thread)| thread.process() == program);
-        let told = of_program.filter_map(|(tid, thread)| {
+        let reported = of_program.filter_map(|(tid, thread)| {
             let pending = thread.pending();
             is_reported(*tid, pending.news).then_some((*tid, pending))
         });
-        match told.min_by_key(|(tid, _)| *tid != first) {
+        match reported.min_by_key(|(tid, _)| *tid != first) {
             Some((tid, pending)) => pending.news.take().map(|news| (tid, news)),
             None => self.none_runs(first).filter(|_| alone),
         }

@@ -27,7 +27,7 @@ pub enum RecorderEnd {
 
 /// Forks a child to record in, which leaves its program when this process ends. Returns `None` in
 /// the child, and its end in this process. Call it while there is one thread.
-pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
+pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     let system = |call, errno| tracee::Error::System { call, errno };
     let front = getpid();
     // SAFETY: this process has one thread, so that the child finds all of its memory at rest.

@@ -45,7 +45,7 @@ pub use contract::{Catches, Forks, Go, Report};
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;
-pub use front::{RecorderEnd, record_behind_a_front};
+pub use front::{RecorderEnd, record_with_front};
 pub use limits::{OLDER_IS_OVERWRITTEN, ONLY_IN_PATHS, SLOW_DISK, SMALL_BUFFER};
 pub use live::Live;
 pub use orphan::{OrphanEnd, end_with_parent};
@@ -72,7 +72,7 @@ pub fn hardware(request: &Request) -> Result<(), Error> {
 ///
 /// A running process is recorded until it ends, or until this process gets SIGINT, SIGTERM, SIGHUP
 /// or SIGQUIT, which detaches from it. The same happens to any program whose recorder has lost its
-/// front ([`record_behind_a_front`]).
+/// front ([`record_with_front`]).
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     if request.only_thread.is_some() {
         match backend {

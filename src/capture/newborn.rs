@@ -226,8 +226,8 @@ impl Newborns {
 
     /// Detaches from the children of a process that were never reported.
     pub(super) fn leave_unreported_of(&mut self, parent: Pid) {
-        let untold = self.0.values().filter(|one| one.parent == parent && !one.is_reported);
-        for pid in untold.map(|one| one.pid).collect::<Vec<_>>() {
+        let unreported = self.0.values().filter(|one| one.parent == parent && !one.is_reported);
+        for pid in unreported.map(|one| one.pid).collect::<Vec<_>>() {
             self.leave(pid);
         }
     }

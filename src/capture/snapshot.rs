@@ -42,7 +42,7 @@ impl Bell {
             return None;
         }
         if answers {
-            bell.tell(0);
+            bell.report(0);
         }
         Some(bell)
     }
@@ -51,15 +51,15 @@ impl Bell {
     pub(super) fn begin(&mut self) {
         let done = self.begun;
         self.begun += 1;
-        self.tell(done);
+        self.report(done);
     }
 
     /// Notes that the snapshot is on disk.
     pub(super) fn done(&mut self) {
-        self.tell(self.begun);
+        self.report(self.begun);
     }
 
-    fn tell(&mut self, done: u64) {
+    fn report(&mut self, done: u64) {
         let counts = format!("{:0DIGITS$} {done:0DIGITS$}\n", self.begun);
         // If this fails, the requester reports the timeout.
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_as_they_are_told() {
+    fn counts_are_read_as_they_are_written() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!((counts(dir.path()), recorder_of(dir.path())), (None, None));
         let mute = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ impl Reports {
 
     /// Reports the result of `written`, if a report is due: bytes, and true if there will be no
     /// more before the end.
-    pub(super) fn tell(&mut self, written: impl FnOnce() -> (u64, bool)) {
+    pub(super) fn report(&mut self, written: impl FnOnce() -> (u64, bool)) {
         let elapsed = self.start.elapsed();
         if let Some(report) = self.report.filter(|_| elapsed >= self.next) {
             self.next = after(elapsed);
@@ -64,13 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_before_its_time() {
+    fn nothing_is_reported_before_its_time() {
         let mut reports = Reports::to(Some(|_| ()));
-        reports.tell(|| unreachable!("at once"));
+        reports.report(|| unreachable!("at once"));
         assert_eq!(reports.next, FIRST);
         reports.next = Duration::ZERO;
         let mut asked = false;
-        reports.tell(|| {
+        reports.report(|| {
             asked = true;
             (7, false)
         });

@@ -10,7 +10,7 @@ use super::{Failure, arguments, count_of, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
     self, Backend, Code, Filter, History, KEYFRAME_PERIOD, Outcome, RecorderEnd, Request, Schedule,
-    Written, record, record_behind_a_front,
+    Written, record, record_with_front,
 };
 use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
@@ -98,7 +98,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         if backend == Backend::Perf {
             return Err("--on-recorder-death go-on is not for the perf backend".into());
         }
-        if let Some(end) = record_behind_a_front()? {
+        if let Some(end) = record_with_front()? {
             return Ok(front_exit_code(end));
         }
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_behind_is_swept_and_what_is_needed_stays() {
+    fn what_was_left_is_swept_and_what_is_needed_stays() {
         let parent = tempfile::tempdir().unwrap();
         let needed = Temporary::make_in(parent.path(), NAME).unwrap();
         let left = parent.path().join("contraflow-1-0");

@@ -120,7 +120,7 @@ impl Feed {
     }
 
     /// Passes an item of a thread on.
-    pub(super) fn tell(&self, tid: Tid, item: Item) {
+    pub(super) fn send(&self, tid: Tid, item: Item) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
             let _ = items.send((tid, item));
@@ -130,7 +130,7 @@ impl Feed {
     /// Waits until all items are encoded, and their packets are ready.
     pub(super) fn settle(&self, tid: Tid) {
         let (done, is_done) = channel();
-        self.tell(tid, Item::Settled(done));
+        self.send(tid, Item::Settled(done));
         // Where the worker is gone, so is all that it had.
         let _ = is_done.recv();
     }

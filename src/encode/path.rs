@@ -68,7 +68,7 @@ impl Path {
     /// Enters the program at `ip`, unless the thread is already in it.
     pub fn enter_user(&mut self, ip: Addr) {
         if self.in_kernel {
-            self.tell_time(ip);
+            self.write_time(ip);
             self.unit.enter(ip, USER);
             self.in_kernel = false;
         }
@@ -129,13 +129,13 @@ impl Path {
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
         if !self.is_reported() {
-            self.tell_time(target);
+            self.write_time(target);
         }
         self.unit.branch(&branch);
     }
 
     /// Writes the time if packets are about to begin at `ip`, unless it is the last one written.
-    fn tell_time(&mut self, ip: Addr) {
+    fn write_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
         if self.unit.judges(ip) && self.reported.replace(now) != Some(now) {
             self.unit.set_tsc(now);

@@ -61,7 +61,7 @@ impl Tracer {
     /// Begins with another program of the process, whose only thread is `tid`.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
-        self.feed.tell(tid, Item::Program(shared));
+        self.feed.send(tid, Item::Program(shared));
         self.sent = Sent::default();
         self.young.clear();
     }
@@ -69,7 +69,7 @@ impl Tracer {
     /// Changes which code is traced, of all threads. `tid` is any of them.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
-        self.feed.tell(tid, Item::Ranges(ranges.clone()));
+        self.feed.send(tid, Item::Ranges(ranges.clone()));
     }
 
     /// Notes that edges from a number on are of code that is as it is since a time.
@@ -107,10 +107,10 @@ impl Tracer {
     }
 
     /// Sends something of a thread to the encoder, now or at the thread's end.
-    pub fn tell(&mut self, code: &Code, tid: Tid, item: Item) {
+    pub fn send(&mut self, code: &Code, tid: Tid, item: Item) {
         match &mut self.ring {
             Some(ring) => ring.keep(tid, item),
-            None => self.tell_now(code, tid, item),
+            None => self.send_now(code, tid, item),
         }
     }
 
@@ -134,14 +134,14 @@ impl Tracer {
     ) -> Result<(), BadPointer> {
         let is_good = lane.holds(pointer);
         if !is_good {
-            self.tell(code, lane.tid, Item::Damage);
+            self.send(code, lane.tid, Item::Damage);
         }
         let pointer = if is_good { pointer } else { lane.unsent };
         let len = usize::try_from(pointer.saturating_sub(lane.unsent)).unwrap_or(0);
         let offset = lane.area.offset_of(lane.unsent);
         lane.unsent = lane.unsent.max(pointer);
         if len > 0 || frees.is_some() {
-            self.tell(code, lane.tid, Item::Records { offset, len, frees });
+            self.send(code, lane.tid, Item::Records { offset, len, frees });
         }
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
@@ -225,35 +225,35 @@ impl Tracer {
 
     /// Sends what is left of a thread that ended. Its area is free when the encoder has read it.
     pub fn close(&mut self, code: &Code, lane: &Lane) {
-        self.tell_kept(code, lane.tid);
+        self.send_kept(code, lane.tid);
         for (index, taken) in lane.busy.taken().into_iter().enumerate() {
             if taken && (self.ring.is_some() || index == lane.buffer) {
-                self.tell_now(code, lane.tid, Item::Free(lane.busy.clone(), index));
+                self.send_now(code, lane.tid, Item::Free(lane.busy.clone(), index));
             }
         }
     }
 
     /// Sends what was kept of a thread that ended.
-    pub fn tell_kept(&mut self, code: &Code, tid: Tid) {
+    pub fn send_kept(&mut self, code: &Code, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
-        self.tell_all(code, tid, kept);
+        self.send_all(code, tid, kept);
     }
 
     /// Sends what was kept so far of a thread that goes on.
-    pub fn tell_kept_so_far(&mut self, code: &Code, tid: Tid) {
+    pub fn send_kept_so_far(&mut self, code: &Code, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.hand_over(tid)).unwrap_or_default();
-        self.tell_all(code, tid, kept);
+        self.send_all(code, tid, kept);
     }
 
-    fn tell_all(&mut self, code: &Code, tid: Tid, items: VecDeque<Item>) {
+    fn send_all(&mut self, code: &Code, tid: Tid, items: VecDeque<Item>) {
         for item in items {
-            self.tell_now(code, tid, item);
+            self.send_now(code, tid, item);
         }
-        self.tell_now(code, tid, Item::Flush);
+        self.send_now(code, tid, Item::Flush);
     }
 
     /// Sends something of a thread, after all edges that it may refer to.
-    fn tell_now(&mut self, code: &Code, tid: Tid, item: Item) {
+    fn send_now(&mut self, code: &Code, tid: Tid, item: Item) {
         let edges = code.edges_from(self.sent.edges);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
@@ -269,9 +269,9 @@ impl Tracer {
             self.sent.pushes += pushes.len();
             self.sent.quiet_jumps += quiet_jumps.len();
             let news = NewEdges { edges, pushes, quiet_jumps, paths: self.new_paths(code) };
-            self.feed.tell(tid, Item::Edges(news));
+            self.feed.send(tid, Item::Edges(news));
         }
-        self.feed.tell(tid, item);
+        self.feed.send(tid, item);
     }
 
     /// Returns the paths of superblocks that the encoder was not sent, where it wants them.

@@ -83,7 +83,7 @@ impl Decoder<'_> {
                 FlowItem::Block(span) => {
                     watch.arrive(span.ip, tally.insns);
                     tally.add_span(code, &span);
-                    tell_span(&span, code, watch);
+                    report_span(&span, code, watch);
                 }
                 item => return Some(item),
             }
@@ -103,7 +103,7 @@ impl<W: CallWatch> Sink for Skim<'_, W> {
     fn chain(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) {
         let Some(chain) = code.cache.chains.get(at) else { return };
         self.watch.arrive(ip, self.tally.insns);
-        tell_chain(chain, self.tally.insns, &code.cache.chains, self.watch);
+        report_chain(chain, self.tally.insns, &code.cache.chains, self.watch);
         self.tally.insns += u64::from(chain.insns);
         if !self.tally.has(chain) {
             self.tally.add_chain(&mut code.cache, at);
@@ -114,7 +114,7 @@ impl<W: CallWatch> Sink for Skim<'_, W> {
 /// Reports the calls and returns of a chain at whose start control arrived, with the instruction
 /// number `first`.
 #[inline]
-fn tell_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &mut W) {
+fn report_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &mut W) {
     if W::IS_IDLE {
         return;
     }
@@ -137,7 +137,7 @@ fn tell_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &
 }
 
 /// Reports how control left a span that was not part of a chain.
-fn tell_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
+fn report_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
     if W::IS_IDLE {
         return;
     }

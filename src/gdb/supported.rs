@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forks_are_told_to_those_who_know_several_processes() {
+    fn forks_are_reported_to_those_who_know_several_processes() {
         let client = parse(b"qSupported:multiprocess+;fork-events+;vfork-events+;qRelocInsn+");
         assert_eq!(client.forks, Forks { fork: true, vfork: true });
         let offered = String::from_utf8(extend(b"multiprocess+;swbreak+", client, false)).unwrap();

@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn a_mapping_reads_as_zero_to_the_page_end_and_is_unknown_behind() {
+fn a_mapping_reads_as_zero_to_the_page_end_and_is_unknown_after() {
     let image = Image::new([Section {
         range: AddrRange::new(Addr(0x1000), Addr(0x4000)),
         bytes: vec![7; 0x1800].into(),

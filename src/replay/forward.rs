@@ -123,7 +123,7 @@ impl Replay {
                             | Happening::Foreign { .. }
                     ) => {}
                 Advanced::Happened(_) => {
-                    if let Some(event) = self.event_behind(goals) {
+                    if let Some(event) = self.event_passed(goals) {
                         return Ok(Found::Event(event));
                     }
                     break;
@@ -273,7 +273,7 @@ impl Replay {
                 Advanced::End => return Ok(Found::End),
                 Advanced::Watch(number) => return Ok(Found::Watch(number)),
                 Advanced::Happened(_) => {
-                    if let Some(event) = self.event_behind(goals) {
+                    if let Some(event) = self.event_passed(goals) {
                         return Ok(Found::Event(event));
                     }
                 }

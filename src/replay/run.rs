@@ -117,7 +117,7 @@ impl Replay {
             if let Some(number) = met {
                 return Ok(Found::Watch(number));
             }
-            if let Some(event) = self.event_behind(goals) {
+            if let Some(event) = self.event_passed(goals) {
                 return Ok(Found::Event(event));
             }
             if (goals.interrupted)() {
@@ -146,7 +146,7 @@ impl Replay {
     }
 
     /// Returns what the kernel did in the last entry, if a run ends there.
-    pub(super) fn event_behind(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
+    pub(super) fn event_passed(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         self.event_after(self.cursor.index().checked_sub(1)?, goals)
     }
 

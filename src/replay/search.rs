@@ -110,7 +110,7 @@ impl Replay {
         }
         let is_after =
             self.last_to_advance()? == Some(tid) && (self.ticks, self.instructions) == (0, Some(0));
-        Ok(if is_after { self.event_behind(&goals) } else { None })
+        Ok(if is_after { self.event_passed(&goals) } else { None })
     }
 
     /// Moves one instruction of a thread back. Returns false at its first one.

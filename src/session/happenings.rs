@@ -69,7 +69,7 @@ impl Rank {
 
 impl Happening {
     /// Returns the next event in `direction` after the one reported at this position.
-    pub(super) fn next(self, told: Rank, direction: Direction) -> Option<(Rank, StopReason)> {
+    pub(super) fn next(self, reported: Rank, direction: Direction) -> Option<(Rank, StopReason)> {
         let number = |number: Option<u64>| number.unwrap_or(StopReason::UNKNOWN_CALL);
         let mut all = [
             self.returned.map(|call| (Rank::Returned, StopReason::CallReturn(number(call)))),
@@ -80,8 +80,8 @@ impl Happening {
             all.reverse();
         }
         all.into_iter().flatten().find(|(rank, _)| match direction {
-            Direction::Forward => *rank > told,
-            Direction::Backward => *rank < told,
+            Direction::Forward => *rank > reported,
+            Direction::Backward => *rank < reported,
         })
     }
 }

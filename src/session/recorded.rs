@@ -245,9 +245,9 @@ impl<H: History> Recorded<H> {
         {
             return None;
         }
-        let told = if is_own { Rank::of(walk.last.reason) } else { Rank::Before };
+        let reported = if is_own { Rank::of(walk.last.reason) } else { Rank::Before };
         let happening = self.history.happening_at(self.position, &self.wanted);
-        let next = happening.next(told, direction);
+        let next = happening.next(reported, direction);
         let stop = |reason| Stop { thread, reason };
         match next {
             Some((rank, reason)) if rank < Rank::Instruction => Some(stop(reason)),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_told_from_errors() {
+    fn results_are_distinguished_from_errors() {
         assert_eq!(Outcome::of(0), Succeeded(0));
         assert_eq!(Outcome::of(5), Succeeded(5));
         assert_eq!(Outcome::of(-EINTR), Interrupted);

@@ -104,7 +104,7 @@ impl<'a> Effects<'a> {
 
     /// Returns all effects.
     pub(super) fn finish(mut self) -> Vec<Effect> {
-        self.tell_left();
+        self.emit_left();
         self.steps
     }
 }
@@ -170,7 +170,7 @@ impl Effects<'_> {
     }
 
     /// Emits the last transfer for the following segment, and resets it.
-    fn tell_left(&mut self) {
+    fn emit_left(&mut self) {
         if let Known::Here(left) = std::mem::replace(&mut self.left, Known::Before) {
             self.steps.push(Effect::Left(left));
         }
@@ -181,7 +181,7 @@ impl Effects<'_> {
         let over = self.execs.partition_point(|exec| *exec <= now);
         if over > self.execs_over {
             self.execs_over = over;
-            self.tell_left();
+            self.emit_left();
             self.steps.push(Effect::Execs(over));
         }
     }
@@ -262,9 +262,9 @@ impl CallWatch for Effects<'_> {
         self.has_loaded_sp = true;
     }
 
-    fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>) {
+    fn leave(&mut self, span: &Span, next: Addr, code: &Code<'_>) {
         let sigreturn = || is_sigreturn(&|addr, buf| code.read(addr, buf), span.last);
-        self.leave_at((span.last, behind), span.exit, sigreturn);
+        self.leave_at((span.last, next), span.exit, sigreturn);
     }
 
     #[inline]

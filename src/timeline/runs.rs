@@ -232,7 +232,7 @@ mod tests {
         };
         let records: Vec<_> = switches.iter().map(record).collect();
         let runs = Runs::of_cpu(7, &records, &traceable).runs;
-        let told = |run: Run| {
+        let reported = |run: Run| {
             let others = match (run.who.anybody, run.who.foreign) {
                 (true, _) => "anybody",
                 (false, true) => "others",
@@ -240,7 +240,7 @@ mod tests {
             };
             (run.since.0, run.who.threads, others)
         };
-        runs.into_iter().map(told).collect()
+        runs.into_iter().map(reported).collect()
     }
 
     #[test]

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_are_told_apart() {
+    fn branches_are_distinguished() {
         let jcc = |target, condition| Treatment::Jcc { target, condition };
         assert_eq!(treatment(&[0x75, 0x02]), jcc(0x1004, 5));
         assert_eq!(treatment(&[0x0f, 0x8f, 0, 1, 0, 0]), jcc(0x1106, 15));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn components_are_those_that_the_kernel_tells() {
+    fn components_are_those_that_the_kernel_reports() {
         assert_eq!(Components::of(&area_of_kernel(0xe7)), Some(ALL));
         assert_eq!(Components::of(&area_of_kernel(0xff)), None, "MPX lies between the others");
         assert_eq!(Components::of(&area_of_kernel(1)), None, "no SSE");

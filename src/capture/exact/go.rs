@@ -32,16 +32,16 @@ impl Engine {
         if let Some(end) = self.end()? {
             return Ok(end);
         }
-        if let Some(told) = self.take_owed(go) {
-            return Ok(told);
+        if let Some(reported) = self.take_owed(go) {
+            return Ok(reported);
         }
-        if let Some(told) = self.take_unreported(go)? {
-            return Ok(told);
+        if let Some(reported) = self.take_unreported(go)? {
+            return Ok(reported);
         }
         self.log_changes()?;
         let others_run = self.take_request(go)?;
-        if others_run && let Some(told) = self.news_of_others(go) {
-            return Ok(told);
+        if others_run && let Some(reported) = self.news_of_others(go) {
+            return Ok(reported);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.pid);
         let _beat = Beat::start(LOOK_PERIOD);

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) enum PerfTime {
     /// The kernel's perf clock, a known linear function of the TSC.
-    Told(TscToNs),
+    Known(TscToNs),
     /// `CLOCK_MONOTONIC_RAW`.
     Raw(Readings),
 }
@@ -55,7 +55,7 @@ impl PerfTime {
     /// Returns the TSC at a time of perf.
     pub(super) fn tsc(&self, time_ns: u64) -> Tsc {
         match self {
-            Self::Told(clock) => clock.tsc(time_ns),
+            Self::Known(clock) => clock.tsc(time_ns),
             Self::Raw(readings) => readings.tsc(time_ns),
         }
     }
@@ -95,7 +95,7 @@ mod tests {
         // A thousandth of the time between two readings, and what a preemption may take.
         let slack = (after.0 - before.0) + 100_000;
         assert!(found.0 + slack > before.0 && found.0 < after.0 + slack, "{found:?} {before:?}");
-        let reported = PerfTime::Told(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });
+        let reported = PerfTime::Known(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });
         assert_eq!(reported.tsc(1100), Tsc(2000));
     }
 }

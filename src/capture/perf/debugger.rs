@@ -134,8 +134,8 @@ impl Engine<'_> {
         else {
             return Ok(false);
         };
-        let told = (thread.tracee.signal_info(), thread.tracee.registers());
-        let (Ok(info), Ok(mut registers)) = told else {
+        let known = (thread.tracee.signal_info(), thread.tracee.registers());
+        let (Ok(info), Ok(mut registers)) = known else {
             // The thread was killed: its exit will be reported.
             return Ok(true);
         };
@@ -186,7 +186,7 @@ impl Engine<'_> {
     }
 
     /// Reports a signal to the debugger before its delivery, unless that passes it.
-    pub(super) fn tell_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    pub(super) fn report_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
             return Ok(());

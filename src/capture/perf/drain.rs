@@ -3,7 +3,7 @@
 
 use super::mend::Mender;
 use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
-use super::stitch::{Step, Stitch, Told};
+use super::stitch::{AuxRecords, Step, Stitch};
 use crate::common::Addr;
 use crate::pt::overlap;
 use crate::sideband::perf_data::{PerfEvent, PerfRecords};
@@ -14,7 +14,7 @@ pub(super) struct Drain<M> {
     data: DataRing<M>,
     aux: AuxRing<M>,
     records: PerfRecords,
-    reported: Told,
+    reported: AuxRecords,
     stitch: Stitch,
     /// The repair of the packets at our INT3s, if there may be any.
     mender: Option<Mender>,
@@ -30,7 +30,7 @@ impl<M: RingMemory> Drain<M> {
             data: DataRing::new(data),
             aux: AuxRing::new(aux),
             records,
-            reported: Told::default(),
+            reported: AuxRecords::default(),
             stitch: Stitch::default(),
             taken: Vec::new(),
             full_at: None,
@@ -107,7 +107,7 @@ impl<M: RingMemory> Drain<M> {
     }
 }
 
-fn note(records: &PerfRecords, reported: &mut Told, record: &[u8]) {
+fn note(records: &PerfRecords, reported: &mut AuxRecords, record: &[u8]) {
     let record = records.parse(record).ok().flatten();
     match record.map(|record| record.event) {
         Some(PerfEvent::Aux { offset, size, flags }) => {

@@ -133,7 +133,7 @@ impl Engine<'_> {
             }
         }
         if self.debugger.is_some() {
-            return self.tell_signal(tid, signal);
+            return self.report_signal(tid, signal);
         }
         self.go_on(tid, signal)
     }

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_told_by_their_file() {
+    fn ranges_are_named_by_their_file() {
         assert_eq!(filter(&[], &[]), Ok(Some(String::new())));
         let both =
             filter(&[(0x40_0010, 0x40_0020), (0x40_1000, 0x40_2000)], &[(0x40_0100, 0x40_0104)]);

@@ -51,8 +51,8 @@ impl Engine<'_> {
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
         let mut has_signal = false;
-        if let Some(untold) = self.take_unreported(go)? {
-            return Ok(untold);
+        if let Some(unreported) = self.take_unreported(go)? {
+            return Ok(unreported);
         }
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             // Keep the signal: another thread may be reported before this one runs.

@@ -113,7 +113,7 @@ mod tests {
     const SHORT: IpPayload = IpPayload { compression: IpCompression::Update16, value: 0x1234 };
 
     #[test]
-    fn the_place_of_a_stop_is_told_and_the_next_address_is_whole() {
+    fn the_place_of_a_stop_is_reported_and_the_next_address_is_whole() {
         let mut mender = Mender::default();
         let before =
             bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(full(Addr(0x7fff_f7ec_d34e)))]);

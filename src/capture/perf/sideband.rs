@@ -62,7 +62,7 @@ impl Recipe {
         };
         let ring: Arc<Mapped> = event.map(1)?;
         if let Some(clock) = ring.clock() {
-            return Ok((Self { attr }, PerfTime::Told(clock)));
+            return Ok((Self { attr }, PerfTime::Known(clock)));
         }
         let flags = attr.flags | flag::USE_CLOCKID;
         let attr = EventAttr { flags, clockid: libc::CLOCK_MONOTONIC_RAW, ..attr };

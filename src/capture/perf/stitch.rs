@@ -81,7 +81,7 @@ impl Stitch {
 /// The contents of `AUX` records: which bytes of an area were written, and after which ones some
 /// are missing.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct AuxRecords {
     spans: VecDeque<Span>,
     /// The end of the last byte that a record covers.
     end: u64,
@@ -104,7 +104,7 @@ pub(super) enum Step {
     Loss,
 }
 
-impl Told {
+impl AuxRecords {
     /// Adds a record of `size` bytes from `offset`. If `is_short`, bytes after them are missing.
     pub(super) fn note(&mut self, offset: u64, size: u64, is_short: bool) {
         let end = offset.saturating_add(size);

@@ -94,7 +94,7 @@ impl Engine {
                 thread.watched.set(thread.tracee(), &debugger.slots)?;
             }
             thread.translated.begin_in_cache(gs_base)?;
-            process.tell(child, Item::Born { tsc: now().0 });
+            process.send(child, Item::Born { tsc: now().0 });
             if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_newborns) {
                 return Ok(thread.tracee().resume(0)?);
             }

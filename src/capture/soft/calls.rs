@@ -103,7 +103,7 @@ impl Process {
                 thread.stand(Report::Stepped);
                 return Ok(());
             }
-            self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
+            self.send(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
         }

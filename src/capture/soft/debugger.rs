@@ -50,7 +50,7 @@ impl Process {
 
     /// Stops a thread that left the cache at `ip`, where threads stop.
     pub(super) fn stop_at(&mut self, thread: &mut Thread, ip: u64) -> Result<(), Error> {
-        self.tell(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), Item::Leave { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
         let after_step = self.is_stepping(thread) && debugger.following == Some(ip);
         let called = debugger.calling.get(&thread.tid()).filter(|(following, _)| *following == ip);
@@ -75,7 +75,7 @@ impl Process {
 
     /// Stops a thread in the program, before a system call.
     pub(super) fn stand_at_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
-        self.tell(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), Item::Leave { ip });
         thread.caught = Some((ip, number));
         thread.stand(Report::Call(number));
     }
@@ -123,7 +123,7 @@ impl Process {
             return thread.wait_for_child();
         }
         let ip = thread.tracee().registers()?.rip;
-        self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch_passing(thread)?;
         thread.doing = Doing::Running;
         Ok(thread.tracee().resume(0)?)
@@ -132,7 +132,7 @@ impl Process {
     /// Stops a thread in the program that was interrupted.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
-        self.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        self.send(thread.tid(), Item::Leave { ip: registers.rip });
         thread.tracee().set_registers(&stand_before_call(&registers))?;
         thread.doing = Doing::Standing;
         Ok(())

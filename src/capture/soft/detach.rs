@@ -106,7 +106,7 @@ impl Process {
     /// Ends the trace of a thread that is stopped in the program.
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
-        self.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        self.send(thread.tid(), Item::Leave { ip: registers.rip });
         thread.tracee().set_registers(&stand_before_call(&registers))?;
         thread.doing = Doing::Left;
         Ok(())

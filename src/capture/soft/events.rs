@@ -73,7 +73,7 @@ impl Engine {
         for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid() == pid) {
             if other == old {
                 process.take_records(thread, pointer);
-                process.tell_kept(other);
+                process.send_kept(other);
             }
             if other != tid {
                 process.thread_ended(other, None);
@@ -180,7 +180,7 @@ impl Process {
     /// Begins or continues the history of a thread that is stopped in the program.
     pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
-        self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
     }
 
@@ -207,9 +207,9 @@ impl Process {
             if let Doing::Stepping(Some(insn)) = thread.doing
                 && insn.ip.0 != registers.rip
             {
-                self.tell(tid, Item::Native { insn, next: registers.rip });
+                self.send(tid, Item::Native { insn, next: registers.rip });
             }
-            self.tell(tid, Item::Leave { ip: registers.rip });
+            self.send(tid, Item::Leave { ip: registers.rip });
             return Some(thread.translated.own_registers(registers));
         }
         // Registers made of damaged memory are unreliable.
@@ -220,8 +220,8 @@ impl Process {
         };
         self.take_records(thread, exact.pointer);
         if let Some((steps, ip)) = exact.partial {
-            self.tell(tid, Item::Partial { steps, ip });
-            self.tell(tid, Item::Leave { ip });
+            self.send(tid, Item::Partial { steps, ip });
+            self.send(tid, Item::Leave { ip });
         }
         Some(exact.program)
     }

@@ -69,7 +69,7 @@ impl Process {
         self.engine.enter_program(&mut thread.translated, &exact.program, exact.pointer)?;
         self.take_records(thread, exact.pointer);
         if let Some((steps, ip)) = exact.partial {
-            self.tell(thread.tid(), Item::Partial { steps, ip });
+            self.send(thread.tid(), Item::Partial { steps, ip });
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Engine {
                 return Ok(());
             }
             let registers = thread.tracee().registers()?;
-            process.tell(thread.tid(), Item::Leave { ip: registers.rip });
+            process.send(thread.tid(), Item::Leave { ip: registers.rip });
             thread.waits = waits;
             let birth = if waits { Report::Vforked(child) } else { Report::Forked(child) };
             if !waits {
@@ -202,13 +202,13 @@ impl Engine {
             return self.part_for_good(pid, None);
         }
         if pid == self.program {
-            let told = self.newborns.reported().next();
-            if let Some(child) = told.filter(|child| child.is_awaited) {
+            let reported = self.newborns.reported().next();
+            if let Some(child) = reported.filter(|child| child.is_awaited) {
                 self.parting = Some(child.pid);
                 return Ok(());
             }
             let other = self.processes.keys().find(|other| **other != pid).copied();
-            match (told.map(|newborn| newborn.pid), other) {
+            match (reported.map(|newborn| newborn.pid), other) {
                 (Some(child), _) => self.follow(child)?,
                 (None, Some(other)) => self.program = other,
                 (None, None) => {

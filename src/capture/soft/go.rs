@@ -131,7 +131,7 @@ impl Engine {
                 let ip = thread.tracee().registers()?.rip;
                 thread.held = 0;
                 thread.pending.go_on(0);
-                process.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+                process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
                 process.step_natively(thread, Addr(ip))
             })?;
         }

@@ -94,7 +94,7 @@ fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
         signal = libc::SIGKILL;
     } else {
         let registers = tracee.registers()?;
-        process.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        process.send(thread.tid(), Item::Leave { ip: registers.rip });
         if signal == 0 {
             tracee.set_registers(&stand_before_call(&registers))?;
         }

@@ -231,7 +231,7 @@ impl Engine {
         let tids = self.tids();
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
         for tid in tids {
-            process.tell(tid, Item::Flush);
+            process.send(tid, Item::Flush);
         }
         process.tracer.settle(Tid(self.program.0));
         process.write_packets()?;

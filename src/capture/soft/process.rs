@@ -206,11 +206,11 @@ impl Process {
             self.take_records(thread, pointer);
         }
         // A point of the trace with a time, from which on the new bytes hold.
-        self.tell(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), Item::Leave { ip });
         for Change { addr, bytes } in changes {
             self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
         }
-        self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         Ok(())
     }
 
@@ -251,8 +251,8 @@ impl Process {
     /// Ends the history of a thread.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
-        self.tell(tid, Item::End);
-        self.tell_kept(tid);
+        self.send(tid, Item::End);
+        self.send_kept(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }
 

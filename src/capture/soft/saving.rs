@@ -14,7 +14,7 @@ impl Engine {
         }
         self.processes.values_mut().try_for_each(Process::write_packets)?;
         let Self { reports, processes, finished, .. } = self;
-        reports.tell(|| {
+        reports.report(|| {
             let ended = finished.iter().map(|(.., bytes)| bytes).sum::<u64>();
             let live = processes.values().map(|process| process.recorder.written_bytes());
             let is_ring = processes.values().any(Process::has_become_ring);

@@ -154,8 +154,8 @@ impl Process {
                 self.engine.gadget(),
             )?
         {
-            self.tell(thread.tid(), Item::Leave { ip: ip.0 });
-            self.tell(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
+            self.send(thread.tid(), Item::Leave { ip: ip.0 });
+            self.send(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
             thread.doing = Doing::Running;
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
@@ -182,23 +182,23 @@ impl Process {
                 return Ok(thread.tracee().step(0)?);
             }
             Some(insn) => {
-                self.tell(tid, Item::Native { insn, next });
+                self.send(tid, Item::Native { insn, next });
                 if insn.class.is_far() {
                     self.look_at_mappings(tid)?;
                 }
             }
-            None => self.tell(tid, Item::Leave { ip: next }),
+            None => self.send(tid, Item::Leave { ip: next }),
         }
         let watched = thread.watched.take_hit(thread.tracee())?;
         if self.is_stepping(thread) || watched.is_some() {
             let flags = insn.map(|insn| insn.flags).unwrap_or_default();
             let hidden = hide_after_step(thread.tracee(), flags, &self.engine.memory);
             gone_is_fine(hidden.map(drop))?;
-            self.tell(tid, Item::Leave { ip: next });
+            self.send(tid, Item::Leave { ip: next });
             thread.stand(watched.map_or(Report::Stepped, Report::Watch));
             return Ok(());
         }
-        self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
+        self.send(tid, Item::Enter { ip: next, tsc: now().0 });
         self.dispatch(thread)?;
         Ok(thread.tracee().resume(0)?)
     }
@@ -251,7 +251,7 @@ impl Process {
             && insn.ip.0 != fault
         {
             // INT3 and its kin trap after themselves.
-            self.tell(thread.tid(), Item::Native { insn, next: fault });
+            self.send(thread.tid(), Item::Native { insn, next: fault });
         }
         let was_in_cache = thread.translated.place == Place::Cache;
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
@@ -269,7 +269,7 @@ impl Process {
             addr: siginfo::fault_address(&info),
         };
         self.recorder.event(thread.tid(), event)?;
-        self.tell(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), Item::Leave { ip });
         thread.siginfo = Some(info);
         thread.tracee().set_signal_info(&info)?;
         if self.wants(thread, signal) {

@@ -69,6 +69,6 @@ impl Process {
         if thread.doing == Doing::Running {
             self.note_so_far(thread);
         }
-        self.tell_kept_so_far(thread.tid());
+        self.send_kept_so_far(thread.tid());
     }
 }

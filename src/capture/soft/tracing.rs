@@ -9,8 +9,8 @@ use crate::encode::{BadPointer, Item};
 
 impl Process {
     /// Sends something of a thread to the encoder.
-    pub(super) fn tell(&mut self, tid: Tid, item: Item) {
-        self.tracer.tell(self.engine.translator(), tid, item);
+    pub(super) fn send(&mut self, tid: Tid, item: Item) {
+        self.tracer.send(self.engine.translator(), tid, item);
     }
 
     /// Sends a thread's records up to `pointer` to the encoder.
@@ -54,18 +54,18 @@ impl Process {
     /// Encodes and writes what a thread recorded so far, unless only its end is kept.
     pub(super) fn save_so_far(&mut self, thread: &mut Thread) {
         if !self.tracer.is_ring() && self.note_so_far(thread) {
-            self.tell(thread.tid(), Item::Flush);
+            self.send(thread.tid(), Item::Flush);
         }
     }
 
     /// Sends the encoder what was kept of a thread that ended.
-    pub(super) fn tell_kept(&mut self, tid: Tid) {
-        self.tracer.tell_kept(self.engine.translator(), tid);
+    pub(super) fn send_kept(&mut self, tid: Tid) {
+        self.tracer.send_kept(self.engine.translator(), tid);
     }
 
     /// Sends the encoder what was kept so far of a thread that goes on.
-    pub(super) fn tell_kept_so_far(&mut self, tid: Tid) {
-        self.tracer.tell_kept_so_far(self.engine.translator(), tid);
+    pub(super) fn send_kept_so_far(&mut self, tid: Tid) {
+        self.tracer.send_kept_so_far(self.engine.translator(), tid);
     }
 
     /// Frees the buffers of a thread that ended.

@@ -23,7 +23,7 @@ impl Process {
             return Ok(Some(stop));
         }
         let ip = thread.tracee().registers()?.rip;
-        self.tell(thread.tid(), Item::Leave { ip });
+        self.send(thread.tid(), Item::Leave { ip });
         thread.stand(Report::Watch(watch));
         Ok(None)
     }

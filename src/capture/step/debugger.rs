@@ -148,8 +148,8 @@ impl Engine {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
         }
-        if let Some(untold) = self.take_unreported(go)? {
-            return Ok(Some(untold));
+        if let Some(unreported) = self.take_unreported(go)? {
+            return Ok(Some(unreported));
         }
         self.watch_all(go)?;
         let Some(debugger) = &mut self.debugger else { return Ok(None) };

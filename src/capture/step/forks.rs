@@ -83,9 +83,9 @@ impl Engine {
             return Ok(());
         }
         if pid == self.program {
-            let told = self.newborns.reported().next();
+            let reported = self.newborns.reported().next();
             let other = self.processes.keys().find(|other| **other != pid).copied();
-            match (told.map(|newborn| newborn.pid), other) {
+            match (reported.map(|newborn| newborn.pid), other) {
                 (Some(child), _) => self.follow(child)?,
                 (None, Some(other)) => self.program = other,
                 (None, None) => {

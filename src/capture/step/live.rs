@@ -118,7 +118,7 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
-        self.engine.tell_places();
+        self.engine.write_places();
         self.engine.write_all()?;
         if let Some(process) = self.engine.processes.get(&self.engine.program) {
             process.recorder.writer().dir().clone_into(&mut self.dir);
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// Writes the current addresses of all threads to their traces.
-    fn tell_places(&mut self) {
+    fn write_places(&mut self) {
         for thread in self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready) {
             thread.path.interrupt(thread.ip);
         }

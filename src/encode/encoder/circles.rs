@@ -79,7 +79,7 @@ impl Encoder {
         }
         self.reach(&mut walk, here);
         if !(walk.runs.is_empty() && walk.start == here) {
-            self.tell_place(here);
+            self.report_place(here);
         }
         self.is_loud();
     }
@@ -88,7 +88,7 @@ impl Encoder {
     /// reported address, reports where the straight code started.
     fn reach(&mut self, walk: &mut Walk, ip: u64) {
         if walk.meets(walk.start, ip) {
-            self.tell_place(walk.start);
+            self.report_place(walk.start);
             walk.runs.clear();
         }
     }
@@ -106,20 +106,20 @@ impl Encoder {
         if to == from {
             // A FUP with the branch's own address would also match its target.
             if !is_reported {
-                self.tell_place(from);
+                self.report_place(from);
             }
             let ip = self.last_ip.compress(Addr(to));
             encode(&Packet::TipPgd(ip), &mut self.out);
             self.put_enable(to);
         } else {
-            self.tell_place(from);
+            self.report_place(from);
             walk.runs.push((from, from));
         }
     }
 
     /// Reports `ip` by an interruption before the instruction there, which execution has not
     /// reached since the last reported address.
-    fn tell_place(&mut self, ip: u64) {
+    fn report_place(&mut self, ip: u64) {
         let fup = self.last_ip.compress(Addr(ip));
         encode(&Packet::Fup(fup), &mut self.out);
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };

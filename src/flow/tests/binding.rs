@@ -207,7 +207,7 @@ fn returns_with_and_without_compression() {
 }
 
 #[test]
-fn deferred_tips_stand_behind_the_bits_of_later_branches() {
+fn deferred_tips_stand_after_the_bits_of_later_branches() {
     // call rax; 1002: jz 1002; ret
     let code = &[0xff, 0xd0, 0x74, 0xfe, 0xc3];
     let trace = Trace::on_at(0x1000).tnt("ttnt").tip(0x1002).ovf();
@@ -261,7 +261,7 @@ fn context_changes_bind_to_the_instruction_that_makes_them() {
 }
 
 #[test]
-fn event_trace_tells_of_the_flow_that_follows() {
+fn event_trace_reports_of_the_flow_that_follows() {
     let code = &[0x90, 0x90, 0x48, 0xcf];
     let cfe = |kind, ip| Packet::Cfe { kind, vector: 0, ip };
     let evd = Packet::Evd { kind: 0, payload: 7 };

@@ -49,7 +49,7 @@ fn skd007_overflow_inside_a_cyc() {
 }
 
 #[test]
-fn skd010_fup_behind_an_overflow_is_missing() {
+fn skd010_fup_after_an_overflow_is_missing() {
     let code = &[0x90, 0x90, 0xff, 0xe0];
     let lost = Trace::on_at(0x1000).ovf();
     let found = |trace: Trace| with(Erratum::Skd010, &trace.ovf(), code);
@@ -109,7 +109,7 @@ fn apl12_overflow_has_a_fup_with_tracing_off() {
 }
 
 #[test]
-fn skz84_tma_has_a_byte_behind_it() {
+fn skz84_tma_has_a_byte_after_it() {
     let code = &[0x90, 0xff, 0xe0];
     let trace = Trace::on_at(0x1000).raw(&[0x02, 0x73, 1, 1, 1, 1, 0, 0xd5]).tip(0x1001).ovf();
     assert_eq!(with(Erratum::Skz84, &trace, code), "1000 1001 lost(>?)");

@@ -158,12 +158,12 @@ fn circles_decode_alike() {
     assert!(of_blocks > 100 || reference.is_none(), "{of_blocks} programs only");
 }
 
-fn circling_run(seed: u64, tell: bool) -> (Program, Traced) {
+fn circling_run(seed: u64, report: bool) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(12);
     let program = Program::circling(&mut random, runs);
     let mut config = any_unit(&mut random);
-    config.tell_circles = tell;
+    config.report_circles = report;
     let traced = execute(&program, seed, 2000, config, Mishaps::default());
     (program, traced)
 }

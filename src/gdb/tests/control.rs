@@ -79,7 +79,7 @@ fn a_range_is_stepped_through() {
 }
 
 #[test]
-fn edges_are_told_or_hidden() {
+fn edges_are_reported_or_hidden() {
     assert!(last(&["bc"]).contains("replaylog:begin;"));
     assert!(last(&["vCont;c"]).contains("replaylog:end;"));
     let options = Options { edge_as_trap: true, ..Options::default() };

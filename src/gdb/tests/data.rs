@@ -136,7 +136,7 @@ fn data_is_hidden_on_request() {
 }
 
 #[test]
-fn lldb_is_told_of_libraries() {
+fn lldb_gets_libraries() {
     // `?` of LLDB, a client that does not offer to relocate instructions.
     let lldb = "qSupported:xmlRegisters=i386";
     assert!(last(&[lldb, "?"]).ends_with("library:1;"));
@@ -208,7 +208,7 @@ fn branch_traces_are_served_when_asked_for() {
 }
 
 #[test]
-fn the_call_history_is_told() {
+fn the_call_history_is_reported() {
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,0,10"]);
     assert_eq!(reply, "4,0,2,1012,0;1,1010,1002,1004,0;-,-,-,-,0");
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,1,1"]);

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn leaving_is_told_apart() {
+fn kinds_of_leaving_are_distinguished() {
     let leave = |packet: &[u8]| exchange_bytes(&Options::default(), vec![frame::encode(packet)]);
     assert_eq!(leave(b"D").1, Ended::Detached);
     assert_eq!(leave(b"D;1").1, Ended::Detached);

@@ -137,7 +137,7 @@ fn loaded_files_read_as_the_kernel_mapped_them() {
 }
 
 #[test]
-fn a_segment_reads_as_zero_behind_what_its_file_holds() {
+fn a_segment_reads_as_zero_after_what_its_file_holds() {
     let bytes = std::fs::read("/proc/self/exe").unwrap().into();
     let image = Image::new(load(&bytes, 0x1000_0000, "/program").unwrap());
     let data = segments(&bytes).unwrap().into_iter().find(|segment| {

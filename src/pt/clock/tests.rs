@@ -104,7 +104,7 @@ fn a_short_overflow_leaves_no_upper_bound_and_a_long_one_no_time() {
 }
 
 #[test]
-fn skl168_a_cyc_missing_before_a_psb_tells_no_speed() {
+fn skl168_a_cyc_missing_before_a_psb_reports_no_speed() {
     let now = |errata| {
         let mut clock = after(config(3), &[]).with_errata(errata);
         for packet in [

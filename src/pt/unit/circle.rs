@@ -1,9 +1,9 @@
 //! Loops of direct branches. They generate no packets, so an event that ends one binds to its first
 //! round (SDM section "Packet Binding"), and the other rounds are lost. With
-//! [`Config::tell_circles`], this file reports each round, by the packets of a processor whose
+//! [`Config::report_circles`], this file reports each round, by the packets of a processor whose
 //! tracing is interrupted and resumes at once.
 //!
-//! [`Config::tell_circles`]: super::Config::tell_circles
+//! [`Config::report_circles`]: super::Config::report_circles
 
 use super::{Branch, BranchKind, Unit};
 use crate::common::Addr;
@@ -37,7 +37,7 @@ impl Unit {
     pub(super) fn reach(&mut self, ip: Addr) {
         let start = self.context.ip;
         if self.reports_circles() && self.walked.meets((start, ip)) {
-            self.tell_place(start);
+            self.report_place(start);
         }
     }
 
@@ -55,7 +55,7 @@ impl Unit {
             return false;
         }
         if !is_reported {
-            self.tell_place(ip);
+            self.report_place(ip);
             self.walked.0.push((ip, ip));
         }
         if target == ip {
@@ -67,12 +67,12 @@ impl Unit {
     }
 
     fn reports_circles(&self) -> bool {
-        self.config.tell_circles && self.packet_en()
+        self.config.report_circles && self.packet_en()
     }
 
     /// Reports `ip` by an interruption before the instruction there, which execution has not
     /// reached since the last reported position.
-    fn tell_place(&mut self, ip: Addr) {
+    fn report_place(&mut self, ip: Addr) {
         self.fup(ip);
         self.tip_pgd(None);
         self.tip_pge(ip);

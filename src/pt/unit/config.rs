@@ -41,7 +41,7 @@ pub struct Config {
     pub deferred_tips: bool,
     /// True if each round of a loop of direct branches is reported, as if tracing were interrupted
     /// in it. A processor reports only one round.
-    pub tell_circles: bool,
+    pub report_circles: bool,
     /// TSC to crystal clock; without it there are no MTC and TMA packets.
     pub crystal_ratio: Option<CrystalRatio>,
     /// Core:bus ratio for CBR packets; `None` if it is unknown.
@@ -58,7 +58,7 @@ impl Config {
             ranges: [IpRange::default(); 4],
             tnt: TntForm::default(),
             deferred_tips: false,
-            tell_circles: false,
+            report_circles: false,
             crystal_ratio: None,
             core_bus_ratio: None,
         }
@@ -93,7 +93,7 @@ impl Config {
     /// Reports each round of loops of direct branches.
     #[must_use]
     pub const fn with_circles(mut self) -> Self {
-        self.tell_circles = true;
+        self.report_circles = true;
         self
     }
 

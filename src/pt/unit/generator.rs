@@ -207,7 +207,7 @@ impl Unit {
 
     pub(super) fn tip(&mut self, target: Addr) {
         self.walked.clear();
-        self.tell_mode();
+        self.write_mode();
         let payload = self.last_ip.compress(target);
         self.put(&Packet::Tip(payload));
     }
@@ -231,7 +231,7 @@ impl Unit {
 
     pub(super) fn tip_pge(&mut self, ip: Addr) {
         self.walked.clear();
-        self.tell_mode();
+        self.write_mode();
         let payload = self.last_ip.compress(ip);
         self.put(&Packet::TipPge(payload));
     }
@@ -245,7 +245,7 @@ impl Unit {
     }
 
     /// Writes MODE.Exec if the trace has not reported the current mode.
-    fn tell_mode(&mut self) {
+    fn write_mode(&mut self) {
         if self.reported_mode != Some(self.context.mode) {
             self.put_mode();
         }

@@ -19,12 +19,12 @@ impl Unit {
         self.begin();
         let was_on = self.packet_en();
         let is_reported = self.close_circle(branch);
-        let told = self.context.paging;
+        let before = self.context.paging;
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
         }
         let stop = self.land(branch.landing(), branch.cpl, branch.is_taken());
-        self.tell_paging(told);
+        self.write_paging(before);
         match (was_on, self.packet_en()) {
             (true, true) if is_reported => {}
             (true, true) => self.follow(branch),
@@ -42,14 +42,14 @@ impl Unit {
     pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
         self.begin();
         let was_on = self.packet_en();
-        let told = self.context.paging;
+        let before = self.context.paging;
         self.context.apply(std::mem::take(&mut self.staged));
         if was_on {
             self.reach(ip);
             self.fup(ip);
         }
         let stop = self.land(target, cpl, true);
-        self.tell_paging(told);
+        self.write_paging(before);
         self.arrive(was_on);
         self.stop_if(stop);
         self.end();
@@ -165,7 +165,7 @@ impl Unit {
     }
 
     /// Writes a PIP if paging is not as it was `before`.
-    fn tell_paging(&mut self, before: Paging) {
+    fn write_paging(&mut self, before: Paging) {
         if self.context.paging != before {
             self.put_pip();
         }

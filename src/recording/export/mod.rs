@@ -1,9 +1,9 @@
 //! Exports of a recording to the formats of other tools. Nothing is decoded.
 
+mod converter;
 mod perf;
 mod symfs;
 mod taken;
-mod telling;
 
 pub use perf::{ExportedPerf, export_perf};
 

@@ -5,8 +5,8 @@
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::TraceId;
 use super::super::reader::{Reader, Trace};
+use super::converter::Converter;
 use super::symfs::Symfs;
-use super::telling::Telling;
 use crate::sideband::perf_data::AuxTrace;
 use crate::sideband::{Event, Record};
 use std::fs::{self, File};
@@ -70,29 +70,31 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
     let symfs = Symfs::create(root)?;
     symfs.store(MARK, b"made by contraflow export\n")?;
-    let mut telling = Telling::new(reader, &symfs, &records, &ids)?;
-    telling.threads(reader.manifest(), &records);
-    telling.traces(&ids, &traces);
+    let mut converter = Converter::new(reader, &symfs, &records, &ids)?;
+    converter.threads(reader.manifest(), &records);
+    converter.traces(&ids, &traces);
     let mut rest = records.iter().peekable();
     while let Some(record) = rest.next() {
         // perf reports an exec(2) and the new name in one record.
         let name = rest.next_if(|next| is_name_of(next, record));
         match (&record.event, name.map(|name| &name.event)) {
-            (Event::Exec { .. }, Some(Event::Comm { name })) => telling.exec(record, name.clone()),
-            _ => telling.record(record)?,
+            (Event::Exec { .. }, Some(Event::Comm { name })) => {
+                converter.exec(record, name.clone())
+            }
+            _ => converter.record(record)?,
         }
     }
-    telling.code_files()?;
+    converter.code_files()?;
     // perf ignores times without a reference, and 0 means none.
     let reference = records.iter().map(|record| record.tsc.0).max().unwrap_or(0).max(1);
     let pieces = ids.iter().zip(&traces).zip(0..);
     let pieces: Vec<_> =
         pieces.map(|((id, trace), index)| area(*id, trace, index, reference)).collect();
     let mut file = BufWriter::new(file);
-    telling.writer.write(&pieces, &mut file).and_then(|()| file.flush()).at(out)?;
+    converter.writer.write(&pieces, &mut file).and_then(|()| file.flush()).at(out)?;
     Ok(ExportedPerf {
         trace_bytes: traces.iter().map(|trace| trace.as_ref().len() as u64).sum(),
-        lost: telling.lost,
+        lost: converter.lost,
         symfs: symfs.root().to_owned(),
     })
 }

@@ -33,7 +33,7 @@ pub struct Imported {
     /// The code mapped from the beginning on, later pieces over earlier ones.
     pub code: Vec<Code>,
     /// The other events, in order of time.
-    pub history: Vec<Told>,
+    pub history: Vec<ImportedEvent>,
     /// The core file of the process at its end.
     pub core: Option<Bytes>,
     /// The final addresses of threads, from the core file.
@@ -52,7 +52,7 @@ pub struct Imported {
 
 /// An event of the imported process.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ImportedEvent {
     /// The time.
     pub tsc: Tsc,
     /// The thread.
@@ -225,7 +225,7 @@ impl Imported {
         }
         let code = files.take().map(|event| Record { tsc: Tsc(0), pid, tid, event });
         let mut reported: Vec<_> = code.collect();
-        for Told { tsc, tid, what } in &self.history {
+        for ImportedEvent { tsc, tid, what } in &self.history {
             match what {
                 What::Event(event) => files.events.push(event.clone()),
                 What::Map(code) => files.map(code)?,

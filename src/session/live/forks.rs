@@ -13,7 +13,7 @@ pub(super) enum Vfork {
     /// The debugger knows that this thread waits.
     Waits(Tid),
     /// The debugger went to the past and was informed that the wait is over, although it is not.
-    ToldDone(Tid),
+    ReportedDone(Tid),
 }
 
 impl Live {
@@ -33,7 +33,7 @@ impl Live {
                 self.begin_history();
             }
             match (news, self.vfork) {
-                (Report::VforkDone, Some(Vfork::ToldDone(reported))) if reported == thread => {
+                (Report::VforkDone, Some(Vfork::ReportedDone(reported))) if reported == thread => {
                     self.vfork = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
                     go.signals.clear();
@@ -64,7 +64,7 @@ impl Live {
         let Some(Vfork::Waits(thread)) = self.vfork.filter(|_| self.forks.vfork) else {
             return None;
         };
-        self.vfork = Some(Vfork::ToldDone(thread));
+        self.vfork = Some(Vfork::ReportedDone(thread));
         Some(Stop { thread, reason: StopReason::VforkDone })
     }
 

@@ -131,12 +131,12 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
     let capture = &timeline.reader().manifest().capture;
     assert_eq!((&capture.backend, capture.is_of_cpu()), (&BackendName::Perf, true));
     // The kernel's second event reported the code that was mapped by hand, and the handler.
-    let told = |is_it: fn(&Event) -> bool| {
+    let count_of = |is_it: fn(&Event) -> bool| {
         timeline.records().iter().filter(|record| is_it(&record.event)).count()
     };
-    assert_eq!(told(|event| matches!(event, Event::Signal { number: 10, .. })), 1);
-    assert!(told(|event| matches!(event, Event::Map { .. })) >= 4);
-    assert!(told(|event| matches!(event, Event::SwitchOut { .. })) > 0);
+    assert_eq!(count_of(|event| matches!(event, Event::Signal { number: 10, .. })), 1);
+    assert!(count_of(|event| matches!(event, Event::Map { .. })) >= 4);
+    assert!(count_of(|event| matches!(event, Event::SwitchOut { .. })) > 0);
     assert!(timeline.reader().core().unwrap().is_some());
 }
 
@@ -377,7 +377,7 @@ fn is_part_of(path: &[u64], log: &[u64], gaps: usize) {
     while !rest.is_empty() {
         // The longest run found anywhere in the rest of the log.
         let run = |from: &usize| {
-            log[*from..].iter().zip(rest).take_while(|(logged, told)| logged == told).count()
+            log[*from..].iter().zip(rest).take_while(|(logged, listed)| logged == listed).count()
         };
         let (from, length) = (at..log.len())
             .map(|from| (from, run(&from)))

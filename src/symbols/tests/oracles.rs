@@ -101,7 +101,7 @@ fn for_each_program(mut test: impl FnMut(&Program, &str) -> Option<()>) {
 
 #[test]
 fn lines_and_functions_are_those_of_gdb() {
-    for_each_program(assert_told_as_by_gdb);
+    for_each_program(assert_same_as_gdb);
 }
 
 /// Uses the C library: with its debug file installed, it has DWARF of many producers.
@@ -110,11 +110,11 @@ fn lines_and_functions_of_the_c_library_are_those_of_gdb() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("libc");
     if std::fs::copy("/lib/x86_64-linux-gnu/libc.so.6", &path).is_ok() {
-        assert_told_as_by_gdb(&Program { directory, path }, "libc");
+        assert_same_as_gdb(&Program { directory, path }, "libc");
     }
 }
 
-fn assert_told_as_by_gdb(program: &Program, options: &str) -> Option<()> {
+fn assert_same_as_gdb(program: &Program, options: &str) -> Option<()> {
     let addresses = instructions(program)?;
     let expected = gdb_says(program, &addresses)?;
     assert_eq!(expected.len(), addresses.len());

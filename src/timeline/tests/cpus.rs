@@ -71,21 +71,21 @@ impl Machine {
 
     /// Returns the switches that are not lost.
     fn switches_reported(&mut self) -> Vec<CpuSwitch> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for cpu in 0..u32::try_from(self.setting.cpus).unwrap() {
             let own: Vec<_> = self.switches.iter().filter(|s| s.cpu == cpu).copied().collect();
             let mut rest = own.as_slice();
             while let [next, following @ ..] = rest {
                 rest = following;
-                told.push(*next);
+                reported.push(*next);
                 if self.setting.lost_switches && self.random.one_in(8) {
-                    told.push(CpuSwitch { kind: SwitchKind::Lost, ..*next });
+                    reported.push(CpuSwitch { kind: SwitchKind::Lost, ..*next });
                     let lost = self.random.below(6);
                     rest = rest.get(lost..).unwrap_or_default();
                 }
             }
         }
-        told
+        reported
     }
 
     fn stamp(&mut self, unit: &mut Unit) {
@@ -166,13 +166,13 @@ fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
     let info =
         perf::AuxInfo { pmu: 8, clock, per_cpu: true, sched_switch: 2, ..Default::default() };
     writer.aux_info(&info);
-    let mut tell = |tsc: Tsc, task, cpu, event| {
+    let mut record = |tsc: Tsc, task, cpu, event| {
         let id = perf::SampleId { task: Some(task), time_ns: Some(tsc.0), cpu };
         writer.record(&perf::PerfRecord { offset: 0, id, event });
     };
     for number in 0..ran.threads.len() {
         let child = (OURS, tid(number));
-        tell(Tsc(0), child, None, perf::PerfEvent::Fork { child, parent: (OURS, Tid(OURS.0)) });
+        record(Tsc(0), child, None, perf::PerfEvent::Fork { child, parent: (OURS, Tid(OURS.0)) });
     }
     let range = AddrRange::sized(ran.program.addrs[0], ran.program.bytes().len() as u64);
     let (tid, name, build_id) = (Tid(OURS.0), "/p".to_owned(), Vec::new());
@@ -187,7 +187,7 @@ fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
         build_id,
         name,
     };
-    tell(Tsc(1), (OURS, tid), None, perf::PerfEvent::Map(Box::new(map)));
+    record(Tsc(1), (OURS, tid), None, perf::PerfEvent::Map(Box::new(map)));
     for switch in &ran.switches {
         let (task, event) = match switch.kind {
             SwitchKind::In(pid, tid) => {
@@ -198,13 +198,13 @@ fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
             }
             SwitchKind::Lost => ((OURS, tid), perf::PerfEvent::Lost(1)),
         };
-        tell(switch.tsc, task, Some(switch.cpu), event);
+        record(switch.tsc, task, Some(switch.cpu), event);
     }
     let mut areas = Vec::new();
     for (cpu, trace) in (0..).zip(&ran.traces) {
         let size = trace.len() as u64;
         let aux = perf::PerfEvent::Aux { offset: 0, size, flags: 0 };
-        tell(Tsc(2), (OURS, tid), Some(cpu), aux);
+        record(Tsc(2), (OURS, tid), Some(cpu), aux);
         // In two pieces.
         let (one, two) = trace.split_at(trace.len() / 16 * 8);
         for (stream_offset, bytes) in [(0, one), (one.len() as u64, two)] {
@@ -278,7 +278,7 @@ fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
                 each.entry(key).or_insert_with(|| (0, addrs.list().to_vec())).0 += 1;
                 blocks += 1;
             }
-            mark => marks.extend(told(&mark)),
+            mark => marks.extend(reported(&mark)),
         }
         ControlFlow::Continue(())
     });
@@ -301,7 +301,7 @@ enum Told {
     Gap(u64, Gap, bool),
 }
 
-fn told(visit: &Visit<'_>) -> Option<Told> {
+fn reported(visit: &Visit<'_>) -> Option<Told> {
     match visit {
         Visit::Block { .. } => None,
         Visit::Event { index, event, .. } => Some(Told::Event(*index, *event)),
@@ -313,7 +313,7 @@ fn told(visit: &Visit<'_>) -> Option<Told> {
 fn counted(timeline: &Timeline, thread: usize) -> (Totals, Vec<Told>) {
     let mut marks = Vec::new();
     let flow: ControlFlow<(), Totals> = timeline.count(tid(thread), &mut |visit| {
-        marks.extend(told(&visit));
+        marks.extend(reported(&visit));
         ControlFlow::Continue(())
     });
     let ControlFlow::Continue(totals) = flow else { panic!("nobody broke off") };

@@ -50,7 +50,7 @@ fn the_first_unit_has_no_filters() {
 }
 
 #[test]
-fn cores_of_two_kinds_are_told() {
+fn cores_of_two_kinds_are_reported() {
     let facts = Machine::alder_lake().facts();
     assert_said(&facts, "CPU", None, &["4 online of two kinds"]);
     assert_said(&facts, "also traced", None, &["PTWRITE, interrupts and other events"]);
@@ -69,7 +69,7 @@ fn other_cpus_have_none_and_nothing_is_amiss() {
 }
 
 #[test]
-fn virtual_machines_are_told_from_old_cpus() {
+fn virtual_machines_are_distinguished_from_old_cpus() {
     let facts = Machine::virtual_machine().facts();
     assert_said(&facts, "CPU", None, &["in a virtual machine"]);
     assert_said(&facts, "Intel PT", Some(false), &["its hypervisor hides Intel PT"]);

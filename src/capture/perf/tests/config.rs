@@ -135,7 +135,7 @@ fn what_would_make_no_recording_is_refused() {
 }
 
 #[test]
-fn the_pmu_tells_clocks_and_ranges() {
+fn the_pmu_reports_clocks_and_ranges() {
     let skylake = pmu(&[SKYLAKE]);
     assert_eq!((skylake.number, skylake.filter_ranges), (7, 2));
     assert_eq!((skylake.nominal_ratio, skylake.cpuid_15), (Some(34), Some((284, 2))));

@@ -31,7 +31,7 @@ fn map_code(file: &std::fs::File) {
 }
 
 #[test]
-fn mappings_names_and_switches_are_told_with_their_times() {
+fn mappings_names_and_switches_are_reported_with_their_times() {
     if !can_listen() {
         return;
     }
@@ -64,7 +64,7 @@ fn mappings_names_and_switches_are_told_with_their_times() {
     assert!(switched(true) && switched(false), "the sleep is two switches");
     // A busy machine may have taken a while between two readings.
     let slack = match time {
-        PerfTime::Told(_) => 10_000,
+        PerfTime::Known(_) => 10_000,
         PerfTime::Raw(_) => 10_000_000,
     };
     let at = time.tsc(map.id.time_ns.unwrap());

@@ -24,12 +24,12 @@ fn interruption(ip: u64) -> [Seen; 3] {
 const END: [Seen; 2] = [Seen::Fup(0x1000), Seen::Pgd(None)];
 
 #[test]
-fn a_processor_tells_one_round() {
+fn a_processor_reports_one_round() {
     assert_eq!(circle(Config::user_only(), 0x1000, 0x1000, 0x1008, 1000), END);
 }
 
 #[test]
-fn each_round_is_told() {
+fn each_round_is_reported() {
     let found = circle(Config::user_only().with_circles(), 0x1000, 0x1000, 0x1008, 3);
     let mut wanted = interruption(0x1008).to_vec();
     for _ in 1..3 {
@@ -48,7 +48,7 @@ fn a_circle_that_runs_into_its_entry_from_above() {
 }
 
 #[test]
-fn a_branch_to_itself_tells_its_target() {
+fn a_branch_to_itself_reports_its_target() {
     let found = circle(Config::user_only().with_circles(), 0x1000, 0x1000, 0x1000, 2);
     let round = [Seen::Pgd(Some(0x1000)), Seen::Pge(0x1000)];
     assert_eq!(found, [round, round, END].concat());

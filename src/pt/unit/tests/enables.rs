@@ -112,7 +112,7 @@ fn cr3_switches_the_context() {
 }
 
 #[test]
-fn a_task_switch_tells_paging_and_mode_before_the_target() {
+fn a_task_switch_reports_paging_and_mode_before_the_target() {
     let ctl = RtitCtl::TRACE_EN | RtitCtl::OS | RtitCtl::USER | RtitCtl::BRANCH_EN;
     let mut unit = in_program(Config::new(ctl), 0x100);
     unit.set_mode(ExecMode::Bits32, false);
@@ -139,7 +139,7 @@ fn an_enclave_is_out_of_context() {
 }
 
 #[test]
-fn a_psb_outside_the_filter_tells_no_address() {
+fn a_psb_outside_the_filter_reports_no_address() {
     let mut unit = in_program(Config::user_only().with_filter(0, RANGE), 0x1000);
     unit.psb();
     unit.branch(&branch(BranchKind::Jmp, 0x1000, 0x2000));

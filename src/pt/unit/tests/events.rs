@@ -11,7 +11,7 @@ fn tsx(in_tx: bool, aborted: bool) -> Seen {
 }
 
 #[test]
-fn transactions_tell_begin_commit_and_abort() {
+fn transactions_report_begin_commit_and_abort() {
     let mut unit = in_program(Config::user_only(), 0x1000);
     unit.tx_begin(Addr(0x1000));
     unit.tx_begin(Addr(0x1008));
@@ -33,7 +33,7 @@ fn transactions_tell_begin_commit_and_abort() {
 }
 
 #[test]
-fn a_transaction_outside_the_filter_is_told_without_ip() {
+fn a_transaction_outside_the_filter_is_reported_without_ip() {
     let range = IpRange { first: Addr(0x2000), last: Addr(0x2fff) };
     let mut unit = in_program(Config::user_only().with_filter(0, range), 0x1000);
     unit.tx_begin(Addr(0x1000));
@@ -61,7 +61,7 @@ fn ptwrite_gives_its_ip_on_demand() {
 
 /// Follows SDM table "`PwrEvtEn` and `PTWEn` Packet Generation under Different Enable Conditions".
 #[test]
-fn a_sleep_tells_its_states() {
+fn a_sleep_reports_its_states() {
     let mut unit = in_program(Config::user_only().with(RtitCtl::PWR_EVT_EN), 0x1000);
     let mwait = Some((0x20, 1));
     let entry = PowerEntry { ip: Addr(0x1004), mwait, hardware: false, state: 3, sub_state: 1 };

@@ -247,7 +247,7 @@ fn a_restricted_table_ends_tracing() {
 }
 
 #[test]
-fn tracing_goes_on_behind_where_it_was_turned_off() {
+fn tracing_goes_on_after_where_it_was_turned_off() {
     let memory = with_table(&[TopaEntry::region(REGIONS, 4, 0), TopaEntry::end(TABLE)]);
     let mut rtit = topa(Capabilities::ALL, memory, 0);
     rtit.execute(|unit| jump(unit, 100));

@@ -22,7 +22,7 @@ fn an_overflow_that_ends_in_traced_code_gives_the_ip() {
 }
 
 #[test]
-fn ips_behind_an_overflow_are_whole() {
+fn ips_after_an_overflow_are_whole() {
     let mut unit = in_program(Config::user_only(), 0x1000);
     unit.overflow_begin();
     unit.overflow_end();
@@ -41,7 +41,7 @@ fn an_overflow_that_ends_out_of_context_waits_for_the_enable() {
 }
 
 #[test]
-fn a_mode_change_that_was_lost_is_told_with_a_psb() {
+fn a_mode_change_that_was_lost_is_reported_with_a_psb() {
     let mut unit = in_program(Config::user_only(), 0x1000);
     unit.overflow_begin();
     unit.set_mode(ExecMode::Bits32, false);
@@ -63,7 +63,7 @@ fn filters_go_on_during_an_overflow() {
 }
 
 #[test]
-fn a_trace_stop_during_an_overflow_is_told_at_its_end() {
+fn a_trace_stop_during_an_overflow_is_reported_at_its_end() {
     let range = IpRange { first: Addr(0x2000), last: Addr(0x2fff) };
     let mut unit = in_program(Config::user_only().with_trace_stop(0, range), 0x1000);
     unit.overflow_begin();

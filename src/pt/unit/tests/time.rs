@@ -107,7 +107,7 @@ fn tma_aligns_the_crystal_clock_with_the_tsc() {
 }
 
 #[test]
-fn more_periods_than_mtc_can_tell_are_told_by_tsc() {
+fn more_periods_than_mtc_can_count_are_reported_by_tsc() {
     let mut unit = in_program(with_mtc(0), 0x1000);
     unit.set_tsc(Tsc(154));
     unit.set_tsc(Tsc(154 * 257));
@@ -119,7 +119,7 @@ fn more_periods_than_mtc_can_tell_are_told_by_tsc() {
 }
 
 #[test]
-fn a_frequency_change_tells_the_ratio() {
+fn a_frequency_change_reports_the_ratio() {
     let mut unit = in_program(Config::user_only(), 0x1000);
     unit.set_tsc(Tsc(5));
     unit.set_core_bus_ratio(36);

@@ -2,7 +2,7 @@
 
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
-use super::super::imported::{Code, Told, What};
+use super::super::imported::{Code, ImportedEvent, What};
 use super::Perf;
 use super::binaries::Binaries;
 use super::process::Process;
@@ -29,7 +29,7 @@ pub(super) fn history(
     process: &Process,
     known: &Known<'_>,
     notes: &mut Vec<String>,
-) -> Result<(Vec<Told>, Option<String>), Error> {
+) -> Result<(Vec<ImportedEvent>, Option<String>), Error> {
     let is_exec = |record: &PerfRecord| matches!(&record.event, PerfEvent::Comm { pid, exec: true, .. } if *pid == process.pid);
     let last_exec = process.records(data).filter(|(_, record)| is_exec(record)).last();
     let last_exec = last_exec.map(|(_, record)| record);
@@ -61,7 +61,7 @@ pub(super) fn history(
             let is_program = map.executable && is_file(&map.name) && !map.name.contains('[');
             if is_program && (executed.is_some() || program.is_none()) {
                 program = Some(map.name.clone());
-                if let Some(Told { what: What::Event(Event::Exec { path }), .. }) =
+                if let Some(ImportedEvent { what: What::Event(Event::Exec { path }), .. }) =
                     executed.take().and_then(|place| history.reported.get_mut(place))
                 {
                     path.clone_from(&map.name);
@@ -74,10 +74,10 @@ pub(super) fn history(
                 tsc = history.floors.exec(tsc);
                 executed = Some(history.reported.len());
             }
-            history.reported.push(Told { tsc, tid, what: What::Event(event) });
+            history.reported.push(ImportedEvent { tsc, tid, what: What::Event(event) });
             if let PerfEvent::Comm { name, exec: true, .. } = &record.event {
                 let what = What::Event(Event::Comm { name: name.clone() });
-                history.reported.push(Told { tsc, tid, what });
+                history.reported.push(ImportedEvent { tsc, tid, what });
             }
             if last_exec.is_some_and(|last| std::ptr::eq(last, record)) {
                 // Later mappings lie over the memory of the core file.
@@ -135,7 +135,7 @@ struct Builder<'a> {
     binaries: Binaries<'a>,
     /// The file found for each name.
     files: HashMap<String, Option<Bytes>>,
-    reported: Vec<Told>,
+    reported: Vec<ImportedEvent>,
     floors: Floors,
     /// The number of bytes still compared with the core file, as a file may claim any number.
     left_bytes: u64,
@@ -164,7 +164,7 @@ impl Builder<'_> {
         let sections = self.known.core.into_iter().flat_map(|core| core.memory().sections());
         let reported = |section: &Section| {
             let what = What::Map(Code::Core(section.clone()));
-            Told { tsc, tid, what }
+            ImportedEvent { tsc, tid, what }
         };
         self.reported.extend(sections.map(reported));
     }
@@ -200,7 +200,7 @@ impl Builder<'_> {
             }
             code => What::Map(code),
         };
-        self.reported.push(Told { tsc, tid, what });
+        self.reported.push(ImportedEvent { tsc, tid, what });
         Ok(())
     }
 

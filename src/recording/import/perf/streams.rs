@@ -39,13 +39,13 @@ pub(super) fn traces(
         areas.retain(|id, _| matches!(id, TraceId::Cpu(_)));
     }
     let bytes: &[u8] = (**file).as_ref();
-    let reported = Told::of_all(data);
+    let reported = AuxRecords::of_all(data);
     let mut traces = Vec::new();
     for (id, pieces) in areas {
         let runs = if info.snapshot {
             snapshots(bytes, &pieces)
         } else {
-            full(&pieces, reported.get(&id).unwrap_or(&Told::default()))?
+            full(&pieces, reported.get(&id).unwrap_or(&AuxRecords::default()))?
         };
         traces.push((id, TraceBytes::new(file.clone(), joined(bytes, runs))));
     }
@@ -54,14 +54,14 @@ pub(super) fn traces(
 
 /// The content of the `AUX` records of one stream.
 #[derive(Default)]
-struct Told {
+struct AuxRecords {
     /// The stream offsets after each addition of bytes.
     ends: Vec<u64>,
     /// The stream offsets after which bytes are missing.
     losses: Vec<u64>,
 }
 
-impl Told {
+impl AuxRecords {
     /// Returns the records of each stream. A record may belong to a CPU's and to a thread's stream.
     fn of_all(data: &PerfData) -> HashMap<TraceId, Self> {
         let mut all: HashMap<TraceId, Self> = HashMap::new();
@@ -98,7 +98,7 @@ impl Told {
 type Run = Vec<Range<usize>>;
 
 /// Returns the parts of a stream that was read while it was written: each byte once.
-fn full(pieces: &[AuxTrace], reported: &Told) -> Result<Vec<Run>, ErrorKind> {
+fn full(pieces: &[AuxTrace], reported: &AuxRecords) -> Result<Vec<Run>, ErrorKind> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.stream_offset);
     let mut runs: Vec<Run> = vec![Vec::new()];

@@ -49,24 +49,24 @@ pub(super) fn switches(
     for (_, record) in process.records(data) {
         let Some(time_ns) = record.id.time_ns else { continue };
         let tsc = clock.tsc(time_ns);
-        let mut tell = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
+        let mut switch = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
-            (PerfEvent::Lost(_), Some(cpu)) if known.remove(&cpu) => tell(cpu, SwitchKind::Lost),
+            (PerfEvent::Lost(_), Some(cpu)) if known.remove(&cpu) => switch(cpu, SwitchKind::Lost),
             // Losses of a CPU without a trace do not matter.
             (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
                 for cpu in std::mem::take(&mut known) {
-                    tell(cpu, SwitchKind::Lost);
+                    switch(cpu, SwitchKind::Lost);
                 }
             }
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
                 if let (false, Some(before), false) = (out, other, running.contains_key(&cpu)) {
                     // The first record also has the thread that ran before.
-                    tell(cpu, SwitchKind::Out(before.0, before.1));
+                    switch(cpu, SwitchKind::Out(before.0, before.1));
                 }
                 let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };
-                tell(cpu, kind);
+                switch(cpu, kind);
                 known.insert(cpu);
                 running.insert(cpu, (!out).then_some((pid, tid)));
             }
@@ -74,7 +74,7 @@ pub(super) fn switches(
             (PerfEvent::ItraceStart { pid, tid }, Some(cpu)) => {
                 let runs = Some((*pid, *tid));
                 if running.get(&cpu).copied().flatten() != runs {
-                    tell(cpu, SwitchKind::In(*pid, *tid));
+                    switch(cpu, SwitchKind::In(*pid, *tid));
                     known.insert(cpu);
                     running.insert(cpu, runs);
                 }

@@ -35,7 +35,7 @@ impl Made {
         Self { writer, areas: Vec::new(), dir: tempfile::tempdir().unwrap() }
     }
 
-    fn tell(&mut self, time_ns: u64, tid: i32, cpu: Option<u32>, event: PerfEvent) {
+    fn record(&mut self, time_ns: u64, tid: i32, cpu: Option<u32>, event: PerfEvent) {
         let time_ns = Some(time_ns).filter(|time_ns| *time_ns > 0);
         let id = SampleId { task: Some((PID, Tid(tid))), time_ns, cpu };
         self.writer.record(&PerfRecord { offset: 0, id, event });
@@ -53,7 +53,7 @@ impl Made {
             build_id: Vec::new(),
             name: name.to_owned(),
         };
-        self.tell(time_ns, PID.0, None, PerfEvent::Map(Box::new(map)));
+        self.record(time_ns, PID.0, None, PerfEvent::Map(Box::new(map)));
     }
 
     fn area(&mut self, tid: Option<i32>, cpu: Option<u32>, stream_offset: u64, bytes: &[u8]) {
@@ -102,12 +102,12 @@ fn comm(pid: Pid, exec: bool) -> PerfEvent {
 #[test]
 fn pieces_of_a_thread_make_its_trace_without_their_padding() {
     let mut made = Made::new(&info());
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     let (one, two) = (psb_and(&TIP), psb_and(&[0, 0, 0x2d]));
     made.area(Some(7), None, 0, &one);
     made.area(Some(7), None, one.len() as u64, &two);
     let size = (one.len() + two.len()) as u64;
-    made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
+    made.record(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
     let imported = made.opened();
     let [(id, trace)] = imported.traces.as_slice() else { panic!("one trace") };
     assert_eq!((*id, all(trace)), (TraceId::Thread(Tid(7)), [one, two].concat()));
@@ -120,22 +120,22 @@ fn what_is_missing_is_an_overflow_between_whole_packets() {
     // Cut in the middle of a packet: by a flag, then by a gap in the stream.
     for flag in [true, false] {
         let mut made = Made::new(&info());
-        made.tell(0, 7, None, comm(PID, false));
+        made.record(0, 7, None, comm(PID, false));
         let one = [&psb_and(&TIP)[..], &TIP[..2]].concat();
         let two = [&[0xff, 0xff][..], &psb_and(&TIP)].concat();
         let size = one.len() as u64;
         if flag {
             // In one piece: the loss is inside it.
             made.area(Some(7), None, 0, &[&one[..], &two].concat());
-            made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 1 });
+            made.record(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 1 });
             let aux = PerfEvent::Aux { offset: size, size: two.len() as u64, flags: 0 };
-            made.tell(6, 7, None, aux);
+            made.record(6, 7, None, aux);
         } else {
             made.area(Some(7), None, 0, &one);
             made.area(Some(7), None, 1000, &two);
-            made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
+            made.record(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
             let aux = PerfEvent::Aux { offset: 1000, size: two.len() as u64, flags: 0 };
-            made.tell(6, 7, None, aux);
+            made.record(6, 7, None, aux);
         }
         let expected = [&psb_and(&TIP)[..], &OVF, &psb_and(&TIP)].concat();
         let imported = made.opened();
@@ -147,7 +147,7 @@ fn what_is_missing_is_an_overflow_between_whole_packets() {
 #[test]
 fn snapshots_that_share_bytes_are_joined() {
     let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     let ring: Vec<u8> = (0..9).flat_map(|n| psb_and(&[0x2d, n, n])).collect();
     let ring = &ring[..ring.len() / 8 * 8];
     made.area(Some(7), None, 0, &ring[..96]);
@@ -156,13 +156,13 @@ fn snapshots_that_share_bytes_are_joined() {
     assert_eq!(all(&imported.traces[0].1), ring[..144]);
     // perf pads sizes to multiples of 8 bytes.
     let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     made.area(Some(7), None, 0, &ring[..93]);
     made.area(Some(7), None, 0, &ring[40..144]);
     assert_eq!(all(&made.opened().traces[0].1), ring[..144]);
     // Without an overlap there is a loss.
     let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     made.area(Some(7), None, 0, &psb_and(&[0x2d, 1, 1, 0, 0, 0, 0, 0]));
     made.area(Some(7), None, 0, &psb_and(&[0x2d, 2, 2, 0, 0, 0, 0, 0]));
     let joined = all(&made.opened().traces[0].1);
@@ -175,25 +175,25 @@ fn pieces_that_lie_over_each_other_are_refused() {
     let mut made = Made::new(&info());
     made.area(Some(7), None, 0, &psb_and(&[0; 32]));
     made.area(Some(7), None, 16, &psb_and(&[0; 32]));
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     let refused = made.open(&Perf::default());
     assert!(matches!(refused, Err(ErrorKind::Overlapping { offset }) if offset > 100));
 }
 
 #[test]
-fn cpus_are_told_whom_they_ran() {
+fn cpus_get_the_threads_that_they_ran() {
     let mut made = Made::new(&info());
     made.area(Some(7), Some(1), 0, &psb_and(&TIP));
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     let child = PerfEvent::Fork { child: (PID, Tid(8)), parent: (PID, Tid(7)) };
-    made.tell(10, 7, Some(1), child);
-    made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
-    made.tell(30, 7, Some(1), PerfEvent::Switch { out: true, other: Some((PID, Tid(8))) });
-    made.tell(31, 8, Some(1), PerfEvent::Switch { out: false, other: Some((PID, Tid(7))) });
+    made.record(10, 7, Some(1), child);
+    made.record(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
+    made.record(30, 7, Some(1), PerfEvent::Switch { out: true, other: Some((PID, Tid(8))) });
+    made.record(31, 8, Some(1), PerfEvent::Switch { out: false, other: Some((PID, Tid(7))) });
     // A CPU without a trace does not matter, nor do its losses.
-    made.tell(32, 7, Some(2), PerfEvent::Switch { out: false, other: None });
-    made.tell(33, 7, Some(2), PerfEvent::Lost(1));
-    made.tell(34, 7, Some(1), PerfEvent::Lost(2));
+    made.record(32, 7, Some(2), PerfEvent::Switch { out: false, other: None });
+    made.record(33, 7, Some(2), PerfEvent::Lost(1));
+    made.record(34, 7, Some(1), PerfEvent::Lost(2));
     let imported = made.opened();
     assert_eq!(imported.threads, [Tid(7), Tid(8)]);
     let found: Vec<_> = imported.switches.iter().map(|s| (s.cpu, s.tsc.0, s.kind)).collect();
@@ -213,16 +213,16 @@ fn traces_of_cpus_hold_the_threads_that_were_traced() {
     let of = |tid: Option<i32>, lost: bool| {
         let mut made = Made::new(&info());
         made.area(tid, Some(1), 0, &psb_and(&TIP));
-        made.tell(0, 7, None, comm(PID, false));
-        made.tell(10, 7, Some(1), PerfEvent::Switch { out: false, other: None });
+        made.record(0, 7, None, comm(PID, false));
+        made.record(10, 7, Some(1), PerfEvent::Switch { out: false, other: None });
         let child = |tid| (Pid(tid), Tid(tid));
-        made.tell(11, 7, None, PerfEvent::Fork { child: child(8), parent: (PID, Tid(7)) });
-        made.tell(12, 8, None, PerfEvent::Fork { child: child(9), parent: child(8) });
-        made.tell(13, 5, None, PerfEvent::Fork { child: child(6), parent: child(5) });
-        made.tell(14, 4, Some(1), PerfEvent::Aux { offset: 0, size: 8, flags: 0 });
-        made.tell(15, 3, Some(1), PerfEvent::ItraceStart { pid: Pid(3), tid: Tid(3) });
+        made.record(11, 7, None, PerfEvent::Fork { child: child(8), parent: (PID, Tid(7)) });
+        made.record(12, 8, None, PerfEvent::Fork { child: child(9), parent: child(8) });
+        made.record(13, 5, None, PerfEvent::Fork { child: child(6), parent: child(5) });
+        made.record(14, 4, Some(1), PerfEvent::Aux { offset: 0, size: 8, flags: 0 });
+        made.record(15, 3, Some(1), PerfEvent::ItraceStart { pid: Pid(3), tid: Tid(3) });
         if lost {
-            made.tell(16, 7, Some(2), PerfEvent::Lost(1));
+            made.record(16, 7, Some(2), PerfEvent::Lost(1));
         }
         made.open(&Perf { pid: Some(PID), ..Perf::default() }).unwrap().import.traced
     };
@@ -236,7 +236,7 @@ fn traces_of_cpus_need_switches_and_a_clock() {
     let refused = |info: &AuxInfo| {
         let mut made = Made::new(info);
         made.area(None, Some(1), 0, &psb_and(&TIP));
-        made.tell(0, 7, None, comm(PID, false));
+        made.record(0, 7, None, comm(PID, false));
         made.open(&Perf::default()).unwrap_err().to_string()
     };
     assert!(refused(&info()).contains("no context switches"));
@@ -248,9 +248,9 @@ fn traces_of_cpus_need_switches_and_a_clock() {
 fn of_several_processes_one_is_chosen() {
     let mut made = Made::new(&info());
     made.area(None, Some(1), 0, &psb_and(&TIP));
-    made.tell(0, 7, None, comm(PID, false));
-    made.tell(0, 9, None, comm(Pid(9), false));
-    made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
+    made.record(0, 7, None, comm(PID, false));
+    made.record(0, 9, None, comm(Pid(9), false));
+    made.record(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
     let refused = made.open(&Perf::default()).unwrap_err().to_string();
     assert!(refused.contains("several processes: 7 (p), 9 (p)"), "{refused}");
     let chosen = made.open(&Perf { pid: Some(Pid(9)), ..Perf::default() }).unwrap();
@@ -265,17 +265,17 @@ fn memory_is_inherited_up_to_exec() {
     let mut made = Made::new(&info());
     made.area(Some(9), None, 0, &psb_and(&TIP));
     let (parent, child) = (PID, Pid(9));
-    made.tell(0, 7, None, comm(parent, false));
+    made.record(0, 7, None, comm(parent, false));
     made.map(10, parent, 0x1000, "/nowhere/a");
     let fork = PerfEvent::Fork { child: (child, Tid(9)), parent: (parent, Tid(7)) };
-    made.tell(20, 7, None, fork);
+    made.record(20, 7, None, fork);
     made.map(21, parent, 0x2000, "/nowhere/b");
     made.map(22, child, 0x3000, "/nowhere/c");
     made.map(23, child, 0x3000, "/nowhere/d");
-    let told = |imported: &Imported| -> Vec<(u64, String)> {
-        let name = |told: &super::super::imported::Told| match &told.what {
-            What::Map(Code::File(section)) => Some((told.tsc.0, section.name.to_string())),
-            What::Event(Event::Exec { path }) => Some((told.tsc.0, format!("exec {path}"))),
+    let reported = |imported: &Imported| -> Vec<(u64, String)> {
+        let name = |event: &super::super::imported::ImportedEvent| match &event.what {
+            What::Map(Code::File(section)) => Some((event.tsc.0, section.name.to_string())),
+            What::Event(Event::Exec { path }) => Some((event.tsc.0, format!("exec {path}"))),
             _ => None,
         };
         imported.history.iter().filter_map(name).collect()
@@ -284,8 +284,8 @@ fn memory_is_inherited_up_to_exec() {
         list.iter().map(|(at, name)| (*at, (*name).to_owned())).collect()
     };
     let expected = [(0, "/nowhere/a"), (0, "/nowhere/c"), (23, "/nowhere/d")];
-    assert_eq!(told(&made.opened()), names(&expected));
-    made.tell(30, 9, None, comm(child, true));
+    assert_eq!(reported(&made.opened()), names(&expected));
+    made.record(30, 9, None, comm(child, true));
     made.map(31, child, 0x3000, "/nowhere/e");
     let imported = made.opened();
     let expected = [
@@ -295,7 +295,7 @@ fn memory_is_inherited_up_to_exec() {
         (30, "exec /nowhere/e"),
         (30, "/nowhere/e"),
     ];
-    assert_eq!(told(&imported), names(&expected));
+    assert_eq!(reported(&imported), names(&expected));
     assert_eq!(imported.program, "/nowhere/e");
     assert!(imported.notes.iter().any(|note| note.contains("/nowhere/e: not found")));
 }
@@ -305,18 +305,18 @@ fn files_are_taken_below_the_root_and_checked() {
     let program = fs::read("/proc/self/exe").unwrap();
     let mut made = Made::new(&info());
     made.area(Some(7), None, 0, &psb_and(&TIP));
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     made.map(10, PID, 0x1000, "/../../bin/p");
     let root = made.dir.path().join("root");
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::write(root.join("bin/p"), &program).unwrap();
     let with = Perf { symfs: Some(root.clone()), ..Perf::default() };
     let code = |imported: &Imported| -> usize {
-        let told = imported.history.iter().find_map(|told| match &told.what {
+        let reported = imported.history.iter().find_map(|event| match &event.what {
             What::Map(Code::File(section)) => Some(section.bytes.len()),
             _ => None,
         });
-        told.unwrap()
+        reported.unwrap()
     };
     assert_eq!(code(&made.open(&with).unwrap()), program.len());
     made.writer.build_id(&crate::sideband::perf_data::BuildId {
@@ -334,7 +334,7 @@ fn files_are_taken_below_the_root_and_checked() {
 #[test]
 fn what_holds_no_user_trace_is_refused() {
     let mut made = Made::new(&info());
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoTrace)));
     let mut writer = PerfWriter::new("");
     writer.event("cpu-clock", 1, 0, 0);
@@ -358,8 +358,8 @@ fn written(imported: &Imported) -> (tempfile::TempDir, Reader) {
 #[test]
 fn a_thread_that_nobody_traced_has_an_empty_trace() {
     let mut made = Made::new(&info());
-    made.tell(0, 7, None, comm(PID, false));
-    made.tell(1, 7, None, PerfEvent::Fork { child: (PID, Tid(8)), parent: (PID, Tid(7)) });
+    made.record(0, 7, None, comm(PID, false));
+    made.record(1, 7, None, PerfEvent::Fork { child: (PID, Tid(8)), parent: (PID, Tid(7)) });
     made.area(Some(7), None, 0, &psb_and(&TIP));
     let (_dir, reader) = written(&made.opened());
     assert_eq!(reader.threads().unwrap(), [Tid(7), Tid(8)]);
@@ -372,10 +372,10 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
 #[test]
 fn many_threads_have_no_need_of_as_many_open_files() {
     let mut made = Made::new(&info());
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     // More than two files each that a process may have open by default.
     for tid in 8..1600 {
-        made.tell(1, 7, None, PerfEvent::Fork { child: (PID, Tid(tid)), parent: (PID, Tid(7)) });
+        made.record(1, 7, None, PerfEvent::Fork { child: (PID, Tid(tid)), parent: (PID, Tid(7)) });
         made.area(Some(tid), None, 0, &psb_and(&TIP));
     }
     let (_dir, reader) = written(&made.opened());
@@ -386,18 +386,19 @@ fn many_threads_have_no_need_of_as_many_open_files() {
 #[test]
 fn losses_in_a_row_are_one() {
     let mut made = Made::new(&info());
-    made.tell(0, 7, None, comm(PID, false));
+    made.record(0, 7, None, comm(PID, false));
     for cpu in 0..3 {
         made.area(None, Some(cpu), 0, &psb_and(&TIP));
     }
     let switch = || PerfEvent::Switch { out: false, other: None };
-    made.tell(1, 7, Some(1), switch());
+    made.record(1, 7, Some(1), switch());
     for time in 2..100 {
-        made.tell(time, 7, None, PerfEvent::Lost(1));
+        made.record(time, 7, None, PerfEvent::Lost(1));
     }
-    made.tell(100, 7, Some(1), switch());
-    made.tell(101, 7, None, PerfEvent::Lost(1));
-    let told: Vec<_> = made.opened().switches.iter().map(|s| (s.tsc.0, s.cpu, s.kind)).collect();
+    made.record(100, 7, Some(1), switch());
+    made.record(101, 7, None, PerfEvent::Lost(1));
+    let reported: Vec<_> =
+        made.opened().switches.iter().map(|s| (s.tsc.0, s.cpu, s.kind)).collect();
     let expected = [
         (1, 1, SwitchKind::In(PID, Tid(7))),
         (2, 0, SwitchKind::Lost),
@@ -406,24 +407,24 @@ fn losses_in_a_row_are_one() {
         (100, 1, SwitchKind::In(PID, Tid(7))),
         (101, 1, SwitchKind::Lost),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 /// Tests that a file which claims more code than there is gets no more.
 #[test]
-fn code_of_an_export_is_told_once_and_no_more() {
+fn code_of_an_export_is_reported_once_and_no_more() {
     let mut made = Made::new(&info());
     let symfs = made.dir.path().join("symfs");
     fs::create_dir(&symfs).unwrap();
     fs::write(symfs.join("[code]"), [0x90; 0x1800]).unwrap();
-    made.tell(0, 7, None, comm(PID, true));
+    made.record(0, 7, None, comm(PID, true));
     for start in [0x10_000, 0x20_000, 0x30_000] {
         made.map(1, PID, start, "/[code]");
     }
     made.area(Some(7), None, 0, &psb_and(&TIP));
     let with = Perf { symfs: Some(symfs), ..Perf::default() };
-    let told = made.open(&with).unwrap().history;
-    let sizes = told.iter().filter_map(|told| match &told.what {
+    let reported = made.open(&with).unwrap().history;
+    let sizes = reported.iter().filter_map(|event| match &event.what {
         What::Event(Event::Code { bytes, .. }) => Some(bytes.len()),
         What::Map(Code::Anonymous(_)) => Some(0),
         _ => None,

@@ -18,7 +18,7 @@ use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
 use std::collections::{HashMap, HashSet};
 
 /// A converter of a recording's records, one after the other.
-pub(super) struct Telling<'a> {
+pub(super) struct Converter<'a> {
     reader: &'a Reader,
     symfs: &'a Symfs,
     pub(super) writer: PerfWriter,
@@ -41,7 +41,7 @@ pub(super) struct Telling<'a> {
     pub(super) lost: Vec<String>,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> Converter<'a> {
     pub(super) fn new(
         reader: &'a Reader,
         symfs: &'a Symfs,
