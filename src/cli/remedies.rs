@@ -27,15 +27,15 @@ const NOTES: [(&str, &str); 5] = [
     (import::CODE_NOT_FOUND, "--symfs names a directory that has it"),
 ];
 
-/// Returns a note of a recording, with the remedy if there is one.
+/// Returns a note of a recording, with the remedy if there is one that it does not have yet.
 pub(super) fn note_with_remedy(note: &str) -> String {
     let mut known = NOTES.iter().filter(|(part, _)| note.contains(part));
     let remedy = known.next().map(|(_, remedy)| *remedy);
     let is_only_in_paths = capture::ONLY_IN_PATHS.iter().any(|act| note.contains(act));
     let of_path = is_only_in_paths.then_some("`record --path` records that, too");
     match remedy.or(of_path) {
-        Some(remedy) => format!("{note}; {remedy}"),
-        None => note.to_owned(),
+        Some(remedy) if !note.ends_with(remedy) => format!("{note}; {remedy}"),
+        _ => note.to_owned(),
     }
 }
 
@@ -106,7 +106,9 @@ mod tests {
     #[test]
     fn notes_have_remedies() {
         let note = capture::OLDER_IS_OVERWRITTEN;
-        assert_eq!(note_with_remedy(note), format!("{note}; --full keeps all of it"));
+        let with = note_with_remedy(note);
+        assert_eq!(with, format!("{note}; --full keeps all of it"));
+        assert_eq!(note_with_remedy(&with), with);
         assert_eq!(note_with_remedy("a note"), "a note");
     }
 }
