@@ -79,7 +79,7 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
         let name = rest.next_if(|next| is_name_of(next, record));
         match (&record.event, name.map(|name| &name.event)) {
             (Event::Exec { .. }, Some(Event::Comm { name })) => {
-                converter.exec(record, name.clone())
+                converter.exec(record, name.clone());
             }
             _ => converter.record(record)?,
         }
