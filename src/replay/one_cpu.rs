@@ -59,9 +59,10 @@ impl Drop for Span {
 pub(super) struct OneCpu {
     /// True if there are others.
     has_choice: bool,
-    /// The thread that is kept on a CPU.
-    kept: Option<(Tid, Cpus)>,
-    /// The CPUs that it may use otherwise.
+    /// The thread that was placed last, and the CPU that it is kept on, if any. A copy of a process is where
+    /// its original was kept.
+    placed: Option<(Tid, Option<Cpus>)>,
+    /// The CPUs that the two may use.
     own: Option<Cpus>,
     next_placing: Instant,
 }
@@ -72,7 +73,7 @@ impl OneCpu {
         let own = THIS_THREAD.with_borrow(|this| this.own).or_else(|| Cpus::of_this_thread().ok());
         let is_choice = |own: Cpus| Cpus::current().is_ok_and(|here| own.without(here).is_some());
         let has_choice = own.is_some_and(is_choice);
-        Self { has_choice, kept: None, own, next_placing: Instant::now() }
+        Self { has_choice, placed: None, own, next_placing: Instant::now() }
     }
 
     /// Begins a turn of a thread of the process. Where the kernel refuses, turns take longer.
@@ -90,10 +91,10 @@ impl OneCpu {
 
     fn keep(&mut self, tid: Tid) {
         let Ok(here) = Cpus::current() else { return };
-        if self.kept != Some((tid, here)) {
-            self.kept = here.keep(tid).is_ok().then_some((tid, here));
+        if self.placed != Some((tid, Some(here))) {
+            self.placed = here.keep(tid).is_ok().then_some((tid, Some(here)));
         }
-        let own = self.own.filter(|_| self.kept.is_some());
+        let own = self.own.filter(|_| self.placed.is_some());
         THIS_THREAD.with_borrow_mut(|this| {
             if this.own.is_none() && own.is_some() && here.keep_this_thread().is_ok() {
                 this.own = own;
@@ -104,8 +105,9 @@ impl OneCpu {
     /// Lets both threads use all their CPUs, as they are to be placed anew, or to run at the same time.
     pub(super) fn let_go(&mut self, tid: Tid) {
         THIS_THREAD.with_borrow_mut(ThisThread::let_go);
-        if let Some(own) = self.own.filter(|_| self.kept.take().is_some()) {
-            let _ = own.keep(tid);
+        let is_free = !self.has_choice || self.placed == Some((tid, None));
+        if let Some(own) = self.own.filter(|_| !is_free) {
+            self.placed = own.keep(tid).is_ok().then_some((tid, None));
         }
     }
 }
@@ -135,7 +137,7 @@ mod tests {
             let span = Span::begin();
             drop(one.begin_turn(tid));
             let kept = here();
-            assert!(own.without(kept).is_some() && one.kept == Some((tid, kept)));
+            assert!(own.without(kept).is_some() && one.placed == Some((tid, Some(kept))));
             drop(one.begin_turn(tid));
             assert_eq!(here(), kept);
             one.let_go(tid);
