@@ -32,16 +32,16 @@ impl Engine {
         if let Some(end) = self.end()? {
             return Ok(end);
         }
-        if let Some(reported) = self.take_owed(go) {
-            return Ok(reported);
+        if let Some(report) = self.take_owed(go) {
+            return Ok(report);
         }
-        if let Some(reported) = self.take_unreported(go)? {
-            return Ok(reported);
+        if let Some(report) = self.take_unreported(go)? {
+            return Ok(report);
         }
         self.log_changes()?;
         let others_run = self.take_request(go)?;
-        if others_run && let Some(reported) = self.news_of_others(go) {
-            return Ok(reported);
+        if others_run && let Some(report) = self.news_of_others(go) {
+            return Ok(report);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.pid);
         let _beat = Beat::start(LOOK_PERIOD);
