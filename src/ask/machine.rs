@@ -39,28 +39,7 @@ impl<'a> Stopped<'a> {
 
 impl Machine for Stopped<'_> {
     fn register(&self, number: u16) -> Option<u64> {
-        let r = &self.registers;
-        // System V ABI for AMD64, figure 3.36.
-        Some(match number {
-            0 => r.rax,
-            1 => r.rdx,
-            2 => r.rcx,
-            3 => r.rbx,
-            4 => r.rsi,
-            5 => r.rdi,
-            6 => r.rbp,
-            7 => r.rsp,
-            8 => r.r8,
-            9 => r.r9,
-            10 => r.r10,
-            11 => r.r11,
-            12 => r.r12,
-            13 => r.r13,
-            14 => r.r14,
-            15 => r.r15,
-            16 => r.rip,
-            _ => return None,
-        })
+        self.registers.by_dwarf_number(number)
     }
 
     fn vector(&self, number: u16) -> Option<[u8; 16]> {

@@ -2,8 +2,9 @@
 //! GDB Agent Expression Mechanism"). They compute with 64-bit integers on a stack. Evaluation fails
 //! on unknown values and unsupported operations.
 
+use super::numbers;
 use crate::common::Addr;
-use crate::session::{Register, Registers};
+use crate::session::KnownRegisters;
 
 /// The largest number of executed operations.
 const OPERATIONS_LIMIT: usize = 10_000;
@@ -22,7 +23,7 @@ pub(super) enum Fault {
 /// true if all of it is known.
 pub(super) fn evaluate(
     code: &[u8],
-    registers: &Registers,
+    registers: &KnownRegisters,
     read: &dyn Fn(Addr, &mut [u8]) -> bool,
 ) -> Result<i64, Fault> {
     let mut machine = Machine { code, at: 0, stack: Vec::new(), registers, read };
@@ -38,7 +39,7 @@ struct Machine<'a> {
     code: &'a [u8],
     at: usize,
     stack: Vec<i64>,
-    registers: &'a Registers,
+    registers: &'a KnownRegisters,
     read: &'a dyn Fn(Addr, &mut [u8]) -> bool,
 }
 
@@ -188,7 +189,7 @@ impl Machine<'_> {
 
     fn register(&mut self) -> Result<(), Fault> {
         let number = usize::try_from(self.operand(2)?).map_err(|_| Fault::Malformed)?;
-        let register = Register::from_number(number).ok_or(Fault::Malformed)?;
+        let register = numbers::register(number).ok_or(Fault::Malformed)?;
         let bytes = self.registers.bytes(register).ok_or(Fault::Unknown)?;
         let mut value = [0; 8];
         let count = bytes.len().min(value.len());
@@ -200,10 +201,11 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Register;
     use proptest::prelude::*;
 
     fn value(code: &[u8]) -> Result<i64, Fault> {
-        let mut registers = Registers::default();
+        let mut registers = KnownRegisters::default();
         registers.set(Register::RBP, Some(0x1000));
         registers.set(Register::EFLAGS, Some(0x246));
         let read = |addr: Addr, buf: &mut [u8]| {

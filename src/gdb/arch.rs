@@ -1,6 +1,7 @@
 //! x86-64 for gdbstub: a register file in which every register may be unavailable.
 
-use crate::session::{Register, Registers, Value};
+use super::numbers;
+use crate::session::{KnownRegisters, Register, Value};
 use gdbstub::arch::{Arch, RegId};
 use std::num::NonZeroUsize;
 
@@ -19,7 +20,7 @@ impl Arch for Amd64 {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RegisterFile {
     /// The values of the registers.
-    pub(super) values: Registers,
+    pub(super) values: KnownRegisters,
     /// The registers in the target description.
     pub(super) served: Vec<Register>,
 }
@@ -43,9 +44,9 @@ impl gdbstub::arch::Registers for RegisterFile {
 
     fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
-        for register in Register::all() {
+        for register in numbers::registers() {
             // The registers of AVX and AVX-512 are not in every target description.
-            if rest.is_empty() && register > Register::GS_BASE {
+            if rest.is_empty() && (register.is_avx() || register.is_avx512()) {
                 break;
             }
             let (value, following) = rest.split_at_checked(register.size_bytes()).ok_or(())?;
@@ -62,11 +63,11 @@ pub(super) struct RegisterId(pub(super) Register);
 
 impl RegId for RegisterId {
     fn from_raw_id(id: usize) -> Option<(Self, Option<NonZeroUsize>)> {
-        let register = Register::from_number(id)?;
+        let register = numbers::register(id)?;
         Some((Self(register), NonZeroUsize::new(register.size_bytes())))
     }
 
     fn to_raw_id(&self) -> Option<usize> {
-        Some(self.0.number())
+        numbers::number(self.0)
     }
 }

@@ -5,7 +5,7 @@
 use super::agent;
 use super::hex;
 use crate::common::Addr;
-use crate::session::{self, ReadMemory, Registers, Run, Session, Stop, StopReason};
+use crate::session::{self, KnownRegisters, ReadMemory, Run, Session, Stop, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -52,7 +52,7 @@ impl Conditions {
     }
 
     /// Returns true if there are breakpoints at `pc`, with conditions that are all false.
-    fn are_false(&self, pc: Addr, registers: &Registers, read: &ReadMemory<'_>) -> bool {
+    fn are_false(&self, pc: Addr, registers: &KnownRegisters, read: &ReadMemory<'_>) -> bool {
         let mut here = [b'0', b'1'].into_iter().filter_map(|kind| self.inserted.get(&(kind, pc)));
         let mut any = false;
         here.all(|expressions| {

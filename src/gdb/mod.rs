@@ -27,6 +27,7 @@ mod lldb;
 mod lldb_trace;
 mod memory;
 mod monitor;
+mod numbers;
 mod patience;
 mod peer;
 mod remedies;

@@ -3,7 +3,7 @@
 
 use super::{hex, remedies};
 use crate::common::Tid;
-use crate::session::{Register, Registers, Run, Session};
+use crate::session::{KnownRegisters, Register, Run, Session};
 use std::collections::BTreeMap;
 
 /// The largest number of saved states.
@@ -12,7 +12,7 @@ const STATES_LIMIT: usize = 1000;
 /// The registers that a client has saved, by the numbers in the replies.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
-    states: BTreeMap<u64, (Tid, Registers)>,
+    states: BTreeMap<u64, (Tid, KnownRegisters)>,
     last: u64,
 }
 
@@ -43,7 +43,7 @@ impl Saved {
     }
 }
 
-fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &Registers) -> Vec<u8> {
+fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &KnownRegisters) -> Vec<u8> {
     let now = session.run().registers(tid);
     let changed = |register: &Register| now.value(*register) != registers.value(*register);
     for register in Register::all().filter(changed) {

@@ -2,7 +2,7 @@
 
 use super::signals::Numbering;
 use super::supported::ClientFeatures;
-use super::{hex, thread_id};
+use super::{hex, numbers, thread_id};
 use crate::common::Tid;
 use crate::session::{
     Access, BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason, Watchpoint,
@@ -105,9 +105,9 @@ pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid, client: ClientFea
 fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     let registers = session.run().registers(thread);
     for register in EXPEDITED {
-        if let Some(bytes) = registers.bytes(register) {
+        if let Some((number, bytes)) = numbers::number(register).zip(registers.bytes(register)) {
             // Writes to a string cannot fail.
-            let _ = write!(reply, "{:02x}:{};", register.number(), hex::encode(&bytes));
+            let _ = write!(reply, "{number:02x}:{};", hex::encode(&bytes));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The target description: the server's registers, under gdb's names and features.
 
-use crate::session::{Register, Registers};
+use super::numbers;
+use crate::session::{KnownRegisters, Register};
 use std::fmt::Write;
 
 /// SSE vector types, as gdb's own description of the feature defines them.
@@ -52,7 +53,7 @@ pub(super) enum Vectors {
 
 impl Vectors {
     /// Returns the vector registers that are known of a thread.
-    pub(super) fn of(registers: &Registers) -> Self {
+    pub(super) fn of(registers: &KnownRegisters) -> Self {
         match (registers.has_avx512(), registers.has_avx()) {
             (true, _) => Self::Avx512,
             (_, true) => Self::Avx,
@@ -67,7 +68,7 @@ impl Vectors {
 
 /// Returns the registers in the description.
 pub(super) fn served(vectors: Vectors) -> Vec<Register> {
-    Register::all().filter(|register| vectors.bring(*register)).collect()
+    numbers::registers().filter(|register| vectors.bring(*register)).collect()
 }
 
 /// Returns the description of those registers.
@@ -84,8 +85,8 @@ pub(super) fn describe(vectors: Vectors) -> String {
         ("org.gnu.gdb.i386.avx", String::new()),
         ("org.gnu.gdb.i386.avx512", format!("{VECTORS}{HALVES}")),
     ] {
-        let of_feature: String =
-            registers.iter().filter(|r| feature_of(**r) == feature).map(|r| element(*r)).collect();
+        let of_feature = registers.iter().filter(|register| feature_of(**register) == feature);
+        let of_feature: String = of_feature.filter_map(|register| element(*register)).collect();
         if !of_feature.is_empty() {
             // Writes to a string cannot fail.
             let _ = write!(xml, r#"<feature name="{feature}">{types}{of_feature}</feature>"#);
@@ -110,7 +111,7 @@ fn feature_of(register: Register) -> &'static str {
     }
 }
 
-fn element(register: Register) -> String {
+fn element(register: Register) -> Option<String> {
     let name = register.name();
     let (kind, group) = match name.as_str() {
         "rip" => ("code_ptr", ""),
@@ -130,6 +131,6 @@ fn element(register: Register) -> String {
         _ => ("int64", ""),
     };
     let group = if group.is_empty() { String::new() } else { format!(r#" group="{group}""#) };
-    let (bits, number) = (8 * register.size_bytes(), register.number());
-    format!(r#"<reg name="{name}" bitsize="{bits}" type="{kind}" regnum="{number}"{group}/>"#)
+    let (bits, number) = (8 * register.size_bytes(), numbers::number(register)?);
+    Some(format!(r#"<reg name="{name}" bitsize="{bits}" type="{kind}" regnum="{number}"{group}/>"#))
 }

@@ -12,7 +12,8 @@ use super::target::Served;
 use super::transport::Transport;
 use crate::common::{Addr, Tid};
 use crate::session::{
-    Ending, Instruction, Library, Place, Recorded, Register, Registers, Scripted, Session, Transfer,
+    Ending, Instruction, KnownRegisters, Library, Place, Recorded, Register, Scripted, Session,
+    Transfer,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -34,7 +35,7 @@ fn history() -> Scripted {
     add(2, 0x2004, Transfer::None);
     add(1, 0x1004, Transfer::None);
     for (tid, rip) in [(1, 0x1006), (2, 0x2006)] {
-        let mut registers = Registers::default();
+        let mut registers = KnownRegisters::default();
         registers.set(Register::RIP, Some(rip));
         registers.set(Register::RSP, Some(0x7fff_0000));
         history.final_registers.insert(Tid(tid), registers);

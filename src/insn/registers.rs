@@ -83,6 +83,10 @@ registers! {
     gs,
 }
 
+/// The places among the kernel's words of the general registers and RIP, by DWARF number (System V ABI for
+/// AMD64, figure 3.36).
+const BY_DWARF_NUMBER: [usize; 17] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
+
 impl Registers {
     /// The size of `user_regs_struct` in bytes.
     pub const SIZE_BYTES: usize = 27 * 8;
@@ -93,6 +97,24 @@ impl Registers {
         let mut words = self.to_words();
         words[place] = value;
         Some(Self::from_words(words))
+    }
+
+    /// Returns the general register, or RIP, with a DWARF number.
+    pub fn by_dwarf_number(&self, number: u16) -> Option<u64> {
+        let place = BY_DWARF_NUMBER.get(usize::from(number))?;
+        Some(self.to_words()[*place])
+    }
+
+    /// Returns the name of the general register, or of RIP, that has a DWARF number.
+    pub fn name_of_dwarf_number(number: u16) -> Option<&'static str> {
+        BY_DWARF_NUMBER.get(usize::from(number)).map(|place| Self::NAMES[*place])
+    }
+
+    /// Returns the DWARF number of a general register or RIP.
+    pub fn dwarf_number(name: &str) -> Option<u16> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        let number = BY_DWARF_NUMBER.iter().position(|known| *known == place)?;
+        u16::try_from(number).ok()
     }
 
     /// Returns the bytes of the kernel's `user_regs_struct`.

@@ -1,20 +1,16 @@
 //! A thread of a session, as the values of expressions need it.
 
 use crate::common::{Addr, Tid};
-use crate::session::{Register, Registers, Run};
+use crate::session::{KnownRegisters, Register, Run};
 use crate::symbols::Machine;
 
-/// The general registers in the order of their DWARF numbers (System V ABI for AMD64, figure 3.36), by
-/// their numbers in gdb's order.
-const GENERAL: [u8; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-const RETURN_ADDRESS: u16 = 16;
 const XMM0: u16 = 17;
 
 /// Registers and memory of a thread at the session's position, as far as they are known.
 pub(super) struct ThreadMachine<'a> {
     run: &'a dyn Run,
     tid: Tid,
-    registers: Registers,
+    registers: KnownRegisters,
 }
 
 impl<'a> ThreadMachine<'a> {
@@ -25,10 +21,7 @@ impl<'a> ThreadMachine<'a> {
 
 impl Machine for ThreadMachine<'_> {
     fn register(&self, number: u16) -> Option<u64> {
-        if number == RETURN_ADDRESS {
-            return self.run.pc(self.tid).map(|pc| pc.0);
-        }
-        let register = Register::general(*GENERAL.get(usize::from(number))?)?;
+        let register = Register::of_dwarf_number(number)?;
         u64::try_from(self.registers.get(register)?).ok()
     }
 

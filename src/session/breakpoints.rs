@@ -1,6 +1,6 @@
 //! The addresses at which a run stops. Views evaluate conditions and hit counts.
 
-use super::Registers;
+use super::KnownRegisters;
 use crate::common::Addr;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -43,7 +43,7 @@ pub enum Access {
 pub type ReadMemory<'a> = dyn Fn(Addr, &mut [u8]) -> bool + 'a;
 
 /// A condition: whether a thread with these registers stops at a breakpoint there.
-type Condition = dyn Fn(Addr, &Registers, &ReadMemory<'_>) -> bool;
+type Condition = dyn Fn(Addr, &KnownRegisters, &ReadMemory<'_>) -> bool;
 
 /// The conditions of the inserted breakpoints, for runs that can evaluate them on their way.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ impl Conditions {
     /// Returns conditions that `holds` evaluates. `key` is equal for equal conditions.
     pub fn new(
         key: u64,
-        holds: impl Fn(Addr, &Registers, &ReadMemory<'_>) -> bool + 'static,
+        holds: impl Fn(Addr, &KnownRegisters, &ReadMemory<'_>) -> bool + 'static,
     ) -> Self {
         Self { key, holds: Some(Arc::new(holds)) }
     }
@@ -73,7 +73,7 @@ impl Conditions {
     }
 
     /// Returns true if a thread with these registers stops at a breakpoint at `addr`.
-    pub fn hold(&self, addr: Addr, registers: &Registers, read: &ReadMemory<'_>) -> bool {
+    pub fn hold(&self, addr: Addr, registers: &KnownRegisters, read: &ReadMemory<'_>) -> bool {
         self.holds.as_ref().is_none_or(|holds| holds(addr, registers, read))
     }
 }

@@ -2,8 +2,8 @@
 //! implement the trait.
 
 use super::{
-    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, Library, Older, Place,
-    Region, Registers, TraceSize, Wanted,
+    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, KnownRegisters, Library,
+    Older, Place, Region, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::timeline::{Found, Search};
@@ -114,7 +114,7 @@ pub trait History {
     }
 
     /// Returns the registers of `tid`, each known or unknown.
-    fn registers(&self, tid: Tid, g: u64) -> Registers;
+    fn registers(&self, tid: Tid, g: u64) -> KnownRegisters;
 
     /// Reads memory at `addr` into `buf` up to the first unknown byte and returns the byte count.
     fn read_memory(&self, tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize;

@@ -9,13 +9,12 @@ mod writing;
 
 use self::forks::Vfork;
 use self::past::Past;
-use super::final_registers::registers;
 use super::watch_split::split;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, LastChange, Library, Older,
-    Order, Place, Position, Region, Register, Registers, Replayed, Run, SearchEnd, Start, Stop,
-    StopReason, ThreadInfo, Value, Watchpoint,
+    ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, KnownRegisters, LastChange,
+    Library, Older, Order, Place, Position, Region, Register, Replayed, Run, SearchEnd, Start,
+    Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::capture::{Backend, Go, Live as Program, Report, Request};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -242,14 +241,14 @@ impl Run for Live {
         self.past().is_some_and(|past| past.stays(tid))
     }
 
-    fn registers(&self, tid: Tid) -> Registers {
+    fn registers(&self, tid: Tid) -> KnownRegisters {
         match self.past() {
             Some(past) => past.registers(tid),
             None => self
                 .program
                 .borrow()
                 .thread(tid)
-                .map_or_else(Registers::default, |thread| registers(&thread)),
+                .map_or_else(KnownRegisters::default, |thread| KnownRegisters::of(&thread)),
         }
     }
 

@@ -19,7 +19,6 @@ mod diverted;
 mod error;
 mod executions;
 mod files;
-mod final_registers;
 mod growing;
 mod happenings;
 mod history;
@@ -31,7 +30,6 @@ mod procfs;
 mod range_steps;
 mod recorded;
 mod recording;
-mod registers;
 mod replay_goals;
 mod replay_path;
 mod replayed;
@@ -43,11 +41,11 @@ mod start;
 mod stop;
 mod watch_split;
 mod watching;
-mod xsave;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::state::{Extended, KnownRegisters, Register, Value};
 pub use crate::timeline::{Direction, Found, Older, Search};
 pub use any::AnySession;
 pub use around::{Arrived, Called};
@@ -67,7 +65,6 @@ pub use open::{OpenError, final_state};
 pub use position::Position;
 pub use recorded::Recorded;
 pub use recording::Recording;
-pub use registers::{Extended, Register, Registers, Value};
 pub use replayed::Replayed;
 pub use run::{Execution, ExecutionSearch, ExecutionSink, LastChange, Run, SearchEnd};
 #[cfg(any(test, feature = "test-support"))]

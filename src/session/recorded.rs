@@ -4,8 +4,8 @@
 use super::happenings::Rank;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, HappeningSearch, History, Library, Older, Order, Position, Region,
-    Register, Registers, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
+    FileBytes, Found, GapInfo, HappeningSearch, History, KnownRegisters, Library, Older, Order,
+    Position, Region, Register, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
 };
 use crate::common::{Addr, Tid};
 use std::cell::Cell;
@@ -344,7 +344,7 @@ impl<H: History> Run for Recorded<H> {
         self.history.stays(tid, self.position)
     }
 
-    fn registers(&self, tid: Tid) -> Registers {
+    fn registers(&self, tid: Tid) -> KnownRegisters {
         let mut registers = self.history.registers(tid, self.position);
         if let Some(pc) = self.pc(tid) {
             registers.set(Register::RIP, Some(u128::from(pc.0)));

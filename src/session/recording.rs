@@ -1,13 +1,12 @@
 //! A recording as a [`History`]: the path comes from the timeline, values from the final state.
 
 use super::around::calls_around;
-use super::final_registers::registers;
 use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
     CallFrame, Called, Description, FileBytes, Found, GapInfo, Happening, HappeningSearch, History,
-    Library, Older, Place, Protection, Region, Register, Registers, Search, ThreadInfo, TraceSize,
-    Wanted,
+    KnownRegisters, Library, Older, Place, Protection, Region, Register, Search, ThreadInfo,
+    TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
@@ -223,11 +222,11 @@ impl History for Recording {
         self.timeline.older_frames(tid, self.timeline.index_of(tid, g))
     }
 
-    fn registers(&self, tid: Tid, g: u64) -> Registers {
+    fn registers(&self, tid: Tid, g: u64) -> KnownRegisters {
         if let Some(thread) = self.state.thread(tid).filter(|_| self.is_at_end(tid, g)) {
-            return registers(thread);
+            return KnownRegisters::of(thread);
         }
-        let mut known = Registers::default();
+        let mut known = KnownRegisters::default();
         known.set(Register::RIP, self.pc(tid, g).map(|pc| pc.0.into()));
         known
     }

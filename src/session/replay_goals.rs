@@ -1,7 +1,6 @@
 //! The stops of a replay, in the terms of a session and back.
 
-use super::final_registers::registers;
-use super::{Access, Breakpoints, Conditions, StopReason, Wanted, Watchpoint};
+use super::{Access, Breakpoints, Conditions, KnownRegisters, StopReason, Wanted, Watchpoint};
 use crate::common::{Addr, AddrRange};
 use crate::replay::{KernelEvent, Replay, Watch, WatchKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +36,7 @@ pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
     }
     let Some(thread) = replay.loaded() else { return true };
     let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
-    conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
+    conditions.hold(Addr(thread.registers.rip), &KnownRegisters::of(&thread), &read)
 }
 
 pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {

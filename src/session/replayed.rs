@@ -1,22 +1,20 @@
 //! An exact recording: every register and all memory at every place, by replay.
 
-use super::final_registers::registers;
 use super::procfs;
 use super::replay_goals::{event_stop, holds, key_of, met, wants, watch};
 use super::replay_path::ReplayPath;
 use super::source::RecordedSource;
-use super::xsave;
 use super::{
     Action, Breakpoints, CallFrame, Called, Catches, Description, Direction, Edge, Ending, Error,
-    ExecutionSearch, ExecutionSink, FileBytes, GapInfo, LastChange, Library, Order, Place,
-    Position, Protection, Region, Register, Registers, Run, SearchEnd, Stop, StopReason,
-    ThreadInfo, Value, Wanted, Watchpoint,
+    ExecutionSearch, ExecutionSink, FileBytes, GapInfo, KnownRegisters, LastChange, Library, Order,
+    Place, Position, Protection, Region, Register, Run, SearchEnd, Stop, StopReason, ThreadInfo,
+    Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::replay::{self, Found, Goals, Replay, Watch};
 use crate::sideband;
-use crate::state::link_maps;
+use crate::state::{ChangedSet, link_maps};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -281,9 +279,9 @@ impl Run for Replayed {
         thread.map(|thread| Addr(thread.registers.rip))
     }
 
-    fn registers(&self, tid: Tid) -> Registers {
+    fn registers(&self, tid: Tid) -> KnownRegisters {
         let thread = self.replay.borrow().thread(tid).ok().flatten();
-        thread.map_or_else(Registers::default, |thread| registers(&thread))
+        thread.map_or_else(KnownRegisters::default, |thread| KnownRegisters::of(&thread))
     }
 
     fn read_memory(&self, _: Tid, addr: Addr, buf: &mut [u8]) -> usize {
@@ -297,15 +295,11 @@ impl Run for Replayed {
         }
         let replay = self.replay.get_mut();
         let thread = replay.thread(tid).map_err(|error| refused(&error))?.ok_or(Error::Gone)?;
-        let general = u64::try_from(value.low())
-            .ok()
-            .and_then(|value| thread.registers.with(&register.name(), value));
-        if let Some(changed) = general {
-            return replay.divert_registers(tid, &changed).map_err(|error| refused(&error));
-        }
-        let mut area = thread.xstate.ok_or(Error::NoSuchRegister)?;
-        xsave::write(&mut area, register, value).ok_or(Error::NoSuchRegister)?;
-        replay.divert_extended(tid, area).map_err(|error| refused(&error))
+        let changed = match ChangedSet::of(thread, register, value).ok_or(Error::NoSuchRegister)? {
+            ChangedSet::General(registers) => replay.divert_registers(tid, &registers),
+            ChangedSet::Extended(area) => replay.divert_extended(tid, area),
+        };
+        changed.map_err(|error| refused(&error))
     }
 
     /// Writes memory in a diversion.

@@ -2,7 +2,7 @@
 
 use super::{
     Breakpoints, CallFrame, Called, Catches, Description, Error, FileBytes, Forks, GapInfo,
-    History, Library, Older, Order, Place, Position, Protection, Region, Register, Registers,
+    History, KnownRegisters, Library, Older, Order, Place, Position, Protection, Region, Register,
     Start, Stop, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -108,7 +108,7 @@ pub trait Run {
     }
 
     /// Returns a thread's registers, each known or unknown.
-    fn registers(&self, tid: Tid) -> Registers;
+    fn registers(&self, tid: Tid) -> KnownRegisters;
 
     /// Reads memory at `addr` into `buf` up to the first unknown byte and returns the byte count.
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize;

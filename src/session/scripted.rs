@@ -4,7 +4,7 @@
 
 use super::{
     Arrived, CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, History,
-    Library, Place, Protection, Region, Register, Registers, Search, ThreadInfo,
+    KnownRegisters, Library, Place, Protection, Region, Register, Search, ThreadInfo,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Scripted {
     /// The instructions of all threads in order of execution.
     pub instructions: Vec<Instruction>,
     /// The registers of the final state.
-    pub final_registers: BTreeMap<Tid, Registers>,
+    pub final_registers: BTreeMap<Tid, KnownRegisters>,
     /// The thread whose exit or fault ended the run.
     pub final_thread: Option<Tid>,
     /// Memory that never changes: code and constants.
@@ -193,7 +193,7 @@ impl History for Scripted {
         stack
     }
 
-    fn registers(&self, tid: Tid, g: u64) -> Registers {
+    fn registers(&self, tid: Tid, g: u64) -> KnownRegisters {
         let known = self.final_registers.get(&tid).filter(|_| g == self.total());
         known.cloned().unwrap_or_default()
     }

@@ -6,15 +6,6 @@ use crate::common::{Addr, Tid};
 use crate::image::core::{Core, Thread};
 use crate::image::{Bytes, Error, Image};
 
-/// The source of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The core file of the end of the run.
-    Final,
-    /// A mapped file that was never written in memory.
-    File,
-}
-
 /// The time of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessTime {
@@ -83,27 +74,19 @@ impl FinalState {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match self.read_run(moment, image, addr.wrapping_add(done as u64), rest) {
-                Some((size, _)) => done += size,
-                None => break,
+                0 => break,
+                size => done += size,
             }
         }
         done
     }
 
-    /// Copies a run of bytes with a single source. Returns their number and the source.
-    pub fn read_run(
-        &self,
-        moment: AccessTime,
-        image: &Image,
-        addr: Addr,
-        buf: &mut [u8],
-    ) -> Option<(usize, Source)> {
+    /// Copies the bytes at `addr` that one source has: the core, or a file. Returns their number.
+    fn read_run(&self, moment: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
         let core = self.core.as_ref().filter(|_| moment == AccessTime::End);
-        let from_core = core.map_or(0, |core| core.read(addr, buf));
-        if from_core > 0 {
-            return Some((from_core, Source::Final));
+        match core.map_or(0, |core| core.read(addr, buf)) {
+            0 => image.read_file_data(addr, buf),
+            from_core => from_core,
         }
-        let from_file = image.read_file_data(addr, buf);
-        (from_file > 0).then_some((from_file, Source::File))
     }
 }

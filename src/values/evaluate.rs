@@ -9,6 +9,7 @@ use super::parse::{Basic, Binary, Expr, Item};
 use super::shown::{Missing, Shown};
 use super::ty::{MAX_LEVELS, Ty};
 use crate::common::Addr;
+use crate::insn::Registers;
 use crate::symbols::{
     FrameRegisters, Home, Kind, Machine, Member, Piece, Signature, Symbols, Type, TypeId, Variant,
 };
@@ -465,17 +466,12 @@ pub(super) fn element_of(array: &Type) -> Option<Ty> {
     }
 }
 
-/// Returns the DWARF number of a general register (System V ABI for AMD64, figure 3.36).
+/// Returns the DWARF number of a general register, or of RIP, by its name or by one that gdb has for it.
 pub(super) fn register(name: &str) -> Option<u16> {
-    let names = [
-        "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12",
-        "r13", "r14", "r15", "rip",
-    ];
-    let name = match name {
+    Registers::dwarf_number(match name {
         "pc" => "rip",
         "sp" => "rsp",
         "fp" => "rbp",
         name => name,
-    };
-    (0..).zip(names).find(|(_, known)| *known == name).map(|(number, _)| number)
+    })
 }

@@ -3,7 +3,7 @@
 use crate::pt;
 use contraflow::common::{Addr, Tid};
 use contraflow::session::{
-    Description, Ending, Instruction, Library, Recorded, Register, Registers, Run, Scripted,
+    Description, Ending, Instruction, KnownRegisters, Library, Recorded, Register, Run, Scripted,
     Session, Transfer,
 };
 use std::path::{Path, PathBuf};
@@ -89,7 +89,8 @@ fn read_line(history: &mut Scripted, words: &[&str]) {
             history.names.insert(tid_of(tid), name.join(" "));
         }
         ["reg", tid, name, value] => {
-            let registers: &mut Registers = history.final_registers.entry(tid_of(tid)).or_default();
+            let registers: &mut KnownRegisters =
+                history.final_registers.entry(tid_of(tid)).or_default();
             let register = Register::from_name(name).expect("a register");
             registers.set(register, u128::from_str_radix(value, 16).ok());
         }

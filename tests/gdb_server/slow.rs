@@ -2,7 +2,7 @@
 
 use contraflow::common::{Addr, Tid};
 use contraflow::session::{
-    CallFrame, Description, Found, GapInfo, History, Registers, Scripted, Search, ThreadInfo,
+    CallFrame, Description, Found, GapInfo, History, KnownRegisters, Scripted, Search, ThreadInfo,
 };
 use std::thread::sleep;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl History for Slow {
         self.0.call_stack(tid, g)
     }
 
-    fn registers(&self, tid: Tid, g: u64) -> Registers {
+    fn registers(&self, tid: Tid, g: u64) -> KnownRegisters {
         self.0.registers(tid, g)
     }
 

@@ -1,6 +1,7 @@
 //! Data that a client reads: registers, memory, documents, files, and answers in text.
 
 use super::*;
+use crate::gdb::numbers;
 use crate::session::Value;
 
 #[test]
@@ -80,7 +81,7 @@ fn the_registers_of_avx_512_are_served_when_the_end_knows_them() {
         assert!(served.target_xml.contains(&format!("<reg name=\"{name}\"")), "{name}");
     }
     let mut wire = Wire::default();
-    let packets = [format!("p{:x}", zmm31.number()), "g".to_owned()];
+    let packets = [format!("p{:x}", numbers::number(zmm31).unwrap()), "g".to_owned()];
     wire.input.extend(packets.map(|packet| frame::encode(packet.as_bytes())));
     Client::new(&mut served, &mut wire, &Options::default()).serve().unwrap();
     let replies = bodies(&wire.output);

@@ -2,7 +2,8 @@
 
 use super::Live;
 use crate::common::{Addr, Tid};
-use crate::session::{Error, Register, Run, Value, xsave};
+use crate::session::{Error, Register, Run, Value};
+use crate::state::ChangedSet;
 
 fn refused(error: &crate::capture::Error) -> Error {
     Error::Refused(error.to_string())
@@ -38,19 +39,16 @@ impl Live {
         }
         self.refuse_write(tid)?;
         let program = self.program.get_mut();
-        let mut thread = program.thread(tid).ok_or(Error::Gone)?;
-        if let Some(changed) = u64::try_from(value.low())
-            .ok()
-            .and_then(|value| thread.registers.with(&register.name(), value))
-        {
-            if register == Register::RIP {
-                program.forget_report(tid);
-            }
-            return program.set_registers(tid, &changed).map_err(|error| refused(&error));
+        let thread = program.thread(tid).ok_or(Error::Gone)?;
+        let changed = ChangedSet::of(thread, register, value).ok_or(Error::NoSuchRegister)?;
+        if register == Register::RIP {
+            program.forget_report(tid);
         }
-        let area = thread.xstate.as_mut().ok_or(Error::NoSuchRegister)?;
-        xsave::write(area, register, value).ok_or(Error::NoSuchRegister)?;
-        program.set_extended_state(tid, area).map_err(|error| refused(&error))
+        let written = match changed {
+            ChangedSet::General(registers) => program.set_registers(tid, &registers),
+            ChangedSet::Extended(area) => program.set_extended_state(tid, &area),
+        };
+        written.map_err(|error| refused(&error))
     }
 
     pub(super) fn change_memory(

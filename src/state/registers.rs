@@ -1,7 +1,9 @@
-//! The x86-64 registers under gdb's names, each with a value or unknown.
+//! The x86-64 registers that a user sees, each with a value or unknown.
 
-/// A register, numbered as in the target description that the gdb room sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+use crate::insn;
+
+/// A register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 
 /// Names and sizes in bits of the registers up to `gs`.
@@ -114,20 +116,13 @@ impl Register {
     /// The SSE control and status register.
     pub const MXCSR: Self = Self(MXCSR);
 
-    /// Returns the register with a number.
-    pub fn from_number(number: usize) -> Option<Self> {
-        u8::try_from(number).ok().filter(|number| *number < COUNT).map(Self)
-    }
-
-    /// Returns the register's number, starting at 0.
-    pub fn number(self) -> usize {
+    fn place(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Returns general register `index` in gdb's order: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8
-    /// and up.
-    pub fn general(index: u8) -> Option<Self> {
-        (index < 16).then_some(Self(index))
+    /// Returns the general register, or RIP, with a DWARF number.
+    pub fn of_dwarf_number(number: u16) -> Option<Self> {
+        Self::from_name(insn::Registers::name_of_dwarf_number(number)?)
     }
 
     /// Returns x87 stack register `index`.
@@ -156,6 +151,11 @@ impl Register {
     /// Returns the upper half of AVX-512 register `index`.
     pub fn zmm_high(index: u8) -> Option<Self> {
         (index < 32).then_some(Self(ZMM0H + index))
+    }
+
+    /// Returns AVX-512 mask register `index`.
+    pub fn mask(index: u8) -> Option<Self> {
+        (index < 8).then_some(Self(K0 + index))
     }
 
     /// Returns the kind and index of a register of the extended state.
@@ -187,7 +187,7 @@ impl Register {
         Self::all().find(|register| register.name() == name)
     }
 
-    /// Returns gdb's name of the register.
+    /// Returns the name of the register, which is gdb's.
     pub fn name(self) -> String {
         match self.extended() {
             Some(Extended::St(n)) => return format!("st{n}"),
@@ -219,7 +219,7 @@ impl Register {
         }
     }
 
-    /// Returns an iterator over all registers, in numerical order.
+    /// Returns an iterator over all registers.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..COUNT).map(Self)
     }
@@ -227,17 +227,17 @@ impl Register {
 
 /// A set of registers, each known or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registers {
+pub struct KnownRegisters {
     values: [Option<Value>; COUNT as usize],
 }
 
-impl Default for Registers {
+impl Default for KnownRegisters {
     fn default() -> Self {
         Self { values: [None; COUNT as usize] }
     }
 }
 
-impl Registers {
+impl KnownRegisters {
     /// Returns the low 128 bits of a register, if known.
     pub fn get(&self, register: Register) -> Option<u128> {
         self.value(register).map(Value::low)
@@ -245,7 +245,7 @@ impl Registers {
 
     /// Returns the whole value of a register, if known.
     pub fn value(&self, register: Register) -> Option<Value> {
-        self.values[register.number()]
+        self.values[register.place()]
     }
 
     /// Sets a register of up to 128 bits, or makes it unknown.
@@ -255,7 +255,7 @@ impl Registers {
 
     /// Sets a register of any size, or makes it unknown.
     pub fn set_value(&mut self, register: Register, value: Option<Value>) {
-        self.values[register.number()] = value;
+        self.values[register.place()] = value;
     }
 
     /// Returns the bytes of a register in memory order, if known.
@@ -266,7 +266,7 @@ impl Registers {
 
     /// Returns true if every general register, the instruction pointer and the flags are known.
     pub fn has_all_general(&self) -> bool {
-        self.values[..=Register::EFLAGS.number()].iter().all(Option::is_some)
+        self.values[..=Register::EFLAGS.place()].iter().all(Option::is_some)
     }
 
     /// Returns true if any upper half of an AVX register is known.

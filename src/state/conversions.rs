@@ -1,39 +1,65 @@
-//! Conversion of a core file's register sets to the session's registers: general registers from the
-//! kernel's `user_regs_struct`, x87 and SSE from an FXSAVE area, AVX and AVX-512 from an XSAVE area
-//! in standard form (`xsave`).
+//! Conversions between a thread's register sets as the kernel has them and [`KnownRegisters`]: general
+//! registers in `user_regs_struct`, x87 and SSE in an FXSAVE area, AVX and AVX-512 in an XSAVE area in
+//! standard form ([`xsave`]).
 
-use super::xsave::{CONTROL, Layout};
-use super::{Register, Registers};
+use super::registers::{KnownRegisters, Register, Value};
+use super::xsave::{self, CONTROL, Layout};
 use crate::image::core::Thread;
-use crate::insn::Registers as Kernel;
+use crate::insn::Registers;
 use std::sync::LazyLock;
 
 /// The general registers, each with its place among the kernel's words.
 static GENERAL: LazyLock<Vec<(Register, usize)>> = LazyLock::new(|| {
     let place = |register: Register| {
         let name = register.name();
-        Some((register, Kernel::NAMES.iter().position(|known| *known == name)?))
+        Some((register, Registers::NAMES.iter().position(|known| *known == name)?))
     };
     Register::all().filter_map(place).collect()
 });
 
-/// Returns all registers of a thread that a core file contains.
-pub(super) fn registers(thread: &Thread) -> Registers {
-    let mut known = Registers::default();
-    let words = thread.registers.to_words();
-    for (register, place) in GENERAL.iter() {
-        known.set(*register, words.get(*place).copied().map(u128::from));
-    }
-    if let Some(area) = thread.fpregs.as_deref() {
-        fxsave(area, &mut known);
-    }
-    if let Some(area) = thread.xstate.as_deref() {
-        beyond_sse(area, &mut known);
-    }
-    known
+/// A register set of a thread that has a new value in one register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangedSet {
+    /// The general registers.
+    General(Registers),
+    /// The XSAVE area.
+    Extended(Vec<u8>),
 }
 
-pub(super) fn fxsave(area: &[u8], known: &mut Registers) {
+impl ChangedSet {
+    /// Returns the register set that contains `register`, with a new value there; `None` if the thread has no
+    /// such register, or general registers are too small for the value.
+    pub fn of(thread: Thread, register: Register, value: Value) -> Option<Self> {
+        let name = register.name();
+        let general = u64::try_from(value.low()).ok();
+        if let Some(changed) = general.and_then(|value| thread.registers.with(&name, value)) {
+            return Some(Self::General(changed));
+        }
+        let mut area = thread.xstate?;
+        xsave::write(&mut area, register, value)?;
+        Some(Self::Extended(area))
+    }
+}
+
+impl KnownRegisters {
+    /// Returns all registers that a thread's register sets contain.
+    pub fn of(thread: &Thread) -> Self {
+        let mut known = Self::default();
+        let words = thread.registers.to_words();
+        for (register, place) in GENERAL.iter() {
+            known.set(*register, words.get(*place).copied().map(u128::from));
+        }
+        if let Some(area) = thread.fpregs.as_deref() {
+            fxsave(area, &mut known);
+        }
+        if let Some(area) = thread.xstate.as_deref() {
+            beyond_sse(area, &mut known);
+        }
+        known
+    }
+}
+
+pub(super) fn fxsave(area: &[u8], known: &mut KnownRegisters) {
     let word = |at: usize, size: usize| value(area, at, size);
     for (name, at, size) in CONTROL {
         let value = if name == "ftag" { full_tags(area) } else { word(at, size) };
@@ -72,7 +98,7 @@ pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
 }
 
 /// Reads the registers of AVX and AVX-512 from an XSAVE area.
-pub(super) fn beyond_sse(area: &[u8], known: &mut Registers) {
+pub(super) fn beyond_sse(area: &[u8], known: &mut KnownRegisters) {
     let Some(layout) = Layout::of(area) else { return };
     for register in Register::all().filter(|register| register.is_avx() || register.is_avx512()) {
         known.set_value(register, layout.read(area, register));

@@ -1,7 +1,7 @@
 //! XSAVE areas in standard form, as the kernel reads and writes them (SDM volume 1, "XSAVE-Managed
 //! State"; `arch/x86/kernel/fpu` in the kernel).
 
-use super::{Extended, Register, Value};
+use super::registers::{Extended, Register, Value};
 use crate::insn::xsave::{
     AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HIGH,
 };
@@ -138,16 +138,16 @@ fn word(area: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Registers;
-    use super::super::final_registers::{beyond_sse, fxsave};
+    use super::super::conversions::{beyond_sse, fxsave};
+    use super::super::registers::KnownRegisters;
     use super::*;
 
     /// Sizes of real areas: Intel with AVX-512 and PKRU, AMD with the same, and AVX alone.
     const AREAS: [(usize, u64, usize); 3] =
         [(2696, AVX512 | 0x207, 32), (2440, AVX512 | 0x207, 32), (832, 7, 16)];
 
-    fn read(area: &[u8]) -> Registers {
-        let mut known = Registers::default();
+    fn read(area: &[u8]) -> KnownRegisters {
+        let mut known = KnownRegisters::default();
         fxsave(area, &mut known);
         beyond_sse(area, &mut known);
         known
