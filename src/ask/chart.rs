@@ -52,7 +52,7 @@ pub struct ChartThread {
     pub to: u64,
     /// The columns in which it executes, joined: from one position to another.
     pub busy: Vec<(u64, u64)>,
-    /// The calls that are open at some column.
+    /// The calls that are open in at least one column.
     pub slices: Vec<ChartSlice>,
     /// True if there are more levels than are listed.
     pub is_deeper: bool,

@@ -47,7 +47,7 @@ impl Places {
         before.iter().rfind(|place| place.begins_tick).copied()
     }
 
-    /// Returns the first place of a thread's next interval after a moment.
+    /// Returns the first place of a thread after `moment` that begins a tick.
     pub(super) fn next_start(&self, tid: Tid, moment: u64) -> Option<TimedPlace> {
         let places = self.of(tid);
         let after = &places[places.partition_point(|place| place.moment <= moment)..];

@@ -137,7 +137,7 @@ impl Executed {
         }
     }
 
-    /// Counts the instructions of blocks in a row.
+    /// Adds the instructions of a stay to the counts of its stack and its function.
     fn end_stay(&mut self, stay: Option<Stay>) {
         let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;

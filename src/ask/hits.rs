@@ -33,7 +33,7 @@ pub struct HitsQuestion<'a> {
 pub struct Hit {
     /// Its position.
     pub position: u64,
-    /// The thread.
+    /// The thread that executed it.
     pub tid: Tid,
     /// The address.
     pub addr: Addr,
@@ -284,7 +284,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// The two sides of a search: the path, and where the hits go.
+/// The state of a search in a replay: executions in the path, the sink of hits, and the outcome.
 struct Join<'a> {
     events: Merged<Executed>,
     sink: Sink<'a>,

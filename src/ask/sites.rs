@@ -8,7 +8,7 @@ use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// The addresses of some calls.
+/// The addresses at which calls begin, and the addresses to which they return.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     /// The first instructions of the functions.

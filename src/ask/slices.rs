@@ -31,7 +31,7 @@ pub(super) enum Slice {
 
 /// Takes the slices of one format.
 pub(super) trait SliceSink {
-    /// Begins a thread.
+    /// Begins the output of a thread.
     fn thread(&mut self, thread: &SlicedThread) -> io::Result<()>;
     /// Takes the next event of the thread.
     fn slice(&mut self, thread: &SlicedThread, slice: &Slice) -> io::Result<()>;

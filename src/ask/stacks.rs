@@ -20,7 +20,7 @@ pub(super) enum Callee {
     More,
 }
 
-/// A stack of calls.
+/// A call stack, as a node of a tree: its innermost function and the number of the caller's stack.
 #[derive(Clone, Copy, Debug)]
 struct Stack {
     /// The number of the stack around it.

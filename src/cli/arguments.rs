@@ -92,7 +92,7 @@ pub(super) struct Dap {
 
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// The shell
+    /// The shell that is to complete commands of contraflow
     pub(super) shell: clap_complete::Shell,
 }
 

@@ -88,7 +88,8 @@ impl Texts<'_> {
         Position::text(step.position, self.are_exact[side])
     }
 
-    /// Returns the instructions that each run executed before they met.
+    /// Returns the number of instructions that each run executed between the difference and the
+    /// meeting.
     fn instructions(&self) -> Option<[u64; 2]> {
         let meeting = self.found.meeting.as_ref()?;
         let next = |side: usize| self.found.next[side].as_ref().map(|next| next.index);

@@ -34,7 +34,7 @@ impl Found {
         Ok(Self { dir, packed: Some((path, temporary)) })
     }
 
-    /// Returns the directory.
+    /// Returns the directory of the recording; if it was packed, that of the unpacked copy.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }

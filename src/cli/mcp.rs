@@ -73,7 +73,7 @@ fn open_recording(name: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { dir, asked, session, sources, kept: Box::new(found) })
 }
 
-/// Asks a gdb on the same recording, which ends after the answer.
+/// Starts a gdb on the same recording for one question, and returns the answer.
 fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result<String, Failure> {
     let GdbQuestion { dir, position, frame, expression } = question;
     let mut gdb = Command::new("/proc/self/exe");

@@ -127,7 +127,7 @@ fn standard_streams() -> Result<Listener, Failure> {
     Ok(Listener::Streams(input, output))
 }
 
-/// The place of the history while the program runs.
+/// The directory to which the program is recorded.
 enum Place {
     Kept(PathBuf),
     Temporary(Temporary),

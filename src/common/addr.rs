@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A virtual address of the traced program. Formats as plain hexadecimal (`{}` gives `0x401000`,
-/// `{:016x}` gives sixteen digits).
+/// A virtual address of the traced program. `{}` formats it as `0x401000`, and `{:016x}` as 16
+/// hexadecimal digits without `0x`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

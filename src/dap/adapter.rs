@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// Begins a line on gdb's console that is an event of our Python.
+/// The prefix of lines on gdb's console that are events of our Python module.
 const EVENT: &str = "contraflow-event ";
 /// The period at which a question to the session looks for a request to cancel it.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
@@ -168,7 +168,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Answers a request that a thread could not answer.
+    /// Answers a request in this thread, since a replay cannot evaluate its expressions.
     fn take_without_question(&mut self, request: &Request) {
         let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
         let is_cancelled = questions.is_some_and(|questions| questions.forget(request.seq));
@@ -337,7 +337,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Asks our Python in gdb.
+    /// Sends a request to our Python module in gdb, by name, and returns its answer.
     pub(super) fn look(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
         let arguments = if arguments.is_object() { arguments } else { json!({}) };
         let request = json!([what, arguments]).to_string();

@@ -4,7 +4,7 @@ use crate::gdb::position_text;
 use crate::session::{AnySession, Ending, StopReason};
 use serde_json::{Value, json};
 
-/// A place in a history.
+/// The current place of the session in its history, with the reason of its stop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Here {
     /// The position, and the last one; without a history there is none.

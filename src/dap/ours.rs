@@ -67,7 +67,7 @@ impl Adapter<'_> {
         answered
     }
 
-    /// Returns the timeline without calls.
+    /// Returns the JSON of a client's drawing without calls: current place, threads, gaps, marks.
     pub(super) fn timeline(&mut self) -> Result<Value, Fault> {
         self.ask(|session, _| timeline(session))
     }

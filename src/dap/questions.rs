@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The time that threads have to end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 const POLL_PERIOD: Duration = Duration::from_millis(5);
-/// The identification of the progress of the preparation.
+/// The progress ID of the events that show the preparation of a recording for questions.
 const PROGRESS: &str = "contraflow-questions";
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -47,7 +47,7 @@ struct PositionArguments {
 pub(super) enum Question {
     /// The calls over time: what is known without them, the part of the history, the last position.
     Calls { known: Value, chart: ChartQuestion, total: u64 },
-    /// The executions of the functions of a source file.
+    /// The number of executions of each function in a source file.
     Counts(PathBuf),
     /// The position of a thread's instruction.
     Position(Tid, u64),
@@ -92,7 +92,7 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Returns questions that are answered by what `open` opens.
+    /// Returns an empty set of questions; their threads call `open` to open the recording.
     pub(super) fn new(open: Option<OpenAsked>) -> Self {
         Self { open, ..Self::default() }
     }

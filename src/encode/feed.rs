@@ -34,7 +34,7 @@ pub enum Item {
         offset: u64,
         /// Their size in bytes.
         len: usize,
-        /// The buffer that is free after them.
+        /// The buffer that becomes free once they are read, by its index.
         frees: Option<(Arc<Busy>, usize)>,
     },
     /// The thread is born at this time.

@@ -23,7 +23,7 @@ pub struct InlineTracer {
 }
 
 impl InlineTracer {
-    /// Returns the traces of a program without threads.
+    /// Creates the traces of a program, as yet without a thread.
     pub fn new(psb_period_bytes: u32) -> Self {
         Self {
             psb_period_bytes,
@@ -128,7 +128,7 @@ impl InlineTracer {
     }
 }
 
-/// Returns the ticks of the paths of records.
+/// Returns the number of ticks on the paths of records.
 fn ticks_of<M: CacheMemory>(code: &Translator<M>, records: &[u8]) -> Result<u64, BadRecord> {
     let (mut ticks, mut rest) = (0, records);
     while let Some((number, following)) = rest.split_first_chunk() {

@@ -14,7 +14,7 @@ type Page = Box<[u8; PAGE_BYTES]>;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     stable: AddressMap<u64, Option<Page>>,
-    /// Pages that can change, as they were last translated from.
+    /// The pages that can change, with their bytes at the last translation.
     reported: AddressMap<u64, Page>,
 }
 
@@ -48,7 +48,7 @@ impl Pages {
         !self.reported.is_empty()
     }
 
-    /// Returns those of them that begin in one of the ranges.
+    /// Returns the pages that can change, were translated from, and begin in one of the ranges.
     pub(super) fn changing_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
         let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
         self.reported.keys().copied().filter(is_in).collect()

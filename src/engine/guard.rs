@@ -41,7 +41,7 @@ pub struct Translation {
     pub pages: Vec<u64>,
     /// Bytes of these pages that are other than when they were last translated from.
     pub changes: Vec<Change>,
-    /// The number of the first edge that it may have.
+    /// The number of edges before the translation: new ones are numbered from it on.
     pub first_edge: usize,
 }
 

@@ -15,7 +15,7 @@ const PAGE_BYTES: u64 = 0x1000;
 const SMALLEST_REACH: u64 = PAGE_BYTES;
 /// The largest size of a buffer; a larger argument is a pointer or a flag.
 const LARGEST_REACH: u64 = 1 << 30;
-/// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
+/// All numbers of system calls are less than this (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
 /// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments
 /// point to the addresses that they write.

@@ -23,8 +23,8 @@ impl TranslatedProcess {
         Ok(Some(rseq))
     }
 
-    /// Registers a thread's restartable sequences again. The kernel would not have taken from the
-    /// program what it refuses here.
+    /// Registers a thread's restartable sequences again. Ignores a refusal: the kernel would have
+    /// refused the program's own call, too.
     pub fn allow_rseq(&self, tracee: Tracee, rseq: Rseq) -> Result<(), Error> {
         self.call_rseq(tracee, rseq, 0).map(drop)
     }

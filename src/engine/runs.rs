@@ -41,7 +41,7 @@ pub enum Run {
     Signal(Ran, SiginfoBytes),
     /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
-    /// It has made and logged a system call of which there is more to know. The run goes on.
+    /// It made and logged a system call, but the log lacks some of its effects. The run goes on.
     Called,
     /// It is at a stop, and waits in the cache for the answer to its glance.
     Glance(Glance),

@@ -15,7 +15,7 @@ const TRAP_TRACE: i32 = 2;
 const TRAP_HWBKPT: i32 = 4;
 /// `si_code` of a SIGSEGV: a protection forbids it.
 const SEGV_ACCERR: i32 = 2;
-/// INT3.
+/// `si_code` of a SIGTRAP that INT3 raised.
 const SI_KERNEL: i32 = 0x80;
 /// The kernel's code where a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
@@ -44,7 +44,7 @@ pub enum SignalStop {
     BeforeCall(Location),
     /// It is at an instruction that is not translated, or at a place where threads are to stop.
     Native(Location),
-    /// It has made and logged a system call of which there is more to know.
+    /// It made and logged a system call, but the log lacks some of its effects.
     AfterCall,
     /// It accessed a page after one of its buffers.
     Guard,
@@ -60,8 +60,8 @@ pub enum SignalStop {
     Done,
     /// It has entered a handler.
     InHandler,
-    /// A fault of the code cache's came at the same time as a signal that the program blocks, and
-    /// took its place. It comes again.
+    /// The code cache faulted while the program had a blocked signal of the same number pending.
+    /// The kernel reported only that signal. The fault will be repeated.
     HiddenFault,
     /// The signal is the program's.
     Program(SiginfoBytes),

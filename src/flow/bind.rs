@@ -283,7 +283,7 @@ const fn is_note(packet: &Packet) -> bool {
     )
 }
 
-/// Returns the event of a packet at `ip`, if that is known.
+/// Returns the event of a packet. `ip` is its address, if known.
 const fn placed(packet: Packet, ip: Option<Addr>) -> EventKind {
     match packet {
         Packet::ModeTsx { in_tx, aborted } => EventKind::Tsx { ip, in_tx, aborted },

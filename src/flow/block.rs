@@ -146,7 +146,7 @@ impl Block {
         self.ip == ip && self.mode == mode
     }
 
-    /// Returns the successor block, if it was linked before.
+    /// Returns the successor block at this exit, or [`BlockId::NONE`] if it is not linked yet.
     #[inline]
     pub(super) const fn link(&self, way: BlockExit) -> BlockId {
         self.links[way as usize]

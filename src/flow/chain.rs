@@ -37,7 +37,7 @@ impl Key {
         self.0 as u64
     }
 
-    /// Returns true if there is a TIP for the chain.
+    /// Returns true if a TIP follows right after all available TNT bits.
     pub(super) const fn has_tip(self) -> bool {
         self.0 & Self::TIP != 0
     }

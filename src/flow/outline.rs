@@ -27,8 +27,9 @@ pub enum TurnKind {
     Time(Tsc),
 }
 
-/// Returns the turns of the segment from the PSB at `psb_offset` to the next one at `end_offset`,
-/// or to the trace's end if that is `None`. At a fault tracing is off, up to the next segment.
+/// Returns the changes of tracing, and the times, in the segment from the PSB at `psb_offset` to
+/// the next one at `end_offset` (`None`: to the trace's end). After a fault, tracing is off for the
+/// rest of the segment.
 pub fn outline(
     trace: &[u8],
     psb_offset: usize,

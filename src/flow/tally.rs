@@ -131,7 +131,7 @@ impl Tally {
     }
 }
 
-/// The numbers of blocks.
+/// Numbers blocks in the order in which they are first seen.
 #[derive(Debug, Default)]
 struct Names {
     bounds: Vec<Bounds>,

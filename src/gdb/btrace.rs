@@ -36,7 +36,8 @@ impl Btrace {
     }
 }
 
-/// Returns the reply to a `Qbtrace` packet; `None` for other packets.
+/// Handles a `Qbtrace` packet, which starts or stops the trace, and returns the reply. Returns
+/// `None` for other packets.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     body: &[u8],

@@ -6,7 +6,7 @@ use super::hex;
 /// The largest packet accepted from a client, and the size announced to it.
 pub(super) const PACKET_SIZE_BYTES: usize = 0x2_0000;
 
-/// A unit of input.
+/// An element of a client's byte stream: a packet, an acknowledgement or Ctrl-C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// The body of a packet with a valid checksum, still escaped.

@@ -35,13 +35,13 @@ pub struct Inquiries {
 }
 
 impl Inquiries {
-    /// Returns the end with the streams of the server's client.
+    /// Adds the client's streams to the server's end.
     pub fn with(self, input: File, output: File) -> Inquired {
         Inquired { input, output, sender: self.sender, items: self.items }
     }
 }
 
-/// The streams of a client, with the questions of other threads for the one that serves it.
+/// The streams of a client, and the questions of other threads to the thread that serves it.
 #[derive(Debug)]
 pub struct Inquired {
     pub(super) input: File,

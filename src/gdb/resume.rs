@@ -11,7 +11,7 @@ use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
 
-/// The steps in a range after which there may be many.
+/// The number of single steps after which the rest of a range is executed in one run.
 const FEW_STEPS: u32 = 16;
 
 /// A parsed run control packet.

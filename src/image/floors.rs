@@ -6,7 +6,7 @@
 use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
 
-/// The addresses mapped since the program started.
+/// Computes a floor for each mapping: the earliest time at which it can have taken effect.
 #[derive(Debug, Default)]
 pub struct Floors {
     /// The program's start; 0 if nothing was mapped before.

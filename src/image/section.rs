@@ -72,7 +72,8 @@ impl Section {
     }
 }
 
-/// Copies `bytes` from `position` on, followed by zeros to the end of their last page.
+/// Copies to `buf` the bytes of a file from `position` on, and zeros to the end of its last page.
+/// Returns the number of bytes written to `buf`, zeros included.
 fn copy_padded(bytes: &[u8], position: u64, buf: &mut [u8]) -> usize {
     let padded_end = (bytes.len() as u64).next_multiple_of(PAGE_SIZE_BYTES);
     let size = clamp(padded_end.saturating_sub(position)).min(buf.len());

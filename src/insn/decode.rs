@@ -86,7 +86,7 @@ pub struct Insn {
     /// True for a string instruction with a REP prefix: it iterates many times but retires, and
     /// counts, once.
     pub rep: bool,
-    /// The way in which it copies all flags.
+    /// Whether it copies all flags: to memory (PUSHF) or from memory (POPF, IRET).
     pub flags: FlagsCopy,
     /// True if it loads RSP with a value from outside the current function: control may then be on
     /// another stack, or in an outer frame of this one.

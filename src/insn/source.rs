@@ -17,7 +17,7 @@ const DF: u64 = 1 << 10;
 pub enum Source {
     /// From before the instruction, which wrote other bytes or none.
     Kept,
-    /// Some bytes of it are from this instruction: those at `of`.
+    /// The instruction wrote some bytes of the value: those in `of`.
     Written {
         /// The bytes of the value that were written.
         of: ValuePlace,
@@ -99,8 +99,8 @@ const fn is_read(access: OpAccess) -> bool {
     matches!(access, A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite)
 }
 
-/// Returns the most low bytes that an instruction moves unchanged from its last operand to its first, if
-/// it does.
+/// Returns the number of low bytes that an instruction can copy unchanged from its last operand to
+/// its first. `u64::MAX` if only the operands' sizes limit it; `None` if it is not such a move.
 fn moved_bytes(insn: &Instruction) -> Option<u64> {
     use Mnemonic as M;
     Some(match insn.mnemonic() {
@@ -167,7 +167,8 @@ impl Executed<'_> {
         self.insn.try_immediate(number).is_ok()
     }
 
-    /// Returns the bytes from `offset` on of a place, at most `size_bytes`, or fewer where it ends.
+    /// Returns the part of `place` that starts at `offset`: `size_bytes` bytes, or those up to its
+    /// end if there are fewer. `None` if `offset` is beyond its end.
     fn within(place: ValuePlace, offset: u64, size_bytes: u64) -> Option<ValuePlace> {
         Some(match place {
             ValuePlace::Memory(range) => {
@@ -300,7 +301,7 @@ impl Executed<'_> {
         }
     }
 
-    /// Returns true if an operand is a part of a register.
+    /// Returns true if operand `number` is the register `whole` or a part of it.
     fn is_of_operand(&self, number: u32, whole: Whole) -> bool {
         let place = self.operand(number);
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)

@@ -35,7 +35,7 @@ pub struct GdbQuestion<'a> {
 
 /// The surroundings of a server. An error is a sentence for the client.
 pub trait Host {
-    /// Opens a recording: a directory or a name; the latest if there is none.
+    /// Opens a recording by its directory or name; the latest one for `None`.
     fn open(&self, name: Option<&Path>) -> Result<Opened, String>;
 
     /// Returns an execution as JSON; `texts` are the expressions.

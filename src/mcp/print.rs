@@ -85,8 +85,8 @@ impl Debuggee {
         })
     }
 
-    /// Evaluates in a frame, or in the innermost one where that is no error. Returns the number of the
-    /// frame, too.
+    /// Calls `evaluate` in a frame, or in the innermost one in which it succeeds. Also returns the
+    /// number of that frame.
     fn in_frames<T>(
         &self,
         tid: Tid,
@@ -133,7 +133,7 @@ impl Debuggee {
         Ok(values.iter().all(is_true))
     }
 
-    /// Returns the memory of an expression.
+    /// Returns the address range of the value of an expression.
     pub(super) fn memory_of(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;

@@ -70,7 +70,7 @@ pub(super) struct Backtrace {
     /// The first frame of the page; 0 if not given
     #[serde(default)]
     pub(super) skip: usize,
-    /// The most frames of the page; 20 if not given
+    /// The maximum number of frames in the page; 20 if not given, at most 200
     #[serde(default)]
     pub(super) limit: Option<usize>,
 }
@@ -140,11 +140,11 @@ pub(super) struct Calls {
 pub(super) struct Origin {
     /// A variable, member or element in memory, or a register such as "$rdx"
     pub(super) expression: String,
-    /// Where it has the value; the current position if not given
+    /// The position at which the expression has the value; the current position if not given
     #[serde(default)]
     pub(super) position: Option<String>,
-    /// The number of the frame in `backtrace`, at the current position only; the innermost that knows
-    /// the names if not given
+    /// The number of the frame in `backtrace`, not together with `position`; if not given, the
+    /// innermost frame that knows the names
     #[serde(default)]
     pub(super) frame: Option<usize>,
     /// The most steps; 20 if not given, at most 200. To go on, ask at the position of the last one

@@ -58,7 +58,7 @@ fn read<T: DeserializeOwned>(tool: &str, given: Value) -> Result<T, String> {
     serde_json::from_value(given).map_err(|error| format!("{tool}: {error}"))
 }
 
-/// Returns the tools.
+/// Returns the tools, with their descriptions and the schemas of their arguments.
 pub(super) fn tools() -> Vec<Tool> {
     let tool = |name: &'static str, text: &'static str, schema: Arc<JsonObject>| {
         Tool::new(name, text, schema)

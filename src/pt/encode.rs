@@ -67,7 +67,8 @@ fn put_time(packet: &Packet, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Writes packets about power, blocks of items, event trace and triggers.
+/// Writes the remaining packets: maintenance, power, block items, event trace and triggers. Ignores
+/// all others.
 fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Mnt(payload) => {

@@ -189,7 +189,7 @@ pub enum Packet {
     Evd {
         /// Type of the payload, 6 bits: 0 CR2, 1 VM exit qualification, 2 VM exit reason.
         kind: u8,
-        /// The value.
+        /// CR2, the VM exit qualification or the VM exit reason, as `kind` says.
         payload: u64,
     },
     /// A trigger (debug register, performance counter) fired.

@@ -54,7 +54,8 @@ struct Run {
 }
 
 impl Run {
-    /// Returns the run around the pattern word at `at`; it starts no earlier than `floor`.
+    /// Extends the word at `at` (see [`is_psb_word`]) in both directions to the whole run of
+    /// alternating 02 82, but to no byte before `floor`.
     fn around(bytes: &[u8], at: usize, floor: usize) -> Self {
         let byte_at = |i: usize| bytes.get(i).copied();
         let follows = |a: usize| {

@@ -195,8 +195,8 @@ pub struct End {
     /// The log's contents, of an exact recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogTotals>,
-    /// The time at which the recording reached its largest size, in nanoseconds since its start;
-    /// only the end of the later trace is kept.
+    /// The nanoseconds from the recording's start to the moment at which it reached its size limit.
+    /// From then on, only the end of the trace is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_since_ns: Option<u64>,
 }

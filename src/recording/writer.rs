@@ -466,7 +466,7 @@ fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::rename(&partial, path).at(path)
 }
 
-/// Returns the name of a file's contents as a stored image.
+/// Returns the ID under which a file's contents are stored: their SHA-256 in hexadecimal.
 pub fn image_id(file: &File) -> io::Result<ImageId> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];

@@ -87,7 +87,8 @@ impl Replay {
         Ok(ahead)
     }
 
-    /// Takes note of the calls that a run was answered, which began with so many ticks and this budget.
+    /// Checks the system calls that the cache answered in a run, and moves past their entries. The
+    /// run began with these ticks and this budget.
     pub(super) fn note_answered(
         &mut self,
         tid: Tid,

@@ -36,12 +36,12 @@ impl Context {
 pub(super) struct Contexts {
     threads: BTreeMap<Tid, Context>,
     loaded: Option<Tid>,
-    /// The page of the process that the program does not have.
+    /// The page of the replay's own code, which sets the state of AMX tiles.
     page: Addr,
 }
 
 impl Contexts {
-    /// Creates an empty set for a process with a page that the program does not have.
+    /// Creates an empty set. `page` has the replay's own code in the process.
     pub(super) fn new(page: Addr) -> Self {
         Self { threads: BTreeMap::new(), loaded: None, page }
     }

@@ -44,7 +44,8 @@ impl Replay {
         result.and_then(|result| unwatched.map(|()| result))
     }
 
-    /// Counts the instructions since the last tick where a run has ended.
+    /// Completes the position after a run: counts the instructions since the last tick, or, after a
+    /// watch, moves to right after the access.
     fn settle_at(&mut self, found: Found, watches: &[Watch]) -> Result<(), Error> {
         match found {
             Found::End => Ok(()),

@@ -196,7 +196,7 @@ impl Replay {
         Ok(self.cursor.peek()?.map(|entry| entry.tid))
     }
 
-    /// Keeps a checkpoint where the replay is, which is at a tick.
+    /// Keeps a checkpoint at the current position, if a tick begins there.
     pub(super) fn keep_here(&mut self) -> Result<(), Error> {
         if self.instructions == Some(0) {
             let position = self.position();

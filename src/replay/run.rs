@@ -217,8 +217,8 @@ impl Replay {
         self.approach(tid, site, goals, watching)
     }
 
-    /// Runs the loaded thread up to the instruction with a hook of the next entry, or of one that comes
-    /// later, but before entry number `last`. The system calls between are answered in the cache.
+    /// Runs the loaded thread up to the hook of the next entry, or of one that comes later, but
+    /// before entry number `last`. The system calls between are answered in the cache.
     fn run_to_hook(
         &mut self,
         tid: Tid,
@@ -423,8 +423,8 @@ impl Replay {
     }
 }
 
-/// Returns true if a signal is a debug register's. Where the recorded program steps itself, the log has
-/// an entry, and no run goes beyond that.
+/// Returns true if a debug register raised the signal. It cannot be a single step of the program:
+/// at each of these the log has an entry, where every run ends.
 fn is_debug_trap(info: &SiginfoBytes) -> bool {
     const TRAP_TRACE: i32 = 2;
     const TRAP_HWBKPT: i32 = 4;

@@ -276,7 +276,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Moves to the end of the run from a place in its last moment, if nothing executes on the way.
+    /// Moves to the end of the run if no instruction executes before it; otherwise stays. The
+    /// replay must be in the run's last moment.
     pub fn reach_end(&mut self) -> Result<(), Error> {
         let here = self.position();
         self.go_to_end(&NEVER)?;

@@ -15,7 +15,7 @@ use crate::translate::{Bound, Hook, is_tick};
 /// A path within a tick is shorter.
 const LONGEST_WALK: u64 = 1 << 20;
 
-/// Returns what is found before the instruction at an address.
+/// A function that returns the reason to stop before the instruction at an address, if any.
 type Meets<'a> = dyn FnMut(&mut Replay, Addr) -> Result<Option<Found>, Error> + 'a;
 
 impl Replay {

@@ -22,7 +22,7 @@ pub(super) enum Straight {
     Ran,
     /// None was executed: they are to be executed one by one.
     Steps,
-    /// It is at none of them: the code changed on the way. They were not counted.
+    /// The thread is at none of these instructions, since the code changed. Nothing was counted.
     Lost,
 }
 

@@ -137,7 +137,7 @@ pub trait History {
     /// Returns the gaps of the path, ordered by position.
     fn gaps(&self) -> Vec<GapInfo>;
 
-    /// Returns the description of the recorded run.
+    /// Returns the program, its arguments, the end of the run, the CPU and the backend.
     fn describe(&self) -> Description;
 
     /// Returns the ELF auxiliary vector that the kernel passed to the program, if known.

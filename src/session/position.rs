@@ -3,9 +3,11 @@
 /// The position of a run in its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The number of instructions of all threads executed so far.
+    /// The position: the number of instructions that all threads executed so far in a path, and a
+    /// number of [`Position::exact`] in an exact recording.
     pub at: u64,
-    /// The number of instructions in the history.
+    /// The last position: the number of instructions in the history of a path, and a number of
+    /// [`Position::exact`] in an exact recording.
     pub total: u64,
 }
 

@@ -39,7 +39,7 @@ struct Walk<'a> {
     last: &'a Stop,
     breakpoints: &'a Breakpoints,
     interrupted: &'a dyn Fn() -> bool,
-    /// Set if a lone step back reached the current position.
+    /// Set if the last resume was a step back of one thread alone ([`Alone`]).
     alone: Option<Alone>,
 }
 

@@ -25,7 +25,7 @@ pub enum LastChange {
 pub struct Execution {
     /// Its position ([`Position::at`]).
     pub at: u64,
-    /// The thread.
+    /// The thread that executes it.
     pub tid: Tid,
     /// The instruction's address.
     pub pc: Addr,
@@ -148,7 +148,7 @@ pub trait Run {
     /// Returns the gaps of the path.
     fn gaps(&self) -> Vec<GapInfo>;
 
-    /// Returns the description of the run.
+    /// Returns the program, its arguments, the end of the run, the CPU and the backend.
     fn describe(&self) -> Description;
 
     /// Returns the ELF auxiliary vector.

@@ -47,8 +47,8 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     None
 }
 
-/// Returns the address of a dynamic section's pointer. glibc has added the load bias to most such
-/// pointers; others are as linked.
+/// Returns the address in an entry of a dynamic section. glibc adds the load bias to most of these
+/// entries at run time; it is added here to the others.
 fn absolute(library: &LinkMap, pointer: u64) -> Addr {
     let is_linked = pointer < library.load_bias;
     Addr(pointer).wrapping_add(if is_linked { library.load_bias } else { 0 })

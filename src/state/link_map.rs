@@ -4,7 +4,7 @@ use super::words::{LIMIT, Words};
 use crate::common::Addr;
 use std::sync::Arc;
 
-/// An entry of the list.
+/// A `struct link_map`: the dynamic linker's entry for a loaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkMap {
     /// The address of the `struct link_map`.
@@ -20,7 +20,7 @@ pub struct LinkMap {
     pub dynamic: Addr,
 }
 
-/// A loaded library.
+/// The program, or a library that it loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     /// Its link map; synthesized if the real one is unknown.
@@ -95,8 +95,8 @@ impl Words<'_> {
         Some(maps)
     }
 
-    /// Returns the `struct r_debug` of the namespace after another's (`struct r_debug_extended`, since
-    /// glibc 2.35).
+    /// Returns the address of the next namespace's `struct r_debug`, which only a `struct
+    /// r_debug_extended` contains (glibc 2.35 or later).
     fn next_namespace(&self, debug: Addr) -> Option<Addr> {
         let version = self.word(debug)? & 0xffff_ffff;
         let next = self.word(debug.wrapping_add(NEXT_NAMESPACE));

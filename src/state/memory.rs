@@ -27,7 +27,7 @@ impl FinalState {
         Ok(Self { core: Some(Core::parse(bytes)?) })
     }
 
-    /// Returns the core, if there is one.
+    /// Returns the core file; `None` if the recorder could not write one.
     pub fn core(&self) -> Option<&Core> {
         self.core.as_ref()
     }
@@ -54,7 +54,7 @@ impl FinalState {
         recorded.filter(|auxv| !auxv.is_empty()).or_else(derived)
     }
 
-    /// Returns the list of the dynamic linker.
+    /// Returns the dynamic linker's list of loaded files, without the vdso.
     fn listed(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(AccessTime::End, image, addr, buf))?;

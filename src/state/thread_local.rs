@@ -109,7 +109,7 @@ const SEGMENT_ALIGN: u64 = 48;
 /// `l_tls_offset` of a file whose storage is not at a fixed offset from the control block.
 const NO_STATIC_OFFSET: u64 = 0;
 const FORCED_DYNAMIC: u64 = u64::MAX;
-/// The limit on lists of modules. Longer ones are taken as damaged.
+/// The maximum number of lists in the chain of module lists. A longer chain is taken as damaged.
 const LISTS_LIMIT: usize = 1 << 16;
 
 /// A field of a structure: `{bits, elements, offset}`.

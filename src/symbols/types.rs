@@ -50,7 +50,7 @@ pub enum Kind {
         /// True if it has a sign.
         is_signed: bool,
     },
-    /// A boolean.
+    /// A truth value (`DW_ATE_boolean`).
     Boolean,
     /// A number in IEEE 754 or x87 format.
     Float,

@@ -49,7 +49,7 @@ pub(super) enum Count {
 }
 
 impl Area {
-    /// Returns all that may be written.
+    /// Returns the range that the call writes at most; `None` if it is empty or starts at 0.
     pub(super) fn limit(&self) -> Option<AddrRange> {
         range(self.start, self.limit_bytes)
     }

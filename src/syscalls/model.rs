@@ -165,7 +165,7 @@ pub(super) const fn mostly(
     Model { number, name, properties: &[], writes: Writes::ByOperation(operations) }
 }
 
-/// Returns an operation.
+/// Returns the row of the operation `number`, which writes `writes`. The name is for readers only.
 pub(super) const fn op(number: u64, _name: &'static str, writes: &'static [Write]) -> Operation {
     Operation { number, writes: Some(writes) }
 }

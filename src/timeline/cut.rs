@@ -210,7 +210,8 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the threads that may have executed a period.
+    /// Returns the threads that may have executed the code of a period. `after` is the first time
+    /// in the trace after it.
     fn whose(&self, period: &Period, after: Tsc) -> Found {
         let inside = period.inside.map(|(first, last)| self.between(first, last));
         // The times of switches are inexact: a period may fall into a run of no traced thread.

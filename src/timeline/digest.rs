@@ -29,7 +29,7 @@ pub(super) struct Source<'a> {
     pub(super) execs: &'a [Tsc],
 }
 
-/// The segments of a piece that start in a range of the trace.
+/// A unit of work for a worker: the segments of a piece whose PSBs are in a range of the trace.
 #[derive(Debug)]
 struct Stretch {
     piece: usize,

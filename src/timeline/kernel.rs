@@ -33,7 +33,7 @@ pub struct Delivery {
 /// SYSCALL instructions by address, each with its number if that never varies.
 type Sites = BTreeMap<Addr, Option<u64>>;
 
-/// The kernel entries of a timeline, found once.
+/// The system calls and signals of a timeline, searched once and kept.
 #[derive(Clone, Debug, Default)]
 pub struct KernelEntries {
     /// The addresses of all executed SYSCALL instructions; with the number that each always uses,
@@ -46,7 +46,8 @@ pub struct KernelEntries {
 }
 
 impl KernelEntries {
-    /// Returns the kernel entries of a timeline.
+    /// Collects the system calls and signals of the sideband. The SYSCALL instructions are searched
+    /// on first use.
     pub fn of(timeline: &Timeline) -> Self {
         let mut entries = Self::default();
         for record in timeline.records() {

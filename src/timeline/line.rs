@@ -256,7 +256,8 @@ impl Timeline {
         end.saturating_sub(first) as u64
     }
 
-    /// Returns what lies outside the outermost of these activations.
+    /// Returns the kind of the frames that are missing outside the [`call_stack`](Self::call_stack)
+    /// of a thread.
     pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
         let Some(calls) = self.calls(tid, index) else { return Older::Nothing };
         let is_whole = calls.execs > 0 || calls.older != Older::Nothing;

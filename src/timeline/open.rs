@@ -131,7 +131,8 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Builds the index of a thread's pieces and returns the gaps.
+    /// Builds the index of a thread and stores it in `path`. Returns its gaps, or an unset cell if
+    /// the trace has no segment.
     fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
         // Pieces of a shared trace lie between those of other threads.
         let whole = match path.pieces.as_slice() {

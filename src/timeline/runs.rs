@@ -211,7 +211,8 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// Checks turns where threads `1` and `2` are of the timeline, `3` is not, and `0` is the idle task.
+    /// Returns the runs that these switches make: start, threads, and others that may have run.
+    /// Threads 1 and 2 are of the timeline, thread 3 is not, and thread 0 is the idle task.
     fn runs(switches: &[(u64, char, i32)]) -> Vec<(u64, Vec<usize>, &'static str)> {
         runs_of(switches, None)
     }

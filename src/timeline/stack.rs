@@ -98,7 +98,8 @@ pub(super) struct Forest {
 
 impl Forest {
     /// Adds a stack and returns the number of its innermost frame, counted from 1; 0 for an empty
-    /// stack. The stacks must live as long as the forest grows.
+    /// stack. Frames are recognized by their addresses in memory: all added stacks must be kept
+    /// alive.
     pub(super) fn add(&mut self, stack: &Stack) -> u32 {
         let mut fresh = Vec::new();
         let mut outer = 0;

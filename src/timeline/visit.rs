@@ -62,7 +62,7 @@ pub enum Visit<'a> {
     Gap {
         /// The number of the next instruction.
         index: u64,
-        /// The gap.
+        /// The gap, with its reason and the last known address.
         gap: Gap,
         /// The image at that time, if known.
         image: Option<&'a Image>,

@@ -16,7 +16,7 @@ const STRETCH_BYTES: usize = 16 << 10;
 /// The number of stretches by which a worker may be ahead.
 const AHEAD: usize = 1;
 
-/// A trace and the code that it executed.
+/// The input of a visit without a recording: a trace, its code, and the options.
 #[derive(Clone, Copy)]
 pub struct RawTrace<'a> {
     /// The bytes of the trace.

@@ -189,7 +189,7 @@ impl<'a> Walker<'a> {
         self.code.as_mut().is_some_and(|code| code.loads_sp(span))
     }
 
-    /// Returns the decoder.
+    /// Returns the decoder, at the walk's present place.
     pub(super) fn decoder(&self) -> &Decoder<'a> {
         &self.decoder
     }

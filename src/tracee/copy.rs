@@ -162,7 +162,7 @@ fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     })
 }
 
-/// Returns a page far from everything.
+/// Returns the first page, in large steps, that overlaps no range of `taken`.
 fn free_page(taken: &[AddrRange]) -> Option<Addr> {
     const FIRST: u64 = 0x1000_0000_0000;
     const STEP: usize = 0x40_0000_0000;

@@ -9,7 +9,8 @@ use crate::common::Addr;
 use crate::insn::Registers;
 
 const NT_X86_XSTATE: u32 = 0x202;
-/// The components of an XSAVE area that are not in their initial configuration (SDM volume 1, "XSAVE Header").
+/// The offset of XSTATE_BV: one bit for each component that is not in its initial configuration
+/// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;
 /// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG `[rip + 39]`;

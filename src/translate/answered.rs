@@ -16,7 +16,7 @@ use super::slots;
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     bytes: Vec<u8>,
-    /// Where each of them begins.
+    /// The offset in bytes at which each answer begins.
     starts: Vec<usize>,
     most: usize,
     most_bytes: usize,

@@ -48,7 +48,9 @@ pub const INDIRECT: u64 = u64::MAX;
 
 /// Bytes of a thread's private slots.
 pub const PRIVATE_BYTES: u32 = 0x1000;
-/// A byte for each system call number (its low 16 bits); nonzero if the tracer intercepts the call.
+/// A byte for each system call number (its low 16 bits). In recording code, nonzero stops the
+/// thread before the call; in logging and counting code, zero does, and other values are a
+/// `LoggedClass`.
 pub const SYSCALL_CLASSES: u32 = PRIVATE_BYTES;
 /// A cache address for each value of the low 16 bits of an indirect branch's target.
 pub const TARGETS: u32 = SYSCALL_CLASSES + 0x1_0000;

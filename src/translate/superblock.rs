@@ -92,7 +92,7 @@ pub struct Superblock {
     /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
     /// resumes after it.
     pub hook: Option<Hook>,
-    /// True if a stop at its start is passed.
+    /// True if it does not stop at its own start, even if a stop is set there.
     pub(super) passes: bool,
     /// Its path in the vector of all paths.
     pub(super) path: Stretch,

@@ -41,7 +41,7 @@ pub(super) enum Meaning {
     Nothing,
 }
 
-/// A question at an address.
+/// A question whose names are resolved at an address.
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub(super) items: Vec<(String, Item)>,
@@ -133,7 +133,7 @@ struct Names<'a, 's> {
     addr: Addr,
     locals: Option<Vec<Variable>>,
     found: HashMap<String, Meaning>,
-    /// True if names may mean nothing.
+    /// True if an unknown name is no error but becomes [`Meaning::Nothing`].
     is_lenient: bool,
 }
 

@@ -163,7 +163,8 @@ impl<'s> Evaluator<'s> {
         }
     }
 
-    /// Returns the variant of an enum of Rust, and its value.
+    /// Returns the members of a Rust enum's active variant, as one value; `None` if no variant
+    /// matches.
     pub(super) fn variant(
         &self,
         of: &Val,
@@ -196,7 +197,7 @@ impl<'s> Evaluator<'s> {
         Ok(Some(self.member(of, &variant.member, at, machine)))
     }
 
-    /// Returns the number that a value is. Pointers are integers.
+    /// Returns a value as a number, a pointer as its address; `None` for other types.
     pub(super) fn number(&self, value: &Val, machine: &dyn Machine) -> Found<Option<Number>> {
         let Some(shape) = self.shape(&value.ty) else { return Ok(None) };
         let is_signed = match &shape.kind {
@@ -217,7 +218,7 @@ impl<'s> Evaluator<'s> {
     }
 }
 
-/// A question in a state.
+/// The evaluation of a bound question, in one frame and one state of the program.
 pub(super) struct State<'a, 's> {
     pub(super) evaluator: &'a Evaluator<'s>,
     pub(super) bound: &'a Bound,
@@ -280,7 +281,8 @@ impl State<'_, '_> {
         }
     }
 
-    /// Follows references and pointers to a structure. A pointer may point to itself.
+    /// Follows references and pointers to a value that is neither. Fails after [`MAX_LEVELS`],
+    /// since a damaged pointer type may point to itself.
     fn structure(&self, value: &Val) -> Found<Val> {
         let mut value = value.clone();
         for _ in 0..MAX_LEVELS {

@@ -5,7 +5,8 @@ use super::lexer::{Token, tokens};
 
 /// The limit on nested expressions.
 const MAX_DEPTH: usize = 200;
-/// The limit on operators after an operand: a row of them is as deep as it is long.
+/// The limit on binary and postfix operators of an expression: a chain of them nests as deep as it
+/// is long.
 const MAX_LINKS: usize = 500;
 
 /// An expression.
@@ -175,7 +176,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Counts an operator after an operand.
+    /// Counts a binary or postfix operator.
     fn link(&mut self) -> Result<(), Error> {
         self.links += 1;
         if self.links <= MAX_LINKS { Ok(()) } else { Err(self.fault("the expression is too long")) }

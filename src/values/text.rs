@@ -28,7 +28,8 @@ impl fmt::Display for Text {
     }
 }
 
-/// Writes a character of a literal like gdb: others than printable ones in octal.
+/// Writes a character of a literal as gdb does: a control character as an escape such as `\n`, or
+/// in octal.
 fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\n' => f.write_str("\\n"),

@@ -57,7 +57,7 @@ pub struct Dataset {
 pub struct Exported {
     /// The name of the run in the dataset.
     pub run: String,
-    /// Its rows, of all tables.
+    /// The number of its rows in all tables.
     pub rows: u64,
 }
 

@@ -68,7 +68,7 @@ pub(super) fn call(call: Call, is_exact: bool) -> Vec<Cell> {
     row
 }
 
-/// Returns the rows of an execution: one for each expression, or one.
+/// Returns the rows of an execution: one for each expression, or a single one if there are none.
 pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<Vec<Cell>> {
     let row = |expression: Option<(&str, &Shown)>| {
         let mut row = Vec::from(position(hit.position, is_exact));

@@ -14,7 +14,7 @@ pub(super) trait Item: Copy {
     fn depth(&self) -> usize;
 }
 
-/// The rest of a path.
+/// The items of a path that were not compared yet.
 pub(super) trait Items {
     type Item: Item;
 

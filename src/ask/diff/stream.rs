@@ -113,7 +113,7 @@ struct Keys<'a> {
     known: AddressMap<Addr, Key>,
 }
 
-/// The name of an address.
+/// An identifier of a place in the code, which is the same in both recordings.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     /// Equal for equal places.

@@ -117,7 +117,8 @@ fn deciding(replay: &Replay, at: &Stretch) -> Deciding {
     found
 }
 
-/// Returns bytes as a number, in decimal if it is a small one of 8 bytes at most.
+/// Returns a little-endian value as text: in decimal if it is below 2^24, else in hexadecimal.
+/// Values of more than 8 bytes are printed as bytes in memory order.
 fn number(bytes: &[u8]) -> String {
     let mut word = [0; 8];
     let Some(to) = word.get_mut(..bytes.len()) else {

@@ -224,7 +224,7 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
 enum Descriptor {
     /// The entry with the call that returned it, and the call's number; none: it was there at the start.
     Last(Option<(u64, u64)>),
-    /// It may be one that a call wrote to memory.
+    /// A system call may have written the descriptor to memory, as pipe(2) does.
     Unknown,
 }
 

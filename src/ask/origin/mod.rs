@@ -61,7 +61,7 @@ pub enum Wanted<'a> {
     Memory(AddrRange),
 }
 
-/// A step on the way back.
+/// An instruction on the search from a value back to its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginStep {
     /// The position of the instruction that wrote the value.

@@ -282,7 +282,8 @@ impl Engine {
         }
     }
 
-    /// Handles a stop of a thread that is not recorded: one that is not born yet, or left.
+    /// Handles a stop of a thread that is not recorded: its birth was not reported yet, or it is a
+    /// child that was left at its birth.
     pub(super) fn stop_of_stranger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } if tid.0 == self.pid.0 => {

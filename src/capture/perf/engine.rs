@@ -399,8 +399,8 @@ impl<'a> Engine<'a> {
         Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
     }
 
-    /// Detaches from all threads after a failure. Waits for the end of a program that was launched,
-    /// which keeps its terminal.
+    /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
+    /// it keeps its terminal.
     pub(super) fn let_go(&mut self, is_launched: bool) {
         // Includes processes whose threads are not traced yet.
         let pids = self.threads.values().map(|thread| thread.pid).chain([self.program]);

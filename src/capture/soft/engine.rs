@@ -91,7 +91,8 @@ pub(in crate::capture) struct Engine {
     pub(super) parting: Option<Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
-    /// The recorder leaves the program when it is asked to.
+    /// By which the recorder learns that it is to leave the program; `None` if it records to the
+    /// end.
     pub(super) leaving: Option<Leaving>,
     /// Set if the program and the recorder began on one CPU.
     pub(super) turns: Option<Turns>,
@@ -251,8 +252,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets all threads go on untraced after an error, and waits for the program, so that it keeps
-    /// its terminal.
+    /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
+    /// it keeps its terminal.
     pub(super) fn let_go(&mut self) {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for &pid in &pids {

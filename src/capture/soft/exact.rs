@@ -16,7 +16,8 @@ use crate::translate::{CacheMemory, EdgeKind};
 /// Bytes of the record of an indirect branch.
 const RECORD_BYTES: u64 = EdgeKind::Indirect.record_bytes() as u64;
 
-/// The outcome of bringing a thread into the program.
+/// The result of `Process::make_exact`, which moves a thread from the cache to the program's own
+/// code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exactness {
     /// It is stopped in the program with its own registers, which are set.

@@ -326,8 +326,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from all threads after a failure, and waits for the end of the program, which keeps
-    /// its terminal.
+    /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
+    /// it keeps its terminal.
     pub(super) fn let_go(&mut self) {
         for thread in self.threads.values_mut() {
             thread.release();

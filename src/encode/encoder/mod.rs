@@ -56,7 +56,7 @@ pub(super) struct Encoder {
     /// The edge whose path contains the last packet or pending bit; 0 if `quiet` has all edges
     /// since.
     loud: u32,
-    /// The edges since then, which added nothing to the trace.
+    /// The edges after `loud`, which added no bit or packet to the trace.
     quiet: Vec<u32>,
     instructions: u64,
 }

@@ -50,7 +50,7 @@ pub(super) fn return_from<R: Run>(
     }
 }
 
-/// Returns the position at which an activation has returned: its return address, outside it.
+/// Finds the first position after `from` at which an activation has returned to its caller.
 fn returned(
     history: &dyn History,
     tid: Tid,

@@ -44,8 +44,8 @@ mod prpsinfo {
     pub(super) const SIZE: usize = 136;
 }
 
-/// Encodes all notes of a core, in the kernel's order: the first thread's status, the process, then
-/// the rest of each thread.
+/// Encodes all notes of a core in the kernel's order: thread by thread, with the process's notes
+/// right after the first thread's status.
 pub(super) fn encode(contents: &CoreContents) -> Vec<u8> {
     let mut notes = Vec::new();
     for (index, thread) in contents.threads.iter().enumerate() {

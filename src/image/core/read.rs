@@ -115,7 +115,8 @@ fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) ->
     Some(())
 }
 
-/// Adds a thread. The signal is the first thread's, as the kernel orders them.
+/// Adds a thread. The core's signal is the one in the first thread's status: the kernel writes the
+/// thread that died of it first. Returns `None` if the note is damaged.
 fn take_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
     let (thread, signal) = notes::decode_status(bytes)?;
     if contents.threads.is_empty() {

@@ -130,7 +130,8 @@ impl<W: Write + Seek> Writer<'_, W> {
         }
     }
 
-    /// Adds the program header of the memory just written.
+    /// Adds the `PT_LOAD` header of `range`. Its bytes in the file are the `file_size_bytes` before
+    /// the current position; 0 for a segment that is not dumped.
     fn push_header(&mut self, segment: &CoreSegment, range: AddrRange, file_size_bytes: u64) {
         let flag = |set, bit: u32| if set { bit } else { 0 };
         self.headers.push(ProgramHeader {

@@ -17,7 +17,8 @@ pub struct Elf {
     pub is_64: bool,
     /// The entry point, before the load bias; zero if there is none.
     pub entry: Addr,
-    /// True for an executable that runs at any bias, false for a library.
+    /// True for a position-independent executable; false for one at fixed addresses, and for a
+    /// library.
     pub is_pie: bool,
     /// The loadable segments, in the order of the program headers.
     pub segments: Vec<Segment>,

@@ -4,7 +4,7 @@
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;
 
-/// The state of packet loss, with the packets that the end of the overflow must write.
+/// The state of an internal buffer overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
     None,

@@ -130,7 +130,7 @@ impl Happening {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
 
-    /// Returns the memory that it wrote, beside changes of the mappings.
+    /// Returns the memory that was written, except for changes of the mappings.
     pub fn writes(&self) -> &[Write] {
         match self {
             Self::Memory(write) => std::slice::from_ref(write),

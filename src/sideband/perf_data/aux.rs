@@ -65,17 +65,17 @@ pub struct AuxInfo {
     pub sched_switch: u64,
     /// True if each piece is a snapshot of a ring buffer.
     pub snapshot: bool,
-    /// The bit of `config` that enables TSC packets.
+    /// The mask of the bit in `config` that enables TSC packets.
     pub tsc_bit: u64,
-    /// The bit of `config` for `NoRETComp`.
+    /// The mask of the bit in `config` that disables return compression (`NoRETComp`).
     pub noretcomp_bit: u64,
-    /// The bit of `config` that enables MTC packets.
+    /// The mask of the bit in `config` that enables MTC packets.
     pub mtc_bit: u64,
     /// The bits of `config` for `MTCFreq`.
     pub mtc_freq_bits: u64,
     /// CPUID leaf 15H, EBX and EAX; 0 if unknown.
     pub tsc_ctc_ratio: (u32, u32),
-    /// The bit of `config` that enables CYC packets.
+    /// The mask of the bit in `config` that enables CYC packets.
     pub cyc_bit: u64,
     /// The nominal frequency, in 100 MHz; 0 if unknown.
     pub max_nonturbo_ratio: u64,

@@ -84,7 +84,7 @@ pub enum PerfEvent {
 pub struct PerfMap {
     /// The process that it belongs to.
     pub pid: Pid,
-    /// The thread that created it.
+    /// The thread that created the mapping.
     pub tid: Tid,
     /// Its addresses.
     pub range: AddrRange,

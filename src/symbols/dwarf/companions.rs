@@ -21,7 +21,7 @@ pub struct Companions {
     pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
-/// Returns the files that belong to the module at `path`.
+/// Returns the separate debug files of a module, and the sources that its line tables name.
 pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions {
     let mut companions = Companions::default();
     let separate = Elf::parse(module).ok().and_then(|elf| find(files, path, &elf));

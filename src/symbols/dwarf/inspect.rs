@@ -49,8 +49,7 @@ impl Dwarf {
         around.signature(module, scopes.into_iter())
     }
 
-    /// Returns the variable outside of functions that a name means at an address: one of the same unit
-    /// before others.
+    /// Returns the global variable of a name, preferably of the unit at `addr`.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,

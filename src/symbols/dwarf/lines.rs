@@ -146,7 +146,7 @@ struct Builder<'a> {
     last: Last,
 }
 
-/// The state of the preceding rows.
+/// The facts about earlier rows that decide whether the next row is kept.
 #[derive(Default)]
 struct Last {
     address: u64,

@@ -8,7 +8,7 @@ use crate::syscalls::write::{Write, pointed, structure};
 const SHORT: u64 = 2;
 const INT: u64 = 4;
 const LONG: u64 = 8;
-/// `struct dm_ioctl` says how large it is with what follows.
+/// `struct dm_ioctl` and the data after it; its field `data_size` (offset 12) counts both.
 const DM: &[Write] = &[pointed(Value::Arg(2), u32_at(2, 12), 1)];
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[

@@ -59,8 +59,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits of code that counts. Its exits need no record, so short paths cost little where
-    /// code is executed often, and save the translation of code that is not executed, or twice.
+    /// Returns the limits of code that counts ticks. Its exits write no records, so short paths are
+    /// cheap, and less code is translated in vain or twice.
     pub fn counting() -> Self {
         Self { instructions: 24, joins_after: 1, ..Self::default() }
     }

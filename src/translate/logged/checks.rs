@@ -207,7 +207,8 @@ fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>
     }
 }
 
-/// Emits code that goes on if the results of copies to RCX are 0.
+/// Emits code that continues if each of some registers is 0, and otherwise jumps to `stops`.
+/// `copies` are the instructions that copy them to RCX.
 fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], stops: &mut Vec<usize>) {
     for copy in copies {
         emitter.put(*copy);

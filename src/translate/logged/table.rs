@@ -97,7 +97,8 @@ pub(super) const DEVICE_COUNT: usize = 4;
 const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
 const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 
-/// The files that calls may open and write, as far as they are known, and the functions of the vdso.
+/// The facts by which glue decides about calls: known devices, mapped files, and the functions of
+/// the vdso.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The addresses of `__vdso_clock_gettime` and `__vdso_gettimeofday`: 0 if they are not used.

@@ -24,7 +24,7 @@ pub struct CounterCode {
     pub start: u64,
     /// Up to `end`, the program's registers are in the record.
     pub recorded: u64,
-    /// Where the record is added to the log.
+    /// The address of the code that adds the record to the log.
     pub end: u64,
 }
 
