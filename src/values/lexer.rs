@@ -23,16 +23,17 @@ const SIGNS: [&str; 27] = [
     "-", "/", "%", "<", ">", "^", "|", "!", "~", ",",
 ];
 
-/// Returns the tokens of a text, each with the number of its first character.
+/// Returns the tokens of a text, each with the number of its first character, from 1.
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
     let mut tokens: Vec<(usize, Token)> = Vec::new();
-    let mut rest = text;
+    let (mut rest, mut at) = (text, 1);
     loop {
-        rest = rest.trim_start();
+        let trimmed = rest.trim_start();
+        at += characters(rest, trimmed);
+        rest = trimmed;
         let Some(first) = rest.chars().next() else { return Ok(tokens) };
-        let at = text.len() - rest.len();
         let after_dot = matches!(tokens.last(), Some((_, Token::Sign("." | "->"))));
-        let fault = |what| Error::Syntax { text: text.to_owned(), at: at + 1, what };
+        let fault = |what| Error::Syntax { text: text.to_owned(), at, what };
         let (token, length) = if first.is_ascii_digit() {
             number(rest, after_dot).ok_or_else(|| fault("this is no number"))?
         } else if is_letter(first) {
@@ -46,9 +47,16 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
             let sign = sign.ok_or_else(|| fault("this character has no meaning here"))?;
             (Token::Sign(sign), sign.len())
         };
-        tokens.push((at + 1, token));
-        rest = &rest[length..];
+        tokens.push((at, token));
+        let following = &rest[length..];
+        at += characters(rest, following);
+        rest = following;
     }
+}
+
+/// Returns the number of characters in `text` before `rest`, which is its end.
+fn characters(text: &str, rest: &str) -> usize {
+    text[..text.len() - rest.len()].chars().count()
 }
 
 fn is_letter(c: char) -> bool {

@@ -78,29 +78,29 @@ pub(super) enum Item {
 /// Parses a list of expressions with commas between them. Returns each with its text.
 pub(super) fn items(text: &str) -> Result<Vec<(String, Item)>, Error> {
     let parts = split(text);
-    if let [(_, only)] = parts.as_slice()
+    if let [only] = parts.as_slice()
         && only.trim().is_empty()
     {
         return Ok(Vec::new());
     }
-    parts.into_iter().map(|(_, part)| Ok((part.trim().to_owned(), item(part)?))).collect()
+    parts.into_iter().map(|part| Ok((part.trim().to_owned(), item(part)?))).collect()
 }
 
 /// Splits a text at its commas outside of brackets.
-fn split(text: &str) -> Vec<(usize, &str)> {
+fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, 0);
     for (at, c) in text.char_indices() {
         match c {
             '(' | '[' => depth += 1,
             ')' | ']' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
-                parts.push((start, &text[start..at]));
+                parts.push(&text[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    parts.push((start, &text[start..]));
+    parts.push(&text[start..]);
     parts
 }
 
@@ -126,14 +126,6 @@ fn item(text: &str) -> Result<Item, Error> {
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    tokens: &'a [(usize, Token)],
-    next: usize,
-    depth: usize,
-    links: usize,
-}
-
 /// Operators with their precedence.
 const BINARY: [(&str, Binary, u8); 18] = [
     ("||", Binary::AnyTrue, 1),
@@ -156,9 +148,17 @@ const BINARY: [(&str, Binary, u8); 18] = [
     ("%", Binary::Remainder, 10),
 ];
 
+struct Parser<'a> {
+    text: &'a str,
+    tokens: &'a [(usize, Token)],
+    next: usize,
+    depth: usize,
+    links: usize,
+}
+
 impl Parser<'_> {
     fn fault(&self, what: &'static str) -> Error {
-        let end = self.text.trim_end().len() + 1;
+        let end = self.text.trim_end().chars().count() + 1;
         let at = self.tokens.get(self.next).map_or(end, |(at, _)| *at);
         Error::Syntax { text: self.text.to_owned(), at, what }
     }
@@ -182,12 +182,13 @@ impl Parser<'_> {
         if self.links <= MAX_LINKS { Ok(()) } else { Err(self.fault("the expression is too long")) }
     }
 
-    fn binary(&mut self, least: u8) -> Result<Expr, Error> {
+    /// Parses operators that bind tighter than `above`.
+    fn binary(&mut self, above: u8) -> Result<Expr, Error> {
         let mut left = self.unary()?;
         loop {
             let sign = self.sign();
             let found = BINARY.iter().find(|(text, ..)| Some(*text) == sign);
-            let Some((_, operator, precedence)) = found.filter(|(.., of)| *of > least) else {
+            let Some((_, operator, precedence)) = found.filter(|(.., of)| *of > above) else {
                 return Ok(left);
             };
             self.link()?;
@@ -246,9 +247,10 @@ impl Parser<'_> {
             stars += 1;
         }
         let is_named = matches!(words.first(), Some(&("struct" | "union" | "enum" | "const")));
+        let is_pointer = stars > 0 && !words.is_empty() && self.sign() == Some(")");
         match basic {
             Some(basic) if self.take(")") => Some(Ok((basic, stars))),
-            None if is_named || stars > 0 && !words.is_empty() && self.sign() == Some(")") => {
+            None if is_named || is_pointer => {
                 Some(Err(self.fault("a cast can only be to a basic type, or a pointer to one")))
             }
             _ => {
