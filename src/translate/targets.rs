@@ -1,5 +1,6 @@
-//! The usual targets of indirect branches and returns, by samples. In code that counts, a path goes on at
-//! the usual target of its branch, after a comparison. A second one is compared where that fails.
+//! The usual targets of indirect branches and returns, by samples. In code that counts, a path goes
+//! on at the usual target of its branch, after a comparison. A second one is compared where that
+//! fails.
 
 use super::address_map::AddressMap;
 use super::superblock::Step;
@@ -11,6 +12,8 @@ const FEW_SAMPLES: u32 = 3;
 const MANY_SAMPLES: u32 = 8;
 /// The inverse of the share of all samples that misses of one branch need.
 const MISSES_SHARE: u64 = 8;
+/// Samples of a branch without usual targets after which it counts as one that has none.
+const OPEN_SAMPLES: u32 = 16;
 /// The number of times that the expected targets of a branch may change.
 const MOST_CHANGES: u8 = 4;
 /// The targets of a branch that are counted each.
@@ -54,7 +57,8 @@ impl Targets {
 }
 
 impl Branch {
-    /// Adds a sample; `samples` is the number of all. Returns true if other targets are expected now.
+    /// Adds a sample; `samples` is the number of all. Returns true if other targets are expected
+    /// now.
     fn add(&mut self, target: u64, samples: u64) -> bool {
         self.count += 1;
         let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
@@ -72,8 +76,13 @@ impl Branch {
         true
     }
 
-    /// Returns the targets to which most samples went; none if that takes more than two, or if there are
-    /// too few samples.
+    /// Returns true if few more samples may show its usual targets.
+    fn is_open(&self) -> bool {
+        self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
+    }
+
+    /// Returns the targets to which most samples went; none if that takes more than two, or if
+    /// there are too few samples.
     fn usual(&self) -> Vec<u64> {
         let [(first, of_first), (second, of_second), ..] = self.seen;
         if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
@@ -85,8 +94,8 @@ impl Branch {
         }
     }
 
-    /// Returns new expected targets, if there are many misses and most went to one target. That is added to
-    /// a single expected one, or takes the place of the second, and comes first.
+    /// Returns new expected targets, if there are many misses and most went to one target. That is
+    /// added to a single expected one, or takes the place of the second, and comes first.
     fn missed(&self, samples: u64) -> Vec<u64> {
         let [(target, count), ..] = self.seen;
         let are_many = self.count >= MANY_SAMPLES
@@ -101,9 +110,9 @@ impl Branch {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Notes where a thread left the cache's code by an indirect branch: the number of its edge, and the
-    /// target. Drops the superblock if its path may go on there from now on. Returns true if it did, or
-    /// if some more samples of the branch may have that effect.
+    /// Notes where a thread left the cache's code by an indirect branch: the number of its edge,
+    /// and the target. Drops the superblock if its path may go on there from now on. Returns true
+    /// if it did, or if some more samples of the branch may have that effect.
     pub fn note_target(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;
@@ -111,7 +120,7 @@ impl<M: CacheMemory> Translator<M> {
         let Some(edge) = edge.filter(|edge| edge.kind.is_indirect()) else { return false };
         let Some(last) = self.path_of(&edge).last().copied() else { return false };
         let branch = self.targets.branches.entry(last.ip).or_default();
-        let is_open = branch.count > 0 && branch.expected.is_empty();
+        let is_open = branch.is_open();
         // A path that goes on at the target does not leave here for it.
         let is_old = branch.expected.first() == Some(&target);
         let is_stale = is_old || branch.add(target, samples);
@@ -148,6 +157,16 @@ mod tests {
     #[test]
     fn none_is_expected_of_a_branch_with_many_targets() {
         assert!(expected((0..500).map(|number| number % 5)).is_empty());
+    }
+
+    #[test]
+    fn a_branch_with_many_targets_is_not_sampled_for_ever() {
+        let mut branch = Branch::default();
+        let opens = (1..500_u64).filter(|number| {
+            branch.add(number % 5, *number);
+            branch.is_open()
+        });
+        assert_eq!(opens.count(), OPEN_SAMPLES as usize - 1);
     }
 
     #[test]
