@@ -23,8 +23,8 @@ impl Called {
 }
 
 impl Asked {
-    /// Returns the functions with some names, or all without a name; with `is_own`, of them those in the
-    /// program's own file.
+    /// Returns the functions with some names, or all without a name; with `is_own`, of them those
+    /// in the program's own file.
     pub(super) fn called(&self, names: &[String], is_own: bool) -> Result<Called, Error> {
         let mut starts = BTreeSet::new();
         for name in names {

@@ -76,7 +76,7 @@ pub enum CallKind {
     Start,
 }
 
-/// Something that happened to a call, which its thread numbers.
+/// An event of a call. Calls are numbered per thread.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     number: u64,
@@ -92,7 +92,7 @@ enum What {
         site: Option<Addr>,
         how: CallKind,
     },
-    /// Its arguments are where the debug information says.
+    /// The prologue has ended: the arguments are in their described places.
     Prepared,
     /// It returned after so many instructions.
     Returned {
@@ -115,7 +115,7 @@ struct Activation {
     /// Its number, if it is wanted.
     number: Option<u64>,
     index: u64,
-    /// The address at which its arguments are to be read.
+    /// The address at which its arguments are to be read (after the prologue).
     body: Option<Addr>,
 }
 
@@ -128,8 +128,8 @@ impl Asked {
         self.called(question.functions, question.is_own).map(|_| ())
     }
 
-    /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when it
-    /// begins, or when it returns. `reached` gets the position on the way.
+    /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when
+    /// it begins, or when it returns. `reached` gets the position on the way.
     pub fn calls(
         &mut self,
         question: CallsQuestion<'_>,
@@ -253,11 +253,13 @@ struct Calls<'a> {
     sink: Sink<'a>,
     events: Merged<Step>,
     open: HashMap<(Tid, u64), Call>,
-    /// True if the arguments come after the beginning of a call.
+    /// True if a call is complete only after its prologue, where its arguments are read.
     waits_for_arguments: bool,
     functions: Functions<'a>,
     evaluator: Evaluator<'a>,
+    /// A cache of the functions' arguments, by the address after the prologue.
     arguments: HashMap<Addr, Option<Bound>>,
+    /// A cache of the functions' signatures, by the address of their first instruction.
     signatures: HashMap<Addr, Option<Signature>>,
     outcome: Result<ControlFlow<()>, Error>,
 }
@@ -317,6 +319,7 @@ impl<'a> Calls<'a> {
             replay.needs_stop() || !matches!(calls.outcome, Ok(ControlFlow::Continue(())))
         };
         let goals = Goals { accepts: &accepts, ..Goals::at(stops, interrupted) };
+        // The first position may already be a stop; a run would pass it.
         let is_first = replay.is_at(stops)?;
         if !(is_first && accepts(replay)) {
             replay.run_forward(&goals, &[])?;
@@ -340,12 +343,14 @@ impl<'a> Calls<'a> {
                 What::Returned { .. } => self.question.returns,
                 What::Began { .. } | What::Lost => false,
             };
+            // The event is after this stop, or needs the values of a later stop in this moment.
             if of > moment || of == moment && needs_values && !is_here {
                 break;
             }
             let step = next.what;
             let key = (next.tid, step.number);
             let values = if is_here && needs_values { self.read(key, step, state) } else { None };
+            // The values need more than the known registers: the replay stops and asks again.
             if state.replay.needs_stop() {
                 break;
             }

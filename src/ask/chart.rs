@@ -1,5 +1,6 @@
-//! The calls of all threads over a part of the history, at the level of detail of a drawing: what is
-//! open at each of so many columns. So the cost depends on the width of the drawing, not on the run.
+//! The calls of all threads over a part of the history, at the level of detail of a drawing: what
+//! is open at each of so many columns. So the cost depends on the width of the drawing, not on the
+//! run.
 
 use super::functions::Functions;
 use super::opened::Asked;

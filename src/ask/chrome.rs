@@ -1,5 +1,5 @@
-//! The JSON of Chrome's tracing ("Trace Event Format"), which many viewers read. One instruction is a
-//! microsecond.
+//! The JSON of Chrome's tracing ("Trace Event Format"), which many viewers read. One instruction is
+//! a microsecond.
 
 use super::slices::{Slice, SliceSink, SlicedThread};
 use serde_json::{Value, json};

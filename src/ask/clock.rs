@@ -35,8 +35,8 @@ impl Places {
         Self { of_threads }
     }
 
-    /// Returns the last of the first places of a thread's intervals for which a condition holds that
-    /// holds for all before it.
+    /// Returns the last of the first places of a thread's intervals for which a condition holds
+    /// that holds for all before it.
     pub(super) fn last_start(
         &self,
         tid: Tid,
@@ -101,8 +101,8 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reports that instruction `index` is next. Several intervals of the thread may begin there: the
-    /// last one executes it.
+    /// Reports that instruction `index` is next. Several intervals of the thread may begin there:
+    /// the last one executes it.
     pub(super) fn reach(&mut self, index: u64) {
         let Self::Exact { places, moment, begins } = self else { return };
         while let Some((next, rest)) = places.split_first()

@@ -15,13 +15,14 @@ pub struct FileCoverage {
     pub lines: BTreeMap<u32, u64>,
     /// The functions: their lines, and the executions of their first instructions.
     pub functions: BTreeMap<String, (u32, u64)>,
-    /// Of each executed conditional branch, by its line and address: how often it was taken, and not.
+    /// Of each executed conditional branch, by its line and address: how often it was taken, and
+    /// not.
     pub branches: BTreeMap<(u32, Addr), (u64, u64)>,
 }
 
 impl Asked {
-    /// Returns the coverage of each source file with debug information in the program itself. `None`:
-    /// the user interrupted it.
+    /// Returns the coverage of each source file with debug information in the program itself.
+    /// `None`: the user interrupted it.
     pub fn coverage(
         &self,
         is_over: &(dyn Fn() -> bool + Sync),

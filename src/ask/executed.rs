@@ -1,5 +1,5 @@
-//! Counts of executed code: each block, each function, and each stack of calls. Its size is that of the
-//! code and of the different stacks, and not that of the run.
+//! Counts of executed code: each block, each function, and each stack of calls. Its size is that of
+//! the code and of the different stacks, and not that of the run.
 
 use super::functions::Functions;
 use super::opened::Asked;
@@ -80,7 +80,7 @@ impl Asked {
                     current
                 }
                 Change::Ended(open, _) => {
-                    current = counts.stacks.around(open.kept);
+                    current = counts.stacks.parent(open.kept);
                     None
                 }
             });

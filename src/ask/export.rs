@@ -23,8 +23,8 @@ pub enum CallFormat {
 }
 
 impl Asked {
-    /// Writes the calls of the whole run. Calls `goes_on` with the instructions so far and all; false
-    /// ends it, and this returns false.
+    /// Writes the calls of the whole run. Calls `goes_on` with the instructions so far and all;
+    /// false ends it, and this returns false.
     pub fn export_calls(
         &self,
         format: CallFormat,
@@ -81,7 +81,8 @@ impl Profile {
         functions.sort_by_key(|(_, id)| *id);
         for (name, id) in functions {
             let name = strings.number(name);
-            // location: Location { id, line: Line { function_id } }; function: Function { id, name }.
+            // location: Location { id, line: Line { function_id } };
+            // function: Function { id, name }.
             message.message(4, |location| {
                 location.number(1, id).message(4, |line| {
                     line.number(1, id);

@@ -59,8 +59,9 @@ struct Executed {
 type Sink<'a> = &'a mut dyn FnMut(Hit) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
-    /// Finds all executions of some code, in the order of the run, and passes each to `sink` when it is
-    /// found, until that breaks, or `interrupted` returns true. `reached` gets the position on the way.
+    /// Finds all executions of some code, in the order of the run, and passes each to `sink` when
+    /// it is found, until that breaks, or `interrupted` returns true. `reached` gets the position
+    /// on the way.
     pub fn hits(
         &mut self,
         question: &HitsQuestion<'_>,
@@ -192,8 +193,8 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Replays the run, stops at each execution, and evaluates there. The path gives the instructions
-    /// since the last tick, which a replay does not count at full speed.
+    /// Replays the run, stops at each execution, and evaluates there. The path gives the
+    /// instructions since the last tick, which a replay does not count at full speed.
     fn replayed(
         &self,
         replay: &mut Replay,
@@ -292,8 +293,8 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Returns the position and the details of the execution of an address in a tick, which stays the next
-    /// event. Drops earlier events: the replay has passed them.
+    /// Returns the position and the details of the execution of an address in a tick, which stays
+    /// the next event. Drops earlier events: the replay has passed them.
     fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Executed)> {
         loop {
             let next = self.events.peek()?;

@@ -5,7 +5,7 @@ use crate::insn::xsave::{SSE, XMM, XSTATE_BV};
 use crate::insn::{MAX_INSN_BYTES, Registers, ValuePlace};
 use crate::replay::{self, Replay, ThreadView};
 use crate::session::Position;
-use crate::symbols::Machine;
+use crate::symbols::{Machine, XMM0};
 use std::cell::OnceCell;
 
 /// The thread that is about to execute in a replay.
@@ -43,7 +43,7 @@ impl Machine for Stopped<'_> {
     }
 
     fn vector(&self, number: u16) -> Option<[u8; 16]> {
-        let at = XMM + 16 * usize::from(number.checked_sub(17).filter(|n| *n < 16)?);
+        let at = XMM + 16 * usize::from(number.checked_sub(XMM0).filter(|n| *n < 16)?);
         let area = self.extended()?;
         let is_used = u64::from(*area.get(XSTATE_BV)?) & SSE != 0;
         if is_used { area.get(at..)?.first_chunk().copied() } else { Some([0; 16]) }
@@ -78,7 +78,7 @@ pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
         }
         ValuePlace::Register(part) => {
             let all = match part.of.vector_number() {
-                Some(number) => state.vector(u16::try_from(17 + number).ok()?)?.to_vec(),
+                Some(number) => state.vector(XMM0 + u16::try_from(number).ok()?)?.to_vec(),
                 None => part.of.value(&state.registers)?.to_le_bytes().to_vec(),
             };
             let start = usize::try_from(part.offset).ok()?;

@@ -1,5 +1,5 @@
-//! Events of the threads of a recording, in the order of the run: each path is walked by a thread of
-//! its own, and the results are merged as they come.
+//! Events of the threads of a recording, in the order of the run: a separate thread walks each
+//! path, and the results are merged as they come.
 
 use crate::common::Tid;
 use std::collections::VecDeque;
@@ -124,8 +124,8 @@ impl<T> Iterator for Merged<T> {
     }
 }
 
-/// Walks the paths of threads by `walk`, and gives their events to `consume`. The walks end when that
-/// returns.
+/// Walks the paths of threads by `walk`, and gives their events to `consume`. The walks end when
+/// that returns.
 pub(super) fn merged<T: Send, R>(
     tids: &[Tid],
     walk: impl Fn(Tid, &mut Sender<T>) + Sync,

@@ -96,8 +96,8 @@ impl Asked {
         self.timeline.threads().collect()
     }
 
-    /// Walks the threads by `walk`, some at a time, and passes each result on. Returns false if the user
-    /// interrupted it.
+    /// Walks the threads by `walk`, some at a time, and passes each result on. Returns false if the
+    /// user interrupted it.
     pub(super) fn each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,

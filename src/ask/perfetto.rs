@@ -128,7 +128,8 @@ impl SliceSink for Perfetto<'_> {
             })?;
         }
         let tid = u64::from(thread.tid.0.unsigned_abs());
-        // TrackDescriptor { uuid, thread: ThreadDescriptor { pid, tid, thread_name }, parent_uuid }.
+        // TrackDescriptor { uuid, thread: ThreadDescriptor { pid, tid, thread_name },
+        // parent_uuid }.
         self.packet(|packet| {
             packet.number(SEQUENCE_ID, 1).message(TRACK_DESCRIPTOR, |track| {
                 track.number(1, track_of(thread)).number(5, process).message(4, |of| {

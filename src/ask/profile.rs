@@ -21,8 +21,9 @@ pub struct Profile {
     pub functions: Vec<FunctionCost>,
     /// The lines, those with the most instructions first.
     pub lines: Vec<LineCost>,
-    /// The stacks, outermost function first, with the instructions of the innermost function itself. The
-    /// last one is that of all deeper calls where there are very many, or a deep recursion.
+    /// The stacks, outermost function first, with the instructions of the innermost function
+    /// itself. The last one is that of all deeper calls where there are very many, or a deep
+    /// recursion.
     pub stacks: Vec<(Vec<String>, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! The place of a thread's instructions on the axis of positions, for drawings. In an exact recording
-//! it is estimated between two places whose positions are known.
+//! The place of a thread's instructions on the axis of positions, for drawings. In an exact
+//! recording it is estimated between two places whose positions are known.
 
 use super::clock::Places;
 use super::opened::Asked;

@@ -48,8 +48,8 @@ impl Asked {
         SlicedThread { tid, pid: self.timeline.process_of(tid).0, name }
     }
 
-    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the instructions so far and all;
-    /// false ends it, and this returns false.
+    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the instructions so far and
+    /// all; false ends it, and this returns false.
     pub(super) fn slices(
         &self,
         sink: &mut dyn SliceSink,

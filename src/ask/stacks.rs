@@ -4,9 +4,10 @@ use crate::common::Addr;
 use crate::translate::AddressMap;
 use std::collections::HashMap;
 
-/// The depth from which on calls have no stacks of their own: a recursion would have one for each level.
+/// The depth from which on calls have no stacks of their own: a recursion would have one for each
+/// level.
 const DEEPEST: usize = 256;
-/// The most stacks. Calls that would need more of them have none of their own.
+/// The maximum number of stacks. Calls that would need more of them have none of their own.
 const MOST: usize = 1 << 18;
 
 /// The innermost function of a stack.
@@ -23,39 +24,40 @@ pub(super) enum Callee {
 /// A call stack, as a node of a tree: its innermost function and the number of the caller's stack.
 #[derive(Clone, Copy, Debug)]
 struct Stack {
-    /// The number of the stack around it.
-    around: Option<usize>,
+    /// The number of its parent: the stack of the caller.
+    parent: Option<usize>,
     callee: Callee,
-    /// The number of stacks around it.
+    /// The number of its ancestors.
     depth: usize,
     /// The instructions of its innermost function itself.
     own: u64,
 }
 
-/// A tree of stacks, each with a number. Those around a stack have lower numbers.
+/// A tree of stacks, each with a number. A parent has a lower number than its children.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     list: Vec<Stack>,
+    /// The number of each child, by its parent and callee.
     inner: AddressMap<(Option<usize>, Callee), usize>,
 }
 
 impl Stacks {
     /// Returns the stack of a call in another one.
-    pub(super) fn enter(&mut self, around: Option<usize>, callee: Callee) -> usize {
-        let outer = around.and_then(|number| Some((number, self.list.get(number)?)));
+    pub(super) fn enter(&mut self, parent: Option<usize>, callee: Callee) -> usize {
+        let outer = parent.and_then(|number| Some((number, self.list.get(number)?)));
         if let Some((number, Stack { callee: Callee::More, .. })) = outer {
             return number;
         }
         let depth = outer.map_or(0, |(_, outer)| outer.depth + 1);
-        if let Some(known) = self.inner.get(&(around, callee)) {
+        if let Some(known) = self.inner.get(&(parent, callee)) {
             return *known;
         }
         let has_own = depth < DEEPEST && self.list.len() < MOST;
         let callee = if has_own { callee } else { Callee::More };
         let next = self.list.len();
-        let number = *self.inner.entry((around, callee)).or_insert(next);
+        let number = *self.inner.entry((parent, callee)).or_insert(next);
         if number == next {
-            self.list.push(Stack { around, callee, depth, own: 0 });
+            self.list.push(Stack { parent, callee, depth, own: 0 });
         }
         number
     }
@@ -65,9 +67,9 @@ impl Stacks {
         self.list.get(number).map(|stack| stack.callee)
     }
 
-    /// Returns the stack around a stack.
-    pub(super) fn around(&self, number: usize) -> Option<usize> {
-        self.list.get(number)?.around
+    /// Returns the parent of a stack.
+    pub(super) fn parent(&self, number: usize) -> Option<usize> {
+        self.list.get(number)?.parent
     }
 
     /// Adds instructions of the innermost function itself.
@@ -80,9 +82,9 @@ impl Stacks {
     /// Adds the stacks of another thread.
     pub(super) fn add(&mut self, other: &Self) {
         let mut numbers: Vec<usize> = Vec::with_capacity(other.list.len());
-        for Stack { around, callee, own, .. } in &other.list {
-            let around = around.and_then(|around| numbers.get(around).copied());
-            let number = self.enter(around, *callee);
+        for Stack { parent, callee, own, .. } in &other.list {
+            let parent = parent.and_then(|parent| numbers.get(parent).copied());
+            let number = self.enter(parent, *callee);
             self.count(number, *own);
             numbers.push(number);
         }
@@ -96,7 +98,7 @@ impl Stacks {
             let mut next = Some(number);
             while let Some(of) = next.and_then(|number| self.list.get(number)) {
                 chain.push(of.callee);
-                next = of.around;
+                next = of.parent;
             }
             chain.reverse();
             (chain, stack.own)
@@ -104,16 +106,17 @@ impl Stacks {
     }
 
     /// Returns the instructions of each function and of all that it called. `number_of` numbers the
-    /// functions: those of one number are one. A function counts once on each stack.
+    /// functions: callees with the same number are one function. A function counts once on each
+    /// stack.
     pub(super) fn totals(&self, number_of: impl Fn(Callee) -> usize) -> HashMap<usize, u64> {
         let mut sums: Vec<u64> = self.list.iter().map(|stack| stack.own).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.list.len()];
         let mut roots = Vec::new();
         for (number, stack) in self.list.iter().enumerate().rev() {
-            match stack.around {
-                Some(around) => {
-                    sums[around] += sums[number];
-                    children[around].push(number);
+            match stack.parent {
+                Some(parent) => {
+                    sums[parent] += sums[number];
+                    children[parent].push(number);
                 }
                 None => roots.push(number),
             }

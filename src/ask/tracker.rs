@@ -57,8 +57,8 @@ pub(super) struct Tracker<T> {
 
 /// A change of the open calls.
 pub(super) enum Change<T> {
-    /// An activation ended; the number of the thread's next instruction. It is `None` where the path
-    /// does not show a return.
+    /// An activation ended; the number of the thread's next instruction. It is `None` where the
+    /// path does not show a return.
     Ended(Open<T>, Option<u64>),
     /// One begins.
     Began(Begins),
@@ -81,9 +81,9 @@ impl<T> Tracker<T> {
         self.open.last_mut()
     }
 
-    /// Processes the next item of the path. Calls `changed` with each change before the item; for one
-    /// that begins, it returns what is kept of it. `starts` returns the start of the function at an
-    /// address, for jumps.
+    /// Processes the next item of the path. Calls `changed` with each change before the item; for
+    /// one that begins, it returns what is kept of it. `starts` returns the start of the function
+    /// at an address, for jumps.
     pub(super) fn pass(
         &mut self,
         passed: &Passed<'_>,

@@ -18,8 +18,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Returns true if a live program's newborn children can be kept stopped. Those of a program that
-    /// the CPU traces run on at once.
+    /// Returns true if a live program's newborn children can be kept stopped. Those of a program
+    /// that the CPU traces run on at once.
     pub fn can_keep_children(self) -> bool {
         self != Self::Perf
     }

@@ -60,8 +60,8 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// Returns why a child is not recorded, as a clause: it has executed a program, and ran natively in its
-/// parent's memory before. The filters of system calls that `parent` has do not matter.
+/// Returns why a child is not recorded, as a clause: it has executed a program, and ran natively in
+/// its parent's memory before. The filters of system calls that `parent` has do not matter.
 pub(super) fn reason_against(child: Pid, parent: Pid) -> Result<Option<&'static str>, Error> {
     Ok(if !runs_64_bit_code(Tracee(Tid(child.0)))? {
         Some("runs a 32-bit program")

@@ -130,8 +130,8 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, if its path still leads to it, unless it is large and mapped as data. Code of
-/// other files is stored as it is executed.
+/// Stores a mapped file, if its path still leads to it, unless it is large and mapped as data. Code
+/// of other files is stored as it is executed.
 fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);

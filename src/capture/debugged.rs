@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Pending {
     /// An event that was not reported yet.
     pub(super) news: Option<Report>,
-    /// The event to report as soon as the thread is to go on: the end of a step during which a child
-    /// was born; or that birth, if the step was reported first.
+    /// The event to report as soon as the thread is to go on: the end of a step during which a
+    /// child was born; or that birth, if the step was reported first.
     pub(super) owed: Option<Report>,
     /// A signal that the debugger sent, so that it is delivered without a stop.
     pub(super) sent: Signo,
@@ -101,8 +101,8 @@ pub(super) trait Debugged {
     /// Lets it go on natively from where its threads are stopped, and ends its recording.
     fn part_from_program(&mut self) -> Result<(), Error>;
 
-    /// Returns true if threads of a process wait at their end for its first thread, of whose end the
-    /// kernel does not tell.
+    /// Returns true if threads of a process wait at their end for its first thread, of whose end
+    /// the kernel does not tell.
     fn awaits_lost_first_thread(&self, pid: Pid) -> bool {
         let first = self.threads().get(&Tid(pid.0));
         let is_at_end = |thread: &Self::Thread| thread.process() == pid && thread.is_at_end();
@@ -155,8 +155,8 @@ pub(super) trait Debugged {
         (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
     }
 
-    /// Returns the event that a thread which is to go on has not reported yet: it happened while all
-    /// threads were halted for another one. Not places to stop at, nor ends of steps.
+    /// Returns the event that a thread which is to go on has not reported yet: it happened while
+    /// all threads were halted for another one. Not places to stop at, nor ends of steps.
     fn take_unreported(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
@@ -181,7 +181,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns true if a thread is at one of `stops` and has not reported it, and notes that it has.
+    /// Returns true if a thread is at one of `stops` and has not reported it, and notes that it
+    /// has.
     fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
         let here = thread.next_ip().filter(|ip| stops.contains(ip));

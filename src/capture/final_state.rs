@@ -13,8 +13,8 @@ use crate::sideband::Mapping;
 use crate::tracee::{Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped};
 use std::io::BufWriter;
 
-/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): the core
-/// has a segment for each part of it that was touched.
+/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): the
+/// core has a segment for each part of it that was touched.
 const SEGMENT_LIMIT_BYTES: u64 = 16 << 30;
 /// The largest number of such parts.
 const MOST_PARTS: usize = 1000;
@@ -167,8 +167,8 @@ impl Pages {
         self.touched.as_ref().is_some_and(|touched| !touched.iter().any(is_own))
     }
 
-    /// Returns segments for the parts of a mapping that were touched, and for those between them; one that
-    /// is not dumped if a part is too large.
+    /// Returns segments for the parts of a mapping that were touched, and for those between them;
+    /// one that is not dumped if a part is too large.
     fn parts(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
         self.load(whole.range);
         let touched = self.touched.iter().flatten();

@@ -1,5 +1,5 @@
-//! Signals to a process whose child has the terminal: the terminal's are the child's, and those that
-//! would end this process end the child first.
+//! Signals to a process whose child has the terminal: the terminal's are the child's, and those
+//! that would end this process end the child first.
 
 use super::signals::{Handler, put_back, set_action};
 use crate::common::Pid;

@@ -40,8 +40,8 @@ pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     }
 }
 
-/// Lets this process leave its program when the recorder ends that made it, if that one does so when
-/// its front ends.
+/// Lets this process leave its program when the recorder ends that made it, if that one does so
+/// when its front ends.
 pub(super) fn leave_when_orphaned(recorder: crate::common::Pid) {
     if Leaving::when_orphaned().is_some() {
         // Without it the program is killed.

@@ -16,7 +16,8 @@ pub(super) enum Harm {
     Ended,
 }
 
-/// Returns the note on a process that was killed because it did this to its recorder.
+/// Returns the note on a process that was killed for harming its recorder. `what` is the harm, such
+/// as "damaged the code cache".
 pub(super) fn killed_for(pid: Pid, what: &str) -> String {
     format!(
         "process {pid} {what}, and the recorder cannot go on with it: it was killed, and its \

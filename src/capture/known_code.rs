@@ -21,8 +21,8 @@ impl KnownCode {
         Self { lists: lists.clone(), loaded: BTreeMap::new() }
     }
 
-    /// Lets the code be translated early that earlier runs executed of the files which are now mapped
-    /// at `mapped`.
+    /// Lets the code be translated early that earlier runs executed of the files which are now
+    /// mapped at `mapped`.
     pub(super) fn expect(
         &mut self,
         engine: &mut TranslatedProcess,

@@ -1,7 +1,7 @@
 //! Limits of recordings, in the words of their notes.
 
-/// Acts of a process that an exact recording ends before, and that a recording of the path has no difficulty
-/// with: clauses of notes and errors.
+/// Acts of a process that an exact recording ends before, and that a recording of the path has no
+/// difficulty with: clauses of notes and errors.
 pub const ONLY_IN_PATHS: [&str; 4] =
     [SHARES_MEMORY, MIXES_MAPPINGS, CHANGES_BY_32_BIT_CALL, FILLED_AT_ANY_TIME];
 

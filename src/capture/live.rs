@@ -1,5 +1,5 @@
-//! A live program, of whichever backend: a debugger runs it under capture, and looks at it while all
-//! its threads are stopped.
+//! A live program, of whichever backend: a debugger runs it under capture, and looks at it while
+//! all its threads are stopped.
 
 use super::contract::{Go, Report};
 use super::live_program::LiveProgram;
@@ -180,8 +180,8 @@ impl Live {
         either!(self, live => live.save())
     }
 
-    /// Returns where the program is: the number of ticks and entries of the log up to there. `None` if
-    /// it is not recorded exactly.
+    /// Returns where the program is: the number of ticks and entries of the log up to there. `None`
+    /// if it is not recorded exactly.
     pub fn moment(&mut self) -> Result<Option<u64>, Error> {
         either!(self, live => live.moment())
     }

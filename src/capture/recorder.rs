@@ -228,7 +228,8 @@ impl Recorder {
         self.event(tid, Event::ThreadExit)
     }
 
-    /// Drops the log before the part that begins with entry `first`, and the threads that ended there.
+    /// Drops the log before the part that begins with entry `first`, and the threads that ended
+    /// there.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
         let Some(ended) = &mut self.ended else { return Ok(()) };

@@ -77,7 +77,8 @@ pub struct Request {
     /// The part that is kept. Single-stepping keeps all, and so does the hardware backend with
     /// [`History::Limited`].
     pub history: History,
-    /// The time before the end of an exact recording that is kept at least; `None` for the whole run.
+    /// The time before the end of an exact recording that is kept at least; `None` for the whole
+    /// run.
     pub keep: Option<Duration>,
     /// The function at which the recording starts; `None` for the program's first instruction.
     pub start_at: Option<Code>,

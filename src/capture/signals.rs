@@ -48,9 +48,9 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
         libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
             Some(set_action(signal, stop as usize, libc::SA_RESTART))
         }
-        // The runtime's handlers would let the second one end the recorder. A fault of the recorder does
-        // so even where they are ignored (`force_sig_info_to_task` in the kernel). A file that may
-        // not become larger (SIGXFSZ) is an error like others.
+        // The runtime's handlers would let the second one end the recorder. A fault of the recorder
+        // does so even where they are ignored (`force_sig_info_to_task` in the kernel). A file that
+        // may not become larger (SIGXFSZ) is an error like others.
         libc::SIGINT | libc::SIGQUIT | libc::SIGSEGV | libc::SIGBUS | libc::SIGXFSZ => {
             Some(set_action(signal, libc::SIG_IGN, 0))
         }
@@ -66,8 +66,8 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
     }
 }
 
-/// Returns true for SIGHUP if this process was started to ignore it, as nohup(1) does: the program is
-/// to inherit that.
+/// Returns true for SIGHUP if this process was started to ignore it, as nohup(1) does: the program
+/// is to inherit that.
 fn stays_ignored(signal: libc::c_int) -> bool {
     if signal != libc::SIGHUP {
         return false;
@@ -276,8 +276,8 @@ extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut
     }
 }
 
-/// Ignores what the program sends to its whole process group, for a process in front of the recorder
-/// that passes on SIGINT, SIGQUIT, SIGTERM and SIGHUP.
+/// Ignores what the program sends to its whole process group, for a process in front of the
+/// recorder that passes on SIGINT, SIGQUIT, SIGTERM and SIGHUP.
 pub(super) fn ignore_others() {
     let stays = |signal: &libc::c_int| {
         matches!(

@@ -29,8 +29,8 @@ impl Turns {
         let _ = self.own.keep(tid);
     }
 
-    /// Lets this thread, and those that it creates, use all of the program's CPUs until the result is
-    /// dropped.
+    /// Lets this thread, and those that it creates, use all of the program's CPUs until the result
+    /// is dropped.
     pub(in crate::capture) fn spread(self) -> Spread {
         let here = Cpus::of_this_thread().ok();
         // If this fails, it is slower.

@@ -25,8 +25,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Begins an answer with cells of these names, of at most so many rows. `last` is the last position
-    /// of the run.
+    /// Begins an answer with cells of these names, of at most so many rows. `last` is the last
+    /// position of the run.
     pub(super) fn begin(
         form: Form,
         names: Vec<String>,

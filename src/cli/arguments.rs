@@ -36,7 +36,8 @@ pub(super) enum Command {
     Serve(Serve),
     /// Speak the Debug Adapter Protocol to an IDE
     Dap(Dap),
-    /// Speak the Model Context Protocol to an agent or another program, on standard input and output
+    /// Speak the Model Context Protocol to an agent or another program, on standard input and
+    /// output
     Mcp,
     /// Show what this machine can use to record, and what is missing
     Doctor(Doctor),
@@ -46,8 +47,8 @@ pub(super) enum Command {
     Check(Recording),
     /// Show the contents of a recording
     Info(Recording),
-    /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband, or the log
-    /// of an exact recording
+    /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband, or the
+    /// log of an exact recording
     Dump(Dump),
     /// Print every call of a function, or all calls, with arguments, results and durations
     Calls(Calls),
@@ -148,8 +149,8 @@ pub(super) struct Record {
     /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
     #[arg(long, conflicts_with_all = OF_PATHS)]
     pub(super) chaos: bool,
-    /// Keep at least the last TIME of the run, such as 90s, 10m or 2h, and drop what is older, so that
-    /// a server can be recorded for weeks
+    /// Keep at least the last TIME of the run, such as 90s, 10m or 2h, and drop what is older, so
+    /// that a server can be recorded for weeks
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = OF_PATHS)]
     pub(super) keep: Option<Duration>,
     /// Run the program up to N times, until it fails (a status other than 0, or a signal); the last
@@ -373,8 +374,8 @@ pub(super) enum ExportTo {
     Chrome(ExportCalls),
     /// A file of speedscope (speedscope.app)
     Speedscope(ExportCalls),
-    /// A dataset of Parquet tables, partitioned by run and thread, for Spark, Trino and other engines:
-    /// runs, threads, calls, system calls, signals, executed lines, hits
+    /// A dataset of Parquet tables, partitioned by run and thread, for Spark, Trino and other
+    /// engines: runs, threads, calls, system calls, signals, executed lines, hits
     Parquet(ExportParquet),
     /// A profile for pprof: the instructions of each stack of calls
     Pprof(ExportCalls),

@@ -11,8 +11,8 @@ use crate::replay;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens the recording that the user named. That of an exact one needs its path, which is made by a
-/// replay, once, and kept in its directory.
+/// Opens the recording that the user named. The path of an exact recording is made by a replay on
+/// first use and kept in the recording's directory.
 pub(super) fn open(recording: Option<&Path>) -> Result<(Found, Asked), Failure> {
     let found = Found::new(recording)?;
     let asked = open_found(&found)?;

@@ -41,18 +41,19 @@ pub(super) struct Hits {
 #[derive(Debug, Args)]
 #[command(override_usage = "contraflow origin [OPTIONS] [REC] EXPRESSION")]
 pub(super) struct Origin {
-    /// A recording's directory or name, the latest if not given; and the value: a variable, a member,
-    /// an element, or a register such as $rax. With --bytes, an address
+    /// A recording's directory or name, the latest if not given; and the value: a variable, a
+    /// member, an element, or a register such as $rax. With --bytes, an address
     #[arg(value_name = "[REC] EXPRESSION", num_args = 1..=2, required = true)]
     pub(super) of: Vec<OsString>,
     /// Where it has the value; the end of the run if not given
     #[arg(long, value_name = "POSITION")]
     pub(super) at: Option<String>,
-    /// The number of the frame, from 0 for the innermost one; if not given, the first one that knows
-    /// the variable
+    /// The number of the frame, from 0 for the innermost one; if not given, the first one that
+    /// knows the variable
     #[arg(long, value_name = "N")]
     pub(super) frame: Option<usize>,
-    /// The thread whose variable or register it is; the one that executes at the position if not given
+    /// The thread whose variable or register it is; the one that executes at the position if not
+    /// given
     #[arg(long, value_name = "TID")]
     pub(super) thread: Option<i32>,
     /// Follow N bytes of memory, at an address
@@ -98,8 +99,8 @@ pub(super) struct Calls {
     /// Print the arguments of each call
     #[arg(long)]
     pub(super) args: bool,
-    /// Print the returned value of each call, and the position of the return; a call is printed when
-    /// it returns
+    /// Print the returned value of each call, and the position of the return; a call is printed
+    /// when it returns
     #[arg(long)]
     pub(super) returns: bool,
     /// Print the number of instructions that the thread executed in each call, with those of the

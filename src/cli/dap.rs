@@ -1,4 +1,5 @@
-//! `contraflow dap`: a debug adapter for IDEs, on the standard streams or for each client of a socket.
+//! `contraflow dap`: a debug adapter for IDEs, on the standard streams or for each client of a
+//! socket.
 
 use super::dap_debuggee::{open_process, open_program, open_recording};
 use super::gdb_session::not_started;
@@ -84,8 +85,8 @@ fn start_adapter(socket: OwnedFd) {
     }
 }
 
-/// The surroundings of an adapter on the standard streams. Others who write to these streams, as live
-/// programs do, write to pipes, for the client's console.
+/// The surroundings of an adapter on the standard streams. Others who write to these streams, as
+/// live programs do, write to pipes, for the client's console.
 struct Surroundings {
     printed: RefCell<Option<(PipeReader, PipeReader)>>,
 }

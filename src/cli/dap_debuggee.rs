@@ -1,5 +1,5 @@
-//! The debuggee of `contraflow dap`: a recording or a live program, with its server in a thread of this
-//! process, and the commands with which gdb connects to it.
+//! The debuggee of `contraflow dap`: a recording or a live program, with its server in a thread of
+//! this process, and the commands with which gdb connects to it.
 
 use super::found::Found;
 use super::gdb_session::{Scene, check_socket};

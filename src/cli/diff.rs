@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
+/// The names of the columns, in the order of `Texts::cells`.
 const NAMES: [&str; 16] = [
     "good_position",
     "bad_position",

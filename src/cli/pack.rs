@@ -96,8 +96,8 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks into a directory from which a rename leads to `place`, or to a new directory in the store
-/// `place`.
+/// Unpacks into a directory from which a rename leads to `place`, or to a new directory in the
+/// store `place`.
 fn unpack_beside(
     arguments: &arguments::Unpack,
     place: &Path,

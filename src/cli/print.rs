@@ -227,8 +227,8 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 }
 
-/// Returns a line with an address of 16 digits. Most of the time of listing addresses was spent in the
-/// general way to format them.
+/// Returns a line with an address of 16 digits. Most of the time of listing addresses was spent in
+/// the general way to format them.
 fn address_line(addr: Addr) -> [u8; 17] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut line = [b'\n'; 17];

@@ -303,8 +303,8 @@ fn is_rust(program: &str) -> bool {
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// Returns the argument that names a recording, after a space. Empty for one of the store, the latest of
-/// which commands use by default.
+/// Returns the argument that names a recording, after a space. Empty for one of the store, the
+/// latest of which commands use by default.
 pub(super) fn named(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();

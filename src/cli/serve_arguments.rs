@@ -21,8 +21,8 @@ pub(super) struct Serve {
     /// Debug the running process PID; it continues when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
-    /// Record the path: the past shows no values, and threads run at the same time. Otherwise all inputs
-    /// of the run are recorded, and the past has every register and all memory
+    /// Record the path: the past shows no values, and threads run at the same time. Otherwise all
+    /// inputs of the run are recorded, and the past has every register and all memory
     #[arg(long)]
     pub(super) path: bool,
     /// Record the path, by this method; translation with `auto`

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value of the CPU's time-stamp counter, in its ticks (SDM volume 3, "Time-Stamp Counter"). The
+/// A value of the CPU's time-stamp counter, in TSC ticks (SDM volume 3, "Time-Stamp Counter"). The
 /// recording's manifest holds the ratio to nanoseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -16,8 +16,8 @@ struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
 
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(is_invisible) {
-            let last = part.chars().next_back().filter(|c| is_invisible(*c));
+        for part in text.split_inclusive(is_escaped) {
+            let last = part.chars().next_back().filter(|c| is_escaped(*c));
             let Some(c) = last else {
                 self.0.write_str(part)?;
                 continue;
@@ -33,10 +33,10 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-fn is_invisible(c: char) -> bool {
-    let turns =
+fn is_escaped(c: char) -> bool {
+    let is_bidi =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control()
+    is_bidi || c.is_control()
 }
 
 #[cfg(test)]

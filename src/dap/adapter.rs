@@ -241,8 +241,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles text of gdb's console: the events of our Python. Whatever else gdb prints there is for
-    /// users of its command line.
+    /// Handles text of gdb's console: the events of our Python. Whatever else gdb prints there is
+    /// for users of its command line.
     fn console_text(&mut self, text: &str) {
         self.console.push_str(text);
         while let Some(end) = self.console.find('\n') {
@@ -355,8 +355,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Asks the session, which may take long: the question is to look at the flag, which a request to
-    /// cancel sets.
+    /// Asks the session, which may take long: the question is to look at the flag, which a request
+    /// to cancel sets.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,

@@ -37,7 +37,8 @@ impl Here {
         }
     }
 
-    /// Returns true if another place is the same. Calls of functions by gdb leave other reasons there.
+    /// Returns true if another place is the same. Calls of functions by gdb leave other reasons
+    /// there.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         (self.at, self.thread) == (other.at, other.thread)
     }

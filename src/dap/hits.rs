@@ -1,6 +1,6 @@
-//! `contraflow/hits`: the executions of a line, a function or an instruction over the whole history,
-//! with the values of expressions there. With a token, hits are sent as they are found: a thread replays
-//! the recording once, from front to back.
+//! `contraflow/hits`: the executions of a line, a function or an instruction over the whole
+//! history, with the values of expressions there. With a token, hits are sent as they are found: a
+//! thread replays the recording once, from front to back.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -92,8 +92,8 @@ impl Hits {
         }
     }
 
-    /// Returns an event with the hits that are not sent yet. `None` if there are none or no token, or if
-    /// the last event was recent and it need not be `now`.
+    /// Returns an event with the hits that are not sent yet. `None` if there are none or no token,
+    /// or if the last event was recent and it need not be `now`.
     fn event(&mut self, now: bool) -> Option<Value> {
         let is_early = self.sent.is_some_and(|sent| sent.elapsed() < EVENT_PERIOD);
         if self.token.is_null() || self.found.is_empty() || is_early && !now {
@@ -159,8 +159,9 @@ impl Adapter<'_> {
         end
     }
 
-    /// Begins a search that sends its hits as they are found, if the request has a token. For a line or
-    /// an address, the session first searches for the newest hits, which the thread would find last.
+    /// Begins a search that sends its hits as they are found, if the request has a token. For a
+    /// line or an address, the session first searches for the newest hits, which the thread would
+    /// find last.
     pub(super) fn begin_hits(&mut self, request: &Request) -> Result<Asking, Fault> {
         let arguments: Arguments = request.arguments()?;
         if arguments.token.is_null() {

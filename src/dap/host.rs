@@ -52,8 +52,8 @@ pub struct Debuggee {
     pub end: Box<dyn FnOnce()>,
 }
 
-/// Opens a recording for questions, in the thread that asks them. Calls its argument with what is done
-/// and the whole of it; false ends that with an error.
+/// Opens a recording for questions, in the thread that asks them. Calls its argument with what is
+/// done and the whole of it; false ends that with an error.
 pub type OpenAsked =
     Arc<dyn Fn(&mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, String> + Send + Sync>;
 

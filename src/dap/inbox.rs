@@ -138,7 +138,8 @@ impl Inbox {
     }
 }
 
-/// Returns the output of a stream, as it arrives. Waits for the rest of a character that is divided.
+/// Returns the output of a stream, as it arrives. Waits for the rest of a character that is
+/// divided.
 pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
     let mut rest = Vec::new();
     std::iter::from_fn(move || {

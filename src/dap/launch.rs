@@ -155,7 +155,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Waits for the end of a recorder, and returns its recording. `fault` says that there is none.
+    /// Waits for the end of a recorder, and returns its recording. `fault` is the error if no
+    /// recording was written.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
@@ -227,7 +228,7 @@ impl Adapter<'_> {
         for command in debuggee.commands {
             self.mi(&console(&command))?;
         }
-        // gdb reports the stop that it finds.
+        // Drop gdb's reports about the connection: the first stop is reported later.
         self.inbox.take_deferred(|input| matches!(input, Input::Gdb(_)));
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! gdb's machine interface (gdb manual, "GDB/MI Output Syntax"): lines to records, whose results are
-//! JSON values: tuples are objects, and all scalars are strings.
+//! gdb's machine interface (gdb manual, "GDB/MI Output Syntax"): lines to records, whose results
+//! are JSON values: tuples are objects, and all scalars are strings.
 
 use serde_json::{Map, Value};
 

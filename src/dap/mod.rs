@@ -1,13 +1,13 @@
 //! The Debug Adapter Protocol: contraflow as a debugger in IDEs.
 //!
-//! The adapter runs gdb as a child, whose target is the server of this process ([`crate::gdb`]). gdb's
-//! machine interface runs the program and reports its stops. Python in that gdb answers whatever
-//! looks at values, one round trip a request ([`DAP_SCRIPTS`]). The session itself answers questions
-//! about the history, without gdb ([`crate::gdb::Inquirer`]). Another thread answers questions about
-//! the whole of it ([`crate::ask`]), and opens the recording once more for that.
+//! The adapter runs gdb as a child, whose target is the server of this process ([`crate::gdb`]).
+//! gdb's machine interface runs the program and reports its stops. Python in that gdb answers
+//! whatever looks at values, one round trip a request ([`DAP_SCRIPTS`]). The session itself answers
+//! questions about the history, without gdb ([`crate::gdb::Inquirer`]). Another thread answers
+//! questions about the whole of it ([`crate::ask`]), and opens the recording once more for that.
 //!
-//! This room knows neither how recordings are stored nor how programs are started: its [`Host`] does.
-//! No message of a client ends it.
+//! This room knows neither how recordings are stored nor how programs are started: its [`Host`]
+//! does. No message of a client ends it.
 
 mod adapter;
 mod breakpoints;
@@ -28,8 +28,8 @@ pub use adapter::serve;
 pub use host::{Debuggee, ForeignTrace, Host, OpenAsked, OutputLine, Program, Recorder, Target};
 pub use inbox::chunks;
 
-/// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb room's
-/// script, and [`DAP_MODULE`] imports the others.
+/// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb
+/// room's script, and [`DAP_MODULE`] imports the others.
 pub const DAP_SCRIPTS: [(&str, &str); 3] = [
     ("contraflow_dap.py", include_str!("../../gdb-scripts/contraflow_dap.py")),
     ("contraflow_values.py", include_str!("../../gdb-scripts/contraflow_values.py")),

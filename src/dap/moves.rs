@@ -17,7 +17,7 @@ const NO_LINES: &str = "Cannot find bounds of current function";
 /// A move that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Motion {
-    /// True if it only ends where something else stops it.
+    /// True for a continue, which ends only at a breakpoint or another stop.
     goes_on: bool,
     pub(super) is_back: bool,
     /// True if the client asked to pause it.
@@ -111,24 +111,27 @@ impl Adapter<'_> {
         let line = is_back && matches!(kind, Kind::Next | Kind::Step);
         let thread = thread.unwrap_or(self.thread);
         if thread != 0 {
+            // Selects the thread. For a step back by lines, gdb also sends the current line, which
+            // the server steps over at once.
             self.look("prepare", json!({"thread": thread, "line": line}))?;
         }
         let reverse = if is_back { " --reverse" } else { "" };
         let mut resumed = self.mi(&format!("{}{reverse}", kind.command()));
-        if let (Err(fault), Some(kind)) = (&resumed, kind.by_instruction())
+        if let (Err(fault), Some(by_instruction)) = (&resumed, kind.by_instruction())
             && fault.text.contains(NO_LINES)
         {
-            resumed = self.mi(&format!("{}{reverse}", kind.command()));
+            resumed = self.mi(&format!("{}{reverse}", by_instruction.command()));
         }
         if let Err(fault) = resumed {
             if line {
+                // No stop follows, at which gdb would forget the line.
                 self.look("settled", Value::Null)?;
             }
             return Err(fault);
         }
         let goes_on = kind == Kind::Continue;
         self.motion = Some(Motion { goes_on, is_back, pauses: false });
-        // The news that it runs is none.
+        // The client knows already that the program runs: drop gdb's record.
         let runs = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running");
         self.inbox.take_deferred(runs);
         Ok(())
@@ -149,7 +152,8 @@ impl Adapter<'_> {
         Ok(answer)
     }
 
-    /// Moves by a request of our Python, which returns when it is there.
+    /// Moves by a request of our Python, which returns when it is there. A request that fails may
+    /// have moved the program before: then its last stop is reported, too.
     pub(super) fn moved_by(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
         let before = self.here()?;
         let answer = self.look(what, arguments);
@@ -191,8 +195,8 @@ impl Adapter<'_> {
         stop
     }
 
-    /// Does something for which the program must be stopped. A program that runs goes on after it, in
-    /// its direction.
+    /// Does something for which the program must be stopped. A program that runs goes on after it,
+    /// in its direction.
     pub(super) fn while_stopped<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Fault>,

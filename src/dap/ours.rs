@@ -128,8 +128,8 @@ fn marks(session: &mut dyn AnySession) -> Value {
     json!({"marks": session.marks().iter().map(mark).collect::<Vec<_>>()})
 }
 
-/// Returns the threads, the gaps and the marks, as shares of the history. The lives of threads are known
-/// of a recorded path; a replay has those threads that exist where it is.
+/// Returns the threads, the gaps and the marks, as shares of the history. The lives of threads are
+/// known of a recorded path; a replay has those threads that exist where it is.
 fn timeline(session: &mut dyn AnySession) -> Value {
     let here = Here::of(session).json();
     let marks = marks(session)["marks"].clone();

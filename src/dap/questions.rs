@@ -1,5 +1,5 @@
-//! Questions about the whole history: the calls over time, the number of executions of each function.
-//! Threads answer them beside the session, so that a user can go on.
+//! Questions about the whole history: the calls over time, the number of executions of each
+//! function. Threads answer them beside the session, so that a user can go on.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -149,8 +149,8 @@ impl Questions {
 }
 
 impl Adapter<'_> {
-    /// Begins to answer a question about the whole history. Returns false for other requests, and if
-    /// there is no such history or the program runs.
+    /// Begins to answer a question about the whole history. Returns false for other requests, and
+    /// if there is no such history or the program runs.
     pub(super) fn begins_question(&mut self, request: &Request) -> bool {
         let is_able = |questions: &Questions| questions.can_answer();
         let is_able = self.debugged.as_ref().is_some_and(|debugged| is_able(&debugged.questions));

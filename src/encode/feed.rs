@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// The size of the packets that are handed over at a time.
-const OUTPUT_BYTES: usize = 256 << 10;
+/// The bytes of a thread's records after which its packets are handed over.
+const HANDOVER_RECORD_BYTES: usize = 256 << 10;
 /// Records are read by this many bytes, which stay in the cache.
 const READ_BYTES: usize = 16 << 10;
 
@@ -28,13 +28,14 @@ pub enum Item {
     Program(Arc<Shared>),
     /// The code that is traced from now on.
     Ranges(Ranges),
-    /// Records in the shared memory. They are the last of a buffer if one is named.
+    /// Records in the shared memory.
     Records {
         /// Where they begin.
         offset: u64,
         /// Their size in bytes.
         len: usize,
-        /// The buffer that becomes free once they are read, by its index.
+        /// The buffer that becomes free once they are read, by its index: if they are its last
+        /// ones, and it is not one of a ring.
         frees: Option<(Arc<Busy>, usize)>,
     },
     /// The thread is born at this time.
@@ -53,7 +54,8 @@ pub enum Item {
     Damage,
     /// The thread ended where its last record leads.
     End,
-    /// A buffer is no longer used.
+    /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
+    /// one, or any of a ring.
     Free(Arc<Busy>, usize),
     /// Requests the packets so far.
     Flush,
@@ -179,8 +181,16 @@ struct Worker {
     ranges: Ranges,
     dictionary: Dictionary,
     chains: Chains,
-    threads: HashMap<Tid, (Trace, Tally, usize)>,
+    threads: HashMap<Tid, Encoding>,
     packets: Sender<Packets>,
+}
+
+/// The state of a thread.
+struct Encoding {
+    trace: Trace,
+    tally: Tally,
+    /// The bytes of records whose packets are not handed over yet.
+    pending_record_bytes: usize,
 }
 
 impl Worker {
@@ -194,7 +204,9 @@ impl Worker {
                     self.chains = Chains::default();
                 }
                 Item::Ranges(ranges) => {
-                    self.threads.values_mut().for_each(|(trace, ..)| trace.set_ranges(&ranges));
+                    for thread in self.threads.values_mut() {
+                        thread.trace.set_ranges(&ranges);
+                    }
                     self.ranges = ranges;
                 }
                 Item::Settled(done) => {
@@ -208,8 +220,13 @@ impl Worker {
     }
 
     fn of_thread(&mut self, tid: Tid, item: Item) {
-        let new = || (Trace::new(self.psb_period, &self.ranges), Tally::default(), 0);
-        let (encoder, tally, pending) = self.threads.entry(tid).or_insert_with(new);
+        let new = || Encoding {
+            trace: Trace::new(self.psb_period, &self.ranges),
+            tally: Tally::default(),
+            pending_record_bytes: 0,
+        };
+        let thread = self.threads.entry(tid).or_insert_with(new);
+        let Encoding { trace: encoder, tally, pending_record_bytes } = thread;
         if let Item::Free(busy, index) = &item {
             busy.free(*index);
         }
@@ -233,7 +250,7 @@ impl Worker {
             | Item::Free(..)
             | Item::Settled(_) => {}
             Item::Records { offset, len, frees } => {
-                *pending += len;
+                *pending_record_bytes += len;
                 let (shared, dictionary) = (&self.shared, &self.dictionary);
                 let read =
                     encode_records(encoder, dictionary, &mut self.chains, shared, offset, len);
@@ -263,8 +280,8 @@ impl Worker {
             }
         }
         tally.instructions = encoder.instructions();
-        if flush || *pending >= OUTPUT_BYTES {
-            *pending = 0;
+        if flush || *pending_record_bytes >= HANDOVER_RECORD_BYTES {
+            *pending_record_bytes = 0;
             // Nobody to receive it: the recorder is on its way out.
             let _ = self.packets.send((tid, encoder.drain()));
         }
@@ -272,15 +289,15 @@ impl Worker {
 
     /// Hands over all packets.
     fn flush(&mut self) {
-        for (&tid, (encoder, _, pending)) in &mut self.threads {
-            *pending = 0;
-            encoder.flush();
-            let _ = self.packets.send((tid, encoder.drain()));
+        for (&tid, thread) in &mut self.threads {
+            thread.pending_record_bytes = 0;
+            thread.trace.flush();
+            let _ = self.packets.send((tid, thread.trace.drain()));
         }
     }
 
     fn finish(mut self) -> HashMap<Tid, Tally> {
         self.flush();
-        self.threads.into_iter().map(|(tid, (_, tally, _))| (tid, tally)).collect()
+        self.threads.into_iter().map(|(tid, thread)| (tid, thread.tally)).collect()
     }
 }

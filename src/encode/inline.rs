@@ -63,9 +63,10 @@ impl InlineTracer {
         self.trace(tid).0.born(tsc);
     }
 
-    /// Encodes records of a thread, and then the executed steps of a path that is in no record, if
-    /// there is one. The thread is at `ip` after them,
-    /// and has left the program if a path was interrupted. Returns the ticks that they count.
+    /// Encodes records of a thread, and then `partial`: the executed steps of a path that is in no
+    /// record. `Some(&[])` means that the thread is about to begin a path, `None` that it is where
+    /// the last record leads, as after a system call. The thread is at `ip` after them, and has
+    /// left the program if it executed a part of a path. Returns the ticks that they count.
     pub fn records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,
@@ -87,7 +88,8 @@ impl InlineTracer {
         trace.arrive(dictionary, partial.first().map_or(ip, |step| step.ip))?;
         trace.partial(dictionary, partial, ip);
         if !partial.is_empty() {
-            // The next record does not know these steps, which may be part of a loop without packets.
+            // The next record does not know these steps, which may be part of a loop without
+            // packets.
             trace.leave(ip);
         }
         Ok(ticks + partial.iter().filter(|step| step.ticks).count() as u64)

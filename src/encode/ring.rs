@@ -1,7 +1,7 @@
 //! The end of each thread's history, kept in memory while the program runs. Records stay in the
-//! trace buffers, and the encoder's other items wait beside them. Nothing is encoded before a thread
-//! ends, so writing records is all that slows the program. A full recording that reaches its largest
-//! size goes on as a ring.
+//! trace buffers, and the encoder's other items wait beside them. Nothing is encoded before a
+//! thread ends, so writing records is all that slows the program. A full recording that reaches its
+//! largest size goes on as a ring.
 
 use super::feed::Item;
 use crate::common::Tid;

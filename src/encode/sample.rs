@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Bytes of a sample.
 const SAMPLE_BYTES: usize = 64 << 10;
-/// Samples are taken of the first, second, fourth... buffer of the process, and of each so many.
+/// Samples are taken of the first, second, fourth... buffer of the process, and of each 64th one.
 const PERIOD: u64 = 64;
 
 /// The count of a process's full buffers.

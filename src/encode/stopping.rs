@@ -8,8 +8,8 @@ use crate::translate::{Edge, EdgeKind, Outcome, Step, Translator};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns true if the records in a thread's buffer, up to `pointer`, have a branch to code that ends
-/// its trace.
+/// Returns true if the records in a thread's buffer, up to `pointer`, have a branch to code that
+/// ends its trace.
 pub(super) fn has_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,

@@ -1,4 +1,4 @@
-//! The encoder of a thread: the fast one, or with a filter the exact one.
+//! The encoder of a thread: the fast one for all code, or the one for filtered code.
 
 use super::dictionary::Dictionary;
 use super::encoder::{BadRecord, Chains, Encoder};
@@ -19,7 +19,7 @@ enum Kind {
     Filtered(Box<Filtered>),
 }
 
-/// Calls a method of the encoder in use.
+/// Calls a method of the encoder in use: the name is bound in both expressions.
 macro_rules! either {
     ($self:ident, $encoder:ident => $whole:expr, $filtered:expr) => {
         match &mut $self.0 {

@@ -289,8 +289,8 @@ impl Tracer {
 }
 
 /// Returns ranges of the `count` edges from number `first` on, each with the time since which its
-/// code is unchanged. An entry of `young` holds from its number up to the next entry's; entries are in
-/// order. A program that generates code may have as many entries as edges.
+/// code is unchanged. An entry of `young` holds from its number up to the next entry's; entries are
+/// in order. A program that generates code may have as many entries as edges.
 fn since(
     young: &[(usize, u64)],
     first: usize,

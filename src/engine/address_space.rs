@@ -53,8 +53,8 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Reads the mappings again after a change in `range`, as [`refresh`](Self::refresh) does. Reads
-    /// those in and beside it, and the stack, which grows as it is used.
+    /// Reads the mappings again after a change in `range`, as [`refresh`](Self::refresh) does.
+    /// Reads those in and beside it, and the stack, which grows as it is used.
     pub fn refresh_in(&mut self, pid: Pid, range: AddrRange) -> Result<MappingChanges, Error> {
         if self.grows || range.is_empty() {
             return self.refresh(pid);
@@ -81,8 +81,8 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Returns the mappings in and beside a range, with the range that they and those of the last look
-    /// cover. `None` if the kernel answers no such question.
+    /// Returns the mappings in and beside a range, with the range that they and those of the last
+    /// look cover. `None` if the kernel answers no such question.
     fn look_in(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
         let query = self.query_of(pid)?;
         let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
@@ -234,7 +234,8 @@ impl AddressSpace {
         self.altered.extend(ranges);
     }
 
-    /// Notes new mappings. One in the place of a writable one of the same file may hold what was written there.
+    /// Notes new mappings. One in the place of a writable one of the same file may hold what was
+    /// written there.
     fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let was_written = |m: &&Mapping| {
             let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);

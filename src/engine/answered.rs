@@ -41,8 +41,8 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG_ROOM), (answers.len() as u64).wrapping_sub(1));
     }
 
-    /// Returns the number of answers that a thread has taken since they were offered, and its budget before
-    /// the call of the last of them.
+    /// Returns the number of answers that a thread has taken since they were offered, and its
+    /// budget before the call of the last of them.
     pub(super) fn answered_so_far(&self, thread: &TranslatedThread) -> (u64, Option<u64>) {
         let (shared, area) = (&self.window.shared, thread.area);
         let log = area.buffer(LOG);

@@ -1,5 +1,5 @@
-//! A thread's part of the shared memory: its slots, the tables after them, and its trace buffers, each
-//! followed by a page that cannot be written.
+//! A thread's part of the shared memory: its slots, the tables after them, and its trace buffers,
+//! each followed by a page that cannot be written.
 
 use crate::common::{Addr, AddrRange};
 use crate::translate::slots;

@@ -13,14 +13,15 @@ const PR_GET_TSC: u64 = 25;
 const PR_GET_TID_ADDRESS: u64 = 40;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
-/// The last page of the addresses that a program can have is none of its (`TASK_SIZE_MAX` of the kernel).
+/// The last page of the addresses that a program can have is none of its (`TASK_SIZE_MAX` of the
+/// kernel).
 const PAGE_BYTES: u64 = 0x1000;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 
 impl TranslatedProcess {
-    /// Makes the `arch_prctl(2)` by which a thread sets or reads its GS base: in the cache, GS is the
-    /// tracer's. Returns the call's result, or None for other calls.
+    /// Makes the `arch_prctl(2)` by which a thread sets or reads its GS base: in the cache, GS is
+    /// the tracer's. Returns the call's result, or None for other calls.
     pub fn gs_call(&self, thread: &mut TranslatedThread, registers: &Registers) -> Option<i64> {
         // The kernel takes the code for an `int`.
         let (code, value) = (registers.rdi & u64::from(u32::MAX), registers.rsi);

@@ -13,8 +13,8 @@ use crate::tracee::call_numbers::{MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT};
 const PAGE_BYTES: u64 = 0x1000;
 const NOTHING: Protection = Protection { read: false, write: false, execute: false, shared: true };
 
-/// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
-/// `pwritev2`: their arguments point to the addresses that they read.
+/// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`,
+/// `execveat`, `pwritev2`: their arguments point to the addresses that they read.
 const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
 /// `exit`, `exit_group`: the kernel writes to lists of locks (`robust_list(2)`).
 const ENDING: [u64; 2] = [60, 231];
@@ -78,8 +78,8 @@ impl TranslatedProcess {
         !self.space.foreign.closed().is_empty()
     }
 
-    /// Closes all foreign memory. Returns the ranges that it closes for the first time, without those that
-    /// were open for an access.
+    /// Closes all foreign memory. Returns the ranges that it closes for the first time, without
+    /// those that were open for an access.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_shut() {
             return Ok(Vec::new());
@@ -113,8 +113,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Opens the foreign memory that the kernel may use in a call which a thread is about to make, until
-    /// it is closed again.
+    /// Opens the foreign memory that the kernel may use in a call which a thread is about to make,
+    /// until it is closed again.
     pub fn open_foreign_for_call(&mut self, tracee: Tracee, call: &Call) -> Result<(), Error> {
         if !self.has_foreign() {
             return Ok(());
@@ -148,7 +148,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Drops what was translated from code that is also mapped in `range`, if it was overwritten there.
+    /// Drops what was translated from code that is also mapped in `range`, if it was overwritten
+    /// there.
     fn forget_overwritten_code(&mut self, range: AddrRange) {
         if !self.pages.has_changing() {
             return;

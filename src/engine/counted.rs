@@ -32,8 +32,8 @@ impl TranslatedProcess {
         self.translator.budget(ticks)
     }
 
-    /// Runs a thread, which is stopped in the program, in code that counts. A place to stop where it
-    /// begins is passed. Returns the result, and the times that the thread left the cache.
+    /// Runs a thread, which is stopped in the program, in code that counts. A place to stop where
+    /// it begins is passed. Returns the result, and the times that the thread left the cache.
     pub fn run_counted(
         &mut self,
         thread: &mut TranslatedThread,
@@ -239,7 +239,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Takes a thread out of the cache where an access of the program's faulted: before its instruction.
+    /// Takes a thread out of the cache where an access of the program's faulted: before its
+    /// instruction.
     fn come_out_of_fault(
         &self,
         thread: &mut TranslatedThread,
@@ -295,9 +296,9 @@ impl TranslatedProcess {
         Err(Error::Inexact { tid: thread.tid(), at })
     }
 
-    /// Returns the program's registers of a thread that was killed in the midst of a run, at the next
-    /// place where they are exact, and the ticks that it executed in the run. Executes the glue up
-    /// to there in its place. None: the place is not known.
+    /// Returns the program's registers of a thread that was killed in the midst of a run, at the
+    /// next place where they are exact, and the ticks that it executed in the run. Executes the
+    /// glue up to there in its place. None: the place is not known.
     pub fn end_of_run(
         &self,
         thread: &TranslatedThread,
@@ -323,8 +324,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Lets a thread execute one instruction, with these bytes, as the processor does it. `begun` are its
-    /// registers.
+    /// Lets a thread execute one instruction, with these bytes, as the processor does it. `begun`
+    /// are its registers.
     pub(super) fn step_instruction(
         &mut self,
         thread: &mut TranslatedThread,

@@ -35,8 +35,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Notes that a file is mapped: what is written to it is in the program's memory. The classes of all
-    /// descriptors are forgotten.
+    /// Notes that a file is mapped: what is written to it is in the program's memory. The classes
+    /// of all descriptors are forgotten.
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();
         if self.known.add_mapped(inode) {

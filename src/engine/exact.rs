@@ -15,7 +15,8 @@ const CALL_RECORD_BYTES: u64 = 4;
 const WORD_BYTES: u64 = 8;
 /// The opcode of RET with an operand (SDM volume 2, "RET").
 const RET_IMM16: u8 = 0xc2;
-/// Programs are below: the first address that is not canonical (SDM volume 1, "Canonical Addressing").
+/// Programs are below: the first address that is not canonical (SDM volume 1, "Canonical
+/// Addressing").
 pub const PROGRAM_END: u64 = 1 << 47;
 
 /// The state of a thread between two instructions of its program.
@@ -204,9 +205,9 @@ impl TranslatedProcess {
         Soon::Unknown
     }
 
-    /// Returns true if the target of a thread's indirect branch is not canonical. The CPU refuses such a
-    /// branch before it is taken (SDM volume 2, "JMP", "RET": #GP), so the thread has to execute it where
-    /// it is.
+    /// Returns true if the target of a thread's indirect branch is not canonical. The CPU refuses
+    /// such a branch before it is taken (SDM volume 2, "JMP", "RET": #GP), so the thread has to
+    /// execute it where it is.
     pub fn is_nowhere(&self, thread: &TranslatedThread) -> bool {
         let request = self.request(thread);
         request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)

@@ -1,5 +1,5 @@
-//! Foreign memory: shared with processes outside the recording, which may write it at any time. It is
-//! closed, so that each of the program's accesses faults.
+//! Foreign memory: shared with processes outside the recording, which may write it at any time. It
+//! is closed, so that each of the program's accesses faults.
 
 use super::masked::join;
 use crate::common::{Addr, AddrRange};
@@ -53,7 +53,8 @@ impl Foreign {
         !self.files.is_empty()
     }
 
-    /// Returns true if a mapping is foreign memory that can be closed. Code is executed where it is.
+    /// Returns true if a mapping is foreign memory that can be closed. Code is executed where it
+    /// is.
     pub(super) fn has(&self, mapping: &Mapping) -> bool {
         let Protection { shared, execute, read, write } = mapping.protection;
         shared && !execute && (read || write) && self.has_file(mapping)

@@ -1,7 +1,7 @@
-//! The gate: a page with a SYSCALL instruction, at an address that stays, in processes that filter their
-//! system calls (seccomp(2)). A filter that allows all calls from there lets pass what the process is made
-//! to execute. A child has a copy of the page. A program that is executed does not: such a filter also
-//! allows the one call that maps an empty page there, from anywhere.
+//! The gate: a page with a SYSCALL instruction, at an address that stays, in processes that filter
+//! their system calls (seccomp(2)). A filter that allows all calls from there lets pass what the
+//! process is made to execute. A child has a copy of the page. A program that is executed does not:
+//! such a filter also allows the one call that maps an empty page there, from anywhere.
 
 use super::error::{Error, checked, system};
 use super::patch::Patch;
@@ -9,8 +9,8 @@ use crate::common::{Addr, AddrRange};
 use crate::tracee::call_numbers::{MMAP, MUNMAP};
 use crate::tracee::{Memory, Tracee};
 
-/// Where the gate is as a rule: away from what the kernel places, and where the sanitizers of threads and
-/// memory take it for the program's.
+/// Where the gate is as a rule: away from what the kernel places, and where the sanitizers of
+/// threads and memory take it for the program's.
 pub(super) const GATE_NEAR: u64 = 0x7e88_0000_0000;
 pub(super) const PAGE_BYTES: u64 = 0x1000;
 const SYSCALL_BYTES: u64 = 2;
@@ -51,8 +51,8 @@ impl Gate {
         (MMAP, [self.0.0, PAGE_BYTES, READ_EXECUTE, flags, u64::MAX, 0])
     }
 
-    /// Makes the gate in a process that has executed a program, whose only thread is stopped before its
-    /// first instruction. Fails if the program has something else there.
+    /// Makes the gate in a process that has executed a program, whose only thread is stopped before
+    /// its first instruction. Fails if the program has something else there.
     pub fn make(self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         if self.is_in(memory) {
             return Ok(());

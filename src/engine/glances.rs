@@ -10,14 +10,14 @@ use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glanced, slots};
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering;
 
-/// Looks at a thread's slot between two questions to the kernel, and such questions before a wait in the
-/// kernel: some 50 microseconds in all, about what a stop costs.
+/// Looks at a thread's slot between two questions to the kernel, and such questions before a wait
+/// in the kernel: some 50 microseconds in all, about what a stop costs.
 const LOOKS: u32 = 100;
 const QUESTIONS: u32 = 20;
 
 impl TranslatedProcess {
-    /// Lets a run, which was begun by a budget and not resumed, return [`super::Run::Glance`] at stops.
-    /// Its code is [`super::CodeKind::Counting`].
+    /// Lets a run, which was begun by a budget and not resumed, return [`super::Run::Glance`] at
+    /// stops. Its code is [`super::CodeKind::Counting`].
     pub fn listen(&self, thread: &TranslatedThread, running: &mut Running) -> Result<(), Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.store(area.slot(slots::GLANCE), 0);
@@ -29,7 +29,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread stops.
+    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread
+    /// stops.
     pub fn answer(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
         let slot = self.window.shared.word(thread.area.slot(slots::GLANCE));
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -58,7 +59,8 @@ impl TranslatedProcess {
         Ok(stop)
     }
 
-    /// Returns the registers that a thread shows at a stop, the answers that it has taken, and its ticks.
+    /// Returns the registers that a thread shows at a stop, the answers that it has taken, and its
+    /// ticks.
     pub(super) fn glance(
         &self,
         thread: &TranslatedThread,

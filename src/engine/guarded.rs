@@ -15,7 +15,8 @@ const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
 impl TranslatedProcess {
-    /// Returns the error of a call that a thread is about to make, if it reaches the tracer's mappings.
+    /// Returns the error of a call that a thread is about to make, if it reaches the tracer's
+    /// mappings.
     pub fn refusal(&self, number: u64, registers: &Registers) -> Option<i64> {
         let own = &self.window.ranges;
         let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));

@@ -20,9 +20,9 @@ const CALLS: u64 = 512;
 /// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments
 /// point to the addresses that they write.
 pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
-/// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`, `sched_yield`,
-/// `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the ends `exit` and
-/// `exit_group`.
+/// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`,
+/// `sched_yield`, `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the
+/// ends `exit` and `exit_group`.
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
 impl TranslatedProcess {
@@ -38,7 +38,8 @@ impl TranslatedProcess {
         self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
-    /// Restores the permissions of the pages that a call may write, which a thread is about to make.
+    /// Restores the permissions of the pages that a call may write, which a thread is about to
+    /// make.
     pub fn before_kernel_writes(
         &mut self,
         tracee: Tracee,

@@ -25,8 +25,8 @@ use LoggedClass::{
     ResultAtRsi, TerminalAtRdx, TimeAtRsi, TimeOfDay, Wakes, Writes,
 };
 
-/// Calls that do not wait without limit, change no mappings, signals or threads, and write nothing but
-/// what their class says.
+/// Calls that do not wait without limit, change no mappings, signals or threads, and write nothing
+/// but what their class says.
 const LOGGED: &[(u64, LoggedClass)] = &[
     (0, Reads),                    // read
     (1, Writes),                   // write
@@ -162,8 +162,8 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Moves the calls in a thread's log to `calls`, in place of those that it has. Their segments and GS
-    /// are those of `now`, the thread's registers. Where there are none, the calls are lost.
+    /// Moves the calls in a thread's log to `calls`, in place of those that it has. Their segments
+    /// and GS are those of `now`, the thread's registers. Where there are none, the calls are lost.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,
@@ -248,8 +248,8 @@ impl TranslatedProcess {
             .then(|| self.at_call(thread, &again))
     }
 
-    /// Returns the state before the call that a thread makes or logs, of registers that are the program's
-    /// but for RCX and R11.
+    /// Returns the state before the call that a thread makes or logs, of registers that are the
+    /// program's but for RCX and R11.
     fn at_call(&self, thread: &TranslatedThread, registers: &Registers) -> Exact {
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {
@@ -277,7 +277,8 @@ impl TranslatedProcess {
         LoggedCall::registers_of(&record)
     }
 
-    /// Returns the registers before a call in whose place a thread reads the clock, but for RCX and R11.
+    /// Returns the registers before a call in whose place a thread reads the clock, but for RCX and
+    /// R11.
     fn before_clock(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Registers> {
         let rip = registers.rip;
         let in_vdso = self.vdso.is_some_and(|vdso| vdso.contains(Addr(rip)));
@@ -289,8 +290,8 @@ impl TranslatedProcess {
         Some(with_system_registers(before, registers))
     }
 
-    /// Returns the registers before an instruction in whose place a thread reads a counter, but for RCX and
-    /// R11.
+    /// Returns the registers before an instruction in whose place a thread reads a counter, but for
+    /// RCX and R11.
     fn before_counter(
         &self,
         thread: &TranslatedThread,
@@ -308,8 +309,8 @@ impl TranslatedProcess {
         Some(Registers { eflags: registers.eflags, ..before })
     }
 
-    /// Returns the state before a call of a thread that cannot store the time which it has read. The
-    /// call itself fails there.
+    /// Returns the state before a call of a thread that cannot store the time which it has read.
+    /// The call itself fails there.
     pub(super) fn before_failed_store(
         &self,
         thread: &TranslatedThread,
@@ -335,8 +336,8 @@ impl TranslatedProcess {
     }
 
     /// Lets threads read the clock by functions of the vdso, `__vdso_clock_gettime` and
-    /// `__vdso_gettimeofday`, where they would make system calls. The vdso and its data, in `range`, are no
-    /// part of the program.
+    /// `__vdso_gettimeofday`, where they would make system calls. The vdso and its data, in
+    /// `range`, are no part of the program.
     pub fn use_vdso(&mut self, range: AddrRange, functions: [Addr; 2]) {
         self.window.ranges.push(range);
         self.hide_ranges();
@@ -345,8 +346,8 @@ impl TranslatedProcess {
         self.log_calls();
     }
 
-    /// Copies what a call wrote in the place of a thread that is about to do so, and that would take
-    /// a step for each byte. Returns true if it was.
+    /// Copies what a call wrote in the place of a thread that is about to do so, and that would
+    /// take a step for each byte. Returns true if it was.
     pub(super) fn copy_for(
         &self,
         thread: &TranslatedThread,

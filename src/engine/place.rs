@@ -1,5 +1,5 @@
-//! Chooses the addresses of the tracer's mappings in a process: away from the places that the kernel
-//! takes for the program, and near the code that is translated.
+//! Chooses the addresses of the tracer's mappings in a process: away from the places that the
+//! kernel takes for the program, and near the code that is translated.
 
 use super::shared::LARGE_PAGE_BYTES;
 use crate::common::AddrRange;

@@ -27,12 +27,12 @@ const CLASS_COUNT: usize = 1 << 16;
 pub enum CodeKind {
     /// It writes a record for each exit of a superblock. R11 is the trace pointer.
     Recording,
-    /// It counts ticks and leaves what cannot be had twice to its tracer, but for system calls that
-    /// have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
+    /// It counts ticks and leaves instructions with a hook to its tracer, except for system calls
+    /// that have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
     Counting,
     /// It counts, and logs system calls ([`TranslatedProcess::log_calls`]).
     Logging,
-    /// It records, and leaves what cannot be had twice to its tracer. R11 is the trace pointer.
+    /// It records, and leaves instructions with a hook to its tracer. R11 is the trace pointer.
     Rerecording,
 }
 
@@ -49,10 +49,11 @@ pub struct TranslatedProcess {
     pub(super) pages: Pages,
     /// The program's actions for the signals that the code cache uses.
     pub(super) actions: Actions,
+    /// True once calls that may write memory stop, as the tracer write-protects pages.
     pub(super) watches_kernel_writes: bool,
-    /// True if no call is made without a stop.
+    /// True once all calls stop, for good.
     pub(super) stops_at_calls: bool,
-    /// True while a debugger watches calls: none is made without a stop then.
+    /// True while all calls stop, since a debugger watches them.
     pub(super) watches_calls: bool,
     /// The facts that glue has beside the classes of calls.
     pub(super) known: Known,
@@ -179,8 +180,8 @@ impl TranslatedProcess {
         self.translator.expect(addresses);
     }
 
-    /// Returns addresses of code of files that was executed and not expected, in the order of its first
-    /// execution.
+    /// Returns addresses of code of files that was executed and not expected, in the order of its
+    /// first execution.
     pub fn unexpected_code(&self) -> &[u64] {
         self.translator.unexpected()
     }
@@ -196,14 +197,17 @@ impl TranslatedProcess {
         self.translator.set_stops(stops);
     }
 
-    /// Lets these system calls stop before they are made, from now on.
+    /// Lets these system calls stop before they are made, from now on. For recording code, which
+    /// stops at each call with a class other than 0. (In logging code, 1 is a call that writes
+    /// nothing.)
     pub fn see_calls(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             self.window.shared.write(CLASSES + number % CLASS_COUNT as u64, &[1]);
         }
     }
 
-    /// Lets all system calls stop before they are made, from now on.
+    /// Sets the class of all system calls to 1. Recording code then stops before each of them.
+    /// Counting code stops before those that have no answer.
     pub fn see_all_calls(&self) {
         self.window.shared.write(CLASSES, &vec![1; CLASS_COUNT]);
     }
@@ -269,13 +273,13 @@ impl TranslatedProcess {
     }
 
     /// Notes that the thread whose area was prepared exists, or that there will be none.
-    pub fn keep_promise(&mut self) {
-        self.window.keep_promise();
+    pub fn settle_prepared_area(&mut self) {
+        self.window.settle_prepared_area();
     }
 
-    /// Takes back the area of a thread that is gone.
-    pub fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
-        self.window.give_area(area, busy);
+    /// Keeps the area of an ended thread for a later one.
+    pub fn recycle_area(&mut self, area: Area, busy: Arc<Busy>) {
+        self.window.recycle_area(area, busy);
     }
 
     /// Returns how many of `size_bytes` at `addr` come before the tracer's own memory.
@@ -308,8 +312,8 @@ impl TranslatedProcess {
         (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Takes all of the tracer's mappings but the gate out of a child of the process, which has copies of
-    /// them and stopped in the program, by the SYSCALL instruction at `gadget`.
+    /// Takes all of the tracer's mappings but the gate out of a child of the process, which has
+    /// copies of them and stopped in the program, by the SYSCALL instruction at `gadget`.
     pub fn remove_from(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.window.remove(child, gadget)
     }

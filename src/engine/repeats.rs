@@ -35,8 +35,8 @@ pub(super) fn step_or_repeat(
     Ok((stop, come_from_copy(tracee, copy, ip, stop)?))
 }
 
-/// Takes a thread from a copy of the instruction at `ip` back to the program, where it has stopped. Returns
-/// true if it has executed it.
+/// Takes a thread from a copy of the instruction at `ip` back to the program, where it has stopped.
+/// Returns true if it has executed it.
 fn come_from_copy(tracee: Tracee, copy: RepeatCopy, ip: Addr, stop: Stop) -> Result<bool, Error> {
     let registers = match tracee.registers() {
         Ok(registers) => registers,

@@ -1,4 +1,5 @@
-//! Runs of code that records and leaves hooks to its tracer: a run that is repeated, to get its path.
+//! Runs of code that records and leaves hooks to its tracer: a run that is repeated, to get its
+//! path.
 
 use super::code::Change;
 use super::counted::SteppedOut;

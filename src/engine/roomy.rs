@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 
 /// The address space that a vector begins with, in bytes. Only what is used becomes memory.
 const ROOM_BYTES: usize = 16 << 20;
-/// The first bytes of a vector are in small pages, so that small programs do not pay for large ones.
+/// The first bytes of a vector are in small pages, so that small programs do not pay for large
+/// ones.
 const SMALL_BYTES: usize = 512 << 10;
 const PAGE_BYTES: usize = 4096;
 const LARGE_BYTES: usize = 2 << 20;
@@ -14,8 +15,8 @@ const LARGE_BYTES: usize = 2 << 20;
 /// thousand first touches fewer.
 pub(super) fn roomy<T>() -> Vec<T> {
     let vector: Vec<T> = with_room(ROOM_BYTES);
-    // The kernel places a mapping right below the last one: a larger one begins lower. The large pages
-    // begin where the small ones end then.
+    // The kernel places a mapping right below the last one: a larger one begins lower. The large
+    // pages begin where the small ones end then.
     let excess = large_pages_of(&vector) % LARGE_BYTES;
     drop(vector);
     let vector = with_room(ROOM_BYTES + excess);

@@ -1,5 +1,5 @@
-//! Restartable sequences (rseq(2)). The kernel moves the IP of a thread that it preempts in one, and
-//! must not look for it in the program's code while the thread is in the code cache.
+//! Restartable sequences (rseq(2)). The kernel moves the IP of a thread that it preempts in one,
+//! and must not look for it in the program's code while the thread is in the code cache.
 
 use super::error::{Error, checked};
 use super::process::TranslatedProcess;

@@ -1,5 +1,5 @@
-//! Samples of indirect branches, where ticks are counted: a run ends early now and then, and if it ends
-//! at an indirect branch, the translator learns its target.
+//! Samples of indirect branches, where ticks are counted: a run ends early now and then, and if it
+//! ends at an indirect branch, the translator learns its target.
 
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
@@ -12,7 +12,8 @@ impl TranslatedProcess {
         Some(budget.min(self.sampling.ticks()))
     }
 
-    /// Takes a sample where a thread's budget is spent, unless it is in a `bounded` superblock.
+    /// Takes a sample at the branch where a thread spent its budget. A run up to a bound
+    /// (`bounded`) takes none.
     pub(super) fn note_sample(&mut self, thread: &TranslatedThread, bounded: Option<u32>) {
         let Some(request) = self.request(thread).filter(|_| bounded.is_none()) else { return };
         let edge = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);

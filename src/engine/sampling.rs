@@ -1,10 +1,12 @@
 //! The times at which indirect branches are sampled.
 
-/// The fewest ticks between two samples: while the program executes branches that are not known well.
+/// The smallest mean distance of two samples, in ticks: while the program executes branches that
+/// are not known well.
 const SHORTEST: u64 = 1 << 12;
-/// The most ticks between two samples: a millisecond or two, of which a sample takes a hundredth.
+/// The largest mean distance of two samples, in ticks: a millisecond or two, of which a sample
+/// takes a hundredth.
 const LONGEST: u64 = 1 << 20;
-/// The ticks before the first sample.
+/// The mean ticks before the first sample.
 const FIRST: u64 = 1 << 16;
 /// The factor of a linear congruential generator (Knuth, "MMIX").
 const FACTOR: u64 = 6_364_136_223_846_793_005;
@@ -12,6 +14,7 @@ const FACTOR: u64 = 6_364_136_223_846_793_005;
 /// When to take the next sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling {
+    /// The mean distance of two samples, in ticks.
     period: u64,
     random: u64,
 }

@@ -1,5 +1,6 @@
 //! XSAVEC of programs, whose result is made to follow from the program's state
-//! ([`crate::translate::SavedState`]).
+//! ([`crate::translate::SavedState`]). XSAVEC leaves out components in their initial state;
+//! completing writes them.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -13,9 +14,9 @@ const PAGE_BYTES: usize = 0x1000;
 const LOW_HALF: u64 = u32::MAX as u64;
 
 impl TranslatedProcess {
-    /// Lets an XSAVEC without x87 have a result that follows from the program's state, as on a
-    /// processor with the components of `program`. `host` are those of this one. Before any code is
-    /// translated.
+    /// Completes each XSAVEC without x87, from now on, as on a processor with the components of
+    /// `program`. `host` are those of this processor: if they differ, each XSAVEC takes a step. To
+    /// be called before any code is translated.
     pub fn complete_saves(&mut self, program: Option<Components>, host: Option<Components>) {
         self.saves = program;
         if let Some(components) = program.filter(|_| program == host) {
@@ -34,13 +35,14 @@ impl TranslatedProcess {
         self.saved_by(registers, &self.code_at(Addr(registers.rip))).is_some()
     }
 
-    /// Returns the state that the instruction with these bytes saves, if it is an XSAVEC without hook.
+    /// Returns the state that the instruction with these bytes saves, if it is an XSAVEC without
+    /// hook.
     pub(super) fn saved_by(&self, registers: &Registers, code: &[u8]) -> Option<SavedState> {
         let mask = registers.rdx << 32 | registers.rax & LOW_HALF;
         self.saves?.saved_by(code, mask)
     }
 
-    /// Lets a thread execute such an XSAVEC where it is, and completes it.
+    /// Executes an XSAVEC without hook in a step of the thread, and completes it.
     pub(super) fn step_save(
         &mut self,
         thread: &mut TranslatedThread,
@@ -49,7 +51,7 @@ impl TranslatedProcess {
         saved: SavedState,
     ) -> Result<Stepped, Error> {
         let tracee = thread.tracee;
-        // This processor may have more components.
+        // This processor may have more components than the program sees.
         let narrow = Registers { rax: saved.components(), rdx: 0, ..*begun };
         tracee.set_registers(&narrow)?;
         let stepped = self.step_instruction(thread, &narrow, code)?;
@@ -76,7 +78,7 @@ impl TranslatedProcess {
         if self.memory.read(at, &mut area) != area.len() {
             return Ok(());
         }
-        // The processor may have left out some pages, and so faulted at none.
+        // On pages to which the processor wrote nothing, it did not fault: open them.
         for offset in (0..area.len()).step_by(PAGE_BYTES).chain([area.len() - 1]) {
             let addr = at.wrapping_add(offset as u64);
             if self.space.foreign.faults_at(addr) {

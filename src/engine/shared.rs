@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a large page (SDM volume 3, "Paging").
 pub(super) const LARGE_PAGE_BYTES: usize = 2 << 20;
-/// The number of the page in which the code begins, after the tables. Its first bytes stay in small pages
-/// until there are more, so that small programs do not pay for large ones.
+/// The number of the page in which the code begins, after the tables. Its first bytes stay in small
+/// pages until there are more, so that small programs do not pay for large ones.
 const FIRST_OF_CODE: usize = 1;
 const SMALL_BYTES: usize = 512 << 10;
 
@@ -54,8 +54,8 @@ impl Shared {
         let asked = (0..size / LARGE_PAGE_BYTES).map(|_| AtomicBool::new(false)).collect();
         let start = NonNull::new(start.cast()).ok_or_else(no_room)?;
         let shared = Self { start, size, whole, whole_size, asked };
-        // SAFETY: replaces a part of the mapping that was just made, with a file that stays as large as
-        // it is; the result is checked.
+        // SAFETY: replaces a part of the mapping that was just made, with a file that stays as
+        // large as it is; the result is checked.
         let memory = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -79,13 +79,13 @@ impl Shared {
             return;
         }
         let start = self.at((number * LARGE_PAGE_BYTES) as u64, LARGE_PAGE_BYTES);
-        // SAFETY: all of the range is in the mapping. The call changes neither what is there nor what
-        // may be done with it. Where it fails, pages stay small.
+        // SAFETY: all of the range is in the mapping. The call changes neither what is there nor
+        // what may be done with it. Where it fails, pages stay small.
         unsafe { libc::madvise(start.cast(), LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
-    /// Returns the place of `len` bytes at `offset`. Panics if they are not inside: offsets come from the
-    /// recorder's own layout, never from the program.
+    /// Returns the place of `len` bytes at `offset`. Panics if they are not inside: offsets come
+    /// from the recorder's own layout, never from the program.
     fn at(&self, offset: u64, len: usize) -> *mut u8 {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.size);
@@ -97,7 +97,8 @@ impl Shared {
     /// Returns the word at an offset.
     pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8));
-        // SAFETY: inside the mapping, which is page-aligned and as long-lived as `self`, at a multiple of 8.
+        // SAFETY: inside the mapping, which is page-aligned and as long-lived as `self`, at a
+        // multiple of 8.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 

@@ -132,8 +132,8 @@ impl TranslatedProcess {
         Ok(own.unwrap_or(SignalStop::Program(info)))
     }
 
-    /// Classifies an INT3 of the cache. That of a request which was served before is the program's: a
-    /// SIGTRAP for it had come in the midst of the request, and is delivered now.
+    /// Classifies an INT3 of the cache. That of a request which was served before is the program's:
+    /// a SIGTRAP for it had come in the midst of the request, and is delivered now.
     fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {

@@ -25,8 +25,8 @@ pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// Zones are nearer than this to the code that is translated into them.
 const REACH_BYTES: u64 = 0x6800_0000;
 /// The place of the window from which all else is mapped: below everything that the kernel places,
-/// and where the sanitizers of threads and memory, which use most of the address space, take it for the
-/// program's.
+/// and where the sanitizers of threads and memory, which use most of the address space, take it for
+/// the program's.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 const PAGE_BYTES: u64 = 0x1000;
 /// Offset of the classes of descriptors, which threads write.
@@ -65,8 +65,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs. If the process has a
-    /// gate, this is the way by which the memory is made.
+    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs. If the process
+    /// has a gate, this is the way by which the memory is made.
     pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
@@ -272,18 +272,18 @@ impl Window {
     }
 
     /// Notes that a thread whose area was prepared exists, or that there will be none.
-    pub(super) fn keep_promise(&mut self) {
+    pub(super) fn settle_prepared_area(&mut self) {
         self.promised = self.promised.saturating_sub(1);
     }
 
-    /// Takes back the area of a thread that is gone.
-    pub(super) fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
+    /// Keeps the area of an ended thread for a later one.
+    pub(super) fn recycle_area(&mut self, area: Area, busy: Arc<Busy>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
     }
 
-    /// Takes all of the tracer's mappings but the gate out of a process that is stopped in the program, by
-    /// the SYSCALL instruction at `gadget`.
+    /// Takes all of the tracer's mappings but the gate out of a process that is stopped in the
+    /// program, by the SYSCALL instruction at `gadget`.
     pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         let gate = self.gate.map(Gate::page);
         for range in self.ranges.iter().filter(|range| Some(**range) != gate) {

@@ -1,5 +1,8 @@
 //! Determines what each packet binds to (SDM sections "Packet Binding" and "Packet Definitions").
-//! Only chooses the goal of a walk; `lead` executes it.
+//! Chooses the goal of a walk, which `lead` executes, and moves events to the queue.
+//!
+//! `bound`: packets that wait for a FUP. `held`: events of the next far branch, MOV CR3 or VMPTRLD.
+//! `queue`: items that are ready.
 
 use super::code::Code;
 use super::cursor::Peeked;
@@ -44,6 +47,8 @@ impl Decoder<'_> {
                 self.bind_ahead(&peeked, code)?;
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            // Holds its event for the MOV CR3 or VMPTRLD that it belongs to; if the code has none
+            // before the next branch, for the far branch.
             Packet::Pip { .. } | Packet::Vmcs(_) => {
                 self.pass_aside(&peeked);
                 if self.leads_to(Goal::Context, code) {
@@ -56,8 +61,11 @@ impl Decoder<'_> {
                 self.switch_off();
             }
             Packet::Ovf => self.overflow(&peeked),
-            _ if self.pass_aside(&peeked) => {}
-            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+            packet => {
+                if !self.pass_aside(&peeked) {
+                    return Err((peeked.offset, GapReason::Unexpected(packet)));
+                }
+            }
         }
         Ok(None)
     }
@@ -107,7 +115,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Returns how far the last block before a PSB was executed. `None` if the PSB+ does not
+    /// Returns the address up to which code before a PSB was executed. `None` if the PSB+ does not
     /// determine it, because of an overflow or a fault; a fault there belongs to the next segment.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match self.read_psb(psb) {
@@ -115,6 +123,7 @@ impl Decoder<'_> {
                 Err((psb, GapReason::PsbContradicts))
             }
             Ok(Some(PsbPlus { ip: Some(ip), .. })) => Ok(Some(Goal::Ip(ip))),
+            // Without an IP, the PSB+ says that tracing is off.
             Ok(Some(PsbPlus { cut: false, .. })) => Err((psb, GapReason::PsbContradicts)),
             Ok(_) | Err(_) => Ok(None),
         }
@@ -134,6 +143,7 @@ impl Decoder<'_> {
     /// asynchronous event.
     pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
         let is_owned = self.bound.iter().any(|(_, packet)| owns_fup(packet));
+        // A FUP after a MODE.Exec only places the change of mode.
         let is_async = !is_owned && self.next_mode.is_none();
         self.take_next_mode();
         self.place_bound(Some(ip));
@@ -142,7 +152,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Yields the packets that waited for their IP.
+    /// Moves to the queue the packets that waited for their IP.
     pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
         for (offset, packet) in self.bound.drain(..) {
             let kind = placed(packet, ip);
@@ -150,7 +160,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Yields everything that waits for a packet that did not come.
+    /// Moves to the queue everything that waits for a packet that did not follow.
     pub(super) fn release(&mut self) {
         self.place_bound(None);
         self.release_held();

@@ -109,7 +109,7 @@ pub(super) struct Block {
     /// The successor blocks: after falling through, and after branching.
     links: [BlockId; 2],
     /// The number of a tally, and the block's number in it.
-    pub(super) number: (u32, u32),
+    pub(super) number_in_tally: (u32, u32),
 }
 
 impl Block {
@@ -126,7 +126,7 @@ impl Block {
             loads_sp: false,
             sizes: 0,
             links: [BlockId::NONE; 2],
-            number: (0, 0),
+            number_in_tally: (0, 0),
         }
     }
 

@@ -170,7 +170,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Returns the number of calls open before the last block's branch.
-    pub(super) fn inside(&self, tail: Tail) -> u8 {
+    pub(super) fn open_before_last(&self, tail: Tail) -> u8 {
         match tail {
             Tail::TipCall => self.open.saturating_sub(1),
             // The call that it returns from was open.

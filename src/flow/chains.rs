@@ -8,8 +8,8 @@ use crate::common::Addr;
 const FIRST_SLOTS_LOG2: u32 = 12;
 /// The largest table, of 4 MiB.
 const LAST_SLOTS_LOG2: u32 = 17;
-/// The slots that can hold a chain: its own and those after it.
-const PLACES: usize = 4;
+/// The number of slots that can hold a chain: its home slot and those after it.
+const PROBES: usize = 4;
 /// The limit on stored blocks, including those of evicted chains. Beyond it, all chains are
 /// dropped.
 const BLOCKS_LIMIT: usize = 1 << 20;
@@ -27,9 +27,9 @@ struct Detail {
     owner: u32,
     count: u8,
     /// Calls that are open at the end.
-    open: u8,
+    open_at_end: u8,
     /// Calls that are open before the last block's branch.
-    inside: u8,
+    open_before_last: u8,
     marks_count: u8,
 }
 
@@ -58,10 +58,10 @@ impl Chains {
     /// Returns the chain from an address.
     ///
     /// The next lookup depends on its result, so its latency matters. The branch predictor learns
-    /// that the chain is in its own slot; a branch-free choice between two slots takes longer.
+    /// that the chain is in its home slot; a branch-free choice between two slots takes longer.
     #[inline]
     pub(super) fn find(&self, from: Addr, key: Key) -> Option<ChainId> {
-        let slot = self.slot(from, key);
+        let slot = self.home_slot(from, key);
         if self.slots.get(slot)?.is(from, key) {
             return Some(ChainId(slot));
         }
@@ -70,7 +70,7 @@ impl Chains {
 
     /// Returns the chain if it is in one of the later slots.
     fn find_after(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
-        let mut later = (1..PLACES).map(|later| self.wrap(first + later));
+        let mut later = (1..PROBES).map(|later| self.wrap(first + later));
         later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
     }
 
@@ -80,12 +80,12 @@ impl Chains {
     }
 
     /// Returns the slot for a new chain: a free one, or that of the chain to evict.
-    fn place(&self, from: Addr, key: Key) -> usize {
-        let first = self.slot(from, key);
-        let mut places = (0..PLACES).map(|later| self.wrap(first + later));
+    fn slot_for_new(&self, from: Addr, key: Key) -> usize {
+        let first = self.home_slot(from, key);
+        let mut slots = (0..PROBES).map(|later| self.wrap(first + later));
         let is_free = |slot: &usize| self.slots.get(*slot).is_some_and(Chain::is_none);
         // Evicts in an order that is as good as random.
-        places.find(is_free).unwrap_or(self.wrap(first + self.details.len() % PLACES))
+        slots.find(is_free).unwrap_or(self.wrap(first + self.details.len() % PROBES))
     }
 
     #[inline]
@@ -93,9 +93,9 @@ impl Chains {
         self.slots.get(at.0)
     }
 
-    /// Returns the chain's own slot. Mixes address and key separately, as the bits are known later.
+    /// Returns the chain's home slot. Mixes address and key separately: the bits are known later.
     #[inline]
-    const fn slot(&self, from: Addr, key: Key) -> usize {
+    const fn home_slot(&self, from: Addr, key: Key) -> usize {
         let from = from.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let key = key.number().wrapping_mul(0xd6e8_feb8_6659_fd93);
         self.wrap(((from ^ key) >> 40) as usize)
@@ -110,8 +110,8 @@ impl Chains {
             self.grow();
         }
         let tail = draft.tail?;
-        let inside = draft.inside(tail);
-        let calls = draft.calls.get(..usize::from(inside.max(draft.open)))?;
+        let open_before_last = draft.open_before_last(tail);
+        let calls = draft.calls.get(..usize::from(open_before_last.max(draft.open)))?;
         let detail = Detail {
             blocks: u32::try_from(self.blocks.len()).ok()?,
             calls: u32::try_from(self.calls.len()).ok()?,
@@ -119,8 +119,8 @@ impl Chains {
             marks: NOWHERE,
             owner: 0,
             count: u8::try_from(draft.blocks.len()).ok()?,
-            open: draft.open,
-            inside,
+            open_at_end: draft.open,
+            open_before_last,
             marks_count: 0,
         };
         let chain = Chain {
@@ -140,11 +140,11 @@ impl Chains {
     }
 
     fn put(&mut self, chain: Chain) -> Option<ChainId> {
-        let place = self.place(chain.from, chain.key);
-        let slot = self.slots.get_mut(place)?;
+        let index = self.slot_for_new(chain.from, chain.key);
+        let slot = self.slots.get_mut(index)?;
         self.used += usize::from(slot.is_none());
         *slot = chain;
-        Some(ChainId(place))
+        Some(ChainId(index))
     }
 
     fn grow(&mut self) {
@@ -164,13 +164,17 @@ impl Chains {
     /// Returns the calls open at the end, the outermost first.
     #[inline]
     pub(super) fn open_calls(&self, chain: &Chain) -> &[Call] {
-        self.detail(chain).and_then(|detail| self.calls(detail, detail.open)).unwrap_or_default()
+        self.detail(chain)
+            .and_then(|detail| self.calls(detail, detail.open_at_end))
+            .unwrap_or_default()
     }
 
     /// Returns the calls open before the last block's branch, the outermost first.
     #[inline]
-    pub(super) fn calls_inside(&self, chain: &Chain) -> &[Call] {
-        self.detail(chain).and_then(|detail| self.calls(detail, detail.inside)).unwrap_or_default()
+    pub(super) fn calls_before_last(&self, chain: &Chain) -> &[Call] {
+        self.detail(chain)
+            .and_then(|detail| self.calls(detail, detail.open_before_last))
+            .unwrap_or_default()
     }
 
     #[inline]
@@ -206,8 +210,8 @@ impl Chains {
         let start = self.marks.len();
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
         let Some(detail) = self.details.get_mut(detail) else { return };
-        let places = (u32::try_from(start), u8::try_from(marks.len()));
-        if let (Ok(start), Ok(count)) = places {
+        let start_and_count = (u32::try_from(start), u8::try_from(marks.len()));
+        if let (Ok(start), Ok(count)) = start_and_count {
             (detail.owner, detail.marks, detail.marks_count) = (owner, start, count);
             self.marks.extend_from_slice(marks);
         }

@@ -18,8 +18,8 @@ pub(super) struct Cursor<'t> {
 }
 
 const LONG_TNT_BYTES: usize = 8;
-/// The size of eight short TNT packets.
-const EIGHT_BYTES: usize = 8;
+/// The number of short TNT packets that are taken at once, and their size: each is one byte.
+const SHORT_TNTS: usize = 8;
 const LARGEST_TIP_BYTES: usize = 9;
 
 /// A packet that was decoded but not taken.
@@ -76,8 +76,8 @@ impl<'t> Cursor<'t> {
                 && let Some(word) = self.trace.get(self.offset..).and_then(<[u8]>::first_chunk)
                 && bits.append_eight(u64::from_le_bytes(*word))
             {
-                self.offset += EIGHT_BYTES;
-                packets += EIGHT_BYTES;
+                self.offset += SHORT_TNTS;
+                packets += SHORT_TNTS;
                 continue;
             }
             match self.trace.get(self.offset) {
@@ -130,7 +130,7 @@ impl<'t> Cursor<'t> {
 
     /// Takes packets as [`Self::take_tnts`] does, out of line for rare use.
     #[inline(never)]
-    pub(super) fn with_tnts(mut self, mut bits: TntBits) -> (Self, TntBits) {
+    pub(super) fn take_tnts_cold(mut self, mut bits: TntBits) -> (Self, TntBits) {
         self.take_tnts::<false>(&mut bits);
         (self, bits)
     }

@@ -141,8 +141,11 @@ impl Decoder<'_> {
                     self.pass(&peeked);
                     self.tnt.append(tnt);
                 }
-                _ if self.pass_aside(&peeked) => {}
-                _ => return Err((peeked.offset, GapReason::NoBranchPacket(at))),
+                _ => {
+                    if !self.pass_aside(&peeked) {
+                        return Err((peeked.offset, GapReason::NoBranchPacket(at)));
+                    }
+                }
             }
         }
     }

@@ -136,7 +136,7 @@ impl Lane<'_> {
     #[inline(always)]
     fn read_ahead(&mut self) -> bool {
         if !self.cursor.take_short_tnts(&mut self.tnt, CHAIN_BITS) {
-            (self.cursor, self.tnt) = self.cursor.with_tnts(self.tnt);
+            (self.cursor, self.tnt) = self.cursor.take_tnts_cold(self.tnt);
         }
         self.tnt.len() < CHAIN_BITS && self.cursor.is_at_tip()
     }

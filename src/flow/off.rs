@@ -41,8 +41,11 @@ impl Decoder<'_> {
                 self.take_next_mode();
                 self.place_bound(Some(ip));
             }
-            _ if self.pass_aside(&peeked) => {}
-            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+            packet => {
+                if !self.pass_aside(&peeked) {
+                    return Err((peeked.offset, GapReason::Unexpected(packet)));
+                }
+            }
         }
         Ok(())
     }
@@ -83,8 +86,11 @@ impl Decoder<'_> {
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
             // The TIP is among the lost packets.
             Packet::Ovf => self.overflow(&peeked),
-            _ if self.pass_aside(&peeked) => {}
-            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+            packet => {
+                if !self.pass_aside(&peeked) {
+                    return Err((peeked.offset, GapReason::Unexpected(packet)));
+                }
+            }
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ pub trait CallWatch {
     /// [`Insn::loads_sp`](crate::insn::Insn).
     fn loads_sp(&mut self) {}
 
-    /// Handles the exit from `span`, where control arrived last; `following` is the address after it.
+    /// Handles the exit from `span`, where control arrived last; `following` is the address after
+    /// it.
     fn leave(&mut self, span: &Span, following: Addr, code: &Code<'_>);
 
     /// Handles a call or return to a target that is not known yet, by which control leaves.
@@ -119,7 +120,7 @@ fn report_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch:
         return;
     }
     if chain.depth() > 0 {
-        for call in chains.calls_inside(chain) {
+        for call in chains.calls_before_last(chain) {
             let index = (first + u64::from(call.insns)).saturating_sub(1);
             watch.call(index, call.site, call.return_address, call.entry);
         }

@@ -20,7 +20,7 @@ pub struct Tally {
     /// Instructions executed in this round.
     pub insns: u64,
     executed: Executed,
-    names: Names,
+    numbering: Numbering,
     /// Stored in chains that were counted in this round. Unique among the rounds of all tallies.
     round: u32,
     /// Stored in blocks and chains whose numbers belong to this tally.
@@ -36,8 +36,8 @@ impl Default for Tally {
 impl Tally {
     /// Creates an empty tally.
     pub fn new() -> Self {
-        let (executed, names) = (Executed::default(), Names::default());
-        Self { insns: 0, executed, names, round: unique(), owner: unique() }
+        let (executed, numbering) = (Executed::default(), Numbering::default());
+        Self { insns: 0, executed, numbering, round: unique(), owner: unique() }
     }
 
     /// Starts a new round, with nothing executed. Blocks keep their numbers.
@@ -62,13 +62,13 @@ impl Tally {
     }
 
     /// Returns all numbered blocks, in order of their numbers.
-    pub fn names(&self) -> &[Bounds] {
-        &self.names.bounds
+    pub fn numbered(&self) -> &[Bounds] {
+        &self.numbering.bounds
     }
 
     /// Adds a block, or a part of one.
     pub fn add(&mut self, bounds: Bounds) {
-        let number = self.names.number(bounds);
+        let number = self.numbering.number_of(bounds);
         self.executed.add(mark_of(number));
     }
 
@@ -93,7 +93,7 @@ impl Tally {
         let mut marks: Vec<Mark> = Vec::new();
         for index in 0..cache.chains.blocks(at).len() {
             let Some(id) = cache.chains.blocks(at).get(index).copied() else { break };
-            let Some(number) = self.number(cache, id) else { continue };
+            let Some(number) = self.number_of_block(cache, id) else { continue };
             let (word, bit) = mark_of(number);
             match marks.iter_mut().find(|mark| mark.0 == word) {
                 Some(mark) => mark.1 |= bit,
@@ -106,16 +106,17 @@ impl Tally {
         cache.chains.set_marks(at, self.owner, &marks);
     }
 
-    fn number(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
+    fn number_of_block(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
         let block = cache.get_mut(id)?;
-        if block.number.0 != self.owner {
-            block.number = (self.owner, self.names.number((block.ip, block.last())));
+        if block.number_in_tally.0 != self.owner {
+            block.number_in_tally =
+                (self.owner, self.numbering.number_of((block.ip, block.last())));
         }
-        Some(block.number.1)
+        Some(block.number_in_tally.1)
     }
 
     pub(super) fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
-        if let Some(number) = self.number(&mut code.cache, id) {
+        if let Some(number) = self.number_of_block(&mut code.cache, id) {
             self.executed.add(mark_of(number));
         }
     }
@@ -133,13 +134,14 @@ impl Tally {
 
 /// Numbers blocks in the order in which they are first seen.
 #[derive(Debug, Default)]
-struct Names {
+struct Numbering {
     bounds: Vec<Bounds>,
     numbers: HashMap<Bounds, u32>,
 }
 
-impl Names {
-    fn number(&mut self, bounds: Bounds) -> u32 {
+impl Numbering {
+    /// Returns the number of a block, a new one at its first call.
+    fn number_of(&mut self, bounds: Bounds) -> u32 {
         *self.numbers.entry(bounds).or_insert_with(|| {
             self.bounds.push(bounds);
             u32::try_from(self.bounds.len() - 1).unwrap_or(u32::MAX)

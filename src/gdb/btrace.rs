@@ -1,5 +1,6 @@
 //! gdb's `record btrace pt`: the raw packets of a thread up to its current position, for gdb's own
-//! decoder. It replaces reverse execution in gdb from `record btrace pt` to `record stop`.
+//! decoder. It replaces reverse execution in gdb between the commands `record btrace pt` and
+//! `record stop`.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,8 +30,8 @@ impl Btrace {
         self.sent.insert(tid, hash) != Some(hash)
     }
 
-    /// Forgets which traces the client has: it is gone. Tracing stays enabled, and the next client gets
-    /// each trace as a whole.
+    /// Forgets which traces the client has: it is gone. Tracing stays enabled, and the next client
+    /// gets each trace as a whole.
     pub(super) fn forget_client(&mut self) {
         self.sent.clear();
     }
@@ -48,7 +49,8 @@ pub(super) fn answer<R: Run>(
             if let Err(error) = served.session.run().prepare_path(&mut |_, _| !interrupted()) {
                 return Some(format!("E.{error}").into_bytes());
             }
-            // The present of a live program begins its trace, as gdb expects. The past has all of it.
+            // The present of a live program begins its trace, as gdb expects. The past has all of
+            // it.
             let run = served.session.run();
             let now =
                 run.position().filter(|position| run.is_live() && position.at == position.total);

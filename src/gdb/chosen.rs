@@ -51,7 +51,7 @@ impl Chosen {
     }
 
     /// Handles `Hg` for a thread that does not exist now.
-    pub(super) fn look_for(&mut self, tid: Tid) {
+    pub(super) fn look_at_missing(&mut self, tid: Tid) {
         self.general = tid;
     }
 
@@ -66,7 +66,7 @@ impl Chosen {
     }
 
     /// Notes that the client has listed the threads.
-    pub(super) fn list(&mut self) {
+    pub(super) fn note_listing(&mut self) {
         self.listed = true;
     }
 

@@ -327,7 +327,7 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::malformed();
         }
         if body == b"qfThreadInfo" || body.starts_with(b"qXfer:threads:") {
-            self.chosen.list();
+            self.chosen.note_listing();
         }
         if let Some(id) = body.strip_prefix(b"qContraflow.select:") {
             return self.select_thread(id);
@@ -428,7 +428,7 @@ impl<'a, R: Run> Client<'a, R> {
         let stopped = session.last_stop().thread;
         match named {
             _ if kind == b'c' => self.chosen.resume_only(named),
-            Some(tid) if !exists => self.chosen.look_for(tid),
+            Some(tid) if !exists => self.chosen.look_at_missing(tid),
             _ => self.chosen.look_at(named.unwrap_or(stopped)),
         }
         if exists { Answer::ok() } else { Answer::malformed() }

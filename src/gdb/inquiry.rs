@@ -1,6 +1,6 @@
-//! Questions to a session from other threads of the process that serves it. The thread of the server
-//! answers them between two packets of gdb. A question must leave the session where it found it, since
-//! gdb does not learn of it.
+//! Questions to a session from other threads of the process that serves it. The thread of the
+//! server answers them between two packets of gdb. A question must leave the session where it found
+//! it, since gdb does not learn of it.
 
 use crate::session::AnySession;
 use std::fs::File;
@@ -57,8 +57,8 @@ impl Inquirer {
         (Self { items: sender.clone() }, Inquiries { sender, items })
     }
 
-    /// Asks the session, and waits for the answer. Returns `None` if the server has ended. While the
-    /// program runs, the answer waits for its stop.
+    /// Asks the session, and waits for the answer. Returns `None` if the server has ended. While
+    /// the program runs, the answer waits for its stop.
     pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,
@@ -66,7 +66,8 @@ impl Inquirer {
         self.ask_later(question).recv().ok()
     }
 
-    /// Asks the session, and returns where the answer arrives. There is none if the server has ended.
+    /// Asks the session, and returns where the answer arrives. There is none if the server has
+    /// ended.
     pub fn ask_later<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,

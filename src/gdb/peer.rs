@@ -26,13 +26,15 @@ impl Peer {
         let (here, there) = (stream.local_addr()?, stream.peer_addr()?);
         let tables = || ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
         let tables: Vec<String> = tables().into_iter().flatten().collect();
-        let own = owner(&tables, here, there);
-        Ok(match owner(&tables, there, here) {
-            Some(uid) if own == Some(uid) || uid == 0 => Self::Own,
+        // A socket of this machine is in the tables; one of another machine is not.
+        let server_uid = owner(&tables, here, there);
+        let client_uid = owner(&tables, there, here);
+        Ok(match client_uid {
+            Some(uid) if server_uid == Some(uid) || uid == 0 => Self::Own,
             None if !there.ip().to_canonical().is_loopback() && there.ip() != here.ip() => {
                 Self::Remote
             }
-            uid => Self::Foreign(uid),
+            _ => Self::Foreign(client_uid),
         })
     }
 }

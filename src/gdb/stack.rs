@@ -58,8 +58,8 @@ fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
     registers.has_all_general() && rsp.is_some_and(|rsp| knows_stack(session, tid, Addr(rsp)))
 }
 
-/// Returns true if the stack is known. After an overflow, `rsp` is below the stack, and the next memory
-/// that can be written counts.
+/// Returns true if the stack is known. After an overflow, `rsp` is below the stack, and the next
+/// memory that can be written counts.
 fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
     let knows = |addr: Addr| session.run().read_memory(tid, addr, &mut [0; 8]) == 8;
     let overflown = || {

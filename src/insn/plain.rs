@@ -4,11 +4,12 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register,
 };
 
-/// Returns the targets of the calls and jumps out of some code, at its address. None if it uses other
-/// registers, goes on at an address that it computes, or if a part of it is no instruction.
-pub fn plain_calls(code: &[u8], at: u64) -> Option<Vec<u64>> {
+/// Returns the targets outside of `code`, which lies at `at`, of its direct calls and jumps. `None`
+/// if it uses x87, MMX, vector, mask or tile registers, calls or jumps indirectly, or does not
+/// decode.
+pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
     let is_inside = |target: u64| target.wrapping_sub(at) < code.len() as u64;
-    let (mut calls, mut info) = (Vec::new(), InstructionInfoFactory::new());
+    let (mut targets, mut info) = (Vec::new(), InstructionInfoFactory::new());
     for insn in &mut Decoder::with_ip(64, code, at, DecoderOptions::NONE) {
         match insn.flow_control() {
             FlowControl::Call
@@ -16,7 +17,7 @@ pub fn plain_calls(code: &[u8], at: u64) -> Option<Vec<u64>> {
             | FlowControl::ConditionalBranch
                 if insn.op0_kind() == OpKind::NearBranch64 =>
             {
-                calls.extend(Some(insn.near_branch_target()).filter(|to| !is_inside(*to)));
+                targets.extend(Some(insn.near_branch_target()).filter(|to| !is_inside(*to)));
             }
             // SYSCALL counts as a call.
             FlowControl::Call if insn.mnemonic() == Mnemonic::Syscall => {}
@@ -29,7 +30,7 @@ pub fn plain_calls(code: &[u8], at: u64) -> Option<Vec<u64>> {
             return None;
         }
     }
-    Some(calls)
+    Some(targets)
 }
 
 /// Returns true for x87, MMX, vector, mask and tile registers.
@@ -52,10 +53,10 @@ mod tests {
             0x48, 0x8b, 0x07, 0x0f, 0x31, 0x0f, 0x05, 0xe8, 0x10, 0, 0, 0, 0x74, 0xfe, 0xeb, 0x20,
             0xc3,
         ];
-        assert_eq!(plain_calls(&code, 0x1000), Some(vec![0x101c, 0x1030]));
+        assert_eq!(outside_targets(&code, 0x1000), Some(vec![0x101c, 0x1030]));
         for code in [
-            // movups xmm0, [rdi]; fadd st, st(1); fld1; vzeroupper; kmovw k1, eax; call rax; jmp rax; an
-            // invalid opcode; a cut one
+            // movups xmm0, [rdi]; fadd st, st(1); fld1; vzeroupper; kmovw k1, eax; call rax;
+            // jmp rax; an invalid opcode; a cut one
             &[0x0f, 0x10, 0x07][..],
             &[0xd8, 0xc1],
             &[0xd9, 0xe8],
@@ -66,7 +67,7 @@ mod tests {
             &[0x06],
             &[0x48, 0x8b],
         ] {
-            assert_eq!(plain_calls(code, 0x1000), None, "{code:x?}");
+            assert_eq!(outside_targets(code, 0x1000), None, "{code:x?}");
         }
     }
 }

@@ -83,8 +83,8 @@ registers! {
     gs,
 }
 
-/// The places among the kernel's words of the general registers and RIP, by DWARF number (System V ABI for
-/// AMD64, figure 3.36).
+/// The index in `to_words` of each general register, and of RIP, by its DWARF number (System V ABI
+/// for AMD64, figure 3.36).
 const BY_DWARF_NUMBER: [usize; 17] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
 
 impl Registers {

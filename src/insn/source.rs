@@ -1,5 +1,7 @@
-//! Where the bytes come from that one instruction wrote, from its bytes and the registers around it:
-//! to follow a value backwards, from copy to copy.
+//! Follows a value backwards over one instruction: finds the places from which it copied or
+//! computed the bytes that it wrote.
+
+mod condition;
 
 use super::Registers;
 use super::touch::value;
@@ -41,8 +43,8 @@ pub enum Origin {
     Kernel,
 }
 
-/// Returns where the bytes of a value come from that is at `wanted` after the 64-bit instruction at the
-/// start of `bytes`, given the general registers before it and after it.
+/// Finds the origin of the bytes at `wanted`, as they are after the 64-bit instruction at the start
+/// of `bytes`. `before` and `after` are the general registers around it.
 pub fn source_of(
     bytes: &[u8],
     before: &Registers,
@@ -63,16 +65,16 @@ pub fn source_of(
     found.map_or(Source::Kept, |(of, from)| Source::Written { of, from })
 }
 
-/// Returns what the 64-bit instruction at the start of `bytes` reads, but for the registers of addresses.
-pub fn compared_by(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
+/// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for the
+/// registers of addresses.
+pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
     let info = InstructionInfoFactory::new().info(&insn).clone();
-    let computed = Executed { insn: &insn, info: &info, before, after: before }.computed();
-    if let Origin::Computed(operands) = computed { operands } else { Vec::new() }
+    Executed { insn: &insn, info: &info, before, after: before }.operands_read()
 }
 
-/// Returns true if the 64-bit instruction at the start of `bytes` sets the flags that branches look at.
+/// Returns true if the 64-bit instruction at the start of `bytes` sets flags that branches test.
 pub fn sets_flags(bytes: &[u8]) -> bool {
     let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     !insn.is_invalid() && insn.rflags_modified() != 0
@@ -86,8 +88,8 @@ struct Executed<'a> {
     after: &'a Registers,
 }
 
-/// Bytes that were written, and their origin.
-type Written = Option<(ValuePlace, Origin)>;
+/// Wanted bytes that the instruction wrote, and their origin; `None` if it wrote none of them.
+type FoundOrigin = Option<(ValuePlace, Origin)>;
 
 const fn is_write(access: OpAccess) -> bool {
     use OpAccess as A;
@@ -124,10 +126,10 @@ fn moved_bytes(insn: &Instruction) -> Option<u64> {
     })
 }
 
-/// Returns true if the result is 0 or all ones whatever the operand is, which is there twice.
-fn clears(insn: &Instruction) -> bool {
+/// Returns true if both operands are the same register and the result does not depend on it.
+fn has_constant_result(insn: &Instruction) -> bool {
     use Mnemonic as M;
-    let is_one = |first, second| {
+    let is_same = |first, second| {
         insn.op_kind(first) == OpKind::Register
             && insn.op_kind(second) == OpKind::Register
             && insn.op_register(first) == insn.op_register(second)
@@ -137,10 +139,10 @@ fn clears(insn: &Instruction) -> bool {
     }
     match insn.mnemonic() {
         M::Xor | M::Sub | M::Pxor | M::Xorps | M::Xorpd | M::Pcmpeqb | M::Pcmpeqd => {
-            insn.op_count() == 2 && is_one(0, 1)
+            insn.op_count() == 2 && is_same(0, 1)
         }
         M::Vpxor | M::Vxorps | M::Vxorpd | M::Vpxord | M::Vpxorq | M::Vpcmpeqb | M::Vpcmpeqd => {
-            insn.op_count() == 3 && is_one(1, 2)
+            insn.op_count() == 3 && is_same(1, 2)
         }
         _ => false,
     }
@@ -184,7 +186,7 @@ impl Executed<'_> {
         })
     }
 
-    fn in_register(&self, wanted: Part) -> Written {
+    fn in_register(&self, wanted: Part) -> FoundOrigin {
         // The result, of which the decoder knows nothing.
         let calls = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
         if calls && wanted.of.0 == Register::RAX {
@@ -192,9 +194,8 @@ impl Executed<'_> {
         }
         let written = self.written_part(wanted.of)?.common(wanted)?;
         let of = |part| ValuePlace::Register(part);
-        let all = Some((of(written), self.computed()));
+        let computed = Some((of(written), self.computed()));
         let insn = self.insn;
-        // Operands of the same name are one register.
         let is_first = insn.op_count() > 0
             && insn.op0_kind() == OpKind::Register
             && Part::of_name(insn.op0_register()).is_some_and(|part| part.of == wanted.of);
@@ -205,7 +206,7 @@ impl Executed<'_> {
                 let to = Part::of_name(insn.op1_register())?;
                 return Self::copied(wanted, to, self.operand(0)?, written);
             }
-            // It was not equal, or the value is the same.
+            // CMPXCHG loads RAX with the destination if they differ; if not, they are equal anyway.
             Mnemonic::Cmpxchg if wanted.of.0 == Register::RAX => {
                 let size_bytes = insn.memory_size().size().max(insn.op0_register().size()) as u64;
                 let to = Part { of: wanted.of, offset: 0, size_bytes };
@@ -217,7 +218,7 @@ impl Executed<'_> {
                 let low = Part { of: wanted.of, offset: 0, size_bytes };
                 return match low.common(wanted) {
                     Some(kept) => Some((of(kept), Origin::Copied(of(kept)))),
-                    None => all,
+                    None => computed,
                 };
             }
             Mnemonic::Lodsb | Mnemonic::Lodsw | Mnemonic::Lodsd | Mnemonic::Lodsq
@@ -226,8 +227,8 @@ impl Executed<'_> {
                 let from = self.memory_read()?;
                 return Some((of(written), Origin::Copied(from)));
             }
-            _ if clears(insn) => return Some((of(written), Origin::Constant)),
-            _ if !is_first => return all,
+            _ if has_constant_result(insn) => return Some((of(written), Origin::Constant)),
+            _ if !is_first => return computed,
             _ => {}
         }
         let first = Part::of_name(insn.op0_register())?;
@@ -238,20 +239,21 @@ impl Executed<'_> {
         if insn.mnemonic() == Mnemonic::Lea {
             return Some((of(written), self.address_of_lea(written)));
         }
+        // CMOVcc. A 32-bit one clears the upper half even if the condition is false.
         if insn.condition_code() != ConditionCode::None && insn.op_count() == 2 {
-            return match self.holds(insn.condition_code()) {
+            return match condition::holds(insn.condition_code(), self.before.eflags) {
                 Some(true) => Self::copied(wanted, first, self.operand(1)?, written),
                 Some(false) if first.size_bytes >= 8 => None,
-                _ => all,
+                _ => computed,
             };
         }
-        let Some(moved) = moved_bytes(insn) else { return all };
+        let Some(moved) = moved_bytes(insn) else { return computed };
         let last = insn.op_count() - 1;
         let Some(from) = self.operand(last) else {
             return if self.is_immediate(last) {
                 Some((of(written), Origin::Constant))
             } else {
-                all
+                computed
             };
         };
         let size = match from {
@@ -273,9 +275,10 @@ impl Executed<'_> {
             return Some((of(copied), Origin::Copied(from)));
         }
         if matches!(insn.mnemonic(), Mnemonic::Movsx | Mnemonic::Movsxd) {
-            return all;
+            return computed;
         }
-        // A move of registers keeps the bytes that it does not write, as MOVSS does; a load clears them.
+        // A move of registers keeps the bytes that it does not write, as MOVSS does; a load clears
+        // them.
         let keeps = self.keeps_rest(low, from);
         if keeps { None } else { Some((of(written), Origin::Constant)) }
     }
@@ -289,14 +292,14 @@ impl Executed<'_> {
         (is_narrow && self.insn.mnemonic() != Mnemonic::Movzx) || is_merging || is_low
     }
 
-    /// Returns the copy to a register operand from a place of the same size.
-    fn copied(wanted: Part, to: Part, from: ValuePlace, written: Part) -> Written {
+    /// Returns the origin of `wanted` after a copy of `from` to the register part `to`.
+    fn copied(wanted: Part, to: Part, from: ValuePlace, written: Part) -> FoundOrigin {
         match to.common(wanted) {
             Some(copied) => {
                 let from = Self::within(from, copied.offset - to.offset, copied.size_bytes)?;
                 Some((ValuePlace::Register(copied), Origin::Copied(from)))
             }
-            // Of 32 bits: the upper half is cleared.
+            // A copy to a 32-bit register clears its upper half.
             None => Some((ValuePlace::Register(written), Origin::Constant)),
         }
     }
@@ -307,7 +310,7 @@ impl Executed<'_> {
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
     }
 
-    fn exchanged(&self, wanted: Part) -> Written {
+    fn exchanged(&self, wanted: Part) -> FoundOrigin {
         for (to, from) in [(0, 1), (1, 0)] {
             let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
             if part.of == wanted.of {
@@ -335,8 +338,8 @@ impl Executed<'_> {
         }
     }
 
-    /// Returns the part of a register that the instruction writes, from the first written byte to the
-    /// last.
+    /// Returns the part of a register that the instruction writes, from the first written byte to
+    /// the last.
     fn written_part(&self, whole: Whole) -> Option<Part> {
         let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
         let parts = writes.filter_map(|used| Part::of_name(used.register()));
@@ -352,7 +355,7 @@ impl Executed<'_> {
         Some(if is_half { Part { size_bytes: GENERAL_BYTES, ..all } } else { all })
     }
 
-    fn in_memory(&self, wanted: AddrRange) -> Written {
+    fn in_memory(&self, wanted: AddrRange) -> FoundOrigin {
         let insn = self.insn;
         let write = self.writes().find(|range| range.overlaps(wanted))?;
         let start = write.start.max(wanted.start);
@@ -368,7 +371,7 @@ impl Executed<'_> {
             Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
                 return Some(self.stored_element(write, written));
             }
-            Mnemonic::Xchg => self.other_operand().and_then(from),
+            Mnemonic::Xchg => self.register_operand().and_then(from),
             Mnemonic::Cmpxchg => self.operand(1).and_then(from),
             Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Vmovhps | Mnemonic::Vmovhpd => {
                 let high = self.operand(1).and_then(|all| Self::within(all, 8, 8));
@@ -393,7 +396,7 @@ impl Executed<'_> {
         Some((of, origin.unwrap_or_else(|| self.computed())))
     }
 
-    fn other_operand(&self) -> Option<ValuePlace> {
+    fn register_operand(&self) -> Option<ValuePlace> {
         let is_register =
             |number: &u32| matches!(self.operand(*number), Some(ValuePlace::Register(_)));
         [0, 1].into_iter().find(is_register).and_then(|number| self.operand(number))
@@ -447,6 +450,11 @@ impl Executed<'_> {
 
     /// Returns the origin that is an operation on all that the instruction read.
     fn computed(&self) -> Origin {
+        Origin::Computed(self.operands_read())
+    }
+
+    /// Returns the places that the instruction read, except for the registers of addresses.
+    fn operands_read(&self) -> Vec<ValuePlace> {
         let insn = self.insn;
         let is_of_address = |register: Register| {
             let full = register.full_register();
@@ -454,6 +462,7 @@ impl Executed<'_> {
             let is_operand = insn.op_kinds().zip(0..).any(|(kind, number)| {
                 kind == OpKind::Register && insn.op_register(number).full_register() == full
             });
+            // The registers of its address are the operands of LEA.
             insn.mnemonic() != Mnemonic::Lea
                 && !is_operand
                 && addresses.iter().any(|of| of.full_register() == full)
@@ -467,33 +476,7 @@ impl Executed<'_> {
         let memory = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
         operands.extend(memory.filter_map(|m| self.range_of(m)).map(ValuePlace::Memory));
         operands.dedup();
-        Origin::Computed(operands)
-    }
-
-    /// Returns true if a condition holds before the instruction (SDM volume 1, "Condition Codes").
-    fn holds(&self, condition: ConditionCode) -> Option<bool> {
-        use ConditionCode as C;
-        let flag = |bit: u32| self.before.eflags >> bit & 1 != 0;
-        let (carry, parity, zero, sign, overflow) = (flag(0), flag(2), flag(6), flag(7), flag(11));
-        Some(match condition {
-            C::o => overflow,
-            C::no => !overflow,
-            C::b => carry,
-            C::ae => !carry,
-            C::e => zero,
-            C::ne => !zero,
-            C::be => carry || zero,
-            C::a => !carry && !zero,
-            C::s => sign,
-            C::ns => !sign,
-            C::p => parity,
-            C::np => !parity,
-            C::l => sign != overflow,
-            C::ge => sign == overflow,
-            C::le => zero || sign != overflow,
-            C::g => !zero && sign == overflow,
-            C::None => return None,
-        })
+        operands
     }
 }
 

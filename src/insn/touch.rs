@@ -16,8 +16,8 @@ const LEAST_XSAVE_BYTES: u64 = 4096;
 const DF: u64 = 1 << 10;
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
-/// registers before it and after it. Gathers and loads of tiles yield nothing: their addresses are in a
-/// vector register, or follow from the configuration of tiles.
+/// registers before it and after it. Gathers and loads of tiles yield nothing: their addresses are
+/// in a vector register, or follow from the configuration of tiles.
 pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
     touched(bytes, registers, following, |access| {
         matches!(
@@ -27,8 +27,8 @@ pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<
     })
 }
 
-/// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given the
-/// general registers before it and after it. Scatters and stores of tiles yield nothing.
+/// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given
+/// the general registers before it and after it. Scatters and stores of tiles yield nothing.
 pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
     touched(bytes, registers, following, |access| {
         matches!(
@@ -38,8 +38,8 @@ pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec
     })
 }
 
-/// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given the
-/// general registers before it. None: that is not known.
+/// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given
+/// the general registers before it. None: that is not known.
 pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, registers.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -50,8 +50,8 @@ pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> 
     Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
 }
 
-/// Returns true if an instruction accesses a tile in memory, whose rows are at any distance (SDM volume 2,
-/// "TILELOADD").
+/// Returns true if an instruction accesses a tile in memory, whose rows are at any distance (SDM
+/// volume 2, "TILELOADD").
 fn is_of_tile(insn: &Instruction) -> bool {
     insn.memory_size() == MemorySize::Tile
 }
@@ -87,8 +87,9 @@ fn touched(
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
 }
 
-/// Returns an upper bound in bytes for an operand without a fixed size: the area of XSAVE and XRSTOR
-/// with all features that this machine's kernel enables (CPUID leaf 0DH, EBX; 11,008 with AMX).
+/// Returns an upper bound in bytes for an operand without a fixed size: the area of XSAVE and
+/// XRSTOR with all features that this machine's kernel enables (CPUID leaf 0DH, EBX; 11,008 with
+/// AMX).
 fn xsave_bytes() -> u64 {
     const EXTENDED_STATE: u32 = 0xd;
     static BYTES: OnceLock<u64> = OnceLock::new();

@@ -70,15 +70,15 @@ impl Whole {
         self.0.is_gpr64().then(|| value(self.0, registers)).flatten()
     }
 
-    /// Returns true if the kernel sets it as a signal's handler begins (`setup_rt_frame` in the kernel's
-    /// arch/x86).
+    /// Returns true if the kernel sets it as a signal's handler begins (`setup_rt_frame` in the
+    /// kernel's arch/x86).
     pub fn is_set_for_handler(self) -> bool {
         use Register as R;
         matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)
     }
 
-    /// Returns true if functions restore it before they return (System V ABI for AMD64, figure 3.4). RSP
-    /// is not among them.
+    /// Returns true if functions restore it before they return (System V ABI for AMD64, figure
+    /// 3.4). RSP is not among them.
     pub fn is_preserved(self) -> bool {
         use Register as R;
         matches!(self.0, R::RBX | R::RBP | R::R12 | R::R13 | R::R14 | R::R15)
@@ -114,8 +114,8 @@ impl Part {
 }
 
 impl fmt::Display for Part {
-    /// Writes the name that assemblers have for these bytes. Of others, that of the smallest part that has
-    /// them, and which of its bytes they are, from 0: `xmm0[8..16]`.
+    /// Writes the name that assemblers have for these bytes. Of others, that of the smallest part
+    /// that has them, and which of its bytes they are, from 0: `xmm0[8..16]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Register::values().filter(|name| name.is_gpr() || name.is_vector_register());
         let parts = names.filter_map(|name| Some((name, Self::of_name(name)?)));

@@ -15,8 +15,8 @@ pub const HIGH_ZMM: u64 = 1 << 7;
 
 /// Offset of XMM0.
 pub const XMM: usize = 160;
-/// Offset of the enabled state components, which the kernel writes into the bytes of the FXSAVE area
-/// that are reserved for software (`arch/x86/kernel/fpu` in the kernel).
+/// Offset of the enabled state components, which the kernel writes into the bytes of the FXSAVE
+/// area that are reserved for software (`arch/x86/kernel/fpu` in the kernel).
 pub const XCR0: usize = 464;
 /// Offset of the header's first word: the components that are not in their initial state.
 pub const XSTATE_BV: usize = 512;

@@ -13,11 +13,11 @@ use std::any::Any;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-/// The most threads that `where` lists.
+/// The maximum number of threads that `where` lists.
 const THREADS_LIMIT: usize = 50;
 /// The rows of a page, if the client does not say.
 const PAGE: usize = 20;
-/// The most rows of a page.
+/// The maximum number of rows of a page.
 const LARGEST_PAGE: usize = 200;
 
 /// An opened recording.

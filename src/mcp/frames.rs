@@ -11,7 +11,7 @@ use crate::values::{Evaluator, Frame};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The most activations that are unwound.
+/// The maximum number of activations that are unwound.
 const MOST_ACTIVATIONS: usize = 10_000;
 
 /// An activation of a function, with the functions that are inlined at its place.
@@ -20,36 +20,38 @@ pub(super) struct Activation {
     pub(super) level: usize,
     /// Its registers, if they are known.
     pub(super) registers: Option<FrameRegisters>,
-    /// The address of its next instruction.
-    pub(super) addr: Addr,
-    /// An address in its current instruction.
-    pub(super) at: Addr,
+    /// The address of its next instruction: the return address for callers.
+    pub(super) next: Addr,
+    /// An address in the instruction that it executes: the call for callers.
+    pub(super) lookup: Addr,
     /// Its frames, innermost first; never none.
     pub(super) places: Vec<Place>,
 }
 
 impl Debuggee {
-    /// Returns the activations of a thread, innermost first: by the unwind tables if its registers are
-    /// known, else by the path.
+    /// Returns the activations of a thread, innermost first: by the unwind tables if its registers
+    /// are known, else by the path.
     pub(super) fn activations(&self, tid: Tid) -> Vec<Activation> {
         let machine = ThreadMachine::new(self.run(), tid);
         let symbols = self.asked.symbols();
         let mut activations = Vec::new();
         let mut level = 0;
-        let mut add = |registers: Option<FrameRegisters>, addr: Addr, at: Addr| {
-            let places = self.places_at(at);
-            let next = level + places.len();
-            activations.push(Activation { level, registers, addr, at, places });
-            level = next;
+        let mut add = |registers: Option<FrameRegisters>, next: Addr, lookup: Addr| {
+            let places = self.places_at(lookup);
+            let outer_level = level + places.len();
+            activations.push(Activation { level, registers, next, lookup, places });
+            level = outer_level;
         };
         let first = FrameRegisters::of(&machine);
         if first.get(crate::symbols::RSP).is_some() {
-            let mut next = Some(first);
+            let mut frame = Some(first);
             for _ in 0..MOST_ACTIVATIONS {
-                let Some(registers) = next else { break };
-                let (Some(addr), Some(at)) = (registers.pc(), registers.lookup_pc()) else { break };
-                add(Some(registers), addr, at);
-                next = symbols.caller_of(&registers, &machine);
+                let Some(registers) = frame else { break };
+                let (Some(next), Some(lookup)) = (registers.pc(), registers.lookup_pc()) else {
+                    break;
+                };
+                add(Some(registers), next, lookup);
+                frame = symbols.caller_of(&registers, &machine);
             }
             return activations;
         }
@@ -91,7 +93,7 @@ impl Debuggee {
                 }
                 let mut row = Map::new();
                 row.insert("frame".to_owned(), json!(number));
-                row.extend(place_cells(place, Some(activation.addr)));
+                row.extend(place_cells(place, Some(activation.next)));
                 let is_innermost = number == activation.level;
                 let arguments = if is_innermost { self.arguments(tid, activation) } else { None };
                 row.insert("arguments".to_owned(), json!(arguments));
@@ -112,7 +114,7 @@ impl Debuggee {
     fn arguments(&self, tid: Tid, activation: &Activation) -> Option<Map<String, Value>> {
         let registers = activation.registers.as_ref()?;
         let evaluator = Evaluator::new(self.asked.symbols());
-        let bound = evaluator.arguments(activation.at)?;
+        let bound = evaluator.arguments(activation.lookup)?;
         let machine = ThreadMachine::new(self.run(), tid);
         let frame = Frame { registers, machine: &machine, is_innermost: activation.level == 0 };
         let values = evaluator.answer(&bound, &frame).ok()?;

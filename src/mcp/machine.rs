@@ -2,9 +2,7 @@
 
 use crate::common::{Addr, Tid};
 use crate::session::{KnownRegisters, Register, Run};
-use crate::symbols::Machine;
-
-const XMM0: u16 = 17;
+use crate::symbols::{Machine, XMM0};
 
 /// Registers and memory of a thread at the session's position, as far as they are known.
 pub(super) struct ThreadMachine<'a> {

@@ -1,4 +1,5 @@
-//! The Model Context Protocol: a recording as tools for programs and agents, on the standard streams.
+//! The Model Context Protocol: a recording as tools for programs and agents, on the standard
+//! streams.
 //!
 //! `server` speaks the protocol, by the official SDK. `worker` is the thread that owns the opened
 //! recording, as traced processes belong to a thread. `debuggee` is that recording, with a place in

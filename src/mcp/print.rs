@@ -1,5 +1,5 @@
-//! Values of expressions at the current position: by the debug information, or by gdb where that is not
-//! enough.
+//! Values of expressions at the current position: by the debug information, or by gdb where that is
+//! not enough.
 
 use super::answer::Answer;
 use super::debuggee::Debuggee;
@@ -12,9 +12,9 @@ use crate::symbols::{FrameRegisters, Piece};
 use crate::values::{Error, Evaluator, Frame, Located, Question, Shown};
 use serde_json::{Value, json};
 
-/// The most activations in which a name is sought.
+/// The maximum number of activations in which a name is sought.
 const MOST_FRAMES: usize = 100;
-/// The most bytes of a value whose changes are watched.
+/// The maximum number of bytes of a value whose changes are watched.
 const MOST_WATCHED_BYTES: u64 = 4096;
 
 impl Debuggee {
@@ -68,8 +68,8 @@ impl Debuggee {
         Ok(json!({"position": self.position(), "thread": tid.0, "values": rows}))
     }
 
-    /// Evaluates an expression in a frame, or in the innermost one that knows its names. Returns the
-    /// number of the frame, too.
+    /// Evaluates an expression in a frame, or in the innermost one that knows its names. Returns
+    /// the number of the frame, too.
     fn value(
         &self,
         tid: Tid,
@@ -96,11 +96,12 @@ impl Debuggee {
     ) -> Result<(usize, T), String> {
         let evaluator = Evaluator::new(self.asked.symbols());
         let machine = ThreadMachine::new(self.run(), tid);
-        let mut refused = match frame {
+        // The error if no frame is tried:
+        let untried = match frame {
             Some(frame) => format!("frame {frame} is inlined into its caller"),
             None => "the thread has no registers here".to_owned(),
         };
-        let mut is_first = true;
+        let mut first_error = None;
         for activation in activations.iter().take(frame.map_or(MOST_FRAMES, |_| usize::MAX)) {
             if frame.is_some_and(|frame| frame != activation.level) {
                 continue;
@@ -110,15 +111,15 @@ impl Debuggee {
             let registers = activation.registers.as_ref().unwrap_or(&unknown);
             let is_innermost = activation.level == 0;
             let of = Frame { registers, machine: &machine, is_innermost };
-            match evaluate(&evaluator, activation.at, &of) {
+            match evaluate(&evaluator, activation.lookup, &of) {
                 Ok(value) => return Ok((activation.level, value)),
-                // That of the innermost frame is the one to show.
-                Err(error) if is_first => refused = error.to_string(),
-                Err(_) => {}
+                // The error of the innermost frame is the one to show.
+                Err(error) => {
+                    first_error.get_or_insert_with(|| error.to_string());
+                }
             }
-            is_first = false;
         }
-        Err(refused)
+        Err(first_error.unwrap_or(untried))
     }
 
     /// Returns true if an expression is known and not 0 where a thread stopped.

@@ -48,8 +48,8 @@ pub(super) struct Travel {
     /// With `until`: stop only where this expression is known and not 0
     #[serde(default)]
     pub(super) when: Option<String>,
-    /// Go until the memory of this expression changes: `back` stops before the instruction that changed
-    /// it last, `forward` after the next one that does
+    /// Go until the memory of this expression changes: `back` stops before the instruction that
+    /// changed it last, `forward` after the next one that does
     #[serde(default)]
     pub(super) watch: Option<String>,
     /// The unit of a step
@@ -101,7 +101,7 @@ pub(super) struct Hits {
     /// The position to begin at: `next` of the last page; the beginning of the run if not given
     #[serde(default)]
     pub(super) from: Option<String>,
-    /// The most rows of the page; 20 if not given, at most 200
+    /// The maximum number of rows in the page; 20 if not given, at most 200
     #[serde(default)]
     pub(super) limit: Option<usize>,
 }
@@ -129,7 +129,7 @@ pub(super) struct Calls {
     /// The calls before the page: `next` of the last page; 0 if not given
     #[serde(default)]
     pub(super) skip: usize,
-    /// The most rows of the page; 20 if not given, at most 200
+    /// The maximum number of rows in the page; 20 if not given, at most 200
     #[serde(default)]
     pub(super) limit: Option<usize>,
 }
@@ -147,7 +147,8 @@ pub(super) struct Origin {
     /// innermost frame that knows the names
     #[serde(default)]
     pub(super) frame: Option<usize>,
-    /// The most steps; 20 if not given, at most 200. To go on, ask at the position of the last one
+    /// The maximum number of steps; 20 if not given, at most 200. To go on, ask at the position of
+    /// the last one
     #[serde(default)]
     pub(super) limit: Option<usize>,
 }

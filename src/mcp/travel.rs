@@ -14,9 +14,9 @@ use crate::values::Question;
 use std::collections::BTreeSet;
 
 /// The function of the current place, by which steps over lines are measured.
-struct Around {
-    /// The stack pointer before its call.
-    frame: u64,
+struct CurrentFunction {
+    /// The canonical frame address: the stack pointer before its call.
+    cfa: u64,
     returns_to: Option<Addr>,
 }
 
@@ -147,11 +147,11 @@ impl Debuggee {
             return self.resume(direction, Action::Step, interrupted).map(|_| ());
         }
         let tid = self.session.last_stop().thread;
-        let around = self.around(tid)?;
+        let current = self.current_function(tid)?;
         match (direction, step) {
             (Direction::Backward, Step::Out) => {
-                let returns_to = around.returns_to.ok_or("the function was not called")?;
-                let activation = Activation { frame: around.frame, returns_to };
+                let returns_to = current.returns_to.ok_or("the function was not called")?;
+                let activation = Activation { frame: current.cfa, returns_to };
                 self.session.step_back(tid, BackStep::Out(activation), interrupted);
                 Ok(())
             }
@@ -160,23 +160,24 @@ impl Debuggee {
                 Ok(())
             }
             (Direction::Forward, Step::Out) => {
-                let returns_to = around.returns_to.ok_or("the function was not called")?;
-                self.run_to(tid, BTreeSet::from([returns_to]), &around, interrupted)
+                let returns_to = current.returns_to.ok_or("the function was not called")?;
+                self.run_to(tid, BTreeSet::from([returns_to]), &current, interrupted)
             }
             (Direction::Forward, _) => {
                 let mut stops = self.other_lines(tid);
-                stops.extend(around.returns_to);
-                self.run_to(tid, stops, &around, interrupted)
+                stops.extend(current.returns_to);
+                self.run_to(tid, stops, &current, interrupted)
             }
         }
     }
 
-    /// Runs forward until a thread is at one of some addresses, in the activation or outside of it.
+    /// Runs forward until a thread reaches one of the addresses in the same activation or in a
+    /// caller.
     fn run_to(
         &mut self,
         tid: Tid,
         stops: BTreeSet<Addr>,
-        around: &Around,
+        current: &CurrentFunction,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         for addr in stops {
@@ -190,7 +191,7 @@ impl Debuggee {
             if stop.thread != tid {
                 continue;
             }
-            let is_returned = self.run().pc(tid) == around.returns_to;
+            let is_returned = self.run().pc(tid) == current.returns_to;
             let machine = ThreadMachine::new(self.run(), tid);
             let registers = FrameRegisters::of(&machine);
             // The stack grows down: inner activations have lower frames.
@@ -199,24 +200,24 @@ impl Debuggee {
             } else {
                 self.asked.symbols().cfa_of(&registers, &machine)
             };
-            if reached.is_none_or(|reached| reached >= around.frame) {
+            if reached.is_none_or(|reached| reached >= current.cfa) {
                 return Ok(());
             }
         }
     }
 
-    fn around(&self, tid: Tid) -> Result<Around, String> {
-        let only = "lines and functions are stepped in exact recordings, in code with unwind tables: \
-                    give `until`, or the step \"instruction\"";
+    fn current_function(&self, tid: Tid) -> Result<CurrentFunction, String> {
+        let not_here = "lines and functions are stepped in exact recordings, in code with unwind \
+                        tables: give `until`, or the step \"instruction\"";
         if !self.run().is_exact() {
-            return Err(only.to_owned());
+            return Err(not_here.to_owned());
         }
         let machine = ThreadMachine::new(self.run(), tid);
         let registers = FrameRegisters::of(&machine);
         let symbols = self.asked.symbols();
-        let frame = symbols.cfa_of(&registers, &machine).ok_or(only)?;
+        let cfa = symbols.cfa_of(&registers, &machine).ok_or(not_here)?;
         let caller = symbols.caller_of(&registers, &machine);
-        Ok(Around { frame, returns_to: caller.and_then(|caller| caller.pc()) })
+        Ok(CurrentFunction { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
     }
 
     /// Returns where the other lines of a thread's function begin.

@@ -44,8 +44,11 @@ pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
         Packet::Ovf => out.extend_from_slice(&[0x02, 0xf3]),
         Packet::Vmcs(base) => put_extended(out, 0xc8, base >> 12, 5),
         Packet::Ptw { value, size, ip } => put_ptw(out, value, size, ip),
-        _ if put_time(packet, out) => {}
-        _ => put_rare(packet, out),
+        _ => {
+            if !put_time(packet, out) {
+                put_rare(packet, out);
+            }
+        }
     }
 }
 

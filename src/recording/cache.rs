@@ -1,4 +1,5 @@
-//! Files beside the recordings of a store that make later ones faster. All may be removed at any time.
+//! Files beside the recordings of a store that make later ones faster. All may be removed at any
+//! time.
 
 use super::regular::replace_private;
 use super::store::Store;
@@ -16,8 +17,8 @@ pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
     store.path().map(|dir| dir.join(DIRECTORY).join(kind))
 }
 
-/// Writes a file anew, in a directory that keeps at most `most` files. Other recorders may write the same
-/// file.
+/// Writes a file anew, in a directory that keeps at most `most` files. Other recorders may write
+/// the same file.
 pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
     if !path.exists() {
         make_room(path.parent().unwrap_or(path), most)?;
@@ -31,8 +32,8 @@ pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
     written
 }
 
-/// Makes a directory, and removes the files in it that were not written for the longest time if there
-/// are as many as it may have.
+/// Makes a directory, and removes the files in it that were not written for the longest time if
+/// there are as many as it may have.
 fn make_room(dir: &Path, most: usize) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let age = |entry: fs::DirEntry| {

@@ -1,8 +1,9 @@
 //! Chunks with checksums, which keep growing files readable after their writer was killed.
 //!
-//! There are two forms. A *framed* file (the sideband, the log) is a sequence of `length, CRC-32, payload`.
-//! A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file beside it
-//! has one entry per chunk: the offset of the chunk's end, and the CRC-32 of the chunk.
+//! There are two forms. A *framed* file (the sideband, the log) is a sequence of
+//! `length, CRC-32, payload`. A *summed* file (a trace) is raw, so that any PT decoder can read it.
+//! A second file beside it has one entry per chunk: the offset of the chunk's end, and the CRC-32
+//! of the chunk.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;

@@ -49,7 +49,8 @@ impl Destination {
         place.tried(Ok(()))
     }
 
-    /// Renames the recording in `dir` for a while. Returns `dir` as the destination that replaces it.
+    /// Renames the recording in `dir` for a while. Returns `dir` as the destination that replaces
+    /// it.
     fn instead_of(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");
@@ -128,7 +129,7 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
 }
 
 /// Returns true for an empty directory, and for one in which a recorder was killed before its
-/// recording began.
+/// recording began. Also for one that does not exist or cannot be read.
 pub(super) fn is_bare(dir: &Path) -> bool {
     let is_empty = |file: &fs::DirEntry| file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     fs::read_dir(dir).into_iter().flatten().flatten().all(|file| match file.file_name() {

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// The version in every manifest.
 pub const FORMAT_VERSION: u32 = 5;
-/// The first version whose exact recordings have no entries for XSAVEC without x87: its result follows
-/// from the program's state.
+/// The first version whose exact recordings have no entries for XSAVEC without x87: its result
+/// follows from the program's state.
 pub const COMPLETED_SAVES_VERSION: u32 = 4;
 /// The oldest version that readers know. It has no logs.
 pub(super) const OLDEST_VERSION: u32 = 2;
@@ -32,9 +32,11 @@ pub(super) const CORE: &str = "core";
 pub(super) const INDEX: &str = "index.bin";
 /// The directory of raw PT bytes.
 pub(super) const TRACE_DIR: &str = "trace";
-/// The directory with the path of an exact recording, itself a recording, once a replay has made it.
+/// The directory with the path of an exact recording, itself a recording, once a replay has made
+/// it.
 pub(super) const PATH_DIR: &str = "path";
-/// The directory of an exact recording's keyframes, named by the numbers of log entries before them.
+/// The directory of an exact recording's keyframes, named by the numbers of log entries before
+/// them.
 pub(super) const KEYFRAME_DIR: &str = "keyframes";
 /// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The most addresses of a file that are kept.
 const MOST: usize = 1 << 16;
-/// The most files of which code is known, and the largest of these lists: an address takes at most 10
-/// bytes.
+/// The most files of which code is known, and the largest of these lists: an address takes at most
+/// 10 bytes.
 const MOST_FILES: usize = 512;
 const LARGEST_BYTES: u64 = 1 << 20;
 /// The length of a name of an image.
@@ -38,7 +38,8 @@ impl KnownCode {
         Self::of(&Store::of_user())
     }
 
-    /// Returns the offsets in a file at which code began that was executed; empty if none are known.
+    /// Returns the offsets in a file at which code began that was executed; empty if none are
+    /// known.
     pub fn load(&self, file: &ImageId) -> Vec<u64> {
         self.path_of(file).and_then(|path| read(&path).ok()).unwrap_or_default()
     }
@@ -62,7 +63,8 @@ impl KnownCode {
     }
 }
 
-/// Returns the addresses of offsets in a file of which the part from `from` on is mapped at `range`.
+/// Returns the addresses of offsets in a file of which the part from `from` on is mapped at
+/// `range`.
 pub fn addresses_in(range: AddrRange, from: u64, offsets: &[u64]) -> impl Iterator<Item = u64> {
     let address = move |offset: &u64| range.start.0.checked_add(offset.checked_sub(from)?);
     let is_inside = move |addr: &u64| range.contains(Addr(*addr));

@@ -1,5 +1,5 @@
-//! The hashes of files that were stored before: large programs need not be hashed for each recording of
-//! them. A wrong hash would show as damage of the recording.
+//! The hashes of files that were stored before: large programs need not be hashed for each
+//! recording of them. A wrong hash would show as damage of the recording.
 
 use super::cache;
 use super::regular::read_limited;

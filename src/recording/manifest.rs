@@ -30,8 +30,8 @@ pub struct Manifest {
     pub started_unix_ns: u64,
     /// The CPU of the run.
     pub cpu: HostCpu,
-    /// The extensions of the instruction set that an exact recording may have used, by the names that
-    /// compilers use; empty for others.
+    /// The extensions of the instruction set that an exact recording may have used, by the names
+    /// that compilers use; empty for others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
     /// The settings of the capture.
@@ -260,12 +260,12 @@ pub struct ThreadEntry {
 pub struct TscClock {
     /// The TSC at the start of the run.
     pub start: Tsc,
-    /// Ticks per second; 0 if unknown.
+    /// TSC ticks per second; 0 if unknown.
     pub ticks_per_second: f64,
 }
 
 impl TscClock {
-    /// Returns true if ticks can be converted to nanoseconds.
+    /// Returns true if TSC ticks can be converted to nanoseconds.
     pub fn is_known(&self) -> bool {
         self.ticks_per_second > 0.0
     }

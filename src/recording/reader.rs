@@ -128,8 +128,8 @@ impl Reader {
         self.manifest.end.is_none()
     }
 
-    /// Returns the threads of the manifest or, for a cut recording, those that have a trace, or that the
-    /// sideband names, in numerical order.
+    /// Returns the threads of the manifest or, for a cut recording, those that have a trace, or
+    /// that the sideband names, in numerical order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         match &self.manifest.end {
             Some(end) => {
@@ -207,8 +207,8 @@ impl Reader {
         Ok(chunks.filter_map(PathPlace::from_bytes).collect())
     }
 
-    /// Returns the directory where the path of an exact recording is to be kept, and removes what is
-    /// there.
+    /// Returns the directory where the path of an exact recording is to be kept, and removes what
+    /// is there.
     pub fn prepare_path(&self) -> Result<PathBuf, Error> {
         let dir = self.path_dir();
         match fs::remove_dir_all(&dir) {

@@ -87,8 +87,8 @@ fn zeros(mut count: u64) -> Hasher {
         if count & 1 == 1 {
             all.combine(&power);
         }
-        let half = power.clone();
-        power.combine(&half);
+        let same = power.clone();
+        power.combine(&same);
         count >>= 1;
     }
     all

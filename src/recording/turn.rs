@@ -1,4 +1,5 @@
-//! Locks of a recording's directory, so that one process or thread at a time makes what is kept with it.
+//! Locks of a recording's directory, so that one process or thread at a time makes what is kept
+//! with it.
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};

@@ -54,8 +54,8 @@ struct TraceFile {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not exist. One of the exact backend has a
-    /// log.
+    /// Starts a recording in `dir`, which must be empty or not exist. One of the exact backend has
+    /// a log.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
@@ -100,7 +100,8 @@ impl Writer {
         &self.dir
     }
 
-    /// Starts the trace of a thread. Continues the trace if there is one. Exact recordings have none.
+    /// Starts the trace of a thread. Continues the trace if there is one. Exact recordings have
+    /// none.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
         if self.log.is_some() { Ok(()) } else { self.start(TraceId::Thread(tid)) }
     }
@@ -197,13 +198,13 @@ impl Writer {
     /// Writes out the log, and returns its contents in numbers; `None` if there is none.
     pub fn log_totals(&mut self) -> Result<Option<LogTotals>, Error> {
         self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
-        Ok(self.log.as_ref().map(LogParts::totals))
+        Ok(self.log.as_ref().map(LogParts::kept_totals))
     }
 
-    /// Returns the entries and ticks of the log since the beginning of the run, and the size of what is
-    /// kept of it.
+    /// Returns the entries and ticks of the log since the beginning of the run, and the size of
+    /// what is kept of it.
     pub fn log_so_far(&self) -> LogTotals {
-        self.log.as_ref().map_or_else(LogTotals::default, LogParts::so_far)
+        self.log.as_ref().map_or_else(LogTotals::default, LogParts::totals_since_start)
     }
 
     /// Begins another part of the log, at the place of a keyframe that was just written.
@@ -252,12 +253,12 @@ impl Writer {
             trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
         };
         let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
-        let log = self.log.as_ref().map_or(0, |log| log.so_far().size_bytes);
+        let log = self.log.as_ref().map_or(0, |log| log.totals_since_start().size_bytes);
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
-    /// Stores a file's contents: by a link to those of an earlier recording, or by reflink if the file
-    /// system supports it.
+    /// Stores a file's contents: by a link to those of an earlier recording, or by reflink if the
+    /// file system supports it.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let seen = self.known_images.see(source);
         if let Some(id) = self.shared_image(source, seen.as_ref()) {

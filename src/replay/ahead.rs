@@ -13,8 +13,8 @@ const LARGEST_BYTES: u64 = 2 << 30;
 
 impl Replay {
     /// Goes the way to the end of the run from the keyframe before, in another process, and leaves
-    /// checkpoints on it, if the replay has nothing before the end. Ends soon after `interrupted` returns
-    /// true, and goes on when it is called again. The replay stays where it is.
+    /// checkpoints on it, if the replay has nothing before the end. Ends soon after `interrupted`
+    /// returns true, and goes on when it is called again. The replay stays where it is.
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.is_without_past() && self.go_ahead(interrupted).is_err() {
             // Who steps back meets the error.
@@ -50,7 +50,7 @@ impl Replay {
     /// Goes to the end. Returns false if it was interrupted.
     fn go_towards(&mut self, end: Position, interrupted: &dyn Fn() -> bool) -> Result<bool, Error> {
         self.keep_here()?;
-        if !self.leave_near_checkpoints(end, interrupted)?
+        if !self.keep_near_checkpoints(end, interrupted)?
             || !self.travel_to_tick(end, interrupted)?
         {
             return Ok(false);
@@ -85,7 +85,8 @@ impl Replay {
         self.row = Row::default();
     }
 
-    /// Turns to the part of the way that was made ready, if it begins before a position of a program.
+    /// Turns to the part of the way that was made ready, if it begins before a position of a
+    /// program.
     pub(super) fn turn_to_part(&mut self, number: usize, target: Position) -> bool {
         let Ahead::Part(mut stand) = std::mem::take(&mut self.ahead) else { return false };
         let begins = Position::after_entries(stand.epoch.begins);

@@ -1,6 +1,6 @@
-//! System calls that follow each other, and instructions that read counters, are answered in the code
-//! cache, without a stop for each: the recorded results are put there before a run, and what the thread
-//! did is compared with the log after it.
+//! System calls that follow each other, and instructions that read counters, are answered in the
+//! code cache, without a stop for each: the recorded results are put there before a run, and what
+//! the thread did is compared with the log after it.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -34,13 +34,14 @@ struct Answer<'a> {
     writes: &'a [Write],
 }
 
-/// The counters that instructions read, by the address after them, while the program executes nothing.
+/// The counters that instructions read, by the address after them, while the program executes
+/// nothing.
 type KnownCounters = BTreeMap<u64, Option<Counter>>;
 
 impl Replay {
-    /// Offers answers for the next calls of the loaded thread, as far as nothing has to be done for them
-    /// but what the cache can do, and a run ends at none of them. After them, it comes to another
-    /// instruction with a hook, before entry number `last`.
+    /// Offers answers for the next calls of the loaded thread, as far as nothing has to be done for
+    /// them but what the cache can do, and a run ends at none of them. After them, it comes to
+    /// another instruction with a hook, before entry number `last`.
     pub(super) fn answer_ahead(
         &mut self,
         tid: Tid,

@@ -100,8 +100,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Keeps a copy of the process as it is, near the place where the user is. Returns false if there
-    /// was one.
+    /// Keeps a copy of the process as it is, near the place where the user is. Returns false if
+    /// there was one.
     pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<bool, Error> {
         if self.checkpoints.get(position).is_some() {
             return Ok(false);

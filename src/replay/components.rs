@@ -1,5 +1,5 @@
-//! Large components of the extended state, as those of AMX: a process may use one after it asked for
-//! permission (Documentation/arch/x86/xstate.rst in the kernel).
+//! Large components of the extended state, as those of AMX: a process may use one after it asked
+//! for permission (Documentation/arch/x86/xstate.rst in the kernel).
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -19,14 +19,15 @@ impl Epoch {
         Ok(())
     }
 
-    /// Lets the process use all components, if its program has begun before: it may have asked for them.
+    /// Lets the process use all components, if its program has begun before: it may have asked for
+    /// them.
     pub(super) fn permit_what_was_asked(&self, begins: &Registers) -> Result<(), Error> {
         if is_first_instruction(begins) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
     }
 }
 
-/// Returns true if the kernel has just loaded a program, and set all registers to 0 but for the stack's
-/// and the instruction's pointers.
+/// Returns true if the kernel has just loaded a program, and set all registers to 0 but for the
+/// stack's and the instruction's pointers.
 fn is_first_instruction(registers: &Registers) -> bool {
     let Registers {
         rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, ..

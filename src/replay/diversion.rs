@@ -121,8 +121,8 @@ impl Replay {
         self.epoch.overwrite(addr, bytes)
     }
 
-    /// Runs one thread in a diversion, up to one of the stops. `print` gets what the thread writes to
-    /// its standard output and error.
+    /// Runs one thread in a diversion, up to one of the stops. `print` gets what the thread writes
+    /// to its standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,

@@ -7,7 +7,7 @@ use super::one_cpu::OneCpu;
 use super::shared::SharedFiles;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread};
-use crate::tracee::end;
+use crate::tracee;
 
 /// A process of the replay, and its copies.
 #[derive(Debug)]
@@ -18,9 +18,9 @@ pub(super) struct Epoch {
     pub(super) page: Addr,
     pub(super) contexts: Contexts,
     pub(super) shared: SharedFiles,
-    /// Where stacks have room to grow, below what the program had of them at first.
+    /// Free ranges below the stacks, into which these may grow.
     pub(super) below_stacks: Vec<AddrRange>,
-    /// The entries before its beginning: those about a program's start, or those before a keyframe.
+    /// The number of log entries before it.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
     /// The bytes of its memory that came from the final state.
@@ -71,6 +71,6 @@ impl Epoch {
 
 impl Drop for Epoch {
     fn drop(&mut self) {
-        end(self.pid());
+        tracee::end(self.pid());
     }
 }

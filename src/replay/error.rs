@@ -52,7 +52,7 @@ pub enum Error {
         /// The difference.
         what: String,
     },
-    /// The path was not to be finished.
+    /// The caller interrupted the writing of the path.
     #[error("interrupted")]
     Interrupted,
     /// Somebody killed the process of the replay.

@@ -9,8 +9,8 @@ use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, Log};
 
 impl Replay {
-    /// Continues with the same recording, which has more entries now. Returns false if the program now
-    /// uses addresses where the replay has its own memory: the recording is to be opened anew.
+    /// Continues with the same recording, which has more entries now. Returns false if the program
+    /// now uses addresses where the replay has its own memory: the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
         let outline = Outline::of(&log, &reader)?;
@@ -29,8 +29,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves over the last entry of a log that is written on, if that only says where the program is,
-    /// and the replay is there.
+    /// Moves over the last entry of a log that is written on, if that only says where the program
+    /// is, and the replay is there.
     pub fn meet_end(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.last() {
             return Ok(());

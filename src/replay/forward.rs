@@ -149,7 +149,8 @@ impl Replay {
         Ok(Found::Goal)
     }
 
-    /// Returns the signal of the next entry, if its thread is where it is delivered and a step ends there.
+    /// Returns the signal of the next entry, if its thread is where it is delivered and a step ends
+    /// there.
     fn signal_ahead(&mut self, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
         let signal = |event: &KernelEvent| matches!(event, KernelEvent::Signal(_));
         let Some(event) = self.event_ahead(goals).filter(signal) else { return Ok(None) };
@@ -157,8 +158,8 @@ impl Replay {
         Ok(if self.is_at_site(&entry)? { Some(event) } else { None })
     }
 
-    /// Executes one instruction of the thread that is next in the order of the run, or lets the next
-    /// entry of the log happen.
+    /// Executes one instruction of the thread that is next in the order of the run, or lets the
+    /// next entry of the log happen.
     pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<Found, Error> {
         let advanced = self.with_watches(watches, Self::advance)?;
         Ok(match advanced {

@@ -1,5 +1,5 @@
-//! Stops that are judged while the thread waits in the cache: most stops of a search are passed, and that
-//! takes a fraction of the time of a stop.
+//! Stops that are judged while the thread waits in the cache: most stops of a search are passed,
+//! and that takes a fraction of the time of a stop.
 
 use super::error::Error;
 use super::events::Site;
@@ -18,8 +18,8 @@ static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
 impl Looks<'_> {
-    /// Returns true if stops of such a run may be glances: if it has any, and tracer and thread would not
-    /// wait for the same CPU. Runs up to a bound end at stops.
+    /// Returns true if stops of such a run may be glances: if it has any, and tracer and thread
+    /// would not wait for the same CPU. Runs up to a bound end at stops.
     pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
         let has_budget = matches!(distance, Distance::Budget(_));
         has_budget && !self.goals.stops.is_empty() && *HAS_CPUS
@@ -27,8 +27,8 @@ impl Looks<'_> {
 }
 
 impl Replay {
-    /// Returns true if the thread that waits for the answer to a glance has to stop, as more is asked of it
-    /// than its general registers.
+    /// Returns true if the thread that waits for the answer to a glance has to stop, as more is
+    /// asked of it than its general registers.
     pub fn needs_stop(&self) -> bool {
         self.glanced.as_ref().is_some_and(|glanced| glanced.needs_stop.load(Ordering::Relaxed))
     }
@@ -65,8 +65,8 @@ impl Replay {
         (!needs_stop).then_some(accepts)
     }
 
-    /// Returns the position of a thread that waits. `None` if an entry of the log may happen to it there
-    /// before it executes the instruction.
+    /// Returns the position of a thread that waits. `None` if an entry of the log may happen to it
+    /// there before it executes the instruction.
     fn position_of(&self, glance: &Glance, looks: &Looks<'_>) -> Option<Position> {
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 pub struct Goals<'a> {
     /// Instructions before which it ends.
     pub stops: &'a BTreeSet<Addr>,
-    /// Asked at each of them; false passes it. Where [`Replay::needs_stop`] is true then, it is asked
-    /// again.
+    /// Asked at each of them; false passes it. Where [`Replay::needs_stop`] is true then, it is
+    /// asked again.
     pub accepts: &'a dyn Fn(&Replay) -> bool,
     /// Says at which acts of the kernel it ends.
     pub events: &'a dyn Fn(KernelEvent) -> bool,
@@ -58,8 +58,8 @@ pub(super) enum Met {
     Hook,
     /// A stop.
     Stop,
-    /// Perhaps an access to watched memory. True: the next instruction is a stop, which another run would
-    /// pass.
+    /// Perhaps an access to watched memory. True: the next instruction is a stop, which another run
+    /// would pass.
     Watch(bool),
     /// A fault.
     Fault(Box<SiginfoBytes>),

@@ -1,6 +1,6 @@
-//! Memory that a debugger allocates for its own use, for instance for the results of expressions and
-//! the code of called functions. The program never had it, so the replay holds it; a diversion maps
-//! it.
+//! Memory that a debugger allocates for its own use, for instance for the results of expressions
+//! and the code of called functions. The program never had it, so the replay holds it; a diversion
+//! maps it.
 
 use super::error::Error;
 use super::process::Replay;

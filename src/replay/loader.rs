@@ -156,7 +156,7 @@ impl Epoch {
             engine.complete_saves(Components::of(&start.state.extended.0), host);
         }
         engine.prepare_area(tracee)?;
-        engine.keep_promise();
+        engine.settle_prepared_area();
         let area = engine.take_area().ok_or(Error::Killed)?;
         let thread = TranslatedThread::new(tracee.0, pid, area, Place::Program);
         let mut contexts = Contexts::new(page);

@@ -84,8 +84,8 @@ impl Epoch {
         }
     }
 
-    /// Returns a range with the room below a stack, if the range has the lowest page of that: a stack
-    /// grows with the protection of its lowest page, and here it has all its room already.
+    /// Returns a range with the room below a stack, if the range has the lowest page of that: a
+    /// stack grows with the protection of its lowest page, and here it has all its room already.
     fn with_room_to_grow(&self, range: AddrRange) -> AddrRange {
         let has_bottom = |room: &&AddrRange| {
             room.start < range.start && range.start <= room.end && room.end < range.end
@@ -100,8 +100,8 @@ impl Epoch {
         }
     }
 
-    /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the recorded
-    /// process what are several mappings here: they are moved one after the other.
+    /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the
+    /// recorded process what are several mappings here: they are moved one after the other.
     fn move_mappings(&mut self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));
@@ -139,8 +139,8 @@ impl Epoch {
         if is_own { Err(Error::NotOfProgram { range }) } else { Ok(()) }
     }
 
-    /// Returns true if the program itself could write to a range without a stop, and none of its code is
-    /// there.
+    /// Returns true if the program itself could write to a range without a stop, and none of its
+    /// code is there.
     pub(super) fn is_plain(&self, range: AddrRange) -> bool {
         let Some(last) = range.end.0.checked_sub(1).filter(|_| range.start < range.end) else {
             return false;
@@ -220,7 +220,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Extends a stack down to `addr`, as the kernel does. Returns false if that is not below a stack.
+    /// Extends a stack down to `addr`, as the kernel does. Returns false if that is not below a
+    /// stack.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
         // The kernel keeps no distance from what is inaccessible.

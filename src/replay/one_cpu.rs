@@ -1,5 +1,5 @@
-//! Replay and replayed process on one CPU: they take turns, and on two CPUs each of them would have to wake the
-//! other one's. In virtual machines a turn then takes half as long again.
+//! Replay and replayed process on one CPU: they take turns, and on two CPUs each of them would have
+//! to wake the other one's. In virtual machines a turn then takes half as long again.
 
 use crate::common::Tid;
 use crate::tracee::Cpus;
@@ -30,7 +30,8 @@ impl ThisThread {
     }
 }
 
-/// A span of turns, in which this thread may be kept on a CPU. It has all its own again after the last.
+/// A span of turns, in which this thread may be kept on a CPU. It has all its own again after the
+/// last.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Span(PhantomData<*const ()>);
@@ -59,8 +60,8 @@ impl Drop for Span {
 pub(super) struct OneCpu {
     /// True if there are others.
     has_choice: bool,
-    /// The thread that was placed last, and the CPU that it is kept on, if any. A copy of a process is where
-    /// its original was kept.
+    /// The thread that was placed last, and the CPU that it is kept on, if any. A copy of a process
+    /// is where its original was kept.
     placed: Option<(Tid, Option<Cpus>)>,
     /// The CPUs that the two may use.
     own: Option<Cpus>,
@@ -102,7 +103,8 @@ impl OneCpu {
         });
     }
 
-    /// Lets both threads use all their CPUs, as they are to be placed anew, or to run at the same time.
+    /// Lets both threads use all their CPUs, as they are to be placed anew, or to run at the same
+    /// time.
     pub(super) fn let_go(&mut self, tid: Tid) {
         THIS_THREAD.with_borrow_mut(ThisThread::let_go);
         let is_free = !self.has_choice || self.placed == Some((tid, None));

@@ -311,13 +311,14 @@ impl Outline {
         self.line(entry).map_or(Act::Other, |line| line.act)
     }
 
-    /// Returns the stored files that the programs mapped, by their paths; of several with one path the
-    /// last.
+    /// Returns the stored files that the programs mapped, by their paths; of several with one path
+    /// the last.
     pub(super) fn files(&self) -> &BTreeMap<String, ImageId> {
         &self.files
     }
 
-    /// Returns true if some of a range was foreign memory of a program, which had it, before an entry.
+    /// Returns true if some of a range was foreign memory of a program, which had it, before an
+    /// entry.
     pub(super) fn is_foreign(&self, number: usize, before: u64, range: AddrRange) -> bool {
         let begin = self.begins.get(number).copied().unwrap_or(0);
         let mut foreign = self.foreign.iter().filter(|(entry, _)| (begin..before).contains(entry));
@@ -329,7 +330,8 @@ impl Outline {
         self.total_ticks
     }
 
-    /// Returns true if the entries from one on and before another are of one thread, which does not tick.
+    /// Returns true if the entries from one on and before another are of one thread, which does not
+    /// tick.
     pub(super) fn are_of_one_place(&self, first: u64, end: u64) -> bool {
         let index =
             |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);

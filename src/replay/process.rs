@@ -99,7 +99,8 @@ impl Replay {
         &self.reader
     }
 
-    /// Returns the position; that of the last tick where the instructions since it were not counted.
+    /// Returns the position; that of the last tick where the instructions since it were not
+    /// counted.
     pub fn position(&self) -> Position {
         if let Some(glanced) = &self.glanced {
             return glanced.position;
@@ -113,8 +114,8 @@ impl Replay {
         self.first
     }
 
-    /// Returns the number of a position's moment: the ticks and the entries before it. No two places
-    /// between two ticks have the same.
+    /// Returns the number of a position's moment: the ticks and the entries before it. No two
+    /// places between two ticks have the same.
     pub fn moment(&self, position: Position) -> u64 {
         self.outline.moment(position)
     }
@@ -130,15 +131,15 @@ impl Replay {
         self.outline.total_ticks().saturating_add(entries)
     }
 
-    /// Returns the moments with which the intervals before each entry of the log begin, and one after the
-    /// last.
+    /// Returns the moments with which the intervals before each entry of the log begin, and one
+    /// after the last.
     pub fn interval_starts(&self) -> Vec<u64> {
         let starts = (self.outline.first()..=self.outline.last() + 1).map(Position::after_entries);
         starts.map(|at| self.moment(at)).collect()
     }
 
-    /// Returns true if the program that runs here was recorded from its first instruction on. The kernel
-    /// clears all registers before that, but for RIP and RSP (`ELF_PLAT_INIT`).
+    /// Returns true if the program that runs here was recorded from its first instruction on. The
+    /// kernel clears all registers before that, but for RIP and RSP (`ELF_PLAT_INIT`).
     pub fn has_first_instruction(&self) -> bool {
         let Some(ProgramStart::Entry(start)) = self.outline.starts.get(self.number) else {
             return false;

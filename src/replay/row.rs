@@ -75,8 +75,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Notes the state before the next instruction. None: what it will write is not known, or is too
-    /// much.
+    /// Notes the state before the next instruction. None: what it will write is not known, or is
+    /// too much.
     fn before_instruction(&self, position: Position) -> Result<Option<Before>, Error> {
         let tracee = self.epoch.thread.tracee;
         let registers = tracee.registers()?;

@@ -132,14 +132,14 @@ impl Replay {
         }
     }
 
-    /// Returns the system call that the next entry makes, or the signal that it delivers, if a run ends
-    /// there. Its thread is at its site.
+    /// Returns the system call that the next entry makes, or the signal that it delivers, if a run
+    /// ends there. Its thread is at its site.
     pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         self.event_before(self.cursor.index(), goals)
     }
 
-    /// Returns the system call that an entry makes, or the signal that it delivers, if a run ends before
-    /// it.
+    /// Returns the system call that an entry makes, or the signal that it delivers, if a run ends
+    /// before it.
     pub(super) fn event_before(&self, next: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
         let event = self.outline.event_before(next).filter(|_| goals.passed != Some(next));
         event.filter(|event| (goals.events)(*event))
@@ -329,7 +329,8 @@ impl Replay {
         })
     }
 
-    /// Handles a fault that the recorded run did not have: a stack grows, or the run is another one.
+    /// Handles a fault that the recorded run did not have: a stack grows, or the run is another
+    /// one.
     pub(super) fn fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();
@@ -432,8 +433,8 @@ fn is_debug_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
-/// Returns true if a signal is a fault of the instruction where the thread is. A trap comes after its
-/// instruction.
+/// Returns true if a signal is a fault of the instruction where the thread is. A trap comes after
+/// its instruction.
 fn came_of_attempt(info: &[u8]) -> bool {
     let info: Option<&SiginfoBytes> = info.first_chunk();
     info.is_some_and(|info| {

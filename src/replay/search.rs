@@ -12,8 +12,8 @@ use crate::common::{Addr, Tid};
 use crate::recording::log::Happening;
 use std::collections::BTreeSet;
 
-/// A hit of a search: in the tick after so many entries and ticks, before the instruction at `ip`, or
-/// after the one that accessed watched memory.
+/// A hit of a search: in the tick after so many entries and ticks, before the instruction at `ip`,
+/// or after the one that accessed watched memory.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     entry: u64,
@@ -52,7 +52,8 @@ impl Hits {
 enum Searched {
     /// All hits, in the order of the run.
     All(Vec<Hit>),
-    /// There are many. The user wants the last one, which is to be looked for from this position on.
+    /// There are many. The user wants the last one, which is to be looked for from this position
+    /// on.
     Many(Position),
     /// The user had enough.
     Interrupted,
@@ -64,8 +65,9 @@ const MANY_HITS: usize = 20;
 const FAR: u64 = 500;
 
 impl Replay {
-    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one. The way there may
-    /// be long from the end of the run: the user can interrupt that, and is at the end then.
+    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one. The way
+    /// there may be long from the end of the run: the user can interrupt that, and is at the end
+    /// then.
     pub fn step_back(
         &mut self,
         tid: Tid,
@@ -135,7 +137,8 @@ impl Replay {
         }
     }
 
-    /// Returns the position of the instruction before one, in the same interval. May move the replay.
+    /// Returns the position of the instruction before one, in the same interval. May move the
+    /// replay.
     fn instruction_before(&mut self, here: Position) -> Result<Option<Position>, Error> {
         if here.instructions > 0 {
             let instructions = here.instructions - 1;
@@ -252,8 +255,8 @@ impl Replay {
         }
     }
 
-    /// Returns true if nothing is executed from here to a position, where a thread is at `ip`. The place
-    /// of a live program is an entry, too.
+    /// Returns true if nothing is executed from here to a position, where a thread is at `ip`. The
+    /// place of a live program is an entry, too.
     fn is_still_at(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));

@@ -1,4 +1,4 @@
-//! To any position, by way of the last checkpoint or keyframe before it.
+//! Moves a replay to any position: it goes on from the last checkpoint or keyframe before it.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -13,7 +13,8 @@ use crate::common::Addr;
 use crate::recording::log::{Cursor, Place};
 use std::collections::BTreeSet;
 
-/// The distance to a checkpoint, in moments, from which on nearer ones are worth their time.
+/// The distance to a checkpoint, in moments ([`Replay::moment`]), from which on nearer ones are
+/// worth their time.
 const FAR: u64 = 5000;
 /// The distance of the nearest of them.
 const NEAR: u64 = 500;
@@ -28,8 +29,8 @@ const TICKS_PER_ENTRY: u64 = 1000;
 const NEVER: fn() -> bool = || false;
 
 impl Replay {
-    /// Moves to a position. While a program is loaded, nothing executes: its first instruction is the
-    /// next place.
+    /// Moves to a position. While a program is loaded, nothing executes: its first instruction is
+    /// the next place.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _span = Span::begin();
         self.is_at_end = false;
@@ -41,14 +42,15 @@ impl Replay {
             self.load_before(number, target)?;
         }
         if self.approach_from_before(target)? || is_elsewhere {
-            self.leave_near_checkpoints(target, &NEVER)?;
+            self.keep_near_checkpoints(target, &NEVER)?;
         }
         self.travel_to_tick(target, &NEVER)?;
         self.load_next()?;
         if self.go_straight(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
-    /// Executes the instructions of a tick up to a position in it. Returns false if they are not counted.
+    /// Executes the instructions of a tick up to a position in it. Returns false if they are not
+    /// counted.
     fn go_straight(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
@@ -63,6 +65,8 @@ impl Replay {
 
     /// Moves to a position whose tick changes its own code.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
+        // This does not come back here: with no instruction in the tick, `go_straight` has nothing
+        // to run.
         self.seek(Position { instructions: 0, ..target })?;
         while self.position() < target && self.ticks == target.ticks {
             if self.hook_here()?.is_some() || !self.step_one()? {
@@ -72,8 +76,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Runs to the beginning of the tick of a position, which is not before this one. Returns false if it
-    /// was interrupted.
+    /// Runs to the beginning of the tick of a position, which is not before this one. Returns false
+    /// if it was interrupted.
     pub(super) fn travel_to_tick(
         &mut self,
         target: Position,
@@ -89,9 +93,9 @@ impl Replay {
         Ok(found != Found::Interrupted)
     }
 
-    /// Runs towards a position, and keeps checkpoints at distances from it that shrink: who goes back
-    /// will go back further. Returns false if it was interrupted.
-    pub(super) fn leave_near_checkpoints(
+    /// Runs towards a position, and keeps checkpoints at distances from it that shrink, since a
+    /// user who goes back once will do so again. Returns false if it was interrupted.
+    pub(super) fn keep_near_checkpoints(
         &mut self,
         target: Position,
         interrupted: &dyn Fn() -> bool,
@@ -169,8 +173,8 @@ impl Replay {
         self.ticks_before(position).saturating_add(entries)
     }
 
-    /// Loads the last keyframe of a program at or before a position, or the program's start, or turns to
-    /// what was made ready before that position.
+    /// Loads the last keyframe of a program at or before a position, or the program's start, or
+    /// switches to the process that was prepared before that position.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
         if self.turn_to_part(number, target) {
             return Ok(());

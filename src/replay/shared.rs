@@ -1,5 +1,5 @@
-//! Memory that the program maps shared: a memory file for each file, so that all mappings of it show
-//! the same bytes. A copy of the process has copies of them.
+//! Memory that the program maps shared: a memory file for each file, so that all mappings of it
+//! show the same bytes. A copy of the process has copies of them.
 
 use super::epoch::Epoch;
 use super::error::Error;

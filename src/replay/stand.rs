@@ -1,5 +1,5 @@
-//! Places of a replay beside its own: a second one, with a process there, and that of a thread which waits
-//! at a stop.
+//! Places of a replay beside its own: a second one, with a process there, and that of a thread
+//! which waits at a stop.
 
 use super::epoch::Epoch;
 use super::position::Position;

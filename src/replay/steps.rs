@@ -122,8 +122,9 @@ impl Replay {
         self.walk_asking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
     }
 
-    /// Executes instructions up to a place within the same tick, one by one. `met` is asked before each of
-    /// them but the first; if it returns something, the replay stays there, and this returns it.
+    /// Executes instructions up to a place within the same tick, one by one. `met` is asked before
+    /// each of them but the first; if it returns something, the replay stays there, and this
+    /// returns it.
     pub(super) fn walk_asking(
         &mut self,
         tid: Tid,

@@ -1,5 +1,5 @@
-//! Several instructions of a tick in one run. No instruction of a tick but its last one has more than one
-//! successor: the code alone says where they are.
+//! Several instructions of a tick in one run. No instruction of a tick but its last one has more
+//! than one successor: the code alone says where they are.
 
 use super::error::Error;
 use super::process::Replay;
@@ -54,7 +54,8 @@ impl Replay {
         })
     }
 
-    /// Returns the addresses of the next instructions of the tick, up to `until`, and of the one after them.
+    /// Returns the addresses of the next instructions of the tick, up to `until`, and of the one
+    /// after them.
     fn path_ahead(&self, most: usize, until: Option<Addr>) -> Result<Vec<Addr>, Error> {
         let mut ip = self.ip()?;
         let mut path = vec![ip];

@@ -1,5 +1,5 @@
-//! Compares a replay with the recorded run: at each entry of the log, and where the recording has all
-//! registers and memory, at its keyframes and at the end.
+//! Compares a replay with the recorded run: at each entry of the log, and where the recording has
+//! all registers and memory, at its keyframes and at the end.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -165,8 +165,8 @@ impl Replay {
 }
 
 /// Returns the first byte in which two XSAVE areas differ. Which components are in their initial
-/// configuration (`XSTATE_BV`, SDM volume 1, "XSAVE Header") depends on the processor; what a program
-/// stores of it is logged.
+/// configuration (`XSTATE_BV`, SDM volume 1, "XSAVE Header") depends on the processor; what a
+/// program stores of it is logged.
 fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
     const XSTATE_BV: std::ops::Range<usize> = 512..520;
     if own.len() != other.len() {
@@ -273,8 +273,8 @@ impl Epoch {
         pages.filter(differs).map(|at| format!("the page at {at} is another one")).collect()
     }
 
-    /// Returns the memory of the program, with its protections. The kernel made one mapping of neighbours
-    /// in the recorded process that are separate in a replay, as it copies files.
+    /// Returns the memory of the program, with its protections. The kernel made one mapping of
+    /// neighbours in the recorded process that are separate in a replay, as it copies files.
     fn visible(&self) -> Vec<(AddrRange, Protection)> {
         let page = AddrRange::sized(self.page, 1);
         let mut parts: Vec<(AddrRange, Protection)> = Vec::new();

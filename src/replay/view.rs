@@ -29,8 +29,8 @@ impl Replay {
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
     }
 
-    /// Returns true if the thread that executes next is about to execute an instruction at one of some
-    /// addresses.
+    /// Returns true if the thread that executes next is about to execute an instruction at one of
+    /// some addresses.
     pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
         self.load_next()?;
         let Some(thread) = self.loaded() else { return Ok(false) };
@@ -89,8 +89,8 @@ impl Replay {
         }))
     }
 
-    /// Returns what is known of the last signal of a thread, or of the one that is about to be delivered
-    /// to it.
+    /// Returns what is known of the last signal of a thread, or of the one that is about to be
+    /// delivered to it.
     pub fn siginfo(&mut self, tid: Tid) -> Result<Option<Vec<u8>>, Error> {
         if let Some(entry) = self.cursor.current()?
             && entry.tid == tid

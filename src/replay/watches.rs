@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 pub enum WatchKind {
     /// Writes that change the value.
     Write,
-    /// All writes of instructions and of the kernel; those that change the value where the debug registers do
-    /// not suffice.
+    /// All writes of instructions and of the kernel; those that change the value where the debug
+    /// registers do not suffice.
     Store,
     /// Reads.
     Read,
-    /// Reads and writes of instructions, whatever the value. As with debug registers in a live program,
-    /// writes of the kernel count that change it.
+    /// Reads and writes of instructions, whatever the value. As with debug registers in a live
+    /// program, writes of the kernel count that change it.
     Access,
 }
 
@@ -125,8 +125,8 @@ impl Executed {
 }
 
 impl Epoch {
-    /// Begins to watch: by debug registers where they are enough, reads first, and by the protection
-    /// of pages.
+    /// Begins to watch: by debug registers where they are enough, reads first, and by the
+    /// protection of pages.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
         let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
         let of_reads = |reads| watches.iter().filter(move |w| w.kind.is_of_reads() == reads);
@@ -208,8 +208,8 @@ impl Epoch {
         changed.into_iter().filter(|n| watching.watches[*n].0.kind != WatchKind::Read).collect()
     }
 
-    /// Returns the watches of any kind whose bytes are not what they were, and takes note of the new
-    /// ones.
+    /// Returns the watches of any kind whose bytes are not what they were, and takes note of the
+    /// new ones.
     fn differing(&self, watching: &mut Watching) -> Vec<usize> {
         let mut differing = Vec::new();
         for (number, (watch, before)) in watching.watches.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Steps back by source lines and functions, for debuggers that cannot do them by themselves, as gdb
-//! does. Needs registers and memory, so an exact recording.
+//! Steps back by source lines and functions, for debuggers that cannot do them by themselves, as
+//! gdb does. Needs registers and memory, so an exact recording.
 
 use super::{
     Action, BreakpointKind, Conditions, Direction, Order, Register, Run, Session, Stop, StopReason,
@@ -71,7 +71,8 @@ impl<R: Run> Session<R> {
 }
 
 impl<R: Run> Walk<'_, R> {
-    /// Goes back to the beginning of a line: of this one, or of the last one from its beginning.
+    /// Goes back to the beginning of the current line; from its beginning, to the beginning of the
+    /// line executed before.
     fn line(&mut self) -> Stop {
         if !self.is_amid_line() {
             loop {
@@ -91,7 +92,7 @@ impl<R: Run> Walk<'_, R> {
                 Moved::Ended(stop) => return stop,
                 Moved::IntoCallee => line = self.line_here(),
                 Moved::Within if self.line_here() == line => {}
-                // This line was entered amid it.
+                // Control entered this line in its middle, at the place left last: return there.
                 Moved::Within | Moved::ToCaller => {
                     let came_back = here.map(|here| self.session.seek(here.at));
                     return came_back.and_then(Result::ok).unwrap_or_else(|| self.arrived());
@@ -149,19 +150,20 @@ impl<R: Run> Walk<'_, R> {
             .filter(|(at, length)| self.is_call(*at, *length))
             .map(|(at, _)| at)
             .collect();
-        let own = self.session.breakpoints().clone();
-        let (mut wanted, old) = (own.clone(), own.conditions().clone());
+        let user_breakpoints = self.session.breakpoints().clone();
+        let user_conditions = user_breakpoints.conditions().clone();
+        let mut wanted = user_breakpoints.clone();
         for addr in &calls {
             wanted.insert(BreakpointKind::Software, *addr);
         }
-        let is_own = move |addr| own.at(addr).is_some();
+        let is_of_user = move |addr| user_breakpoints.at(addr).is_some();
         let at = calls.clone();
-        // Other conditions have numbers of their own.
-        let key = old.key().rotate_left(1) ^ frame ^ returns_to.0.rotate_left(32);
+        // A cache of the replay keys results by conditions: this condition needs a separate key.
+        let key = user_conditions.key().rotate_left(1) ^ frame ^ returns_to.0.rotate_left(32);
         wanted.set_conditions(Conditions::new(key, move |addr, registers, read| {
-            let is_ours = at.contains(&addr)
+            let is_the_call = at.contains(&addr)
                 && registers.get(Register::RSP).is_some_and(|sp| sp == u128::from(frame));
-            is_ours || is_own(addr) && old.hold(addr, registers, read)
+            is_the_call || is_of_user(addr) && user_conditions.hold(addr, registers, read)
         }));
         let stop =
             self.session.resume_with(self.order(Action::Continue), &wanted, self.interrupted);

@@ -1,4 +1,5 @@
-//! The files of this machine that belong to a recording's debug information, for a packed recording.
+//! The files of this machine that belong to a recording's debug information, for a packed
+//! recording.
 
 use crate::common::Visible;
 use crate::image::Bytes;
@@ -23,8 +24,8 @@ const SOURCE_EXTENSIONS: [&str; 48] = [
 /// The directory of headers without an extension, such as `vector`.
 const HEADERS: &str = "/usr/include";
 
-/// Returns the separate debug files of a recording's code; with `has_sources`, also the source files
-/// that the debug information names, and their directories.
+/// Returns the separate debug files of a recording's code; with `has_sources`, also the source
+/// files that the debug information names, and their directories.
 pub fn companions_of(reader: &Reader, has_sources: bool) -> Result<Vec<Extra>, Error> {
     let (images, _) = Images::load(reader, &reader.sideband()?)?;
     let mut debug_files: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();

@@ -140,8 +140,8 @@ impl fmt::Display for Place {
 }
 
 impl Library {
-    /// Returns the libraries of the dynamic linker's list. The program itself comes first, without a
-    /// name. The vdso has a name without a directory and has no file.
+    /// Returns the libraries of the dynamic linker's list. The program itself comes first, without
+    /// a name. The vdso has a name without a directory and has no file.
     pub(super) fn all_of(maps: Vec<LinkMap>) -> Vec<Self> {
         let of_file = |map: &LinkMap| map.name.is_empty() || map.name.starts_with('/');
         maps.into_iter().filter(of_file).map(Self::from).collect()

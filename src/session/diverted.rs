@@ -35,8 +35,8 @@ impl Replayed {
     }
 }
 
-/// Prints what a called function writes to its standard output, or error. The standard output may be
-/// the connection to the debugger.
+/// Prints what a called function writes to its standard output, or error. The standard output may
+/// be the connection to the debugger.
 fn print(bytes: &[u8]) {
     let mut output = std::io::stderr();
     // If the output is closed, no one reads it.

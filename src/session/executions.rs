@@ -78,8 +78,8 @@ impl Replayed {
         }
     }
 
-    /// Moves back to the last change of a memory range. Returns to the current position if there is none,
-    /// or if the user interrupts the search.
+    /// Moves back to the last change of a memory range. Returns to the current position if there is
+    /// none, or if the user interrupts the search.
     pub(super) fn search_last_change(
         &mut self,
         range: AddrRange,

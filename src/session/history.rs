@@ -165,8 +165,8 @@ pub trait History {
         None
     }
 
-    /// Returns the PT packets of `tid` up to `g`, if the run has PT packets: from `since` on, unless they
-    /// need what is before that.
+    /// Returns the PT packets of `tid` up to `g`, if the run has PT packets: from `since` on,
+    /// unless they need what is before that.
     fn pt_trace(&self, _tid: Tid, _since: u64, _g: u64) -> Option<Vec<u8>> {
         None
     }

@@ -1,8 +1,8 @@
 //! A live program, and backwards from its present the history captured so far.
 
+mod files;
 mod forks;
 mod news;
-mod open;
 mod past;
 mod starting;
 mod writing;

@@ -63,8 +63,8 @@ impl<R: Run> Session<R> {
         }
     }
 
-    /// Inserts a breakpoint. Returns false if there cannot be one: a software breakpoint where a live
-    /// program has no memory.
+    /// Inserts a breakpoint. Returns false if there cannot be one: a software breakpoint where a
+    /// live program has no memory.
     pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         let can_be = kind == BreakpointKind::Hardware || self.run.can_break_at(addr);
         if can_be {
@@ -136,7 +136,8 @@ impl<R: Run> Session<R> {
         self.last
     }
 
-    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). `None`: it has to be stepped.
+    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). `None`: it has to be
+    /// stepped.
     pub fn run_within(
         &mut self,
         order: &Order,

@@ -32,8 +32,8 @@ pub enum OpenError {
 }
 
 impl Recording {
-    /// Opens the recording in a directory. The path of an exact recording is made by a replay, once, and
-    /// kept in the directory.
+    /// Opens the recording in a directory. The path of an exact recording is made by a replay,
+    /// once, and kept in the directory.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
         let mut reader = Reader::open(dir)?;
         if reader.manifest().capture.backend == BackendName::Exact {

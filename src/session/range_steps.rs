@@ -1,9 +1,9 @@
-//! Steps within a range of code, as a debugger makes them for a source line: a run at full speed to where
-//! the thread leaves the range, or may leave it.
+//! Steps within a range of code, as a debugger makes them for a source line: a run at full speed to
+//! where the thread leaves the range, or may leave it.
 
 use super::replay_goals::{holds, key_of, wants, watch};
 use super::replayed::Replayed;
-use super::{Breakpoints, Direction, Edge, Order, Run, Stop, StopReason};
+use super::{Breakpoints, Direction, Order, Run, Stop, StopReason};
 use crate::common::{Addr, AddrRange};
 use crate::insn::{Class, ExecMode, decode};
 use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
@@ -13,8 +13,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The largest range of which all instructions are looked at.
 const LARGEST_BYTES: u64 = 1 << 14;
 
-/// Returns where a thread in a range of code has left it, or may leave it with the next instruction. `None`
-/// if that cannot be said.
+/// Returns where a thread in a range of code has left it, or may leave it with the next
+/// instruction. `None` if that cannot be said.
 fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
     let (mut exits, mut starts, mut targets) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let mut at = range.start;
@@ -39,7 +39,8 @@ fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
 }
 
 impl Replayed {
-    /// Runs forward while a thread stays in a range of code. Returns `None` if it has to be stepped.
+    /// Runs forward while a thread stays in a range of code. Returns `None` if it has to be
+    /// stepped.
     pub(super) fn go_within(
         &mut self,
         order: &Order,
@@ -96,7 +97,7 @@ impl Replayed {
             Found::Stop if !is_breakpoint(self.replay.get_mut()) => {
                 Stop { thread: tid, reason: StopReason::Step }
             }
-            found => self.stop(found, Edge::End, breakpoints),
+            found => self.stop(found, Direction::Forward, breakpoints),
         }))
     }
 }

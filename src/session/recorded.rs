@@ -23,9 +23,9 @@ pub struct Recorded<H> {
     alone: Option<Alone>,
 }
 
-/// A step back of one thread alone, to its previous instruction. The other threads did not move, so the
-/// next search backwards includes all that they executed since that instruction. gdb steps like this to
-/// pass a breakpoint of another thread.
+/// A step back of one thread alone, to its previous instruction. The other threads did not move, so
+/// the next search backwards includes all that they executed since that instruction. gdb steps like
+/// this to pass a breakpoint of another thread.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
     thread: Tid,

@@ -1,8 +1,8 @@
 //! The path of an exact recording, and where its instructions are in a replay.
 //!
-//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks, and the
-//! instructions since the last tick. As the path was made, places were noted under both. From the
-//! nearest one on, the ticks of the path are counted.
+//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks, and
+//! the instructions since the last tick. As the path was made, places were noted under both. From
+//! the nearest one on, the ticks of the path are counted.
 
 use super::around::calls_around;
 use super::{Called, Position, Recording};

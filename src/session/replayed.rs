@@ -29,9 +29,9 @@ pub struct Replayed {
     pub(super) shown: Tid,
     /// The system calls and signals that stop the run.
     pub(super) wanted: Wanted,
-    /// Why the run is not known beyond a place.
+    /// The error that ended the replay before the end of the run.
     pub(super) failure: Option<String>,
-    /// The last place where the run was at its end.
+    /// The last position at which the run was at its end; 0 if it never was.
     pub(super) end: Cell<u64>,
     /// The path of the run, once somebody asked for it.
     pub(super) path: OnceCell<ReplayPath>,
@@ -101,10 +101,18 @@ impl Replayed {
         let accepts = |replay: &Replay| holds(replay, &conditions);
         let wanted = self.wanted.clone();
         let events = |event| wants(&wanted, event);
+        // The call or signal of the last stop is ahead and must not stop the run again.
         let was_ahead = matches!(last.reason, StopReason::Call(_) | StopReason::Signal(_));
-        let passed = was_ahead.then(|| self.replay.get_mut().position().entry);
+        let already_reported = was_ahead.then(|| self.replay.get_mut().position().entry);
         let (stops, key) = (breakpoints.addrs(), key_of(&conditions, &wanted));
-        let goals = Goals { stops, accepts: &accepts, events: &events, passed, key, interrupted };
+        let goals = Goals {
+            stops,
+            accepts: &accepts,
+            events: &events,
+            passed: already_reported,
+            key,
+            interrupted,
+        };
         let replay = self.replay.get_mut();
         let tid = order.thread;
         if order.direction == Direction::Forward && replay.is_elsewhere(tid) {
@@ -114,16 +122,16 @@ impl Replayed {
         match (order.action, order.direction) {
             (Action::Continue, Direction::Forward) => {
                 let found = replay.run_forward(&goals, &watches)?;
-                Ok(self.stop(found, Edge::End, breakpoints))
+                Ok(self.stop(found, order.direction, breakpoints))
             }
             (Action::Continue, Direction::Backward) => {
                 let found = replay.run_back(&goals, &watches)?;
-                Ok(self.stop(found, Edge::Begin, breakpoints))
+                Ok(self.stop(found, order.direction, breakpoints))
             }
             (Action::Step, Direction::Forward) => {
                 match replay.step_forward(tid, &goals, &watches)? {
                     Found::Goal => Ok(self.stepped(tid, breakpoints)),
-                    found => Ok(self.stop(found, Edge::End, breakpoints)),
+                    found => Ok(self.stop(found, order.direction, breakpoints)),
                 }
             }
             (Action::Step, Direction::Backward) => {
@@ -151,16 +159,22 @@ impl Replayed {
     }
 
     /// Returns the stop for what a run found.
-    pub(super) fn stop(&self, found: Found, edge: Edge, breakpoints: &Breakpoints) -> Stop {
+    pub(super) fn stop(
+        &self,
+        found: Found,
+        direction: Direction,
+        breakpoints: &Breakpoints,
+    ) -> Stop {
         let thread = self.present_thread();
+        let is_forward = direction == Direction::Forward;
         let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
         let reason = match found {
             Found::Goal => StopReason::Step,
-            Found::End => StopReason::Edge(edge),
+            Found::End => StopReason::Edge(if is_forward { Edge::End } else { Edge::Begin }),
             Found::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
             Found::Watch(number) => {
                 let reason = met(number, breakpoints);
-                let accessor = if edge == Edge::End { self.last_to_advance() } else { None };
+                let accessor = if is_forward { self.last_to_advance() } else { None };
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
             Found::Event(event) => {
@@ -216,6 +230,7 @@ impl Run for Replayed {
             self.end.set(at);
         }
         let last = replay.last_moment();
+        // An end that was noted before the run grew is not used.
         let end = Some(self.end.get()).filter(|end| Position::parts(*end).0 == last);
         Some(Position { at, total: end.unwrap_or(Position::exact(last, 0)).max(at) })
     }
@@ -256,7 +271,9 @@ impl Run for Replayed {
         }
         let first = replay.position_of_moment(moment);
         let went = match (moment == total, instructions) {
+            // The last moment without instructions means the end of the run.
             (true, 0) => replay.go_to_end(&|| false).map(|_| ()),
+            // A position in the last moment is the end, too, if no instruction follows it.
             (is_last, _) => {
                 let went = replay.seek(replay::Position { instructions, ..first });
                 went.and_then(|()| if is_last { replay.reach_end() } else { Ok(()) })

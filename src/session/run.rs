@@ -79,8 +79,9 @@ pub trait Run {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop;
 
-    /// Runs on while the order's thread stays in a range of code, in which it is to be stepped. The stop is
-    /// a step at its end, and before an instruction that may leave it. `None`: the run steps only.
+    /// Runs on while the order's thread stays in a range of code, in which it is to be stepped. The
+    /// stop is a step at its end, and before an instruction that may leave it. `None`: the run
+    /// steps only.
     fn run_within(
         &mut self,
         _order: &Order,
@@ -94,8 +95,8 @@ pub trait Run {
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
-    /// Makes ready what later commands need, while there is nothing else to do. Nothing changes that
-    /// the user sees. Ends soon after `interrupted` returns true.
+    /// Makes ready what later commands need, while there is nothing else to do. Nothing changes
+    /// that the user sees. Ends soon after `interrupted` returns true.
     fn use_idle_time(&mut self, _interrupted: &dyn Fn() -> bool) {}
 
     /// Returns the address of a thread's next instruction.
@@ -181,21 +182,21 @@ pub trait Run {
         None
     }
 
-    /// Returns the PT packets of a thread up to the current position: from position `since` on, unless
-    /// the packets need what is before that.
+    /// Returns the PT packets of a thread up to the current position: from position `since` on,
+    /// unless the packets need what is before that.
     fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>>;
 
     /// Returns family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
 
-    /// Makes the path of an exact recording, if that was not done: it has the packets and the calls.
-    /// Calls `goes_on` with what is done and the whole of it; false ends that with an error.
+    /// Makes the path of an exact recording, if that was not done: it has the packets and the
+    /// calls. Calls `goes_on` with what is done and the whole of it; false ends that with an error.
     fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Returns up to `count` functions that a thread reached before the current position, and as many
-    /// from there on.
+    /// Returns up to `count` functions that a thread reached before the current position, and as
+    /// many from there on.
     fn calls_around(&self, tid: Tid, count: usize) -> Vec<Called> {
         let here = self.position().map_or(0, |position| position.at);
         self.recorded().map(|history| history.calls_around(tid, here, count)).unwrap_or_default()
@@ -222,8 +223,8 @@ pub trait Run {
         self.threads().first().map(|thread| thread.pid)
     }
 
-    /// Returns true if a software breakpoint can be at an address. In the past it can be where there is
-    /// code at other times only.
+    /// Returns true if a software breakpoint can be at an address. In the past it can be where
+    /// there is code at other times only.
     fn can_break_at(&self, _addr: Addr) -> bool {
         true
     }
@@ -290,13 +291,14 @@ pub trait Run {
         false
     }
 
-    /// Returns true if all values of the past are known, so that watchpoints hold there. The numbers
-    /// of positions are then those of [`Position::exact`].
+    /// Returns true if all values of the past are known, so that watchpoints hold there. The
+    /// numbers of positions are then those of [`Position::exact`].
     fn is_exact(&self) -> bool {
         false
     }
 
-    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`, in an exact recording.
+    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`, in an exact
+    /// recording.
     fn code_of(&self, _what: &str) -> Vec<Addr> {
         Vec::new()
     }
@@ -316,8 +318,8 @@ pub trait Run {
         Err(Error::NoHistory)
     }
 
-    /// Moves back to where memory was last changed, in an exact recording: the instruction that writes
-    /// is next. Stays where it is unless [`LastChange::Here`] is the result.
+    /// Moves back to where memory was last changed, in an exact recording: the instruction that
+    /// writes is next. Stays where it is unless [`LastChange::Here`] is the result.
     fn go_to_last_change(
         &mut self,
         _range: AddrRange,

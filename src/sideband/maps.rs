@@ -93,7 +93,8 @@ impl MappingSet {
         (gone, new)
     }
 
-    /// Replaces the mappings that share a byte with `range`, as [`update`](Self::update) does with all.
+    /// Replaces the mappings that share a byte with `range` by `now`, which is sorted by address.
+    /// Returns the removed and the added ones, as [`update`](Self::update) does.
     pub fn update_in(&mut self, range: AddrRange, now: &[Mapping]) -> (Vec<Mapping>, Vec<Mapping>) {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         let end = self.mappings.partition_point(|m| m.range.start < range.end).max(first);

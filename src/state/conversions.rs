@@ -1,6 +1,6 @@
-//! Conversions between a thread's register sets as the kernel has them and [`KnownRegisters`]: general
-//! registers in `user_regs_struct`, x87 and SSE in an FXSAVE area, AVX and AVX-512 in an XSAVE area in
-//! standard form ([`xsave`]).
+//! Conversions between a thread's register sets as the kernel has them and [`KnownRegisters`]:
+//! general registers in `user_regs_struct`, x87 and SSE in an FXSAVE area, AVX and AVX-512 in an
+//! XSAVE area in standard form ([`xsave`]).
 
 use super::registers::{KnownRegisters, Register, Value};
 use super::xsave::{self, CONTROL, Layout};
@@ -27,8 +27,8 @@ pub enum ChangedSet {
 }
 
 impl ChangedSet {
-    /// Returns the register set that contains `register`, with a new value there; `None` if the thread has no
-    /// such register, or general registers are too small for the value.
+    /// Returns the register set that contains `register`, with a new value there; `None` if the
+    /// thread has no such register, or general registers are too small for the value.
     pub fn of(thread: Thread, register: Register, value: Value) -> Option<Self> {
         let name = register.name();
         let general = u64::try_from(value.low()).ok();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct LinkMap {
     /// The address of the `struct link_map`.
     pub addr: Addr,
-    /// The address of the `struct r_debug` of its namespace; 0 for the first one, which has all that was
-    /// not loaded by `dlmopen(3)`.
+    /// The address of the `struct r_debug` of its namespace; 0 for the first one, which has all
+    /// that was not loaded by `dlmopen(3)`.
     pub namespace: Addr,
     /// `l_addr`: the load bias of the file.
     pub load_bias: u64,
@@ -41,9 +41,9 @@ const DT_DEBUG: u64 = 21;
 const EXTENDED_VERSION: u64 = 2;
 const NEXT_NAMESPACE: u64 = 40;
 
-/// Reads the list of a program, found through its auxiliary vector. Returns `None` for a static
-/// program, or if the list's memory is unknown. Of the lists of other namespaces, those that are known
-/// follow.
+/// Reads the dynamic linker's list of the program's loaded files, found through the auxiliary
+/// vector. Returns `None` for a static program, or if the list's memory is unknown. Of the lists of
+/// other namespaces, those that are known follow.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
     let first = memory.debug(memory.dynamic(auxv)?)?;
@@ -81,10 +81,12 @@ impl Words<'_> {
 
     /// Reads the list of a namespace.
     fn list(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
+        // `r_map`.
         let mut at = self.word(debug.wrapping_add(8))?;
         let mut maps = Vec::new();
         while at != 0 && maps.len() < LIMIT {
             let addr = Addr(at);
+            // `l_addr`, `l_name`, `l_ld`, `l_next`.
             let [bias, name, dynamic, next] =
                 [0, 8, 16, 24].map(|offset| self.word(addr.wrapping_add(offset)));
             let (load_bias, dynamic) = (bias?, Addr(dynamic?));

@@ -1,9 +1,10 @@
 //! Registers and memory at a position, each known or unknown.
 //!
-//! A path recording has two sources of values. The *final state*, a core file, contains a thread's registers
-//! after its last instruction, and all memory at the end of the run. The *images* contain the bytes of files
-//! that were mapped and never written. Invents nothing: values that neither source contains are absent.
-//! Of live programs and replays, all registers are known; they are converted here as well.
+//! A path recording has two sources of values. The *final state*, a core file, contains a thread's
+//! registers after its last instruction, and all memory at the end of the run. The *images* contain
+//! the bytes of files that were mapped and never written. Invents nothing: values that neither
+//! source contains are absent. Of live programs and replays, all registers are known; they are
+//! converted here as well.
 
 mod conversions;
 mod dynamic_symbols;

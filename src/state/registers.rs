@@ -2,7 +2,8 @@
 
 use crate::insn;
 
-/// A register.
+/// A general, segment, x87, SSE, AVX or AVX-512 register, as gdb shows them: the parts of a wide
+/// vector register are registers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 

@@ -7,6 +7,21 @@ use super::link_map::{LinkMap, SEGMENT_VADDR, link_maps};
 use super::words::Words;
 use crate::common::Addr;
 
+/// The type of the program header that names the dynamic linker.
+const PT_INTERP: u32 = 3;
+/// The type of the program header of the thread-local storage.
+const PT_TLS: u32 = 7;
+/// The offset of `p_memsz` in a program header.
+const SEGMENT_SIZE: u64 = 40;
+/// The offset of `p_align` in a program header.
+const SEGMENT_ALIGN: u64 = 48;
+/// `l_tls_offset` of a file whose storage has no fixed offset from the control block (yet).
+const NO_STATIC_OFFSET: u64 = 0;
+/// `l_tls_offset` of a file whose storage never gets a fixed offset from the control block.
+const FORCED_DYNAMIC: u64 = u64::MAX;
+/// The maximum number of lists in the chain of module lists. A longer chain is taken as damaged.
+const LISTS_LIMIT: usize = 1 << 16;
+
 /// The reason why the address is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoThreadLocal {
@@ -53,6 +68,7 @@ impl ThreadLocal {
         if !maps.iter().any(|map| map.addr == self.link_map) {
             return Err(NoThreadLocal::NoModule);
         }
+        // Without `_thread_db_` symbols only the program's own variables can be found.
         let Some(layout) = Layout::of(&memory, &maps) else {
             let is_program = maps.first().is_some_and(|map| map.addr == self.link_map);
             let undescribed = Err(NoThreadLocal::Undescribed);
@@ -62,8 +78,9 @@ impl ThreadLocal {
         Ok(base.wrapping_add(self.offset))
     }
 
-    /// Returns the address of a variable of the program itself: its storage is before the control block, at
-    /// a distance that the linker put into the code (ELF Handling for Thread-Local Storage, variant II).
+    /// Returns the address of a variable of the program itself: its storage is before the control
+    /// block, at a distance that follows from the `PT_TLS` header (ELF Handling for Thread-Local
+    /// Storage, variant II).
     fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
         let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
         let field = |offset| memory.word(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
@@ -90,6 +107,7 @@ impl ThreadLocal {
         if word(layout.counter.of(vector))? >= generation {
             let element = layout.elements.element(vector, module);
             let block = word(layout.pointer.of(element))?;
+            // An odd pointer is `TLS_DTV_UNALLOCATED`.
             if block & 1 == 0 {
                 return Ok(Addr(block));
             }
@@ -100,17 +118,6 @@ impl ThreadLocal {
         }
     }
 }
-
-const PT_INTERP: u32 = 3;
-const PT_TLS: u32 = 7;
-/// The offsets of `p_memsz` and `p_align` in a program header.
-const SEGMENT_SIZE: u64 = 40;
-const SEGMENT_ALIGN: u64 = 48;
-/// `l_tls_offset` of a file whose storage is not at a fixed offset from the control block.
-const NO_STATIC_OFFSET: u64 = 0;
-const FORCED_DYNAMIC: u64 = u64::MAX;
-/// The maximum number of lists in the chain of module lists. A longer chain is taken as damaged.
-const LISTS_LIMIT: usize = 1 << 16;
 
 /// A field of a structure: `{bits, elements, offset}`.
 #[derive(Clone, Copy, Debug)]
@@ -132,19 +139,31 @@ impl Field {
 
 /// The layout of glibc's structures, as it describes them.
 struct Layout {
+    /// `l_tls_modid` of a `link_map`: the number of the file's module.
     module_id: Field,
+    /// `l_tls_offset` of a `link_map`.
     static_offset: Field,
+    /// `dtv` of a thread's `tcbhead_t`: the pointer to its dynamic thread vector.
     vector: Field,
+    /// The elements of a `dtv`, by module number.
     elements: Field,
+    /// `counter` of the `dtv`: its generation.
     counter: Field,
+    /// `pointer.val` of an element: the module's storage.
     pointer: Field,
-    /// The address of the first list of modules.
+    /// The address of the first `dtv_slotinfo_list`: the modules by number.
     modules: Addr,
+    /// `len` of a `dtv_slotinfo_list`: the number of its slots.
     length: Field,
+    /// `next` of a `dtv_slotinfo_list`.
     next: Field,
+    /// `slotinfo` of a `dtv_slotinfo_list`: an array of `dtv_slotinfo`.
     slots: Field,
+    /// The size of a `dtv_slotinfo`.
     slot_bytes: u32,
+    /// `gen` of a `dtv_slotinfo`: the generation in which the module got its number.
     slot_generation: Field,
+    /// `map` of a `dtv_slotinfo`: the `link_map` of the module.
     slot_map: Field,
 }
 

@@ -38,8 +38,8 @@ impl Symbols {
         module.dwarf()?.signature(module.range.start, at, module.table().code())
     }
 
-    /// Returns all lines that have code, of the modules that have debug information in their own file:
-    /// not of stripped libraries with separate debug files.
+    /// Returns all lines that have code, of the modules that have debug information in their own
+    /// file: not of stripped libraries with separate debug files.
     pub fn source_lines(&self) -> Vec<SourceLine> {
         let of_module = |module: &Module| {
             let lines = module.own_dwarf().map(|dwarf| dwarf.source_lines(module.table().code()));
@@ -53,8 +53,8 @@ impl Symbols {
         self.modules.values().flat_map(of_module).collect()
     }
 
-    /// Returns the address in the function that starts at `start` from which on its arguments are where
-    /// the debug information says: after its prologue, if that stores them.
+    /// Returns the address in the function that starts at `start` from which on its arguments are
+    /// where the debug information says: after its prologue, if that stores them.
     pub fn body_of(&self, start: Addr) -> Addr {
         let found = self.module_at(start).and_then(|module| {
             let at = start.0.wrapping_sub(module.bias);

@@ -6,6 +6,8 @@ use crate::common::Addr;
 pub const RIP: u16 = 16;
 /// The DWARF number of RSP.
 pub const RSP: u16 = 7;
+/// The DWARF number of XMM0.
+pub const XMM0: u16 = 17;
 
 /// Registers and memory of a thread. Unknown ones are `None`, never zero.
 pub trait Machine {

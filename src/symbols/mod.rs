@@ -26,7 +26,7 @@ pub use dwarf::{Companions, Frame, Location, companions};
 pub use files::Files;
 pub use inspect::Placed;
 pub use lookup::{Function, Symbols};
-pub use machine::{Home, Machine, Piece, RIP, RSP};
+pub use machine::{Home, Machine, Piece, RIP, RSP, XMM0};
 pub use names::without_parameters;
 pub use types::{Kind, Language, Member, Signature, SourceLine, Type, TypeId, Variable, Variant};
 pub use unwind::FrameRegisters;

@@ -21,7 +21,8 @@ fn is_mangled(name: &str) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     text: &'a str,
-    /// Its last component, which every mangled form of the name contains verbatim.
+    /// Its last component, which every mangled form of the name contains verbatim; empty for
+    /// operators.
     last: &'a str,
 }
 
@@ -56,11 +57,16 @@ pub fn without_parameters(name: &str) -> &str {
     for (at, byte) in name.bytes().enumerate() {
         let before = name.get(start..at).unwrap_or_default();
         match byte {
+            // Template arguments, but not `operator<` or `operator<<`.
             b'<' if !before.ends_with("operator") && !before.ends_with("operator<") => depth += 1,
-            b'{' => depth += 1, // As in `{lambda(int)#1}`.
+            // As in `{lambda(int)#1}`.
+            b'{' => depth += 1,
+            // Parentheses of template arguments, or of the name itself.
             b'(' if depth > 0 || opens_name(name, before, at) => depth += 1,
             b'>' | b'}' | b')' => depth = depth.saturating_sub(1),
+            // The return type ends here, unless this is in `operator new`.
             b' ' if depth == 0 && !before.ends_with("operator") => start = at + 1,
+            // The parameters begin here.
             b'(' => {
                 end = at;
                 break;

@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 1 << 22;
 const MAX_STEPS: u32 = 10_000;
 /// The number of rows that are kept.
 const ROWS: usize = 1 << 14;
-/// The general registers.
+/// The number of general registers, with RIP.
 const REGISTERS: u16 = 17;
 
 /// The unwind tables of a module, at the addresses of its file.
@@ -51,7 +51,7 @@ enum Rule {
     Register(u16, i64),
     /// The word at an offset from the canonical frame address.
     At(i64),
-    /// That offset from it.
+    /// The canonical frame address plus an offset.
     Offset(i64),
     AtExpression(Expression<Data>),
     Expression(Expression<Data>),
@@ -82,8 +82,8 @@ impl FrameRegisters {
         self.get(RIP).map(Addr)
     }
 
-    /// Returns an address within the frame's current instruction: a call's return address may belong
-    /// to another line or function.
+    /// Returns an address within the frame's current instruction: a call's return address may
+    /// belong to another line or function.
     pub fn lookup_pc(&self) -> Option<Addr> {
         let pc = self.get(RIP)?;
         Some(Addr(if self.is_interrupted { pc } else { pc.wrapping_sub(1) }))
@@ -138,8 +138,8 @@ impl Tables {
         Walk { frame, machine, row: &row, bias }.value(&row.cfa, 0, None)
     }
 
-    /// Returns the registers of the caller of a frame in this module. `None` if there is none, or its
-    /// address is unknown.
+    /// Returns the registers of the caller of a frame in this module. `None` if there is none, or
+    /// its address is unknown.
     pub(super) fn caller(
         &self,
         frame: &FrameRegisters,
@@ -149,7 +149,8 @@ impl Tables {
         let row = self.row(frame.lookup_pc()?.0.wrapping_sub(bias))?;
         let walk = Walk { frame, machine, row: &row, bias };
         let cfa = walk.value(&row.cfa, 0, None)?;
-        // A register without a rule has its value if the ABI lets callees keep it.
+        // A register without a rule has its value if the ABI makes callees keep it: RBX, RBP, R12
+        // to R15.
         let is_kept = |number: u16| matches!(number, 3 | 6 | 12..=15);
         let mut words = [None; REGISTERS as usize];
         for (number, word) in (0..).zip(&mut words) {
@@ -239,7 +240,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the value by a rule of a register. The rule of the canonical frame address has none.
+    /// Returns the value that a rule computes for a register. `cfa` is `None` while the rule is
+    /// that of the CFA itself, whose register is ignored.
     fn value(&self, rule: &Rule, register: u16, cfa: Option<u64>) -> Option<u64> {
         match rule {
             Rule::Unknown => None,

@@ -84,8 +84,8 @@ impl Count {
     }
 }
 
-/// Returns the part of a range that a program can have; none if that is nothing. A null pointer asks for
-/// no result.
+/// Returns the part of a range that a program can have; none if that is nothing. A null pointer
+/// asks for no result.
 fn range(start: Addr, size_bytes: u64) -> Option<AddrRange> {
     let range = AddrRange::sized(start, size_bytes.min(USER_END.saturating_sub(start.0)));
     (start.0 != 0 && !range.is_empty()).then_some(range)

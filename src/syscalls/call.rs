@@ -1,10 +1,10 @@
 //! A call, before and after.
 
 use super::area::Area;
-use super::errno::{Outcome, is_unheard_of};
+use super::errno::{Outcome, is_unsupported};
 use super::memory::CallerMemory;
 use super::resolve::{Knowledge, resolve};
-use super::table::ARGUMENTS;
+use super::table::argument_count;
 use crate::common::{Addr, AddrRange};
 
 const FUTEX: u64 = 202;
@@ -50,9 +50,8 @@ pub struct OpenCall {
 impl Call {
     /// Returns the arguments that the call takes. The other registers hold what was left in them.
     pub fn arguments(&self) -> &[u64] {
-        let digit = usize::try_from(self.number).ok().and_then(|number| ARGUMENTS.get(number));
-        let count = digit.and_then(|digit| char::from(*digit).to_digit(10));
-        count.and_then(|count| self.args.get(..count as usize)).unwrap_or(&self.args)
+        let count = argument_count(self.number);
+        count.and_then(|count| self.args.get(..count)).unwrap_or(&self.args)
     }
 
     /// Reads what the call's effects depend on, before the kernel executes it.
@@ -77,10 +76,11 @@ impl OpenCall {
         self.effects(self.areas.iter().filter_map(Area::limit).collect())
     }
 
-    /// Returns the memory that the call wrote. `result` is RAX after it; `memory` is read for the lengths
-    /// that the kernel returned.
+    /// Returns the memory that the call wrote. `result` is RAX after it; `memory` is read for the
+    /// lengths that the kernel returned.
     pub fn end(&self, result: i64, memory: &dyn CallerMemory) -> Effects {
-        if self.knowledge != Knowledge::Known && is_unheard_of(result) {
+        if self.knowledge != Knowledge::Known && is_unsupported(result) {
+            // The kernel does not know the call or request, so it wrote nothing.
             return Effects::Known(Vec::new());
         }
         let outcome = Outcome::of(result);

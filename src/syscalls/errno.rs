@@ -67,9 +67,9 @@ pub fn is_refused(result: i64) -> bool {
     Outcome::of(result) == Refused
 }
 
-/// Returns true if this result means that the kernel did nothing: it does not know the call or request, or
-/// the descriptor is not open.
-pub(super) fn is_unheard_of(result: i64) -> bool {
+/// Returns true if this result means that the kernel did nothing: it does not know the call or
+/// request, or the descriptor is not open.
+pub(super) fn is_unsupported(result: i64) -> bool {
     [ENOSYS, ENOTTY, EBADF].contains(&result.wrapping_neg())
 }
 

@@ -1,8 +1,8 @@
 //! The model of Linux system calls on x86-64: which memory of its caller the kernel writes in a
 //! call, and what else a recorder must know of it.
 //!
-//! The model is a table with one line per call (`table`), and one for `ioctl` requests (`ioctl`). It
-//! makes no system calls itself and looks at memory only through [`CallerMemory`].
+//! The model is a table with one line per call (`table`), and one for `ioctl` requests (`ioctl`).
+//! It makes no system calls itself and looks at memory only through [`CallerMemory`].
 //!
 //! A recorder asks twice. Before the call, [`Call::begin`] reads the lengths, vectors and headers
 //! that the kernel may overwrite. After it, [`OpenCall::end`] returns the ranges:

@@ -48,7 +48,7 @@ pub(super) enum Writes {
     ByOperation(Operations),
     /// It depends on the ioctl request.
     Ioctl,
-    /// Perhaps anything.
+    /// It may write anything.
     Unknown,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Writes {
 pub(super) struct Operations {
     pub(super) selector: Selector,
     pub(super) rows: &'static [Operation],
-    /// Effects of operations without a row; none: perhaps anything.
+    /// Effects of operations without a row; `None` if they may write anything.
     pub(super) otherwise: Option<&'static [Write]>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Selector {
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) number: u64,
-    /// None: perhaps anything.
+    /// `None` if it may write anything.
     pub(super) writes: Option<&'static [Write]>,
 }
 
@@ -96,7 +96,8 @@ pub fn models() -> impl Iterator<Item = &'static Model> {
 }
 
 impl Operations {
-    /// Returns the effects of the operation that a call asks for; none: perhaps anything.
+    /// Returns the effects of the operation that a call asks for; `None` if it may write
+    /// anything.
     pub(super) fn writes_of(
         &self,
         call: &Call,

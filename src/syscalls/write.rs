@@ -109,8 +109,8 @@ pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Writ
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
 }
 
-/// Returns a length of 4 bytes: the caller sets it to the room that it has, the kernel to the size of the
-/// answer.
+/// Returns a length of 4 bytes: the caller sets it to the room that it has, the kernel to the size
+/// of the answer.
 pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
@@ -126,7 +126,8 @@ pub(super) const fn pointed(pointer: Value, count: Value, unit_bytes: u64) -> Wr
     buffer(pointer, count, unit_bytes, Extent::Whole)
 }
 
-/// Returns the buffers of a `struct iovec` array, filled in order with the bytes that the result counts.
+/// Returns the buffers of a `struct iovec` array, filled in order with the bytes that the result
+/// counts.
 pub(super) const fn vector(arg: usize, count_arg: usize) -> Write {
     let (pointer, count) = (Value::Arg(arg), Value::Arg(count_arg));
     Write::Vector { pointer, count, extent: Extent::Result }

@@ -24,8 +24,8 @@ pub struct CountedBlock {
 pub type CountedBlocks = AddressMap<BlockKey, CountedBlock>;
 
 impl Timeline {
-    /// Counts the executions of each block of a thread. `is_over` is asked for each segment; when it returns
-    /// true, those so far are returned.
+    /// Counts the executions of each block of a thread. `is_over` is asked for each segment; when
+    /// it returns true, those so far are returned.
     pub fn count_blocks(&self, tid: Tid, is_over: &dyn Fn() -> bool) -> CountedBlocks {
         let mut blocks = CountedBlocks::default();
         let mut new: Vec<Span> = Vec::new();

@@ -39,15 +39,18 @@ struct Stretch {
 /// The data that the index keeps of a segment.
 #[derive(Debug)]
 pub(super) struct Digest {
+    /// The number of the segment's piece, counted per thread.
     pub(super) piece: usize,
+    /// The offset of its PSB.
     pub(super) start: usize,
+    /// The offset of the next PSB; `None` for the last segment of the piece.
     pub(super) end: Option<usize>,
     pub(super) content: Content,
     /// The number of the worker that made the digest.
     pub(super) worker: usize,
     /// The executed blocks, in the worker's numbers.
     pub(super) blocks: BlockSet,
-    /// The blocks of the worker's next numbers.
+    /// Blocks that the worker saw for the first time here, in order of their numbers.
     pub(super) fresh: Vec<Bounds>,
 }
 
@@ -105,22 +108,22 @@ struct Worker {
     caches: Caches,
     tally: Tally,
     /// The number of blocks already delivered.
-    reported: usize,
+    reported_blocks: usize,
 }
 
 impl Worker {
     fn new(number: usize) -> Self {
-        Self { number, caches: Caches::default(), tally: Tally::new(), reported: 0 }
+        Self { number, caches: Caches::default(), tally: Tally::new(), reported_blocks: 0 }
     }
 
     /// Returns the digest of the segment that the tally has counted.
     fn digest(&mut self, piece: usize, bounds: (usize, Option<usize>), content: Content) -> Digest {
-        let names = self.tally.names();
-        let fresh = names.get(self.reported..).unwrap_or_default().to_vec();
-        self.reported = names.len();
-        let blocks = BlockSet::new(self.tally.words());
+        let blocks = self.tally.numbered();
+        let fresh = blocks.get(self.reported_blocks..).unwrap_or_default().to_vec();
+        self.reported_blocks = blocks.len();
+        let executed = BlockSet::new(self.tally.words());
         let (start, end) = bounds;
-        Digest { piece, start, end, content, worker: self.number, blocks, fresh }
+        Digest { piece, start, end, content, worker: self.number, blocks: executed, fresh }
     }
 }
 
@@ -185,12 +188,15 @@ impl Source<'_> {
             let end = end.filter(|end| *end < piece.to);
             let part = piece.part(trace, psb, end);
             let mut walker = Walker::new(&part, self.world, &mut worker.caches);
+            // A skim counts blocks before it knows the offset of the next item, so it cannot leave
+            // out those before or after a cut part.
             let mut content = if part.cut {
                 Content::of(&Segment::decode(&mut walker), &mut worker.tally, self.execs)
             } else {
                 Content::skim(&mut walker, &mut worker.tally, self.execs)
             };
             drop(walker);
+            // A piece of a shared trace begins at a context switch, whose time is not in the trace.
             if psb == piece.psb && piece.since > Tsc(0) {
                 content.times.insert(0, (0, piece.since));
             }

@@ -20,8 +20,8 @@ pub(super) struct Function {
 
 impl Function {
     fn new(start: Addr, name: &str) -> Self {
-        let whole = whole(name);
-        Self { start, name: Arc::from(whole), is_part: whole != name }
+        let whole_name = whole(name);
+        Self { start, name: Arc::from(whole_name), is_part: whole_name != name }
     }
 
     /// Returns true if both belong to the same function. Instances of a generic function share

@@ -103,15 +103,16 @@ impl KernelEntries {
     }
 
     /// Returns the number that the sideband has for the call at a thread's instruction `index`, if
-    /// it is the only call between two times of the thread.
+    /// it is the last instruction and the only call of its slice, which lies between two times of
+    /// the trace.
     fn reported_number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
         let reported = self.reported.get(&tid)?;
         let (slice, end) = timeline.order.slice_of(timeline.thread(tid)?.0, index)?;
         let is_last = index + 1 == slice.first + slice.insns;
-        let before = slice.global..slice.global + (index - slice.first);
+        let rest_of_slice = slice.global..slice.global + (index - slice.first);
         let addrs: BTreeSet<Addr> = self.sites(timeline).keys().copied().collect();
         let others = Search {
-            within: before,
+            within: rest_of_slice,
             direction: Direction::Forward,
             only: Some(tid),
             addrs: &addrs,
@@ -148,7 +149,7 @@ impl KernelEntries {
     }
 }
 
-/// Returns all executed SYSCALL instructions, with their numbers.
+/// Returns all executed SYSCALL instructions, each with its number if that never varies.
 fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     let epochs = timeline.images().epochs();
     // The last image of a generation contains everything mapped in it.

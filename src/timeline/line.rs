@@ -184,9 +184,9 @@ impl Timeline {
             let at_end = index == thread.path.index.insns;
             return at_end.then(|| self.final_pc(number, thread))?;
         }
-        let entry = thread.path.index.entry_of(index)?;
-        let first = thread.path.index.entries.get(entry)?.first;
-        self.segment(number, entry)?.addr(index - first)
+        let at = thread.path.index.entry_of(index)?;
+        let first = thread.path.index.entries.get(at)?.first;
+        self.segment(number, at)?.addr(index - first)
     }
 
     /// Returns true if a thread's instruction `index` and the next one belong to the same
@@ -195,9 +195,9 @@ impl Timeline {
     pub fn stays(&self, tid: Tid, index: u64) -> bool {
         let place = || {
             let (number, thread) = self.thread(tid)?;
-            let entry = thread.path.index.entry_of(index)?;
-            let first = thread.path.index.entries.get(entry)?.first;
-            Some(self.segment(number, entry)?.stays(index - first))
+            let at = thread.path.index.entry_of(index)?;
+            let first = thread.path.index.entries.get(at)?.first;
+            Some(self.segment(number, at)?.stays(index - first))
         };
         place().unwrap_or(false)
     }
@@ -220,7 +220,7 @@ impl Timeline {
     fn traced_end(&self, number: usize, thread: &Thread) -> Option<Addr> {
         // Tracing may have been off in the last segments.
         let segments = (0..thread.path.index.entries.len()).rev().take(SEGMENTS_AT_END);
-        let segments = segments.map_while(|entry| self.segment(number, entry));
+        let segments = segments.map_while(|at| self.segment(number, at));
         let end = segments.map(|segment| segment.end()).find(|end| *end != End::Before)?;
         if let End::At(addr) = end { Some(addr) } else { None }
     }
@@ -238,8 +238,8 @@ impl Timeline {
         Some((entry.first, entry.calls.stack.frames().collect()))
     }
 
-    /// Returns the first instruction of the function outside of all calls at the start of the segment
-    /// with instruction `index`; `None` if the path does not begin in it.
+    /// Returns the first instruction of the outermost function at the start of the segment with
+    /// instruction `index`; `None` if the path does not begin in it.
     pub fn outermost_near(&self, tid: Tid, index: u64) -> Option<Addr> {
         let (_, thread) = self.thread(tid)?;
         let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
@@ -260,8 +260,8 @@ impl Timeline {
     /// of a thread.
     pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
         let Some(calls) = self.calls(tid, index) else { return Older::Nothing };
-        let is_whole = calls.execs > 0 || calls.older != Older::Nothing;
-        if is_whole || self.begins_at_birth(tid) { calls.older } else { Older::BeforeHistory }
+        let is_known = calls.execs > 0 || calls.older != Older::Nothing;
+        if is_known || self.begins_at_birth(tid) { calls.older } else { Older::BeforeHistory }
     }
 
     fn calls(&self, tid: Tid, index: u64) -> Option<Calls> {
@@ -304,13 +304,13 @@ impl Timeline {
     }
 
     /// Returns a decoded segment, from the cache if possible.
-    pub(super) fn segment(&self, thread: usize, entry: usize) -> Option<Arc<Segment>> {
+    pub(super) fn segment(&self, thread: usize, number: usize) -> Option<Arc<Segment>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(segment) = cache.get((thread, entry)) {
+        if let Some(segment) = cache.get((thread, number)) {
             return Some(segment);
         }
         let of = self.threads.get(thread)?;
-        let bounds = of.path.index.entries.get(entry)?;
+        let bounds = of.path.index.entries.get(number)?;
         let piece = of.piece(bounds)?;
         let segment = if piece.lost {
             Segment::hole(piece.hole())
@@ -320,7 +320,7 @@ impl Timeline {
             Segment::decode(&mut Walker::new(&part, self.world(), &mut cache.blocks))
         };
         let segment = Arc::new(segment);
-        cache.put((thread, entry), segment.clone());
+        cache.put((thread, number), segment.clone());
         Some(segment)
     }
 }

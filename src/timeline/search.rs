@@ -41,8 +41,8 @@ pub enum Found {
 }
 
 impl<'a> Search<'a> {
-    /// Returns a search from a position, which is excluded, to `until`, which is not. It is empty if that
-    /// is on the wrong side.
+    /// Returns a search from a position, which is excluded, to `until`, which is not. It is empty
+    /// if that is on the wrong side.
     pub fn beyond(
         from: u64,
         until: u64,

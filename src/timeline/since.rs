@@ -1,7 +1,7 @@
-//! A thread's packets from one of its instructions on, as if tracing had begun there: for other decoders,
-//! which show the beginning of a trace as that of the recording. The rest of the segment around that
-//! instruction is encoded anew, since its packets may need earlier ones: for IPs, returns, and branches of
-//! one packet. It is decoded again to check that it leads along the same path.
+//! Makes the packets of a thread from one of its instructions on, as if tracing had begun there.
+//! Other decoders show the first packet as the beginning of the recording. The rest of that segment
+//! is encoded anew, because its packets may depend on earlier ones (last IP, compressed returns,
+//! partly used TNT packets). The result is decoded again and compared.
 
 use super::index::Entry;
 use super::line::{Thread, Timeline};
@@ -29,35 +29,36 @@ enum Step {
 type Run = (Addr, Addr, u32);
 
 impl Timeline {
-    /// Returns the packets of a thread from its instruction `from` on, up to its instruction `index`, which
-    /// is about to execute. Returns `None` if the path there is unknown.
-    pub fn trace_between(&self, tid: Tid, from: u64, index: u64) -> Option<Vec<u8>> {
-        if from >= index {
+    /// Returns the packets of a thread from its instruction `from` on, up to its instruction
+    /// `until`, which is about to execute. Returns `None` if the path there is unknown.
+    pub fn trace_between(&self, tid: Tid, from: u64, until: u64) -> Option<Vec<u8>> {
+        if from >= until {
             return Some(Vec::new());
         }
-        let trace = self.trace_until(tid, index)?;
+        let trace = self.trace_until(tid, until)?;
         let (_, thread) = self.thread(tid)?;
-        let paths = &thread.path.index;
-        let at = paths.entry_of(from)?;
-        let entry = paths.entries.get(at)?;
-        // The end of a cut trace is an end of the path, which may need more bytes than were there.
-        let is_last = paths.entry_of(index) == Some(at);
+        let index = &thread.path.index;
+        let at = index.entry_of(from)?;
+        let entry = index.entries.get(at)?;
+        // If the trace is cut within this segment, the segment ends there.
+        let is_last = index.entry_of(until) == Some(at);
         let end = entry.end.filter(|_| !is_last).unwrap_or(trace.len());
         let (count, ip) = (from - entry.first, self.pc(tid, from)?);
-        let first = self.begins(thread, entry, trace.get(entry.start..end)?, count, ip)?;
-        // The segment after it is where its end is seen.
-        let next = paths.entries.get(at + 1).filter(|_| paths.entry_of(index) != Some(at + 1));
+        let segment = trace.get(entry.start..end)?;
+        let reencoded = self.reencoded_rest(thread, entry, segment, count, ip)?;
+        // Some instructions at the end of a segment are only known from the next segment.
+        let next = index.entries.get(at + 1).filter(|_| index.entry_of(until) != Some(at + 1));
         let beyond = next.and_then(|next| next.end).filter(|_| !is_last).unwrap_or(trace.len());
         let mut caches = Caches::default();
-        let were = self.steps(thread, entry, trace.get(entry.start..beyond)?, &mut caches)?;
-        let are = [&first, trace.get(end..beyond)?].concat();
-        let are = self.steps(thread, entry, &are, &mut caches)?;
-        let same = runs(&without_first(were, count, ip)?) == runs(&are);
-        same.then_some([&first, trace.get(end..)?].concat())
+        let expected = self.steps(thread, entry, trace.get(entry.start..beyond)?, &mut caches)?;
+        let packets = [&reencoded, trace.get(end..beyond)?].concat();
+        let actual = self.steps(thread, entry, &packets, &mut caches)?;
+        let same = runs(&without_first(expected, count, ip)?) == runs(&actual);
+        same.then_some([&reencoded, trace.get(end..)?].concat())
     }
 
-    /// Returns a segment from its instruction `count` on, which is at `ip`.
-    fn begins(
+    /// Returns a segment from its instruction `count` on, which is at `ip`, encoded anew.
+    fn reencoded_rest(
         &self,
         thread: &Thread,
         entry: &Entry,
@@ -76,9 +77,9 @@ impl Timeline {
             Step::Run { span, .. } => Some(span.mode),
             Step::Event(_) => None,
         });
-        let mut packets = state(segment, is_on.then_some(ip), mode)?;
+        let mut packets = psb_state(segment, is_on.then_some(ip), mode)?;
         for (at, step) in steps.iter().enumerate() {
-            add(&mut packets, *step, &steps[at + 1..], after)?;
+            add_packets(&mut packets, *step, &steps[at + 1..], after)?;
         }
         let mut bytes = Vec::new();
         for packet in &packets {
@@ -125,8 +126,8 @@ fn runs(steps: &[Step]) -> Vec<Run> {
     steps.iter().filter_map(run).collect()
 }
 
-/// Returns a path without its first `count` instructions, and without what happened before the next one,
-/// which is at `ip`, but for the beginning of tracing.
+/// Returns a path without its first `count` instructions, and without what happened before the next
+/// one, which is at `ip`, but for the beginning of tracing.
 fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
     let mut before = 0;
     let split = steps.iter().position(|step| {
@@ -142,7 +143,7 @@ fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
     let Some(Step::Run { mut span, is_indirect_call }) = steps.next() else { return None };
     span.insns = u32::try_from(before - count).ok()?;
     if span.ip != ip {
-        // Tracing is on within the span.
+        // The span is cut in its middle: tracing was on before it.
         rest.clear();
     }
     span.ip = ip;
@@ -152,7 +153,7 @@ fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
 }
 
 /// Returns the state at the beginning of a segment, with tracing on at `ip`, or off.
-fn state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option<Vec<Packet>> {
+fn psb_state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option<Vec<Packet>> {
     let packets = Packets::at(segment, 0).map(|(_, packet)| packet.ok());
     let mut state: Vec<Packet> =
         packets.take_while(|packet| *packet != Some(Packet::PsbEnd)).collect::<Option<_>>()?;
@@ -168,7 +169,12 @@ fn state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option<Vec
 }
 
 /// Adds the packets of a step. `after` is the instruction after the last step.
-fn add(packets: &mut Vec<Packet>, step: Step, rest: &[Step], after: Option<Addr>) -> Option<()> {
+fn add_packets(
+    packets: &mut Vec<Packet>,
+    step: Step,
+    rest: &[Step],
+    after: Option<Addr>,
+) -> Option<()> {
     let maybe = |ip: Option<Addr>| ip.map_or(NOWHERE, full);
     match step {
         // The event has the branch.
@@ -192,7 +198,7 @@ fn add(packets: &mut Vec<Packet>, step: Step, rest: &[Step], after: Option<Addr>
         Step::Event(EventKind::Tsx { ip: Some(ip), in_tx, aborted }) => {
             packets.extend([Packet::ModeTsx { in_tx, aborted }, Packet::Fup(full(ip))]);
         }
-        // Whether the path needs it is checked.
+        // Not encoded. If the path depends on it, the comparison at the end fails.
         Step::Event(_) => {}
     }
     Some(())

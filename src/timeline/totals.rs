@@ -38,8 +38,8 @@ enum Mark {
 }
 
 impl Timeline {
-    /// Counts the instructions of a thread and visits its events and gaps in order. Returns the same
-    /// result as [`Self::visit`], but faster.
+    /// Counts the instructions of a thread and visits its events and gaps in order. Returns the
+    /// same result as [`Self::visit`], but faster.
     pub fn count<B>(
         &self,
         tid: Tid,

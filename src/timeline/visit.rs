@@ -11,7 +11,8 @@ use crate::recording::Trace;
 use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
 
-/// The longest segment that is decoded before its blocks are visited: each of its TNT bits may be a block.
+/// The longest segment that is decoded before its blocks are visited: each of its TNT bits may be a
+/// block.
 const LONGEST_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// The addresses of a block's instructions. They are looked up when they are first asked for.
@@ -25,8 +26,8 @@ impl<'a> Addrs<'a> {
         Self { known: OnceCell::new(), find }
     }
 
-    /// Returns the addresses of all instructions of the block. Empty in a raw trace that is visited without
-    /// them.
+    /// Returns the addresses of all instructions of the block. Empty in a raw trace that is visited
+    /// without them.
     pub fn list(&self) -> &[Addr] {
         self.known.get_or_init(self.find)
     }
@@ -130,8 +131,8 @@ impl Timeline {
         })
     }
 
-    /// Walks the segments of a thread from the one with instruction `from`. Passes each, with the number of
-    /// its first instruction, to `walk`, until that breaks.
+    /// Walks the segments of a thread from the one with instruction `from`. Passes each, with the
+    /// number of its first instruction, to `walk`, until that breaks.
     pub(super) fn walk_segments<B>(
         &self,
         tid: Tid,
@@ -204,7 +205,8 @@ fn visit_items<B>(
     ControlFlow::Continue(())
 }
 
-/// Visits the items of a segment. Without times, blocks are decoded many at a time. `blocks` is reused.
+/// Visits the items of a segment. Without times, blocks are decoded many at a time. `blocks` is
+/// reused.
 fn visit_blocks<B>(
     walker: &mut Walker<'_>,
     index: &mut u64,

@@ -115,7 +115,7 @@ impl Attached {
             }
             new.into_iter().try_for_each(|tid| self.seize(tid))?;
             let running: Vec<_> = self.seized.difference(&self.stopped).copied().collect();
-            running.into_iter().try_for_each(|tid| self.wait_for(tid))?;
+            running.into_iter().try_for_each(|tid| self.wait_until_stopped(tid))?;
         }
     }
 
@@ -141,7 +141,7 @@ impl Attached {
     }
 
     /// Waits until the thread is in the requested stop. Passes other stops on.
-    fn wait_for(&mut self, tid: Tid) -> Result<(), Error> {
+    fn wait_until_stopped(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         loop {
             let gone = match wait_for(tid)? {
@@ -151,6 +151,8 @@ impl Attached {
                 }
                 Stop::Exited(_) | Stop::Killed { .. } => true,
                 Stop::Signal(signal) => !is_there(tracee.resume(signal))?,
+                // The kernel attaches new processes and threads, too. This detaches from the
+                // processes, and from the threads if only one is wanted.
                 Stop::Event(
                     event @ (PtraceEvent::Fork | PtraceEvent::Vfork | PtraceEvent::Clone),
                 ) if event != PtraceEvent::Clone || self.only.is_some() => {

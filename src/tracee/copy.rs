@@ -134,8 +134,8 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     Ok(page)
 }
 
-/// Stops the process in pause(2), or about to make that call. Returns the SYSCALL instruction of the
-/// library's function.
+/// Stops the process in pause(2), or about to make that call. Returns the SYSCALL instruction of
+/// the library's function.
 fn stop_at_call(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
     const TRIES: u32 = 2000;
     const PERIOD: Duration = Duration::from_millis(1);

@@ -119,8 +119,8 @@ impl Launch<'_> {
     }
 }
 
-/// Kills a stopped single-threaded process that the calling thread traces, and reaps it. Does nothing
-/// if it was reaped before: its number may be another process's by now.
+/// Kills a stopped single-threaded process that the calling thread traces, and reaps it. Does
+/// nothing if it was reaped before: its number may be another process's by now.
 pub fn end(pid: Pid) {
     if !is_own(pid) {
         return;

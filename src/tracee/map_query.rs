@@ -1,5 +1,5 @@
-//! The mappings in a part of a process's memory (`PROCMAP_QUERY` of Linux 6.11, `linux/fs.h`), where
-//! reading all of them would take long.
+//! The mappings in a part of a process's memory (`PROCMAP_QUERY` of Linux 6.11, `linux/fs.h`),
+//! where reading all of them would take long.
 
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, Protection};
@@ -81,8 +81,8 @@ fn next(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
         vma_name_addr: name.as_mut_ptr().expose_provenance() as u64,
         ..Query::default()
     };
-    // SAFETY: the kernel reads and writes the structure, whose size is in it and in the request, and
-    // at most as many bytes of the name as it is large. Both live until the call returns.
+    // SAFETY: the kernel reads and writes the structure, whose size is in it and in the request,
+    // and at most as many bytes of the name as it is large. Both live until the call returns.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if result != 0 {
         let is_last = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);

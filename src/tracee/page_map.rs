@@ -30,92 +30,6 @@ pub enum PageState {
     Private,
 }
 
-/// The kernel's page map of a process, held open.
-#[derive(Debug)]
-pub struct PageMap(File);
-
-impl PageMap {
-    /// Opens the page map; `None` if the kernel does not allow it.
-    pub fn open(pid: Pid) -> Option<Self> {
-        File::open(living(pid).join("pagemap")).ok().map(Self)
-    }
-
-    /// Returns the touched pages of `range`, in order, as ranges of pages in the same state: present
-    /// or swapped out. `None` if the kernel does not report them. A range of terabytes that was only
-    /// reserved costs nothing, from Linux 6.7 on.
-    pub fn touched(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
-        self.scan(range).or_else(|| self.read(range))
-    }
-
-    fn scan(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
-        let mut touched = Vec::new();
-        let mut regions = vec![Region::default(); SCANNED_RANGES];
-        let mut start = range.start.0;
-        while start < range.end.0 {
-            let mut scan = Scan {
-                size: size_of::<Scan>() as u64,
-                start,
-                end: range.end.0,
-                vec: regions.as_mut_ptr().expose_provenance() as u64,
-                vec_len: regions.len() as u64,
-                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-                return_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
-                ..Scan::default()
-            };
-            // SAFETY: the kernel reads and writes `scan`, and writes up to `vec_len` regions to `vec`.
-            let found = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
-            let found = regions.get(..usize::try_from(found).ok()?)?;
-            for region in found.iter().filter(|region| region.categories & PAGE_IS_PFNZERO == 0) {
-                push(
-                    &mut touched,
-                    region.start,
-                    region.end,
-                    state_of(region.categories, PAGE_IS_FILE),
-                );
-            }
-            // The kernel is to make progress.
-            start = Some(scan.walk_end).filter(|end| *end > start)?;
-        }
-        Some(touched)
-    }
-
-    fn read(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
-        const IS_OF_FILE: u64 = 1 << 61;
-        const IS_TOUCHED: u64 = 3 << 62;
-        let mut touched = Vec::new();
-        let mut bytes = vec![0; READ_ENTRIES * ENTRY_BYTES];
-        let mut page = range.start.0 / PAGE_BYTES;
-        let last = range.end.0 / PAGE_BYTES;
-        while page < last {
-            let entries =
-                usize::try_from(last - page).map_or(READ_ENTRIES, |n| n.min(READ_ENTRIES));
-            let bytes = bytes.get_mut(..entries * ENTRY_BYTES)?;
-            self.0.read_exact_at(bytes, page * ENTRY_BYTES as u64).ok()?;
-            for entry in bytes.chunks_exact(ENTRY_BYTES) {
-                let entry = u64::from_le_bytes(entry.try_into().ok()?);
-                if entry & IS_TOUCHED != 0 {
-                    let start = page * PAGE_BYTES;
-                    push(&mut touched, start, start + PAGE_BYTES, state_of(entry, IS_OF_FILE));
-                }
-                page += 1;
-            }
-        }
-        Some(touched)
-    }
-}
-
-fn state_of(flags: u64, is_of_file: u64) -> PageState {
-    if flags & is_of_file == 0 { PageState::Private } else { PageState::OfFile }
-}
-
-/// Appends pages, to the last range if they continue that.
-fn push(touched: &mut Vec<(AddrRange, PageState)>, start: u64, end: u64, state: PageState) {
-    match touched.last_mut() {
-        Some((last, of_last)) if last.end.0 == start && *of_last == state => last.end = Addr(end),
-        _ => touched.push((AddrRange::new(Addr(start), Addr(end)), state)),
-    }
-}
-
 /// `struct pm_scan_arg` of linux/fs.h.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -141,6 +55,95 @@ struct Region {
     start: u64,
     end: u64,
     categories: u64,
+}
+
+/// The kernel's page map of a process, held open.
+#[derive(Debug)]
+pub struct PageMap(File);
+
+impl PageMap {
+    /// Opens the page map; `None` if the kernel does not allow it.
+    pub fn open(pid: Pid) -> Option<Self> {
+        File::open(living(pid).join("pagemap")).ok().map(Self)
+    }
+
+    /// Returns the touched pages of `range`, in order, as ranges of pages in the same state:
+    /// present or swapped out. `None` if the kernel does not report them. A range of terabytes that
+    /// was only reserved costs nothing, from Linux 6.7 on.
+    pub fn touched(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
+        self.scan(range).or_else(|| self.read(range))
+    }
+
+    fn scan(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
+        let mut touched = Vec::new();
+        let mut regions = vec![Region::default(); SCANNED_RANGES];
+        let mut start = range.start.0;
+        while start < range.end.0 {
+            let mut scan = Scan {
+                size: size_of::<Scan>() as u64,
+                start,
+                end: range.end.0,
+                vec: regions.as_mut_ptr().expose_provenance() as u64,
+                vec_len: regions.len() as u64,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                return_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                ..Scan::default()
+            };
+            // SAFETY: the kernel reads and writes `scan`, and writes up to `vec_len` regions to
+            // `vec`.
+            let found = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
+            let found = regions.get(..usize::try_from(found).ok()?)?;
+            for region in found.iter().filter(|region| region.categories & PAGE_IS_PFNZERO == 0) {
+                push(
+                    &mut touched,
+                    region.start,
+                    region.end,
+                    state_of(region.categories, PAGE_IS_FILE),
+                );
+            }
+            // The kernel is to make progress.
+            start = Some(scan.walk_end).filter(|end| *end > start)?;
+        }
+        Some(touched)
+    }
+
+    /// Reads the entry of each page. Entries do not mark the page of zeros, so pages without a file
+    /// that were only read count as private here.
+    fn read(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
+        const FILE_BIT: u64 = 1 << 61;
+        const IS_TOUCHED: u64 = 3 << 62;
+        let mut touched = Vec::new();
+        let mut bytes = vec![0; READ_ENTRIES * ENTRY_BYTES];
+        let mut page = range.start.0 / PAGE_BYTES;
+        let last = range.end.0 / PAGE_BYTES;
+        while page < last {
+            let entries =
+                usize::try_from(last - page).map_or(READ_ENTRIES, |n| n.min(READ_ENTRIES));
+            let bytes = bytes.get_mut(..entries * ENTRY_BYTES)?;
+            self.0.read_exact_at(bytes, page * ENTRY_BYTES as u64).ok()?;
+            for entry in bytes.chunks_exact(ENTRY_BYTES) {
+                let entry = u64::from_le_bytes(entry.try_into().ok()?);
+                if entry & IS_TOUCHED != 0 {
+                    let start = page * PAGE_BYTES;
+                    push(&mut touched, start, start + PAGE_BYTES, state_of(entry, FILE_BIT));
+                }
+                page += 1;
+            }
+        }
+        Some(touched)
+    }
+}
+
+fn state_of(flags: u64, file_bit: u64) -> PageState {
+    if flags & file_bit == 0 { PageState::Private } else { PageState::OfFile }
+}
+
+/// Appends pages, to the last range if they continue that.
+fn push(touched: &mut Vec<(AddrRange, PageState)>, start: u64, end: u64, state: PageState) {
+    match touched.last_mut() {
+        Some((last, of_last)) if last.end.0 == start && *of_last == state => last.end = Addr(end),
+        _ => touched.push((AddrRange::new(Addr(start), Addr(end)), state)),
+    }
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub struct Dispositions {
 /// Reads the signal dispositions of the thread's process (proc(5), "status").
 pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
     let path = format!("/proc/{tid}/status");
-    let text = status(&path)?;
+    let text = text_of(&path)?;
     Ok(Dispositions { caught: set_of(&text, "SigCgt:"), ignored: set_of(&text, "SigIgn:") })
 }
 
@@ -94,7 +94,7 @@ pub struct Signals {
 /// Reads a thread's pending and blocked signals (proc(5), "status").
 pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
     let path = format!("/proc/{pid}/task/{tid}/status");
-    let text = status(&path)?;
+    let text = text_of(&path)?;
     let pending = set_of(&text, "SigPnd:") | set_of(&text, "ShdPnd:");
     Ok(Signals { pending, blocked: set_of(&text, "SigBlk:") })
 }
@@ -102,16 +102,16 @@ pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
 /// Returns true if a fatal signal is ending a thread (`PF_SIGNALED`; proc(5), "flags" of stat).
 pub fn is_signalled(pid: Pid, tid: Tid) -> bool {
     const PF_SIGNALED: u64 = 0x400;
-    // The fields after the name, which is in parentheses and may be any bytes: the flags are the
-    // ninth of all.
+    // The index of the flags after the name.
     const FLAGS: usize = 6;
-    let Ok(text) = status(&format!("/proc/{pid}/task/{tid}/stat")) else { return false };
+    let Ok(text) = text_of(&format!("/proc/{pid}/task/{tid}/stat")) else { return false };
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let flags = fields.split_whitespace().nth(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_SIGNALED != 0)
 }
 
-fn status(path: &str) -> Result<String, Error> {
+/// Reads a file about a thread as text.
+fn text_of(path: &str) -> Result<String, Error> {
     // A thread's name may be any bytes.
     let bytes = fs::read(path).map_err(|error| Error::Proc { path: path.into(), error })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -134,36 +134,6 @@ pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_is_not_dumped() {
-        let smaps = "1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me dd \n\
-                     2000-3000 r--p 00000000 00:00 0 /a-b\nVmFlags: rd mr mw me \n\
-                     7f0000000000-7f0000001000 rw-p 0 00:00 0 [add-on]\nVmFlags: rd dd\n";
-        assert_eq!(undumped_of(smaps), [0x1000, 0x7f00_0000_0000]);
-    }
-
-    #[test]
-    fn kernel_work_of_a_process() {
-        let stat = "12 (a) b) R 1 12 12 0 -1 4194304 345 0 0 0 900 250 0 0 20 0 1 0 5 6";
-        let work = KernelWork { faults: 345, time: Duration::from_millis(2500) };
-        assert_eq!(work_of(stat, 100), Some(work));
-        assert_eq!(work_of("12 (a", 100), None);
-        assert!(kernel_work(Pid(std::process::id().cast_signed())).is_some_and(|w| w.faults > 0));
-    }
-
-    #[test]
-    fn signals_of_a_status() {
-        let status = "Name:\tx\nSigPnd:\t0000000000000010\nSigBlk:\tfffffffe7ffbfeff\n";
-        assert_eq!(set_of(status, "SigPnd:"), 0x10);
-        assert_eq!(set_of(status, "SigBlk:"), 0xffff_fffe_7ffb_feff);
-        assert_eq!(set_of(status, "ShdPnd:"), 0);
-    }
-}
-
 /// The fields of `/proc/PID/status` that decide whether a process or thread can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -171,14 +141,14 @@ pub struct State {
     pub letter: char,
     /// `TracerPid`; 0 if it is not traced.
     pub tracer: i32,
-    /// The number of its filters of system calls (`Seccomp_filters`). Of kernels before 5.9, which do not
-    /// count them, 1 if it has any.
+    /// The number of its filters of system calls (`Seccomp_filters`). Of kernels before 5.9, which
+    /// do not count them, 1 if it has any.
     pub filters: u32,
 }
 
 /// Returns the process that a thread belongs to (`Tgid`); `None` if there is no such thread.
 pub fn process_of(tid: Tid) -> Option<Pid> {
-    let status = status(&format!("/proc/{tid}/status")).ok()?;
+    let status = text_of(&format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok().map(Pid)
 }
@@ -190,12 +160,12 @@ pub fn is_thread_of(tid: Tid, pid: Pid) -> bool {
 
 /// Returns the state of a process; `None` if there is no such process.
 pub fn state(pid: Pid) -> Option<State> {
-    let status = status(&format!("/proc/{pid}/status")).ok()?;
+    let status = text_of(&format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map_or("", str::trim)
     };
-    // Strict mode has none.
+    // Strict mode has a mode, but no filters.
     let mode: u32 = field("Seccomp").parse().unwrap_or(0);
     let count = field("Seccomp_filters").parse().unwrap_or(0);
     Some(State {
@@ -205,8 +175,8 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
-/// Returns true if a process has filters of system calls beside those of `other`, which both may have from a
-/// container, say.
+/// Returns true if a process has filters of system calls beside those of `other`, which both may
+/// have from a container, say.
 pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
     let filters = |pid| state(pid).map_or(0, |state| state.filters);
     filters(pid) > filters(other)
@@ -214,7 +184,7 @@ pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
 
 /// Returns the real user of a process; `None` if there is no such process.
 pub fn real_user(pid: Pid) -> Option<u32> {
-    let status = status(&format!("/proc/{pid}/status")).ok()?;
+    let status = text_of(&format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -222,9 +192,9 @@ pub fn real_user(pid: Pid) -> Option<u32> {
 /// Returns when a process was started, in clock ticks after the system was (proc(5), "starttime" of
 /// stat); `None` if there is no such process.
 pub fn started(pid: Pid) -> Option<u64> {
-    /// The field's number after the name.
+    // The index of the time in the fields after the name.
     const START_TIME: usize = 19;
-    let stat = status(&format!("/proc/{pid}/stat")).ok()?;
+    let stat = text_of(&format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(START_TIME)?.parse().ok()
 }
@@ -246,14 +216,14 @@ pub struct KernelWork {
 
 /// Returns the kernel's work for a process (proc(5), "stat").
 pub fn kernel_work(pid: Pid) -> Option<KernelWork> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = text_of(&format!("/proc/{pid}/stat")).ok()?;
     // SAFETY: it reads a number of the system.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     work_of(&text, u64::try_from(ticks_per_second).ok().filter(|ticks| *ticks > 0)?)
 }
 
 fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
-    /// The fields after the name: `minflt` and `stime`.
+    // The indexes of `minflt` and `stime` in the fields after the name.
     const MINOR_FAULTS: usize = 7;
     const SYSTEM_TIME: usize = 12;
     // The name may have spaces.
@@ -289,4 +259,34 @@ pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
 pub fn threads(pid: Pid) -> Vec<Tid> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Tid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_dumped() {
+        let smaps = "1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me dd \n\
+                     2000-3000 r--p 00000000 00:00 0 /a-b\nVmFlags: rd mr mw me \n\
+                     7f0000000000-7f0000001000 rw-p 0 00:00 0 [add-on]\nVmFlags: rd dd\n";
+        assert_eq!(undumped_of(smaps), [0x1000, 0x7f00_0000_0000]);
+    }
+
+    #[test]
+    fn kernel_work_of_a_process() {
+        let stat = "12 (a) b) R 1 12 12 0 -1 4194304 345 0 0 0 900 250 0 0 20 0 1 0 5 6";
+        let work = KernelWork { faults: 345, time: Duration::from_millis(2500) };
+        assert_eq!(work_of(stat, 100), Some(work));
+        assert_eq!(work_of("12 (a", 100), None);
+        assert!(kernel_work(Pid(std::process::id().cast_signed())).is_some_and(|w| w.faults > 0));
+    }
+
+    #[test]
+    fn signals_of_a_status() {
+        let status = "Name:\tx\nSigPnd:\t0000000000000010\nSigBlk:\tfffffffe7ffbfeff\n";
+        assert_eq!(set_of(status, "SigPnd:"), 0x10);
+        assert_eq!(set_of(status, "SigBlk:"), 0xffff_fffe_7ffb_feff);
+        assert_eq!(set_of(status, "ShdPnd:"), 0);
+    }
 }

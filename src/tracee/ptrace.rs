@@ -66,9 +66,10 @@ impl Tracee {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
-    /// Removes the trap flag (TF of EFLAGS) of a step that did not execute its instruction. Where that
-    /// would have loaded the flag (POPF, IRET), the kernel takes it for the program's own
-    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before the step.
+    /// Removes the trap flag (TF of EFLAGS) of a step that did not execute its instruction. Where
+    /// that would have loaded the flag (POPF, IRET), the kernel takes it for the program's own
+    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before the
+    /// step.
     pub fn forget_step(self, begun: &Registers) -> Result<(), Error> {
         let now = self.registers()?;
         if now.rip != begun.rip || now.eflags & !begun.eflags & TRAP_FLAG == 0 {
@@ -160,8 +161,8 @@ impl Tracee {
         Ok(mask)
     }
 
-    /// Returns true if a trap of the thread is still pending, which occurred together with the event
-    /// that stopped the thread.
+    /// Returns true if a trap of the thread is still pending, which occurred together with the
+    /// event that stopped the thread.
     pub fn has_trapped(self, pid: Pid) -> bool {
         let is_there = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
         signals(pid, self.0).is_ok_and(is_there)

@@ -1,5 +1,5 @@
-//! The tiles of AMX in a thread's extended state. The kernel has no room for them before the thread uses
-//! them (Documentation/arch/x86/xstate.rst), and a copy of a process begins without.
+//! The tiles of AMX in a thread's extended state. The kernel has no room for them before the thread
+//! uses them (Documentation/arch/x86/xstate.rst), and a copy of a process begins without.
 
 use super::error::Error;
 use super::ptrace::Tracee;
@@ -13,9 +13,9 @@ const NT_X86_XSTATE: u32 = 0x202;
 /// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;
-/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG `[rip + 39]`;
-/// TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is configured: palette 1, 64
-/// bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
+/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG
+/// `[rip + 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is
+/// configured: palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
 pub(super) const TILES_CODE: [u8; 112] = {
     let mut bytes = [0; 112];
     let code = [
@@ -34,8 +34,8 @@ pub(super) const TILES_CODE: [u8; 112] = {
 pub(super) const TILES_OFFSET: u64 = 16;
 
 impl Tracee {
-    /// Sets the extended state, in the layout of XSAVE, of the only thread of a process that began empty,
-    /// with the page that [`super::start_empty`] returned.
+    /// Sets the extended state, in the layout of XSAVE, of the only thread of a process that began
+    /// empty, with the page that [`super::start_empty`] returned.
     pub fn set_extended_state(self, page: Addr, area: &[u8]) -> Result<(), Error> {
         let set = self.set_register_set(NT_X86_XSTATE, area);
         if set.is_ok() || !has_tiles(area) {
@@ -97,8 +97,8 @@ mod tests {
         assert!(!has_tiles(&area));
         let in_use = u64::from_le_bytes(*area[XSTATE_BV..].first_chunk().unwrap()) | TILES;
         area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&in_use.to_le_bytes());
-        // The tiles are at the end, 8 of 1 KiB, and their configuration before them. Without one, they are
-        // in their initial state.
+        // The tiles are at the end, 8 of 1 KiB, and their configuration before them. Without one,
+        // they are in their initial state.
         let tiles = area.len() - 8192;
         area[tiles - 64..tiles].copy_from_slice(&TILES_CODE[48..112]);
         area[tiles..tiles + 1024].fill(7);

@@ -13,8 +13,8 @@ pub const TRAP_FLAG: u64 = 0x100;
 /// RF, which SYSCALL does not save in R11.
 const RESUME_FLAG: u64 = 0x1_0000;
 
-/// Hides the flag after a step of an instruction that copies all flags in this way. Returns the stop of
-/// the thread, if it is not the one of a step any more.
+/// Hides the flag after a step of an instruction that copies all flags in this way. Returns the
+/// stop of the thread, if it is not the one of a step any more.
 pub fn hide_after_step(
     tracee: Tracee,
     flags: FlagsCopy,
@@ -30,9 +30,9 @@ pub fn hide_after_step(
     }
 }
 
-/// Ends a row of steps after one of POPF or IRET. The kernel would take the flag of the next step for
-/// the program's own, show it, and leave it set (`enable_single_step` in its arch/x86/kernel/step.c).
-/// The thread executes nothing.
+/// Ends a row of steps after one of POPF or IRET. The kernel would take the flag of the next step
+/// for the program's own, show it, and leave it set (`enable_single_step` in its
+/// arch/x86/kernel/step.c). The thread executes nothing.
 fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
     tracee.resume(0)?;

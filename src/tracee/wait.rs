@@ -37,8 +37,8 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Waits for one thread that was killed, and whose end may have been reported before and lost. Such an
-/// end counts as a SIGKILL: any other fatal signal would have been reported first (ptrace(2)).
+/// Waits for one thread that was killed, and whose end may have been reported before and lost. Such
+/// an end counts as a SIGKILL: any other fatal signal would have been reported first (ptrace(2)).
 pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     match wait_for(tid) {
         Err(Error::System { errno: Errno::ECHILD, .. }) => {
@@ -53,8 +53,9 @@ pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
 
-/// Returns true if a traced first thread is gone, and another thread of its process is stopped: the kernel
-/// reports the first thread after all others, which is never if their tracer waits for it alone.
+/// Returns true if a traced first thread is gone, and another thread of its process is stopped: the
+/// kernel reports the first thread after all others, which is never if their tracer waits for it
+/// alone.
 fn is_gone_unreported(pid: Pid) -> bool {
     let is_own = |state: &State| state.tracer == gettid().as_raw();
     let is_gone = state(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));

@@ -1,9 +1,9 @@
-//! System calls that are answered in the code cache: what they did in a recorded run is put into the
-//! thread's area beforehand, and each of them is logged, so that it can be compared with the recorded
-//! one.
+//! System calls that are answered in the code cache: what they did in a recorded run is put into
+//! the thread's area beforehand, and each of them is logged, so that it can be compared with the
+//! recorded one.
 //!
-//! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as its
-//! stack. Nothing may stop a thread in it.
+//! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as
+//! its stack. Nothing may stop a thread in it.
 
 use super::emit::{Emitter, Gpr};
 use super::logged::{
@@ -91,10 +91,10 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     LogCode { start, syscall: end, copy: end, stop: end, counters, ..LogCode::default() }
 }
 
-/// Emits the code that answers one of them. At its start, the program's RCX and R11 and the budget are in
-/// their slots, as are the number of the edge after it, and the address to go on at. There, R11 is the
-/// budget again. RCX is to be set after a call, and loaded from its slot after a counter, which may be
-/// written by the answer. Returns where it begins and ends.
+/// Emits the code that answers one of them. At its start, the program's RCX and R11 and the budget
+/// are in their slots, as are the number of the edge after it, and the address to go on at. There,
+/// R11 is the budget again. RCX is to be set after a call, and loaded from its slot after a
+/// counter, which may be written by the answer. Returns where it begins and ends.
 fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) -> (u64, u64) {
     let start = emitter.here();
     emit_registers(emitter, log.has_fs_base);

@@ -76,8 +76,8 @@ impl<M: CacheMemory> Translator<M> {
         translator
     }
 
-    /// Lets XSAVEC be followed by stores that complete it, where its mask is known. For a processor with
-    /// these components, before any code is translated.
+    /// Lets XSAVEC be followed by stores that complete it, where its mask is known. For a processor
+    /// with these components, before any code is translated.
     pub fn complete_saves(&mut self, components: Components) {
         self.saves = Some(components);
     }

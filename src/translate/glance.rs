@@ -1,16 +1,17 @@
-//! Glances: a thread of a replay that comes to a stop shows its registers to its tracer, and waits for
-//! the answer in the cache. That takes a microsecond where a stop takes fifty, and most stops of a search
-//! are passed. A tracer that does not wait, or takes long, finds the thread at an INT3.
+//! Glances: a thread of a replay that comes to a stop shows its registers to its tracer, and waits
+//! for the answer in the cache. That takes a microsecond where a stop takes fifty, and most stops
+//! of a search are passed. A tracer that does not wait, or takes long, finds the thread at an INT3.
 //!
-//! This glue keeps the registers of the program in the thread's area, which it uses as its stack. Nothing
-//! may stop a thread in it.
+//! This glue keeps the registers of the program in the thread's area, which it uses as its stack.
+//! Nothing may stop a thread in it.
 
 use super::emit::{Emitter, Gpr};
 use super::logged::CallLog;
 use super::slots;
 use crate::insn::Registers;
 
-/// Value of [`slots::GLANCE`]: the thread shows its registers. Otherwise it shows none, or has an answer.
+/// Value of [`slots::GLANCE`]: the thread shows its registers. Otherwise it shows none, or has an
+/// answer.
 pub const GLANCE_POSTED: u64 = 1;
 
 /// The answer to a glance, as its slot has it.
@@ -26,16 +27,16 @@ pub enum GlanceAnswer {
 const LOOKS: u32 = 4000;
 /// The registers that are pushed after the flags, by their numbers in the encoding, but RSP.
 const PUSHED: [u8; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// The places of words, from the end: of the flags, of R11, which is the budget, of the base of FS, and
-/// of the address at which the program is.
+/// The places of words, from the end: of the flags, of R11, which is the budget, of the base of FS,
+/// and of the address at which the program is.
 const FLAGS: usize = 0;
 const BUDGET: usize = 11;
 const FS_BASE: usize = 1 + PUSHED.len();
 const ADDRESS: usize = 2 + PUSHED.len();
 const WORD_BYTES: u32 = 8;
 
-/// Emits the code that shows the registers, and ends where the thread is to stop. Returns the jump that is
-/// taken where it goes on.
+/// Emits the code that shows the registers, and ends where the thread is to stop. Returns the jump
+/// that is taken where it goes on.
 pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
     emitter.load(Gpr::Rcx, slots::LISTENS);
@@ -96,8 +97,8 @@ fn emit_push(emitter: &mut Emitter, opcode: u8, register: u8) {
     emitter.put(&[opcode | register & 7]);
 }
 
-/// Emits the wait for an answer, after which that is in EAX; 0: there was none, and one that comes now is
-/// too late.
+/// Emits the wait for an answer, after which that is in EAX; 0: there was none, and one that comes
+/// now is too late.
 fn emit_wait(emitter: &mut Emitter) {
     // mov ecx, looks
     emitter.put(&[0xb9]);
@@ -112,8 +113,8 @@ fn emit_wait(emitter: &mut Emitter) {
     emitter.put_u32(slots::GLANCE);
 }
 
-/// Returns the registers that a thread shows, and its budget. `word` loads one at an offset of its area;
-/// `now` has what does not change in a run: segments, and the program's GS.
+/// Returns the registers that a thread shows, and its budget. `word` loads one at an offset of its
+/// area; `now` has what does not change in a run: segments, and the program's GS.
 pub fn glanced(word: impl Fn(u32) -> u64, has_fs_base: bool, now: &Registers) -> (Registers, u64) {
     let at = |number: usize| {
         let below = u32::try_from(number + 1).unwrap_or(0) * WORD_BYTES;

@@ -76,7 +76,13 @@ impl GlueRegisters {
                 self.rip = insn.near_branch_target();
             }
             Mnemonic::Jmp => self.rip = self.operand(&insn, 0, memory)?,
-            Mnemonic::Jrcxz if self.rcx == 0 => self.rip = insn.near_branch_target(),
+            Mnemonic::Jrcxz | Mnemonic::Jecxz => {
+                let is_narrow = insn.mnemonic() == Mnemonic::Jecxz;
+                let mask = if is_narrow { u32::MAX.into() } else { u64::MAX };
+                if self.rcx & mask == 0 {
+                    self.rip = insn.near_branch_target();
+                }
+            }
             Mnemonic::Bswap => {
                 let size = insn.op0_register().size();
                 let value = self.operand(&insn, 0, memory)?.swap_bytes() >> (64 - 8 * size);
@@ -95,13 +101,10 @@ impl GlueRegisters {
                 self.set_operand(&insn, 0, second, memory)?;
                 self.set_operand(&insn, 1, first, memory)?;
             }
-            Mnemonic::Jecxz if self.rcx & u64::from(u32::MAX) == 0 => {
-                self.rip = insn.near_branch_target();
-            }
             // A look at a file that was opened. The thread makes no call any more.
             Mnemonic::Syscall => self.rax = NO_CALL,
-            // It calls the tracer, which is running this.
-            Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Nop | Mnemonic::Int3 => {}
+            // INT3 calls the tracer, which is running this.
+            Mnemonic::Nop | Mnemonic::Int3 => {}
             _ => return None,
         }
         Some(())

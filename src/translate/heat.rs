@@ -95,8 +95,8 @@ impl<M: CacheMemory> Translator<M> {
         dropped
     }
 
-    /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start. Returns
-    /// false if it was dropped before, or if so much code was.
+    /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start.
+    /// Returns false if it was dropped before, or if so much code was.
     pub(super) fn drop_hot(&mut self, number: u32) -> bool {
         let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
             return false;

@@ -27,8 +27,8 @@ pub enum Hook {
     Wait,
     /// XBEGIN, XEND, XABORT, XTEST and the like: RAX, flags. A step aborts a transaction at once.
     Transaction,
-    /// Loads of a segment register but SS, by the kernel's descriptors: the segment register, its base,
-    /// and their operands.
+    /// Loads of a segment register but SS, by the kernel's descriptors: the segment register, its
+    /// base, and their operands.
     SegmentLoad,
     /// SGDT, SIDT, SLDT, STR, SMSW: their operand, a register or memory.
     SystemRegister,
@@ -125,8 +125,8 @@ pub fn hook_of(bytes: &[u8]) -> Option<Hook> {
 }
 
 /// Returns true if the first operand is a segment register other than SS. SS has no base in 64-bit
-/// mode, and a step of a MOV to SS would execute two instructions (SDM volume 3, "Masking Exceptions
-/// and Interrupts When Switching Stacks").
+/// mode, and a step of a MOV to SS would execute two instructions (SDM volume 3, "Masking
+/// Exceptions and Interrupts When Switching Stacks").
 fn names_segment(insn: &Instruction) -> bool {
     let register = insn.op0_register();
     let is_operand = insn.op0_kind() == OpKind::Register;

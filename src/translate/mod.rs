@@ -6,8 +6,8 @@
 //! At the edges of a superblock, all registers and flags hold the program's values, except R11: it
 //! points to where the next record goes, and the program's R11 is in a slot. Glue code does not
 //! touch the flags, the stack or vector registers, so the program's exact state can be recovered at
-//! each of its instructions: see [`Translator::locate`]. Only the glue that answers system calls does,
-//! and that of glances, and no thread stops in them.
+//! each of its instructions: see [`Translator::locate`]. Only the glue that answers system calls
+//! does, and that of glances, and no thread stops in them.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
 //! ticks, up to a position given by their number. R11 then holds the remaining count. Code of

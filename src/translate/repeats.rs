@@ -1,11 +1,11 @@
-//! Copies of string instructions with a REP prefix, each before an INT3: a thread executes one of them with
-//! all its repetitions, where single steps would stop it after each (SDM volume 3, "Single-Step
-//! Exception Condition").
+//! Copies of string instructions with a REP prefix, each before an INT3: a thread executes one of
+//! them with all its repetitions, where single steps would stop it after each (SDM volume 3,
+//! "Single-Step Exception Condition").
 
 use super::emit::Emitter;
 
-/// Instructions that have copies: MOVS and STOS of the usual sizes. Where RCX is 0 they do nothing, so they can
-/// be executed again.
+/// Instructions that have copies: MOVS and STOS of the usual sizes. Where RCX is 0 they do nothing,
+/// so they can be executed again.
 const COPIED: [&[u8]; 6] = [
     &[0xf3, 0xa4],
     &[0xf3, 0xa5],
@@ -33,8 +33,8 @@ pub(super) fn emit_repeats(emitter: &mut Emitter) {
     }
 }
 
-/// Returns the copy of the instruction that `code` begins with, if there is one. `base` is the address of
-/// the copies.
+/// Returns the copy of the instruction that `code` begins with, if there is one. `base` is the
+/// address of the copies.
 pub(super) fn repeat_copy(base: u64, code: &[u8]) -> Option<RepeatCopy> {
     let number = COPIED.iter().position(|insn| code.starts_with(insn))?;
     let before: usize = COPIED[..number].iter().map(|insn| insn.len() + 1).sum();

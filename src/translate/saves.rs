@@ -2,10 +2,10 @@
 //!
 //! XSAVEC omits state components that are in their initial configuration, and the processor decides
 //! which those are: an interrupt can change it (SDM volume 1, "Processor Tracking of XSAVE-Managed
-//! State"). But it may take any component to be in use. So all that it was asked for is stored after
-//! it: by code in the cache, by [`SavedState::complete`] after a step. The x87 component
-//! has the address of the last x87 instruction, and that is the cache's: instructions that save it
-//! keep their hook.
+//! State"). But it may take any component to be in use. So all that it was asked for is stored
+//! after it: by code in the cache, by [`SavedState::complete`] after a step. The x87 component has
+//! the address of the last x87 instruction, and that is the cache's: instructions that save it keep
+//! their hook.
 
 use crate::insn::xsave::{AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, XCR0, XMM, XSTATE_BV, ZMM_HIGH};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
@@ -14,8 +14,8 @@ use std::ops::Range;
 /// The bounds of MPX, which no kernel enables any more.
 const MPX: u64 = 3 << 3;
 
-/// The components after the header, in their order, with their sizes in bytes. None of them asks for
-/// alignment in the compacted format (CPUID leaf 0DH, ECX bit 1).
+/// The components after the header, in their order, with their sizes in bytes. None of them asks
+/// for alignment in the compacted format (CPUID leaf 0DH, ECX bit 1).
 const COMPACTED: [(u64, usize); 4] =
     [(AVX, 16 * 16), (MASKS, 8 * 8), (ZMM_HIGH, 16 * 32), (HIGH_ZMM, 16 * 64)];
 const SAVED: u64 = SSE | AVX | MASKS | ZMM_HIGH | HIGH_ZMM;
@@ -43,16 +43,16 @@ pub struct SavedState {
 }
 
 impl Components {
-    /// Reads them from a thread's extended state, as the kernel has it (`NT_X86_XSTATE`). None: XSAVEC
-    /// keeps its hook.
+    /// Reads them from a thread's extended state, as the kernel has it (`NT_X86_XSTATE`). None:
+    /// XSAVEC keeps its hook.
     pub fn of(area: &[u8]) -> Option<Self> {
         let enabled = u64::from_le_bytes(*area.get(XCR0..)?.first_chunk()?);
         let mxcsr_mask = u32::from_le_bytes(*area.get(MXCSR_MASK..)?.first_chunk()?);
         (enabled & SSE != 0 && enabled & MPX == 0).then_some(Self { enabled, mxcsr_mask })
     }
 
-    /// Returns what an XSAVEC saves with a mask in EDX and EAX. None: its result does not follow from
-    /// the program's state, or it faults.
+    /// Returns what an XSAVEC saves with a mask in EDX and EAX. None: its result does not follow
+    /// from the program's state, or it faults.
     pub fn saved(self, mask: u64) -> Option<SavedState> {
         let components = mask & self.enabled;
         let is_known = components & !SAVED == 0 && components & SSE != 0;
@@ -129,8 +129,8 @@ fn can_be_copied(insn: &Instruction) -> bool {
         && insn.memory_displ_size() != 4
 }
 
-/// Returns the code of an XSAVEC, with the bytes `xsavec`, and of the stores that complete it. They change
-/// no register. None: it cannot be moved.
+/// Returns the code of an XSAVEC, with the bytes `xsavec`, and of the stores that complete it. They
+/// change no register. None: it cannot be moved.
 pub(super) fn saving_code(insn: &Instruction, xsavec: &[u8], saved: SavedState) -> Option<Vec<u8>> {
     if !can_be_copied(insn) {
         return None;
@@ -183,7 +183,8 @@ fn stores(insn: &Instruction, saved: SavedState) -> Result<Vec<Instruction>, Ice
     Ok(stores)
 }
 
-/// Returns registers of a component, and where each is in the area: `size` bytes apart, from `at` on.
+/// Returns registers of a component, and where each is in the area: `size` bytes apart, from `at`
+/// on.
 fn registers(
     first: Register,
     count: u32,
@@ -202,8 +203,8 @@ pub(super) struct KnownMask {
 }
 
 impl KnownMask {
-    /// Takes note of the next instruction. All but a few that come between the setting of the mask and
-    /// an XSAVEC make it unknown.
+    /// Takes note of the next instruction. All but a few that come between the setting of the mask
+    /// and an XSAVEC make it unknown.
     pub(super) fn follow(&mut self, insn: &Instruction) {
         let sets = |value| match insn.op0_register() {
             Register::EAX => (Some(Some(value)), None),
@@ -271,8 +272,8 @@ mod tests {
         assert!(!xsavec(&[0x0f, 0xae, 0x30]), "xsaveopt");
     }
 
-    /// Checks that the stores write every byte once that XSAVEC can write, but for `XCOMP_BV`, which it always
-    /// writes itself, and that no register or flag changes.
+    /// Checks that the stores write every byte once that XSAVEC can write, but for `XCOMP_BV`,
+    /// which it always writes itself, and that no register or flag changes.
     #[test]
     fn the_stores_fill_the_area() {
         // xsavec [rsp + 64]; xsavec [r9 + r10 * 8]; xsavec [rbp]

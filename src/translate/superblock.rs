@@ -86,8 +86,8 @@ pub struct Superblock {
     pub body: u64,
     /// The address after its code.
     pub end: u64,
-    /// True if a thread can stop in it for its tracer: it is a single untranslated instruction, which the
-    /// tracer executes in place, or starts with a stop.
+    /// True if a thread can stop in it for its tracer: it is a single untranslated instruction,
+    /// which the tracer executes in place, or starts with a stop.
     pub native: bool,
     /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
     /// resumes after it.

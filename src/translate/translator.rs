@@ -261,7 +261,7 @@ impl<M: CacheMemory> Translator<M> {
         if !code.is_fixed(addr) {
             return;
         }
-        let mut left = if self.order.is_learnt() { 0 } else { self.limits.ahead };
+        let mut left = if self.order.is_learning() { 0 } else { self.limits.ahead };
         let mut step = Vec::new();
         self.note_successors(&mut step);
         for _ in 0..self.limits.steps_ahead {

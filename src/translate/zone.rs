@@ -77,7 +77,8 @@ impl Zone {
         addr.abs_diff(self.base) < REACH_BYTES
     }
 
-    /// Returns the copy of the instruction that `code` begins with, if it is a repeated one that has one.
+    /// Returns the copy of the instruction that `code` begins with, if it is a repeated one that
+    /// has one.
     pub fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
         repeat_copy(self.repeats, code)
     }

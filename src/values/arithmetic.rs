@@ -1,5 +1,5 @@
-//! Operators on numbers, by the rules of C: small integers become int, and an unsigned operand of the
-//! larger size makes the result unsigned.
+//! Operators on numbers, by the rules of C: small integers become int, and an unsigned operand of
+//! the larger size makes the result unsigned.
 
 use super::number::Number;
 use super::parse::{Binary, Unary};

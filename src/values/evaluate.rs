@@ -104,8 +104,8 @@ impl<'s> Evaluator<'s> {
         target.is_some_and(|target| self.find_member(&target, name).is_some())
     }
 
-    /// Finds a member in a structure, then in the anonymous ones in it and in its bases. Returns its
-    /// offset too.
+    /// Finds a member in a structure, then in the anonymous ones in it and in its bases. Returns
+    /// its offset too.
     fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
         let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
         for _ in 0..MAX_STRUCTURES {
@@ -368,7 +368,7 @@ impl State<'_, '_> {
         self.target(&self.moved(of, index)?)
     }
 
-    /// Returns a pointer that is moved by a number of its targets.
+    /// Returns the pointer advanced by `by` targets.
     fn moved(&self, pointer: &Val, by: i128) -> Found<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
@@ -468,7 +468,8 @@ pub(super) fn element_of(array: &Type) -> Option<Ty> {
     }
 }
 
-/// Returns the DWARF number of a general register, or of RIP, by its name or by one that gdb has for it.
+/// Returns the DWARF number of a general register, or of RIP, by its name or by one that gdb has
+/// for it.
 pub(super) fn register(name: &str) -> Option<u16> {
     Registers::dwarf_number(match name {
         "pc" => "rip",

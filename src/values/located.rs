@@ -20,7 +20,8 @@ pub struct Located {
 }
 
 impl Evaluator<'_> {
-    /// Returns where the value of a question's only expression is in a frame, its size, and the value.
+    /// Returns where the value of a question's only expression is in a frame, its size, and the
+    /// value.
     pub fn locate(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Located, Error> {
         let machine = InFrame {
             registers: frame.registers,

@@ -25,8 +25,8 @@ enum Class {
 }
 
 impl Evaluator<'_> {
-    /// Shows the value that a function has just returned: `frame` is that of its caller. `None` if the
-    /// function returns nothing.
+    /// Shows the value that a function has just returned: `frame` is that of its caller. `None` if
+    /// the function returns nothing.
     pub fn returned(&self, of: &Signature, frame: &Frame<'_>) -> Option<Shown> {
         let type_id = of.returns?;
         let machine = InFrame {
@@ -48,7 +48,7 @@ impl Evaluator<'_> {
     ) -> Option<Home> {
         let ty = Ty::Of(type_id);
         let (shape, size) = (self.shape(&ty)?, self.size_of(&ty)?);
-        let is_whole = matches!(
+        let is_aggregate = matches!(
             shape.kind,
             Kind::Structure(_) | Kind::Union(_) | Kind::Array { .. } | Kind::Variants { .. }
         );
@@ -62,7 +62,7 @@ impl Evaluator<'_> {
             return is_known.then_some(Home::of(Piece::Memory(Addr(addr))));
         }
         // Classes of C++ may have reasons to be in memory, and Rust and Go have rules of their own.
-        if is_whole && language != Language::C {
+        if is_aggregate && language != Language::C {
             return None;
         }
         let classes = self.classes(&ty)?;
@@ -129,6 +129,7 @@ impl Evaluator<'_> {
     }
 }
 
+/// Merges a class into that of the eightbyte at `at`; `None` beyond 16 bytes.
 fn add(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
     let place = classes.get_mut(usize::try_from(at / 8).ok()?)?;
     *place = if *place == Class::Integer { Class::Integer } else { class };

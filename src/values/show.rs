@@ -295,8 +295,8 @@ impl Show<'_, '_> {
     }
 }
 
-/// Returns a value of an enumeration as a set of flags, if its names are single bits and name all of
-/// its bits.
+/// Returns a value of an enumeration as a set of flags, if its names are single bits and name all
+/// of its bits.
 fn flags(value: u64, names: &[(u64, String)]) -> Option<String> {
     let is_set = names.iter().all(|(of, _)| of.count_ones() <= 1);
     let set: Vec<&(u64, String)> =

@@ -1,5 +1,5 @@
-//! System calls and signals. The path has the position of each call, and the log of an exact recording
-//! its number and result, in the same order.
+//! System calls and signals. The path has the position of each call, and the log of an exact
+//! recording its number and result, in the same order.
 
 use super::columns::Cell;
 use super::rows::{address, place, position};

@@ -1,8 +1,8 @@
-//! Runs as a dataset of Parquet tables, partitioned by run and by thread, for engines that ask thousands
-//! of them. `docs/dataset.md` describes the tables.
+//! Runs as a dataset of Parquet tables, partitioned by run and by thread, for engines that ask
+//! thousands of them. `docs/dataset.md` describes the tables.
 //!
-//! Each run has its own files. They are written under hidden names, which engines skip, and get their
-//! names when they are whole; the row of the run comes last.
+//! Each run has its own files. They are written under hidden names, which engines skip, and get
+//! their names when they are whole; the row of the run comes last.
 
 mod columns;
 mod kernel;
@@ -92,8 +92,8 @@ impl Dataset {
 }
 
 impl Asked {
-    /// Returns the name of this run in a dataset: that of its recording, and a part of the hash of its
-    /// manifest.
+    /// Returns the name of this run in a dataset: that of its recording, and a part of the hash of
+    /// its manifest.
     pub fn run_name(&self) -> Result<String, Error> {
         // A link, such as to the latest one, is the same run.
         let dir = self.recording_dir();
@@ -109,8 +109,8 @@ impl Asked {
         Ok(format!("{}-{hash}", name.trim_start_matches(['.', '_'])))
     }
 
-    /// Adds the run to a dataset. With `replaces`, replaces it there. Calls `reached` with the position of
-    /// the last step. `None`: the user interrupted it.
+    /// Adds the run to a dataset. With `replaces`, replaces it there. Calls `reached` with the
+    /// position of the last step. `None`: the user interrupted it.
     pub fn export_dataset(
         &mut self,
         dataset: &Dataset,

@@ -1,5 +1,5 @@
-//! The tables, as Parquet's message types. A change of a column's name, type or meaning needs another
-//! [`SCHEMA_VERSION`]; new optional columns do not.
+//! The tables, as Parquet's message types. A change of a column's name, type or meaning needs
+//! another [`SCHEMA_VERSION`]; new optional columns do not.
 
 use parquet::errors::ParquetError;
 use parquet::schema::parser::parse_message_type;

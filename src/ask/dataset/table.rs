@@ -1,5 +1,5 @@
-//! The files of a run: one for each table, or for each thread of it, and more where a thread was not
-//! heard of for long. Memory and open files are bounded.
+//! The files of a run: one for each table, or for each thread of it, and more where a thread was
+//! not heard of for long. Memory and open files are bounded.
 
 use super::columns::{Cell, Columns};
 use super::schema::{SCHEMA_VERSION, Table};
@@ -16,7 +16,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Waiting rows from which on a row group is written: engines read groups of some ten megabytes fast.
+/// Waiting rows from which on a row group is written: engines read groups of some ten megabytes
+/// fast.
 const GROUP_BYTES: usize = 32 << 20;
 /// Waiting rows of all files, at most.
 const WAITING_BYTES: usize = 96 << 20;
@@ -135,8 +136,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Closes all files, and names them; that of the run last. A table without a row gets an empty file,
-    /// as engines take its columns from that.
+    /// Closes all files, and names them; that of the run last. A table without a row gets an empty
+    /// file, as engines take its columns from that.
     pub(super) fn finish(&mut self, first_thread: Option<Tid>) -> Result<(), Error> {
         for table in Table::ALL {
             if !self.numbers.keys().any(|(of, _)| *of == table) {

@@ -1,5 +1,5 @@
-//! Where two paths that parted meet again: at the same place of the same activation of a function, or of
-//! the one that called it.
+//! Where two paths that parted meet again: at the same place of the same activation of a function,
+//! or of the one that called it.
 
 use crate::translate::AddressMap;
 
@@ -64,8 +64,8 @@ impl<'a, S: Items> Side<'a, S> {
         !self.has_left && !self.has_ended
     }
 
-    /// Goes on to the next item in the activation at `level`. Returns its key, or `None` if there is
-    /// none.
+    /// Goes on to the next item in the activation at `level`. Returns its key, or `None` if there
+    /// is none.
     fn advance(&mut self, level: isize) -> Option<u64> {
         while self.kept.len() < MOST_KEPT {
             let Some(item) = self.items.next() else {

@@ -1,7 +1,7 @@
 //! Where two runs of a program part, with the values that decided it, and where they meet again.
 //!
-//! Files that are the same in both recordings are compared by their instructions, others by functions
-//! and lines. Threads are compared in the order of their births.
+//! Files that are the same in both recordings are compared by their instructions, others by
+//! functions and lines. Threads are compared in the order of their births.
 
 mod meet;
 mod stream;
@@ -223,8 +223,8 @@ impl Comparison<'_> {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Returns true if the last common instruction is in the program's own file in one of the runs, and
-    /// not in a linkage table, whose entries the first call makes.
+    /// Returns true if the last common instruction is in the program's own file in one of the runs,
+    /// and not in a linkage table, whose entries the first call makes.
     fn is_own(&self, at: &[Stretch; 2]) -> bool {
         self.runs.iter().zip(at).any(|(run, at)| {
             let section = section_at(run, at.last);

@@ -188,8 +188,8 @@ pub(super) fn name_of(section: &Section) -> Option<&str> {
     Path::new(&*section.name).file_name()?.to_str()
 }
 
-/// The open calls, where functions may be left by longjmp(3) or an exception. The path shows that as a
-/// branch into the middle of a function that is open farther out.
+/// The open calls, where functions may be left by longjmp(3) or an exception. The path shows that
+/// as a branch into the middle of a function that is open farther out.
 #[derive(Default)]
 struct Depths {
     /// The function at each depth.
@@ -201,8 +201,8 @@ struct Depths {
 }
 
 impl Depths {
-    /// Returns the depth of a block at `ip` of the function that begins at `start`. By the calls and
-    /// returns it is `counted`.
+    /// Returns the depth of a block at `ip` of the function that begins at `start`. By the calls
+    /// and returns it is `counted`.
     fn pass(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
         while self.shifts.pop_if(|(from, _)| counted < *from).is_some() {}
         let (from, to) = self.shifts.last().copied().unwrap_or_default();
@@ -262,7 +262,8 @@ pub(super) fn stretches(
     let mut depths = Depths::default();
     let mut sender = Sender { chunks, items: Vec::new() };
     let mut current: Option<Stretch> = None;
-    // Where the last block goes on without a branch, and if its instructions have keys of their own.
+    // Where the last block goes on without a branch, and if its instructions have keys of their
+    // own.
     let (mut next, mut was_exact) = (None, false);
     let walked = walk(&asked.timeline, asked.places.as_ref(), tid, &mut |passed| {
         tracker

@@ -1,12 +1,12 @@
-//! The values that decided a branch: what the comparison before it compared, and the variables of its
-//! line.
+//! The values that decided a branch: what the comparison before it compared, and the variables of
+//! its line.
 
 use super::Comparison;
 use super::stream::Stretch;
 use crate::ask::error::Error;
 use crate::ask::machine::{Stopped, code_at, read, seek};
 use crate::common::Addr;
-use crate::insn::{ExecMode, compared_by, decode, sets_flags};
+use crate::insn::{ExecMode, decode, inputs_of, sets_flags};
 use crate::replay::Replay;
 use crate::session::Position;
 use crate::symbols::FrameRegisters;
@@ -71,7 +71,7 @@ impl Comparison<'_> {
         let Some(state) = Stopped::of(replay) else { return Ok(Vec::new()) };
         let mut values = self.variables(side, at.last, &state);
         let code = code_at(replay, deciding.addr);
-        for place in compared_by(&code, &state.registers) {
+        for place in inputs_of(&code, &state.registers) {
             let Some(value) = read(&state, place).map(|bytes| number(&bytes)) else { continue };
             // Most are the variables of the line.
             if !values.iter().any(|(_, known)| *known == value) {

@@ -86,7 +86,8 @@ pub struct SystemCall {
     pub arguments: Vec<u64>,
     /// Its result.
     pub result: i64,
-    /// The argument that points to the value or to what is before it, and the value's offset from there.
+    /// The argument that points to the value or to what is before it, and the value's offset from
+    /// there.
     pub in_argument: Option<(usize, u64)>,
     /// The file that it opens, or that its descriptor was opened for.
     pub file: Option<String>,
@@ -112,8 +113,8 @@ impl Input {
         is_moved.then(|| ValuePlace::Memory(AddrRange::sized(start, range.size_bytes())))
     }
 
-    /// Describes the call that a thread makes, with the registers before it and after it. The replay is
-    /// before the call.
+    /// Describes the call that a thread makes, with the registers before it and after it. The
+    /// replay is before the call.
     pub(super) fn of_call(
         replay: &mut Replay,
         before: &Registers,
@@ -161,9 +162,9 @@ impl Input {
         Ok(Self::Call(SystemCall { name, arguments, result, in_argument, file }))
     }
 
-    /// Describes the memory that a program began with. The replay is there. `has` returns true if a file
-    /// has the value at an offset: the kernel clears what is after a segment's end. Where the recording
-    /// begins later, the program may have written it before.
+    /// Describes the memory that a program began with. The replay is there. `has` returns true if a
+    /// file has the value at an offset: the kernel clears what is after a segment's end. Where the
+    /// recording begins later, the program may have written it before.
     pub(super) fn at_start(
         replay: &Replay,
         range: AddrRange,
@@ -190,8 +191,8 @@ impl Input {
     }
 }
 
-/// Returns the path by which a descriptor was opened that the next thread has now, and leaves the replay
-/// where it is.
+/// Returns the path by which a descriptor was opened that the next thread has now, and leaves the
+/// replay where it is.
 fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
     let here = replay.settle()?;
     let Some(log) = replay.reader().log()? else { return Ok(None) };
@@ -222,7 +223,8 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
 
 /// The origin of a descriptor.
 enum Descriptor {
-    /// The entry with the call that returned it, and the call's number; none: it was there at the start.
+    /// The entry with the call that returned it, and the call's number; none: it was there at the
+    /// start.
     Last(Option<(u64, u64)>),
     /// A system call may have written the descriptor to memory, as pipe(2) does.
     Unknown,

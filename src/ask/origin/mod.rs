@@ -1,8 +1,8 @@
 //! Where a value came from: backwards from copy to copy, through registers, memory, arguments and
 //! results, to what computed it, or brought it into the program.
 //!
-//! A write to memory is found by a replay that watches it, a write to a register on the path. The effect
-//! of an instruction is in [`crate::insn::source_of`].
+//! A write to memory is found by a replay that watches it, a write to a register on the path. The
+//! effect of an instruction is in [`crate::insn::source_of`].
 
 mod input;
 mod scan;

@@ -72,8 +72,8 @@ impl Effect {
 }
 
 impl Path<'_> {
-    /// Finds the last instruction before number `before` that wrote a part of a register. Functions that
-    /// were called and have returned are passed over for registers that they restore, if
+    /// Finds the last instruction before number `before` that wrote a part of a register. Functions
+    /// that were called and have returned are passed over for registers that they restore, if
     /// `skips_calls`.
     pub(super) fn definition(
         &self,
@@ -100,8 +100,8 @@ impl Path<'_> {
         Some(Definition::None)
     }
 
-    /// Returns the items of the segment before instruction `until`, and the number of its first one. The
-    /// last block may reach beyond.
+    /// Returns the items of the segment before instruction `until`, and the number of its first
+    /// one. The last block may reach beyond.
     fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<Passed>) {
         // Code may have changed since.
         search.blocks.clear();
@@ -255,8 +255,8 @@ impl Search {
     }
 }
 
-/// Returns the address at which the program goes on after a block, unless a handler begins. `back` are its
-/// instructions from the last one on. `None`: it is not known.
+/// Returns the address at which the program goes on after a block, unless a handler begins. `back`
+/// are its instructions from the last one on. `None`: it is not known.
 fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
     let last = back.first()?.insn?;
     match (exit, last.class) {

@@ -1,5 +1,5 @@
-//! From positions to the instructions of a thread's path, and back: by counting ticks from the nearer end
-//! of the interval.
+//! From positions to the instructions of a thread's path, and back: by counting ticks from the
+//! nearer end of the interval.
 
 use super::scan::Path;
 use crate::ask::Asked;
@@ -138,8 +138,8 @@ impl Ticks<'_> {
         }
     }
 
-    /// Returns the ticks of an interval in the segment before instruction `until`, and the number of the
-    /// segment's first instruction.
+    /// Returns the ticks of an interval in the segment before instruction `until`, and the number
+    /// of the segment's first instruction.
     fn segment(&self, interval: &Interval, until: u64) -> (u64, Vec<u64>) {
         let mut ticks = Vec::new();
         let range = interval.range.start..until;
@@ -150,8 +150,8 @@ impl Ticks<'_> {
         (first.max(interval.range.start), ticks)
     }
 
-    /// Visits the ticks in a range, from the segment of an instruction on. Returns the number of the first
-    /// instruction of the segment.
+    /// Visits the ticks in a range, from the segment of an instruction on. Returns the number of
+    /// the first instruction of the segment.
     fn visit(
         &self,
         range: &Range<u64>,

@@ -10,7 +10,7 @@ use crate::values::{Evaluator, Frame, Located, Missing, Question, Shown};
 
 /// The most bytes of a value that is followed.
 const LARGEST_VALUE_BYTES: u64 = 1 << 16;
-/// The most frames in which a name is sought.
+/// The maximum number of frames in which a name is sought.
 const MOST_FRAMES: usize = 100;
 
 impl Following<'_> {

@@ -42,8 +42,8 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 }
 
 impl Engine {
-    /// Begins to record a process whose threads are all stopped. The first of them executes next. With a
-    /// gate, it has filters of system calls.
+    /// Begins to record a process whose threads are all stopped. The first of them executes next.
+    /// With a gate, it has filters of system calls.
     pub(super) fn take_over(
         &mut self,
         prepared: Prepared,
@@ -122,8 +122,8 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes a thread out of its system call, which it makes again. Returns the call's number if it does
-/// so by `restart_syscall(2)`.
+/// Takes a thread out of its system call, which it makes again. Returns the call's number if it
+/// does so by `restart_syscall(2)`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = stand_before_call(&registers);

@@ -65,7 +65,7 @@ impl Engine {
         let pid = self.pid;
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
         let made = self.with(parent, |process, _| {
-            process.engine.keep_promise();
+            process.engine.settle_prepared_area();
             process.recorder.thread(child)?;
             Ok(process.engine.take_area())
         })?;
@@ -121,7 +121,7 @@ impl Engine {
         let turns = self.turns;
         let shares = self.with(parent, |process, thread| {
             if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
-                process.engine.keep_promise();
+                process.engine.settle_prepared_area();
             }
             process.recorder.event(parent, Event::Fork { child: Pid(child.0) })?;
             if let Some(turns) = turns {
@@ -151,8 +151,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes the recorder's memory out of a child process, but for the gate if that is needed. Returns true if
-    /// the memory must stay, because the child shares its parent's.
+    /// Takes the recorder's memory out of a child process, but for the gate if that is needed.
+    /// Returns true if the memory must stay, because the child shares its parent's.
     fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);

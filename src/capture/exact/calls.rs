@@ -177,8 +177,8 @@ impl Engine {
         calling.trapped.map_or(Ok(()), |info| self.signalled(tid, info))
     }
 
-    /// Handles the signal of a filter, which comes before the trap of the step through its call. It is
-    /// delivered after that, when the call is done.
+    /// Handles the signal of a filter, which comes before the trap of the step through its call. It
+    /// is delivered after that, when the call is done.
     fn trapped(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
         self.with(tid, |_, thread| {
             if let Doing::Calls(calling) = &mut thread.doing {
@@ -210,8 +210,8 @@ impl Process {
                 info if siginfo::code_of(&info) <= 0 => SignalStop::Program(info),
                 _ => SignalStop::Done,
             },
-            // The kernel keeps one signal where another of its number is pending: the program's, which
-            // it ignores, took the place of the step's.
+            // The kernel keeps one signal where another of its number is pending: the program's,
+            // which it ignores, took the place of the step's.
             SignalStop::Program(_) if self.engine.ignores_trap(signal) => SignalStop::Done,
             why => why,
         };
@@ -330,8 +330,8 @@ impl Process {
         self.log(thread, before, happening)
     }
 
-    /// Takes note of what a call, which is done, did to files and descriptors. Returns the memory of mapped
-    /// files that it wrote. Its file had `size_before` bytes.
+    /// Takes note of what a call, which is done, did to files and descriptors. Returns the memory
+    /// of mapped files that it wrote. Its file had `size_before` bytes.
     pub(super) fn note_files(
         &mut self,
         thread: &Thread,
@@ -395,14 +395,15 @@ fn result_of_interrupted(rax: u64) -> i64 {
     if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() }
 }
 
-/// Returns true if no other thread executes anything until a call of this number is done, or its child
-/// born, or the thread gone.
+/// Returns true if no other thread executes anything until a call of this number is done, or its
+/// child born, or the thread gone.
 fn keeps_token(number: u64) -> bool {
     changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK | EXIT)
 }
 
-/// Returns true after a call by which those may wait for long that are logged in the code cache, where no
-/// other thread runs until they return: for a socket that lingers, and for a file system of the program's own.
+/// Returns true after a call by which those may wait for long that are logged in the code cache,
+/// where no other thread runs until they return: for a socket that lingers, and for a file system
+/// of the program's own.
 fn may_delay_others(call: &Call, opened: Option<&Opened>) -> bool {
     const SETSOCKOPT: u64 = 54;
     let [_, level, name, ..] = call.args;
@@ -417,8 +418,8 @@ fn sets_mask(number: u64) -> bool {
     matches!(number, 130 | 270 | 271 | 281 | 333 | 441)
 }
 
-/// Returns the call that a thread with these registers is about to make. The kernel looks at the low
-/// half of the number only.
+/// Returns the call that a thread with these registers is about to make. The kernel looks at the
+/// low half of the number only.
 pub(super) fn call_of(r: &Registers) -> Call {
     Call { number: r.rax & u64::from(u32::MAX), args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] }
 }

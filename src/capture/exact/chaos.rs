@@ -1,5 +1,5 @@
-//! Unusual orders of threads, to find bugs that usual ones hide: slices of any length, the next thread
-//! by chance, and some threads only where no other can go on.
+//! Unusual orders of threads, to find bugs that usual ones hide: slices of any length, the next
+//! thread by chance, and some threads only where no other can go on.
 
 use crate::common::Tid;
 use std::collections::BTreeMap;

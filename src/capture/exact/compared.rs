@@ -1,5 +1,6 @@
-//! Changes of the mappings that are found by comparing, after calls that may make any: unknown ones, those
-//! whose child had the memory of its parent, and shmdt(2), which does not name the pages.
+//! Changes of the mappings that are found by comparing, after calls that may make any: unknown
+//! ones, those whose child had the memory of its parent, and shmdt(2), which does not name the
+//! pages.
 
 use super::maps::mapped_from;
 use super::process::{EVERYWHERE, Process};

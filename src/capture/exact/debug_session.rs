@@ -14,9 +14,8 @@ pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes one instruction.
     pub(super) stepping: Option<Tid>,
-    /// The thread that runs alone, as long as it can.
+    /// The thread that runs alone. Others run only where it cannot, and never if `is_locked`.
     pub(super) only: Option<Tid>,
-    /// True if no other thread runs where that one cannot.
     pub(super) is_locked: bool,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
@@ -28,7 +27,7 @@ pub(super) struct Debugger {
     pub(super) slots: Vec<Slot>,
     /// The single instructions that one thread has executed in a row.
     pub(super) lone_steps: u32,
-    /// True once the log has the place where the program is.
+    /// True once the current place of the program is in the log.
     pub(super) is_saved: bool,
 }
 
@@ -56,7 +55,7 @@ pub(super) struct DebugState {
     pub(super) held: Option<SiginfoBytes>,
     /// The signal that the debugger gives it; 0 for none.
     pub(super) chosen: Signo,
-    /// The place where it goes on though threads stop there.
+    /// The address of a stop at which it goes on without stopping.
     pub(super) passes: Option<u64>,
     /// The system call that it was about to make when it stopped: its place and its number.
     pub(super) caught: Option<(u64, u64)>,

@@ -16,8 +16,8 @@ use crate::syscalls::Call;
 use crate::tracee::{SiginfoBytes, Stop, TRAP_BIT, siginfo, signals, wait_for};
 
 impl Engine {
-    /// Reports that a thread is about to execute what is at a place where threads stop. Returns true
-    /// if it did.
+    /// Reports that a thread is about to execute what is at a place where threads stop. Returns
+    /// true if it did.
     pub(super) fn stops_here(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(false);
@@ -54,8 +54,8 @@ impl Engine {
         Ok(hit.is_some())
     }
 
-    /// Returns true if a thread stops for a signal, which is kept for later. A signal that the debugger
-    /// sent has the information that the debugger gave it.
+    /// Returns true if a thread stops for a signal, which is kept for later. A signal that the
+    /// debugger sent has the information that the debugger gave it.
     pub(super) fn holds(&mut self, tid: Tid, info: &mut SiginfoBytes) -> bool {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return false;
@@ -146,8 +146,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of a step that went to the beginning of a signal's handler, if the stepping thread
-    /// is not where it was.
+    /// Reports the end of a step that went to the beginning of a signal's handler, if the stepping
+    /// thread is not where it was.
     fn reports_handler(&mut self, tid: Tid, was: Option<Addr>) {
         let steps = self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(tid));
         let is = self.threads.get(&tid).and_then(DebuggedThread::next_ip);
@@ -251,8 +251,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes the trap of a thread's step through a call, which was interrupted: it would be taken for a
-    /// signal of the program. Returns another stop that comes in its place.
+    /// Takes the trap of a thread's step through a call, which was interrupted: it would be taken
+    /// for a signal of the program. Returns another stop that comes in its place.
     fn take_trap_of_call(&self) -> Result<Option<Stop>, Error> {
         let (pid, tracee) = (self.translated.pid, self.tracee());
         let now = signals(pid, tracee.0)?;

@@ -1,6 +1,6 @@
-//! The classes of the program's descriptors, so that calls which use them are made in the code cache
-//! without a stop. A thread may not wait in them, since no other runs until they return, and they may not
-//! change mapped files unseen.
+//! The classes of the program's descriptors, so that calls which use them are made in the code
+//! cache without a stop. A thread may not wait in them, since no other runs until they return, and
+//! they may not change mapped files unseen.
 
 use super::process::Process;
 use crate::syscalls::Call;

@@ -26,8 +26,8 @@ use std::time::Duration;
 const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 
 impl Engine {
-    /// Notes the last place of the program, where a thread ends it. It is logged when all threads are
-    /// at their end.
+    /// Notes the last place of the program, where a thread ends it. It is logged when all threads
+    /// are at their end.
     pub(super) fn ends_at(&mut self, tid: Tid, registers: &Registers) {
         self.is_finished = true;
         self.last.place = Some((tid, *registers));
@@ -93,8 +93,8 @@ impl Engine {
         self.end_if_all_are()
     }
 
-    /// Returns true if a filter of system calls ended a thread alone (`SECCOMP_RET_KILL_THREAD`). That
-    /// is an exit of the thread, with this status. Its process would be ended by a signal.
+    /// Returns true if a filter of system calls ended a thread alone (`SECCOMP_RET_KILL_THREAD`).
+    /// That is an exit of the thread, with this status. Its process would be ended by a signal.
     fn is_killed_alone(&self, tid: Tid) -> bool {
         let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
         is_filtered
@@ -131,7 +131,7 @@ impl Engine {
         process.log(&mut thread, &registers, Happening::Ends { writes })?;
         process.recorder.thread_ended(tid, name, 0, None)?;
         let Thread { translated, .. } = thread;
-        process.engine.give_area(translated.area, translated.busy);
+        process.engine.recycle_area(translated.area, translated.busy);
         Ok(())
     }
 
@@ -199,7 +199,8 @@ impl Engine {
         self.leave()
     }
 
-    /// Kills a process that harmed its recorder, if an error shows that it did, and records its end.
+    /// Kills a process that harmed its recorder, if an error shows that it did, and records its
+    /// end.
     pub(super) fn end_if_harmed(&mut self, error: Error) -> Result<(), Error> {
         let (Some(what), Some(process)) = (harm_of(&error), &mut self.process) else {
             return Err(error);
@@ -376,8 +377,9 @@ fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the memory that the kernel wrote as a thread was killed in a system call, such as the time
-/// that is left of a sleep. The program does not see what it wrote to buffers of the recorder's.
+/// Returns the memory that the kernel wrote as a thread was killed in a system call, such as the
+/// time that is left of a sleep. The program does not see what it wrote to buffers of the
+/// recorder's.
 fn late_writes(engine: &TranslatedProcess, thread: &Thread) -> Vec<Write> {
     let Some(calling) = thread.calling().filter(|calling| calling.scratch.is_empty()) else {
         return Vec::new();

@@ -301,8 +301,8 @@ impl Engine {
         }
     }
 
-    /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen` is
-    /// a stop of the run that was not handled yet.
+    /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen`
+    /// is a stop of the run that was not handled yet.
     fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
         if seen.is_none() {
             if self.stops_here(tid)? {
@@ -419,8 +419,8 @@ impl Engine {
         }
     }
 
-    /// Executes the next instruction of a thread, which is stopped in the program. Returns true if it is
-    /// a system call: it is begun, and perhaps done.
+    /// Executes the next instruction of a thread, which is stopped in the program. Returns true if
+    /// it is a system call: it is begun, and perhaps done.
     pub(super) fn execute_next(&mut self, tid: Tid) -> Result<bool, Error> {
         let hook = self.with(tid, |process, thread| {
             let registers = thread.tracee().registers()?;

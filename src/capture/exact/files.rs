@@ -42,8 +42,8 @@ pub(super) struct Opened {
 }
 
 impl Process {
-    /// Returns the memory of mapped files that a call may have written to, which returned `result`. Its
-    /// file had `size_before` bytes.
+    /// Returns the memory of mapped files that a call may have written to, which returned `result`.
+    /// Its file had `size_before` bytes.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
@@ -183,8 +183,8 @@ impl Process {
             _ => (None, written),
         };
         let Some(from) = from else { return Some(whole) };
-        // Between the end of the file and what is after it, there are zeros now, and after the new end up
-        // to the end of its page.
+        // Between the end of the file and what is after it, there are zeros now, and after the new
+        // end up to the end of its page.
         let end = from.saturating_add(size);
         let page_end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
         let to = if end > size_before { page_end } else { end };

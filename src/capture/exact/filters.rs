@@ -1,9 +1,9 @@
 //! Filters of system calls that the program installs (seccomp(2)).
 //!
 //! The kernel applies them: a thread makes the program's calls itself, where it is in the program.
-//! The calls that the recorder makes it execute come from the gate (`engine::Gate`). So a filter gets a
-//! first part that allows calls from there, and the call by which a program that is executed gets the
-//! gate. For all other calls it is the program's own.
+//! The calls that the recorder makes it execute come from the gate (`engine::Gate`). So a filter
+//! gets a first part that allows calls from there, and the call by which a program that is executed
+//! gets the gate. For all other calls it is the program's own.
 
 use super::process::Process;
 use crate::capture::Error;
@@ -57,8 +57,8 @@ pub(super) fn installs_filter(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a call fails, since it names no filter, or has arguments that strict mode does not
-/// have. Programs make such calls to learn what the kernel knows, as libseccomp does.
+/// Returns true if a call fails, since it names no filter, or has arguments that strict mode does
+/// not have. Programs make such calls to learn what the kernel knows, as libseccomp does.
 pub(super) fn asks_for_filters(call: &Call) -> bool {
     let [operation, flags, pointer, ..] = call.args;
     if call.number == SECCOMP && operation == SECCOMP_SET_MODE_STRICT {
@@ -83,7 +83,8 @@ impl Process {
         self.own_filter(call).is_some()
     }
 
-    /// Returns the instructions of the filter that a call installs, if there is room for a first part.
+    /// Returns the instructions of the filter that a call installs, if there is room for a first
+    /// part.
     fn own_filter(&self, call: &Call) -> Option<Vec<u8>> {
         if !installs_filter(call) {
             return None;
@@ -97,8 +98,8 @@ impl Process {
         (is_known && fits).then_some(program)
     }
 
-    /// Returns the filter that a call installs with its first part, as it is laid out at `at`; `None`
-    /// if the call installs none that is known. Makes the gate.
+    /// Returns the filter that a call installs with its first part, as it is laid out at `at`;
+    /// `None` if the call installs none that is known. Makes the gate.
     pub(super) fn filter_for_program(
         &mut self,
         tracee: Tracee,
@@ -113,8 +114,8 @@ impl Process {
         Ok(Some(header.chain(first).chain(program).collect()))
     }
 
-    /// Returns the gate if the process has a filter, which its children and the programs that it executes
-    /// have, too.
+    /// Returns the gate if the process has a filter, which its children and the programs that it
+    /// executes have, too.
     pub(super) fn filters_gate(&self) -> Option<Gate> {
         self.engine.gate().filter(|_| self.is_filtered)
     }
@@ -123,8 +124,8 @@ impl Process {
 /// The number of instructions of the first part.
 const FIRST_INSNS: usize = (2 * 2 + 1) + (2 * (2 + 2 * MAPPED_BY) + 1) + 1;
 
-/// Returns instructions that allow calls from the gate, and the call that maps it, and go on with what
-/// follows otherwise.
+/// Returns instructions that allow calls from the gate, and the call that maps it, and go on with
+/// what follows otherwise.
 fn first_part(gate: Gate) -> Vec<u8> {
     let (number, args) = gate.mapping();
     let of_x86_64 = [(ARCH, AUDIT_ARCH_X86_64), (NUMBER, low(number))];
@@ -137,7 +138,8 @@ fn first_part(gate: Gate) -> Vec<u8> {
     part
 }
 
-/// Returns instructions that allow a call if all these words of its `struct seccomp_data` are as given.
+/// Returns instructions that allow a call if all these words of its `struct seccomp_data` are as
+/// given.
 fn allow_if(words: &[(u32, u32)]) -> Vec<u8> {
     let mut part = Vec::new();
     for (&(offset, value), rest) in words.iter().zip((0..words.len()).rev()) {

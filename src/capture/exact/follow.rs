@@ -57,8 +57,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Handles a stop of a child that borrows its parent's memory, or the end of a recorder. Returns
-    /// false for the stop of any other process.
+    /// Handles a stop of a child that borrows its parent's memory, or the end of a recorder.
+    /// Returns false for the stop of any other process.
     pub(super) fn stop_of_followed(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         let Some(followed) = &mut self.followed else { return Ok(false) };
         if followed.recorder_ended(tid, stop) {

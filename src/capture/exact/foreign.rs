@@ -63,8 +63,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes note of a child with a copy of the mappings and of the descriptors: it may write what is
-    /// shared.
+    /// Takes note of a child with a copy of the mappings and of the descriptors: it may write what
+    /// is shared.
     pub(super) fn share_with_child(&mut self) {
         let is_open = |m: &Mapping| matches!(writers_of(m), Writers::Unknown);
         let writable = |m: &&Mapping| m.protection.shared && (m.protection.write || is_open(m));
@@ -178,8 +178,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns true if the kernel may use foreign memory as long as a call lasts, whose arguments it
-    /// opens.
+    /// Returns true if the kernel may use foreign memory as long as a call lasts, whose arguments
+    /// it opens.
     pub(super) fn uses_foreign(&self, call: &Call) -> bool {
         // The kernel reads the word of a futex as the wait begins.
         call.number != FUTEX && self.engine.has_open_foreign()
@@ -201,8 +201,8 @@ impl Process {
         Ok(Some(BeforeAccess { extended, memory }))
     }
 
-    /// Lets a thread make its call once more that failed because foreign memory was closed: since the call
-    /// began, or where its arguments do not point. Returns false for a call that did not.
+    /// Lets a thread make its call once more that failed because foreign memory was closed: since
+    /// the call began, or where its arguments do not point. Returns false for a call that did not.
     pub(super) fn repeats(&self, thread: &mut Thread) -> Result<bool, Error> {
         let Doing::Calls(calling) = &mut thread.doing else { return Ok(false) };
         let has_closed = self.engine.has_closed_foreign() && !calling.is_repeated;
@@ -221,7 +221,8 @@ impl Process {
         Ok(true)
     }
 
-    /// Logs the iterations of a REP instruction that accessed foreign memory before a signal stopped it.
+    /// Logs the iterations of a REP instruction that accessed foreign memory before a signal
+    /// stopped it.
     pub(super) fn log_begun_access(
         &mut self,
         thread: &mut Thread,
@@ -262,8 +263,9 @@ impl Process {
     }
 }
 
-/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2), and of devices,
-/// sockets and other objects of the kernel (rings of packets, maps of BPF, buffers of a GPU).
+/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2), and of
+/// devices, sockets and other objects of the kernel (rings of packets, maps of BPF, buffers of a
+/// GPU).
 pub(super) fn is_meant_for_others(mapping: &Mapping) -> bool {
     const NAMES: [&str; 4] = ["/dev/", "/SYSV", "socket:[", "anon_inode:"];
     let is_named = NAMES.iter().any(|name| mapping.name.starts_with(name));

@@ -1,7 +1,7 @@
 //! Forks under a debugger: parent and child both stay stopped until the debugger says which one it
-//! follows. The one that it leaves goes on natively. A child that is followed is recorded from then on,
-//! beside the recording of its parent. One that shares its parent's memory runs natively until it executes
-//! a program.
+//! follows. The one that it leaves goes on natively. A child that is followed is recorded from then
+//! on, beside the recording of its parent. One that shares its parent's memory runs natively until
+//! it executes a program.
 
 use super::births::VFORKED_CHILD;
 use super::debug_session::{ChildReport, Debugger};
@@ -33,8 +33,8 @@ enum Begins {
 }
 
 impl Engine {
-    /// Keeps a child that is stopped at its birth, if the debugger wants to know of it. Returns false if
-    /// it does not.
+    /// Keeps a child that is stopped at its birth, if the debugger wants to know of it. Returns
+    /// false if it does not.
     pub(super) fn keep_newborn(
         &mut self,
         parent: Tid,
@@ -57,8 +57,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Reports the child that a thread made by a call that is done, or that it need not wait for one any
-    /// more. The report of the call itself comes after that.
+    /// Reports the child that a thread made by a call that is done, or that it need not wait for
+    /// one any more. The report of the call itself comes after that.
     pub(super) fn reports_child(&mut self, tid: Tid) {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return;
@@ -99,7 +99,8 @@ impl Engine {
         self.halt_all()
     }
 
-    /// Lets a child that was left, and has the program's memory, run until it executes another program, as a rule.
+    /// Lets a child that was left, and has the program's memory, run until it executes another
+    /// program, as a rule.
     pub(super) fn let_child_run(&mut self) -> Result<(), Error> {
         let children = self.threads.values().filter_map(|thread| match thread.debug.child_report {
             Some(ChildReport::WaitOver(child)) => Some(child),
@@ -119,7 +120,8 @@ pub(super) struct Processes {
     pub(super) program: Engine,
     /// The parent of a child that is followed since it executed a program, until it is left.
     pub(super) parent: Option<Engine>,
-    /// The child that is debugged instead of the program, which waits for it and is left afterwards.
+    /// The child that is debugged instead of the program, which waits for it and is left
+    /// afterwards.
     pub(super) parting: Option<Pid>,
 }
 
@@ -128,8 +130,8 @@ impl Processes {
         Self { program, parent: None, parting: None }
     }
 
-    /// Begins to record a child that is stopped in the program, and makes it the program. Returns the
-    /// engine of its parent.
+    /// Begins to record a child that is stopped in the program, and makes it the program. Returns
+    /// the engine of its parent.
     fn follow(&mut self, child: Pid, begins: Begins) -> Result<Engine, Error> {
         let parent = &mut self.program;
         let prepared = Prepared::of_followed(&parent.request, Backend::Exact, child)?;
@@ -146,8 +148,8 @@ impl Processes {
         Ok(std::mem::replace(&mut self.program, engine))
     }
 
-    /// Lets a reported child run natively until it executes a program. From then on it is the one that is
-    /// debugged.
+    /// Lets a reported child run natively until it executes a program. From then on it is the one
+    /// that is debugged.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,

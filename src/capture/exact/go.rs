@@ -119,8 +119,8 @@ impl Engine {
             gone_is_fine(thread.debug.watched.set(thread.tracee(), &slots))?;
             let runs = matches!(thread.doing, Doing::Runs);
             let ip = thread.tracee().instruction_pointer().ok();
-            // gdb, which steps over a breakpoint as the signal comes, inserts one for when the signal
-            // is delivered, even if nothing happens then.
+            // gdb, which steps over a breakpoint as the signal comes, inserts one for when the
+            // signal is delivered, even if nothing happens then.
             let gets_held = thread.debug.held.is_some() && thread.debug.chosen != 0;
             thread.debug.passes = ip.filter(|_| runs && !gets_held).map(|ip| ip.0);
             let is_sent = thread.debug.held.is_none() && thread.debug.chosen != 0;

@@ -46,8 +46,8 @@ impl Process {
     }
 }
 
-/// Returns true if a step of CPUID, with these bytes, executed no more than that: some hypervisors step
-/// over the instruction after it, too.
+/// Returns true if a step of CPUID, with these bytes, executed no more than that: some hypervisors
+/// step over the instruction after it, too.
 fn is_one_step(bytes: &[u8], before: &Registers, after: &Registers) -> bool {
     let insn = decode(bytes, Addr(before.rip), ExecMode::Bits64);
     insn.is_none_or(|insn| after.rip == insn.next().0)

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The ticks that are worth a keyframe, for each millisecond of the period. A replay needs a fraction
-/// of a second for those of a second.
+/// The ticks that are worth a keyframe, for each millisecond of the period. A replay needs a
+/// fraction of a second for those of a second.
 const TICKS_PER_MS: u64 = 100_000;
 /// The number of parts that the log of the time that is kept has.
 const PARTS: u32 = 2;
@@ -103,8 +103,8 @@ impl Keyframes {
         self.stored.iter().map(|stored| stored.size_bytes).sum()
     }
 
-    /// Returns the keyframe without which the gap that it leaves is smallest for its age: users look
-    /// at the end of a run most. The last one stays, and so do those of the log's parts.
+    /// Returns the keyframe without which the gap that it leaves is smallest for its age: users
+    /// look at the end of a run most. The last one stays, and so do those of the log's parts.
     pub(super) fn least_useful(&self) -> Option<usize> {
         let now = self.stored.last().map_or(self.begun, |last| last.at);
         let gap_for_age = |&number: &usize| {

@@ -1,9 +1,9 @@
 //! Keyframes: the whole state of the process, stored on the way, so that a replay can begin there.
-//! The program waits while one is written, which takes at most a twentieth of its time. There is one
-//! at the end, too, of which the final state has the memory.
+//! The program waits while one is written, which takes at most a twentieth of its time. There is
+//! one at the end, too, of which the final state has the memory.
 //!
-//! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A part
-//! is dropped when the one after it reaches back far enough.
+//! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A
+//! part is dropped when the one after it reaches back far enough.
 
 use super::engine::Engine;
 use super::keyframe_plan::{PartStart, Stored};
@@ -59,7 +59,8 @@ impl Engine {
         }
         match self.store_keyframe(now) {
             Ok(Some(entry)) if begins_part => self.begin_part(PartStart { entry, at: now })?,
-            // A thread was killed, which will be reported. The keyframe has no end, so it is not used.
+            // A thread was killed, which will be reported. The keyframe has no end, so it is not
+            // used.
             Err(Error::Tracee(error)) if error.is_gone() => {}
             stored => _ = stored?,
         }
@@ -124,8 +125,8 @@ impl Engine {
         self.debugger.is_none() && done >= self.keyframes.period_ticks() / LAST_SHARE
     }
 
-    /// Stores a keyframe at the end of the run, if one was found to be worth it. `dumped` are the mappings
-    /// whose memory the final state has.
+    /// Stores a keyframe at the end of the run, if one was found to be worth it. `dumped` are the
+    /// mappings whose memory the final state has.
     pub(super) fn store_last_keyframe(&mut self, dumped: &[AddrRange]) -> Result<(), Error> {
         match self.write_last_keyframe(dumped) {
             // The process was killed at its end. The keyframe has no end, so it is not used.
@@ -152,7 +153,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins another part of the log at the keyframe that was just stored, and drops the oldest ones.
+    /// Begins another part of the log at the keyframe that was just stored, and drops the oldest
+    /// ones.
     fn begin_part(&mut self, start: PartStart) -> Result<(), Error> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let recorder = &mut process.recorder;
@@ -167,8 +169,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the size of the memory that a keyframe has, in bytes, beside that of `dumped`. Shared
-    /// memory counts whole.
+    /// Returns the size of the memory that a keyframe has, in bytes, beside that of `dumped`.
+    /// Shared memory counts whole.
     fn own_bytes(&self, dumped: &[AddrRange]) -> u64 {
         let pages = PageMap::open(self.pid());
         let of_mapping = |mapping: &Mapping| {
@@ -183,8 +185,8 @@ impl Process {
         stored.map(of_mapping).fold(0, u64::saturating_add)
     }
 
-    /// Writes all entries of a keyframe but its end. `first` is the thread that executes next. The memory
-    /// in `dumped` that is of no file is that of the final state.
+    /// Writes all entries of a keyframe but its end. `first` is the thread that executes next. The
+    /// memory in `dumped` that is of no file is that of the final state.
     fn write_keyframe(
         &mut self,
         file: &mut KeyframeWriter,

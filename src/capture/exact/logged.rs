@@ -12,8 +12,8 @@ use crate::recording::log::{Bytes, Done, Happening, Write};
 use crate::translate::{Counter, LoggedCall};
 
 impl Process {
-    /// Logs the calls that a thread has made in the midst of a run. Returns the ticks up to the last
-    /// one; the run counts from there on.
+    /// Logs the calls that a thread has made in the midst of a run. Returns the ticks up to the
+    /// last one; the run counts from there on.
     pub(super) fn take_calls(
         &mut self,
         thread: &mut Thread,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The least time between two looks, as a multiple of the time that a look takes, and of that in which
-/// memory is taken back.
+/// The least time between two looks, as a multiple of the time that a look takes, and of that in
+/// which memory is taken back.
 pub(super) const REST_AFTER_LOOK: u32 = 20;
 const REST_AFTER_TAKING: u32 = 100;
 

@@ -103,8 +103,8 @@ impl Process {
         })
     }
 
-    /// Returns the changes that a call made which failed: the kernel does one mapping after the other,
-    /// and passes over a hole.
+    /// Returns the changes that a call made which failed: the kernel does one mapping after the
+    /// other, and passes over a hole.
     fn changed_in_part(
         &mut self,
         thread: &Thread,
@@ -168,8 +168,8 @@ impl Process {
         Protection { execute: asked.execute || executes, ..asked }
     }
 
-    /// Reads the mappings in `range` again after the program replaced them, and drops their translated
-    /// code. The recorder's protections there are gone.
+    /// Reads the mappings in `range` again after the program replaced them, and drops their
+    /// translated code. The recorder's protections there are gone.
     fn changed(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
         self.engine.space.replaced(range);
         self.look_at_mappings_in(range, thread.tid())?;
@@ -202,8 +202,8 @@ impl Process {
         self.pieces(&Mapping { protection, ..mapping }, range, &file)
     }
 
-    /// Opens the file of a mapping, if it is not stored as a whole and a range of it is too large to be
-    /// stored at once.
+    /// Opens the file of a mapping, if it is not stored as a whole and a range of it is too large
+    /// to be stored at once.
     fn large_file(&self, mapping: &Mapping, range: AddrRange, path: &Path) -> Option<File> {
         if range.size_bytes() <= LARGEST_STORED_BYTES || self.image_of(mapping).is_some() {
             return None;
@@ -290,8 +290,8 @@ impl Process {
         Ok(Mapped { content, name: mapping.name, ..plain })
     }
 
-    /// Returns true if the program may write to a mapping's file by a mapping, which leaves no mark on
-    /// the file before the kernel writes it back.
+    /// Returns true if the program may write to a mapping's file by a mapping, which leaves no mark
+    /// on the file before the kernel writes it back.
     fn is_written(&self, mapping: &Mapping) -> bool {
         let writes = |m: &Mapping| m.protection.shared && m.protection.write;
         self.engine.space.mappings().any(|m| m.is_same_file(mapping) && writes(m))

@@ -19,8 +19,8 @@ use std::time::Instant;
 const NT_X86_XSTATE: u32 = 0x202;
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 
-/// A recording that is complete: its directory, its manifest, the bytes of its traces, and sentences for
-/// the user.
+/// A recording that is complete: its directory, its manifest, the bytes of its traces, and
+/// sentences for the user.
 pub(super) type Finished = (PathBuf, Manifest, u64, Vec<String>);
 
 /// A recorded process.

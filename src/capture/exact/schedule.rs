@@ -22,8 +22,8 @@ const LOCK_PERIOD: Duration = Duration::from_millis(100);
 const LOCK_PAUSE: Duration = Duration::from_micros(20);
 
 impl Engine {
-    /// Returns the ticks that a thread may execute before the recorder looks around. `is_alone` is true if
-    /// there is no other one.
+    /// Returns the ticks that a thread may execute before the recorder looks around. `is_alone` is
+    /// true if there is no other one.
     pub(super) fn slice_ticks(&mut self, is_alone: bool) -> u64 {
         match &mut self.chaos {
             _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
@@ -151,8 +151,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns true if the thread with the token may lose it: it is not in the midst of a run, and not
-    /// of the birth of another thread.
+    /// Returns true if the thread with the token may lose it: it is not in the midst of a run, and
+    /// not of the birth of another thread.
     pub(super) fn may_switch(&self) -> bool {
         let holder = self.threads.get(&self.holder);
         self.unborn.is_empty() && holder.is_none_or(|thread| thread.running.is_none())

@@ -13,9 +13,9 @@ use crate::sideband::Mapping;
 use crate::syscalls::{Call, Effects, OpenCall};
 use crate::tracee::Tracee;
 
-/// The calls whose buffers can be elsewhere: `read`, `poll`, `pread64`, `select`, `accept`, `recvfrom`,
-/// `wait4`, `msgrcv`, `rt_sigtimedwait`, `epoll_wait`, `waitid`, `pselect6`, `ppoll`, `epoll_pwait`,
-/// `accept4`. Nothing but the call's arguments points to them.
+/// The calls whose buffers can be elsewhere: `read`, `poll`, `pread64`, `select`, `accept`,
+/// `recvfrom`, `wait4`, `msgrcv`, `rt_sigtimedwait`, `epoll_wait`, `waitid`, `pselect6`, `ppoll`,
+/// `epoll_pwait`, `accept4`. Nothing but the call's arguments points to them.
 const MOVABLE: [u64; 15] = [0, 7, 17, 23, 43, 45, 61, 70, 128, 232, 247, 270, 271, 281, 288];
 
 /// Larger buffers stay where they are: their bytes are copied twice.
@@ -35,8 +35,8 @@ struct Buffer {
 pub(super) struct Scratch(Vec<Buffer>);
 
 impl Scratch {
-    /// Replaces the buffers of a call that a thread is about to make. Buffers that are too large, or
-    /// that the program cannot write, stay where they are.
+    /// Replaces the buffers of a call that a thread is about to make. Buffers that are too large,
+    /// or that the program cannot write, stay where they are.
     pub(super) fn lend(
         process: &TranslatedProcess,
         (tracee, area): (Tracee, Area),

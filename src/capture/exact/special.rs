@@ -27,10 +27,10 @@ const ENOSYS: i64 = -libc::ENOSYS as i64;
 const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
-/// Of the kernel's `arch/x86/entry/syscalls/syscall_32.tbl`: `exit`, `fork`, `execve`, `brk`, `signal`,
-/// `sigaction`, `mmap`, `munmap`, `ipc`, `sigreturn`, `clone`, `mprotect`, `mremap`, `rt_sigreturn`,
-/// `rt_sigaction`, `sigaltstack`, `vfork`, `mmap2`, `madvise`, `exit_group`, `remap_file_pages`,
-/// `execveat`, `pkey_mprotect`, `clone3`.
+/// Of the kernel's `arch/x86/entry/syscalls/syscall_32.tbl`: `exit`, `fork`, `execve`, `brk`,
+/// `signal`, `sigaction`, `mmap`, `munmap`, `ipc`, `sigreturn`, `clone`, `mprotect`, `mremap`,
+/// `rt_sigreturn`, `rt_sigaction`, `sigaltstack`, `vfork`, `mmap2`, `madvise`, `exit_group`,
+/// `remap_file_pages`, `execveat`, `pkey_mprotect`, `clone3`.
 const CHANGING_32_BIT_CALLS: [u64; 24] = [
     1, 2, 11, 45, 48, 67, 90, 91, 117, 119, 120, 125, 163, 173, 174, 186, 190, 192, 219, 252, 257,
     358, 380, 435,
@@ -192,15 +192,15 @@ impl Process {
         Ok(self.engine.before_kernel_writes(tracee, registers)?)
     }
 
-    /// Returns true if a call creates a process that has all of this one's memory, for longer than this
-    /// one waits.
+    /// Returns true if a call creates a process that has all of this one's memory, for longer than
+    /// this one waits.
     fn shares_with_child(&self, call: &Call) -> bool {
         let Some(flags) = self.clone_flags(call) else { return false };
         flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM
     }
 
-    /// Returns true if a call maps a file so that it has private mappings, and others by which it is
-    /// written: a page of the former changes with the file until the program first writes to it.
+    /// Returns true if a call maps a file so that it has private mappings, and others by which it
+    /// is written: a page of the former changes with the file until the program first writes to it.
     fn mixes_mappings(&self, call: &Call) -> bool {
         let [_, _, prot, flags, fd, _] = call.args;
         if call.number != MMAP || flags & libc::MAP_ANONYMOUS as u64 != 0 {
@@ -228,8 +228,8 @@ impl Process {
         self.clone_flags(call).is_some_and(|flags| flags & CLONE_THREAD != 0)
     }
 
-    /// Returns true if the thread waits in a call until the child that this makes executes a program
-    /// or ends. Nothing but a fatal signal ends that wait.
+    /// Returns true if the thread waits in a call until the child that this makes executes a
+    /// program or ends. Nothing but a fatal signal ends that wait.
     pub(super) fn waits_for_child(&self, call: &Call) -> bool {
         self.clone_flags(call).is_some_and(|flags| flags & CLONE_VFORK != 0)
     }

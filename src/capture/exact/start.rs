@@ -23,8 +23,8 @@ use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappin
 use crate::translate::Components;
 use std::time::Instant;
 
-/// The size of a thread's log of system calls. The memory is used as the log grows, and by calls that
-/// stop (`Scratch`): before these, the log was read and is empty.
+/// The size of a thread's log of system calls. The memory is used as the log grows, and by calls
+/// that stop (`Scratch`): before these, the log was read and is empty.
 const BUFFER_BYTES: u64 = 1 << 20;
 /// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
 const AT_IGNORE: u64 = 1;
@@ -37,8 +37,8 @@ impl Engine {
         self.start_executed(prepared, None)
     }
 
-    /// Begins to record a process that has executed a program and left that call. With a gate, it has
-    /// filters of system calls.
+    /// Begins to record a process that has executed a program and left that call. With a gate, it
+    /// has filters of system calls.
     pub(super) fn start_executed(
         &mut self,
         prepared: Prepared,
@@ -124,7 +124,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is one.
+    /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is
+    /// one.
     pub(super) fn open(
         recorder: Recorder,
         tracee: Tracee,
@@ -177,7 +178,7 @@ impl Process {
             self.engine.prepare_area(tracee)?;
         }
         for _ in 0..count {
-            self.engine.keep_promise();
+            self.engine.settle_prepared_area();
         }
         self.engine.read_actions(tracee)?;
         self.engine.log_calls();
@@ -194,7 +195,8 @@ impl Process {
     }
 
     /// Writes the start of a log: the mappings, the registers of a thread, and the memory that a
-    /// replay cannot map. Shared memory is always stored, and private memory where `is_stored` is true.
+    /// replay cannot map. Shared memory is always stored, and private memory where `is_stored` is
+    /// true.
     pub(super) fn write_state(
         &mut self,
         state: ThreadState,
@@ -328,8 +330,8 @@ fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
     (memory.read(at, &mut there) == vector.len() && there == vector).then_some(at)
 }
 
-/// Unmaps a range of a program that has not begun, by the gate, or by a SYSCALL instruction in the place of
-/// its first instruction.
+/// Unmaps a range of a program that has not begun, by the gate, or by a SYSCALL instruction in the
+/// place of its first instruction.
 fn unmap(
     tracee: Tracee,
     memory: &Memory,

@@ -1,5 +1,5 @@
-//! Memory that is foreign no more: the child that had it too has executed another program, or ended.
-//! The program gets it back, with what other processes left there.
+//! Memory that is foreign no more: the child that had it too has executed another program, or
+//! ended. The program gets it back, with what other processes left there.
 
 use super::effects::contents;
 use super::engine::Engine;

@@ -1,12 +1,12 @@
 //! The vdso of a program that runs already. Its functions read the clock from memory that the
 //! kernel changes, so their results do not follow from the program's state. While the program is
-//! recorded, each of them makes its system call instead. Programs that are recorded from their beginning
-//! do not know it, but the code cache may use its clocks.
+//! recorded, each of them makes its system call instead. Programs that are recorded from their
+//! beginning do not know it, but the code cache may use its clocks.
 
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::image::elf::exports;
-use crate::insn::plain_calls;
+use crate::insn::outside_targets;
 use crate::sideband::Mapping;
 use crate::tracee::{self, Memory, Tracee, mappings, wait_for};
 
@@ -46,8 +46,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Finds the clocks of a process. None: there are none, or they change registers that the code cache
-    /// does not keep for the program.
+    /// Finds the clocks of a process. None: there are none, or they change registers that the code
+    /// cache does not keep for the program.
     pub(super) fn find(mappings: &[Mapping], memory: &Memory) -> Option<Self> {
         let of_kernel = |m: &&Mapping| OF_KERNEL.iter().any(|name| m.name.starts_with(name));
         let parts: Vec<&Mapping> = mappings.iter().filter(of_kernel).collect();
@@ -66,8 +66,8 @@ impl Clocks {
     }
 }
 
-/// Returns true if a function of a vdso, and those that it calls, use general registers alone. A function
-/// ends where the next exported one begins.
+/// Returns true if a function of a vdso, and those that it calls, use general registers alone. A
+/// function ends where the next exported one begins.
 fn is_plain(vdso: &[u8], exports: &[(String, u64)], start: u64) -> bool {
     let (mut seen, mut next) = (Vec::new(), vec![start]);
     while let Some(start) = next.pop() {
@@ -75,7 +75,7 @@ fn is_plain(vdso: &[u8], exports: &[(String, u64)], start: u64) -> bool {
         let body = ends
             .min()
             .and_then(|end| vdso.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?));
-        let calls = body.and_then(|body| plain_calls(body, start));
+        let calls = body.and_then(|body| outside_targets(body, start));
         let Some(calls) = calls.filter(|_| seen.len() < MOST_CALLS) else { return false };
         seen.push(start);
         next.extend(calls.into_iter().filter(|call| !seen.contains(call)));

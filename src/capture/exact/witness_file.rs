@@ -2,8 +2,8 @@
 //!
 //! The file consists of moments, one after the other, in little-endian words of 8 bytes:
 //!
-//! 1. the entries of the log so far, the ticks of the thread since its last entry, its address, RCX,
-//!    and its number
+//! 1. the entries of the log so far, the ticks of the thread since its last entry, its address,
+//!    RCX, and its number
 //! 2. the number of threads that are in the program; for each its number, its 27 general registers
 //!    (`user_regs_struct`), the size of its extended state, and these bytes
 //! 3. the number of ranges that the kernel may be writing now; for each its start and end

@@ -28,8 +28,8 @@ pub(super) fn writers_of(mapping: &Mapping) -> Writers {
     let path = Path::new(&mapping.name);
     let file = Some(mapping).filter(|mapping| mapping.is_file());
     let file = file.and_then(|_| open_regular(path, Links::Follow).ok());
-    // The devices are not compared: file systems with subvolumes have one number here and another in
-    // the mappings.
+    // The devices are not compared: file systems with subvolumes have one number here and another
+    // in the mappings.
     let is_it = |file: &File| file.metadata().is_ok_and(|m| m.ino() == mapping.inode);
     let Some(file) = file.filter(is_it) else { return Writers::Unknown };
     if can_lease(&file) {
@@ -46,9 +46,9 @@ pub(super) fn writers_of(mapping: &Mapping) -> Writers {
 /// writing. The lease is given back at once.
 fn can_lease(file: &File) -> bool {
     let fd = file.as_raw_fd();
-    // SAFETY: these commands take and return integers, and the file is open. A process that opens the
-    // file for writing in the meantime waits until the lease is given back. The kernel then sends this
-    // process the signal, which is ignored by default.
+    // SAFETY: these commands take and return integers, and the file is open. A process that opens
+    // the file for writing in the meantime waits until the lease is given back. The kernel then
+    // sends this process the signal, which is ignored by default.
     unsafe {
         libc::fcntl(fd, F_SETSIG, libc::SIGURG) == 0
             && libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) == 0

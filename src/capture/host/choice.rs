@@ -1,5 +1,5 @@
-//! The means that `record --path` uses on a machine, the reason why no better one, and the one command
-//! that would improve it.
+//! The means that `record --path` uses on a machine, the reason why no better one, and the one
+//! command that would improve it.
 
 use super::facts::Facts;
 use super::perf_events::WANTED_BUFFER_BYTES;
@@ -187,8 +187,8 @@ fn attach_to_all(facts: &Facts) -> Option<Better> {
     })
 }
 
-/// Returns the reason, in one line, why `record --path` does not use the Intel PT of this CPU. Returns
-/// `None` if it does, or if the CPU has none: nothing is wrong then.
+/// Returns the reason, in one line, why `record --path` does not use the Intel PT of this CPU.
+/// Returns `None` if it does, or if the CPU has none: nothing is wrong then.
 #[must_use]
 pub fn fallback() -> Option<String> {
     if !super::cpuid::has_intel_pt() {

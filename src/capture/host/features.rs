@@ -1,5 +1,5 @@
-//! The extensions of the instruction set that this machine has, as far as programs choose their code
-//! by them.
+//! The extensions of the instruction set that this machine has, as far as programs choose their
+//! code by them.
 
 /// Pairs each feature's name with whether this machine has it.
 macro_rules! detected {

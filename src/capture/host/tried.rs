@@ -17,7 +17,8 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Tries ptrace(2) and `perf_event_open(2)` here. `program` is started, stopped before its first instruction, and killed.
+    /// Tries ptrace(2) and `perf_event_open(2)` here. `program` is started, stopped before its
+    /// first instruction, and killed.
     #[must_use]
     pub fn here(program: &Path) -> Self {
         Self { ptrace_fault: ptrace(program).err(), perf_errno: perf_event().err() }

@@ -28,7 +28,7 @@ impl Engine {
             process.engine.prepare_area(Tracee(first))?;
         }
         for _ in tids {
-            process.engine.keep_promise();
+            process.engine.settle_prepared_area();
         }
         process.engine.read_actions(Tracee(first))?;
         process.was_running = true;

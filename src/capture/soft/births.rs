@@ -1,5 +1,6 @@
 //! Births of threads and of child processes. Children are recorded, left, or run natively in their
-//! parent's memory. A child killed before its first instruction gets no recording.
+//! parent's memory. One that does so and is followed is a *borrower* until it executes a program:
+//! it is recorded from there on. A child killed before its first instruction gets no recording.
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
@@ -63,10 +64,11 @@ impl Engine {
         };
         let pid = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
+        // These calls may create a thread, so an area was prepared before them.
         if matches!(call, CLONE | CLONE3)
             && let Some(process) = self.processes.get_mut(&pid)
         {
-            process.engine.keep_promise();
+            process.engine.settle_prepared_area();
         }
         if first.is_end() {
             // It ended before it ran.
@@ -76,6 +78,7 @@ impl Engine {
         if let Some(process) = self.processes.get_mut(&pid)
             && let Some(turns) = process.turns
         {
+            // The child inherited the CPU of the turns. If it is recorded, it would notice them.
             turns.end(child);
             if is_thread || self.request.follow_forks {
                 process.end_turns();

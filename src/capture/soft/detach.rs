@@ -33,8 +33,8 @@ impl Engine {
         Ok(handled)
     }
 
-    /// Moves an interrupted thread from the cache to the program's own code, and calls `then`. Returns
-    /// true if its stop is handled.
+    /// Moves an interrupted thread from the cache to the program's own code, and calls `then`.
+    /// Returns true if its stop is handled.
     pub(super) fn bring_out(
         &mut self,
         tid: Tid,

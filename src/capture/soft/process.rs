@@ -120,7 +120,7 @@ impl Process {
     fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.look_at_mappings(tracee.0)?;
         self.engine.prepare_area(tracee)?;
-        self.engine.keep_promise();
+        self.engine.settle_prepared_area();
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl Process {
     /// Frees the buffers of a thread that ended.
     pub(super) fn close(&mut self, thread: Thread) {
         self.tracer.close(self.engine.translator(), &thread.lane);
-        self.engine.give_area(thread.translated.area, thread.translated.busy);
+        self.engine.recycle_area(thread.translated.area, thread.translated.busy);
     }
 
     /// Hands packets that are there to the recording.

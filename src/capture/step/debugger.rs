@@ -58,8 +58,8 @@ impl Thread {
 impl Engine {
     /// Returns true if a ready thread may run.
     pub(super) fn may_go(&self, thread: &Thread) -> bool {
-        // A thread of a process that is killed leaves its stop for its exit stop, from which a resume
-        // would take it before that is seen.
+        // A thread of a process that is killed leaves its stop for its exit stop, from which a
+        // resume would take it before that is seen.
         let ends = |process: &Process| process.culprit.known().is_some();
         thread.doing == Doing::Ready
             && !thread.held

@@ -28,8 +28,8 @@ const STOPS_PER_FLUSH: u32 = 1024;
 /// The number of pending bytes at which a thread's packets are written to the recording.
 const PATH_CHUNK_BYTES: usize = 4096;
 
-/// Keeps this thread, and the program that it launches, on the CPU where it is. They take turns, and
-/// would have to wake another CPU for each.
+/// Keeps this thread, and the program that it launches, on the CPU where it is. They take turns,
+/// and would have to wake another CPU for each.
 pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     match Cpus::current() {
         Ok(here) => here.keep_this_thread(),

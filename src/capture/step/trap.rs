@@ -141,7 +141,8 @@ impl Ignored {
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// Applies a completed call that asked for a state, and corrects the old action that it reported.
+    /// Applies a completed call that asked for a state, and corrects the old action that it
+    /// reported.
     pub(super) fn set(
         &mut self,
         memory: &Memory,

@@ -3,13 +3,12 @@
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
-use super::TNT_BITS;
+use super::{LONG_TNT, TNT_BITS};
 
 /// A record starts below [`Batch::BYTES`] and adds fewer bytes than that.
 const ALL_BYTES: usize = 2 * Batch::BYTES + size_of::<Bytes>();
 const WORD_BYTES: usize = 8;
-/// The first two bytes of a long TNT packet (SDM table "TNT Packet Definition").
-const LONG_TNT: u64 = 0xa302;
+/// The size of a long TNT packet.
 const LONG_TNT_BYTES: usize = 8;
 /// The maximum number of branches in a short TNT packet.
 const SHORT_BITS: u32 = 6;

@@ -25,7 +25,7 @@ impl Walk {
 
 impl Encoder {
     /// Marks the current address as determined by the trace: a packet or a TNT bit was added.
-    pub(super) fn is_loud(&mut self) {
+    pub(super) fn mark_loud(&mut self) {
         self.loud = 0;
         self.quiet.clear();
     }
@@ -81,7 +81,7 @@ impl Encoder {
         if !(walk.runs.is_empty() && walk.start == here) {
             self.report_place(here);
         }
-        self.is_loud();
+        self.mark_loud();
     }
 
     /// Advances through straight code to `ip`. If that reached code executed since the last

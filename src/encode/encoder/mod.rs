@@ -1,5 +1,11 @@
 //! The fast encoder, for complete traces. It is built for records; events that the tracer saw (a
 //! signal, an instruction that it executed) have methods of their own.
+//!
+//! An edge is *loud* if it adds a packet or a TNT bit to the trace, and *quiet* if it adds nothing.
+//! A packet would bind to the first arrival at its address since the last loud one. If quiet edges
+//! may have passed that address, the encoder *settles* first: it reports their rounds
+//! ([`circles`]). A return or indirect branch is *owed* while its target is unknown: the next
+//! record shows it.
 
 mod batch;
 mod chain;
@@ -19,6 +25,8 @@ use crate::translate::{Edge, EdgeKind, Outcome, Step};
 const STACK_DEPTH: usize = 64;
 /// The number of branches in a full long TNT packet (SDM table "TNT Packet Definition").
 const TNT_BITS: u32 = 47;
+/// The first two bytes of a long TNT packet (SDM table "TNT Packet Definition").
+const LONG_TNT: u64 = 0xa302;
 /// The number of edges without a packet after which one is written anyway.
 const QUIET_LIMIT: usize = 256;
 /// The maximum number of bits added at a time, so that the pending bits fit a word.
@@ -165,7 +173,7 @@ impl Encoder {
     /// Packet").
     pub(super) fn lose(&mut self) {
         encode(&Packet::Ovf, &mut self.out);
-        self.is_loud();
+        self.mark_loud();
     }
 
     fn begin_at(&mut self, ip: u64) {
@@ -179,7 +187,7 @@ impl Encoder {
 
     /// Encodes a path up to its last branch.
     fn path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) -> Result<(), BadRecord> {
-        if self.here != edge.start && self.here != 0 || !self.running {
+        if (self.here != edge.start && self.here != 0) || !self.running {
             return Err(BadRecord);
         }
         if edge.since > self.tsc {
@@ -247,7 +255,7 @@ impl Encoder {
             following = number + 1;
         }
         if following > 0 {
-            self.is_loud();
+            self.mark_loud();
         }
         self.here = ip;
         self.settle_partial(dictionary, &steps[following..]);
@@ -300,7 +308,7 @@ impl Encoder {
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };
         encode(&Packet::TipPgd(suppressed), &mut self.out);
         self.running = false;
-        self.is_loud();
+        self.mark_loud();
     }
 
     /// Encodes a return to the program, at `ip`.
@@ -348,7 +356,7 @@ impl Encoder {
         }
         encode(&Packet::PsbEnd, &mut self.out);
         self.psb_at = self.out.len() + self.psb_period;
-        self.is_loud();
+        self.mark_loud();
     }
 
     #[inline]
@@ -377,7 +385,7 @@ impl Encoder {
         if self.matches(target) {
             self.here = target;
             self.bits(1, 1);
-            self.is_loud();
+            self.mark_loud();
         } else {
             self.tip(target);
         }
@@ -398,7 +406,7 @@ impl Encoder {
         self.out.extend_from_slice(&payload.value.to_le_bytes());
         self.out.truncate(self.out.len() - (8 - size));
         self.here = target;
-        self.is_loud();
+        self.mark_loud();
     }
 
     /// Adds branch outcomes.
@@ -412,6 +420,7 @@ impl Encoder {
         self.few_bits(bits & ((1 << left) - 1), left);
     }
 
+    /// Adds up to [`STEP_BITS`] branch outcomes.
     #[inline]
     fn few_bits(&mut self, bits: u64, count: u32) {
         self.tnt = self.tnt << count | bits;
@@ -426,7 +435,7 @@ impl Encoder {
 
     #[inline]
     fn long_tnt(&mut self, bits: u64, count: u32) {
-        let word = (bits | 1 << count) << 16 | 0xa302;
+        let word = (bits | 1 << count) << 16 | LONG_TNT;
         self.out.extend_from_slice(&word.to_le_bytes());
     }
 

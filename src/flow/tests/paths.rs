@@ -237,7 +237,7 @@ proptest! {
             prop_assert_eq!(others, expected);
             prop_assert_eq!(tally.insns, whole.addrs.len() as u64);
             let numbers = tally.blocks().map(|number| number as usize);
-            let counted: BTreeSet<_> = numbers.map(|number| tally.names()[number]).collect();
+            let counted: BTreeSet<_> = numbers.map(|number| tally.numbered()[number]).collect();
             let spans = whole.items.iter().filter_map(|item| match item {
                 FlowItem::Block(span) => Some((span.ip, span.last)),
                 _ => None,

@@ -11,7 +11,8 @@ use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    /// Kills a process, or all processes for `None`.
+    /// Kills a process, or all processes for `None`. Sends `reply` if there is one. After it the
+    /// client goes on with another program in extended mode; else the connection ends.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))

@@ -43,7 +43,8 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Returns the number of a position as text: of an exact recording `MOMENT`, or `MOMENT.INSTRUCTIONS`.
+/// Returns the number of a position as text: of an exact recording `MOMENT`, or
+/// `MOMENT.INSTRUCTIONS`.
 pub(crate) fn place(at: u64, is_exact: bool) -> String {
     Position::text(at, is_exact)
 }

@@ -40,8 +40,8 @@ fn steps(to: &str) -> Option<(Direction, u64)> {
     Some((direction, count.parse().ok()?))
 }
 
-/// Executes so many instructions of the current thread of an exact recording, whose positions do not
-/// number instructions.
+/// Executes so many instructions of the current thread of an exact recording, whose positions do
+/// not number instructions.
 fn step<R: Run>(
     session: &mut Session<R>,
     direction: Direction,

@@ -1,10 +1,12 @@
 //! The description of an ELF file by its headers, notes and links. Reads no symbols and no DWARF.
 
 use crate::common::Addr;
-use crate::image::{Bytes, Error};
+use crate::image::{Bytes, Error, PAGE_SIZE_BYTES};
 use object::elf::{self as raw, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endian, Endianness, FileKind};
+
+const PAGE_MASK: u64 = !(PAGE_SIZE_BYTES - 1);
 
 /// The description of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +73,8 @@ pub struct Segment {
 impl Segment {
     /// Returns the load bias if `offset` of the file is mapped at `at`.
     const fn bias(&self, at: Addr, offset: u64) -> u64 {
-        let into = offset - (self.offset & !0xfff);
-        at.0.wrapping_sub((self.start.0 & !0xfff).wrapping_add(into))
+        let from_first_page = offset - (self.offset & PAGE_MASK);
+        at.0.wrapping_sub((self.start.0 & PAGE_MASK).wrapping_add(from_first_page))
     }
 }
 
@@ -97,16 +99,18 @@ impl Elf {
     }
 
     /// Returns the possible load biases if `offset` of the file is mapped at `at`, the most likely
-    /// first. Segments may share a page of the file, as lld places them; the kernel maps that page
-    /// once for each.
+    /// first. `executable` is the protection of that mapping. Segments may share a page of the
+    /// file, as lld places them; the kernel maps that page once for each.
     pub fn biases(&self, at: Addr, offset: u64, executable: bool) -> Vec<u64> {
         let covers = |segment: &&Segment| {
             let end = segment.offset.saturating_add(segment.file_size_bytes);
-            (segment.offset & !0xfff..end).contains(&offset)
+            (segment.offset & PAGE_MASK..end).contains(&offset)
         };
         let mut segments: Vec<&Segment> = self.segments.iter().filter(covers).collect();
         segments.sort_by_key(|segment| {
-            (segment.executable != executable, segment.offset & !0xfff != offset)
+            let has_other_protection = segment.executable != executable;
+            let starts_elsewhere = segment.offset & PAGE_MASK != offset;
+            (has_other_protection, starts_elsewhere)
         });
         segments.into_iter().map(|segment| segment.bias(at, offset)).collect()
     }

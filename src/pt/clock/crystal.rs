@@ -45,9 +45,10 @@ impl Crystal {
         let common_bits = if self.fresh { 8.min(16 - self.freq) } else { 8 };
         let mask = (1_u64 << common_bits) - 1;
         let periods = (u64::from(mtc).wrapping_sub(self.counter >> self.freq)) & mask;
-        let late = self.fresh && periods == mask;
-        if periods == 0 || late {
-            // The TSC packet was already later than this edge.
+        let is_before_tma = self.fresh && periods == mask;
+        if periods == 0 || is_before_tma {
+            // The edge is not after the TMA: the MTC has its value (0 periods), or the one before
+            // (wraps). After another MTC, 0 periods repeat its value.
             return None;
         }
         let into_period = self.counter & ((1 << self.freq) - 1);

@@ -258,7 +258,8 @@ impl Unit {
         self.put(&Packet::ModeExec { mode: mode.width, interrupts });
     }
 
-    /// Writes a packet after the buffered ones.
+    /// Writes a packet after the buffered ones. Drops it while `TriggerEn` is clear or in an
+    /// overflow.
     pub(super) fn put(&mut self, packet: &Packet) {
         self.flush();
         if is_cyc_eligible(packet) {
@@ -267,7 +268,7 @@ impl Unit {
         self.write(packet);
     }
 
-    /// Writes a packet without flushing the buffered ones.
+    /// Writes a packet without flushing the buffered ones. Drops it as [`Self::put`] does.
     pub(super) fn write(&mut self, packet: &Packet) {
         if self.triggered() && !self.overflow.loses(packet) {
             self.emit(packet);

@@ -7,8 +7,15 @@ use crate::pt::Packet;
 /// The state of an internal buffer overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
+    /// No packets are being lost.
     None,
-    On { state_lost: bool, stopped: bool },
+    /// Packets are being lost.
+    On {
+        /// True if a lost packet had state that no later packet repeats: a PSB+ then follows OVF.
+        state_lost: bool,
+        /// True if a `TraceStop` was lost: it then follows OVF, and the trace ends.
+        stopped: bool,
+    },
 }
 
 impl Overflow {

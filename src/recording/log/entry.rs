@@ -74,8 +74,8 @@ pub enum Happening {
         /// Where it was.
         place: Place,
     },
-    /// It was born, by a call that another thread made just before. After [`Happening::Start`] and its
-    /// memory: it was there when the recording began.
+    /// It was born, by a call that another thread made just before. After [`Happening::Start`] and
+    /// its memory: it was there when the recording began.
     Born {
         /// Its state.
         state: Box<ThreadState>,
@@ -92,8 +92,8 @@ pub enum Happening {
         /// Where it was; none where that is not known, after its last entry.
         place: Option<Place>,
     },
-    /// A debugger changed its registers, or memory: a system call that it was in is not made if it has
-    /// a new state. Or the kernel wrote memory as it began to wait in a call.
+    /// A debugger changed its registers, or memory: a system call that it was in is not made if it
+    /// has a new state. Or the kernel wrote memory as it began to wait in a call.
     Changed {
         /// Where it was.
         place: Place,
@@ -102,7 +102,8 @@ pub enum Happening {
         /// The memory that was written.
         writes: Vec<Write>,
     },
-    /// Processes outside the recording may write this memory from now on. The thread is about to execute.
+    /// Processes outside the recording may write this memory from now on. The thread is about to
+    /// execute.
     Foreign {
         /// The memory.
         range: AddrRange,
@@ -118,14 +119,14 @@ pub enum Happening {
         /// The memory that the instruction wrote, and the foreign memory that it read.
         writes: Vec<Write>,
     },
-    /// In a keyframe at the end of the run: private mappings that are zeros at first have the bytes of
-    /// the final state. [`Happening::Memory`] before this has those that the final state lacks.
+    /// In a keyframe at the end of the run: private mappings that are zeros at first have the bytes
+    /// of the final state. [`Happening::Memory`] before this has those that the final state lacks.
     FinalMemory,
 }
 
 impl Happening {
-    /// Returns true for what belongs to the beginning of a program, right after [`Happening::Start`]: its
-    /// memory and its other threads.
+    /// Returns true for what belongs to the beginning of a program, right after
+    /// [`Happening::Start`]: its memory and its other threads.
     pub fn may_follow_start(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
@@ -314,8 +315,8 @@ pub enum Content {
     },
 }
 
-/// Returns a hash of a thread's general registers, by which a replay checks itself. The number of the
-/// last system call and the flag of single steps are no part of it.
+/// Returns a hash of a thread's general registers, by which a replay checks itself. The number of
+/// the last system call and the flag of single steps are no part of it.
 pub fn check_of(registers: &Registers) -> u32 {
     let eflags = registers.eflags & !(STEPS | RESUME);
     let compared = Registers { orig_rax: 0, eflags, ..*registers };

@@ -36,7 +36,8 @@ pub(super) fn pack<E>(
     Ok(())
 }
 
-/// Returns the payload with compressed entries; `None` if they are too large, or do not get smaller.
+/// Returns the payload with compressed entries; `None` if they are too large, or do not get
+/// smaller.
 fn compress(entries: &[u8]) -> Option<Vec<u8>> {
     if entries.len() > COMPRESSED_LIMIT_BYTES {
         return None;

@@ -1,6 +1,7 @@
 //! Writes a log of which only the end is kept: in parts, the oldest of which are dropped.
 //!
-//! A part that has others before it begins at a keyframe. So it can be the first one.
+//! Each part but the first begins at a keyframe, so it can become the first one when the parts
+//! before it are dropped. The caller calls `begin_part` at a keyframe.
 
 use super::super::error::{At, Error};
 use super::super::format::log_name;
@@ -19,14 +20,14 @@ pub(in crate::recording) struct LogParts {
     complete: VecDeque<Part>,
     /// The last part.
     file: LogFile,
-    /// The entries and the ticks before that.
+    /// The entries and the ticks before that. Its size is not used.
     before: LogTotals,
 }
 
 /// A complete part of a log.
 #[derive(Debug)]
 struct Part {
-    /// The entries and the ticks before it.
+    /// The entries and the ticks before it. Its size is not used.
     before: LogTotals,
     size_bytes: u64,
 }
@@ -49,10 +50,10 @@ impl LogParts {
     /// Begins another part, with the next entry.
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;
-        let so_far = self.so_far();
-        let file = LogFile::create(self.dir.join(log_name(so_far.entries)))?;
+        let since_start = self.totals_since_start();
+        let file = LogFile::create(self.dir.join(log_name(since_start.entries)))?;
         let size_bytes = std::mem::replace(&mut self.file, file).size_bytes();
-        let before = std::mem::replace(&mut self.before, so_far);
+        let before = std::mem::replace(&mut self.before, since_start);
         self.complete.push_back(Part { before, size_bytes });
         Ok(())
     }
@@ -73,9 +74,9 @@ impl LogParts {
         complete.chain([self.before.entries]).map(log_name)
     }
 
-    /// Returns the number of entries since the beginning of the run, and their ticks, and the size of
-    /// those that are kept.
-    pub(in crate::recording) fn so_far(&self) -> LogTotals {
+    /// Returns the number of entries since the beginning of the run, and their ticks, and the size
+    /// of those that are kept.
+    pub(in crate::recording) fn totals_since_start(&self) -> LogTotals {
         let own = self.file.totals();
         LogTotals {
             entries: self.before.entries + own.entries,
@@ -86,13 +87,13 @@ impl LogParts {
     }
 
     /// Returns the number of entries that are kept, their ticks, and the size.
-    pub(in crate::recording) fn totals(&self) -> LogTotals {
-        let so_far = self.so_far();
+    pub(in crate::recording) fn kept_totals(&self) -> LogTotals {
+        let since_start = self.totals_since_start();
         let dropped = self.complete.front().map_or(self.before, |part| part.before);
         LogTotals {
-            entries: so_far.entries - dropped.entries,
-            ticks: so_far.ticks.saturating_sub(dropped.ticks),
-            size_bytes: so_far.size_bytes,
+            entries: since_start.entries - dropped.entries,
+            ticks: since_start.ticks.saturating_sub(dropped.ticks),
+            size_bytes: since_start.size_bytes,
         }
     }
 }
@@ -139,18 +140,18 @@ mod tests {
         assert_eq!(log.names().collect::<Vec<_>>(), names);
         let all: Vec<_> = (0..10).map(|number| (number, number)).collect();
         assert_eq!(ticks_of(&open(dir, 0, &names)), all);
-        assert_eq!(log.totals(), log.so_far());
+        assert_eq!(log.kept_totals(), log.totals_since_start());
         let counted = open(dir, 0, &names).totals().unwrap();
-        assert_eq!(counted, log.totals());
+        assert_eq!(counted, log.kept_totals());
 
         log.drop_before(3).unwrap();
         assert!(!dir.join("log.bin").exists());
         assert_eq!(log.names().collect::<Vec<_>>(), names[1..]);
         let kept = open(dir, 3, &names[1..]);
         assert_eq!(ticks_of(&kept), all[3..]);
-        assert_eq!(kept.totals().unwrap(), log.totals());
-        assert_eq!((log.totals().entries, log.totals().ticks), (7, 42));
-        assert_eq!((log.so_far().entries, log.so_far().ticks), (10, 45));
+        assert_eq!(kept.totals().unwrap(), log.kept_totals());
+        assert_eq!((log.kept_totals().entries, log.kept_totals().ticks), (7, 42));
+        assert_eq!((log.totals_since_start().entries, log.totals_since_start().ticks), (10, 45));
     }
 
     #[test]

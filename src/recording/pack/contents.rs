@@ -17,6 +17,8 @@ const VERSION: u32 = 1;
 
 /// The longest name of a path's component (`NAME_MAX` of the kernel).
 const COMPONENT_LIMIT_BYTES: usize = 255;
+/// Hexadecimal names are shorter than this: a component has room for them and an extension.
+const HEXADECIMAL_END_CHARS: usize = COMPONENT_LIMIT_BYTES - 8;
 /// The longest name of a file in a recording: with a directory before it, less than `PATH_MAX`.
 const NAME_LIMIT_BYTES: usize = 3000;
 /// Characters of a SHA-256 in hexadecimal.
@@ -60,10 +62,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, ErrorKind> {
         }
         members.push(member);
     }
-    let is_one = members.last().is_some_and(|last| [MANIFEST, STARTING].contains(&&*last.name))
-        && !(names.contains(MANIFEST) && names.contains(STARTING));
+    // The last file is the manifest, or the starting one of an unfinished recording; never both.
+    let ends_with_manifest =
+        members.last().is_some_and(|last| [MANIFEST, STARTING].contains(&&*last.name))
+            && !(names.contains(MANIFEST) && names.contains(STARTING));
     let is_own_text = text(&members) == list;
-    if is_one && is_own_text { Ok(members) } else { Err(ErrorKind::PackDamaged) }
+    if ends_with_manifest && is_own_text { Ok(members) } else { Err(ErrorKind::PackDamaged) }
 }
 
 fn member(line: &str) -> Option<Member> {
@@ -99,7 +103,7 @@ fn is_number(text: &str) -> bool {
 
 fn is_hexadecimal(text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (1..COMPONENT_LIMIT_BYTES - 8).contains(&text.len()) && text.bytes().all(is_digit)
+    (1..HEXADECIMAL_END_CHARS).contains(&text.len()) && text.bytes().all(is_digit)
 }
 
 /// Returns true for a component of a path that leads down, and that fits in a line of the list.

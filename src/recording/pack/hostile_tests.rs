@@ -1,5 +1,5 @@
-//! Archives that no packer wrote, and packed recordings cut or changed anywhere: all are refused, and
-//! nothing is left of them.
+//! Archives that no packer wrote, and packed recordings cut or changed anywhere: all are refused,
+//! and nothing is left of them.
 
 use super::contents::CONTENTS;
 use super::header::{BLOCK_BYTES, header};

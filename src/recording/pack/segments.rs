@@ -7,10 +7,10 @@ use std::io;
 
 /// The smallest hole that is left out.
 const LEAST_HOLE_BYTES: u64 = 64 << 10;
-/// Holes are that part of the file at least, which limits their number.
-const HOLES_LIMIT_SHIFT: u32 = 16;
-/// The largest number of segments that a reader accepts; a writer makes half of them.
-pub(super) const SEGMENTS_LIMIT: usize = 2 << HOLES_LIMIT_SHIFT;
+/// The smallest hole that is left out, as a fraction of the file: 1/2^16. So at most 2^16 are.
+const LEAST_HOLE_SHIFT: u32 = 16;
+/// The largest number of segments that a reader accepts; a writer makes at most half as many.
+pub(super) const SEGMENTS_LIMIT: usize = 2 << LEAST_HOLE_SHIFT;
 
 /// A part of a file; the bytes around it are zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +21,18 @@ pub(super) struct Segment {
 
 /// Returns the parts of the first `size_bytes` of a file that are not holes, in order.
 pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segment>> {
-    let least = LEAST_HOLE_BYTES.max(size_bytes >> HOLES_LIMIT_SHIFT);
+    let least = LEAST_HOLE_BYTES.max(size_bytes >> LEAST_HOLE_SHIFT);
     let mut segments: Vec<Segment> = Vec::new();
     let mut at = 0;
     while at < size_bytes {
         let data = seek(file, at, Whence::SeekData, size_bytes)?;
         let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
         match segments.last_mut() {
+            // The hole is too small: joins its neighbours.
             Some(before) if data - at < least => before.size_bytes = hole - before.offset,
-            // A hole at the start has nothing before it to be joined to.
+            // So is a hole at the start.
             None if data < least => segments.push(Segment { offset: 0, size_bytes: hole }),
+            // A new segment.
             _ if hole > data => segments.push(Segment { offset: data, size_bytes: hole - data }),
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! Unpacks a recording. Trusts nothing: writes only what the list at the start announces, into a new
-//! directory, and checks the recording there.
+//! Unpacks a recording. Trusts nothing: writes only what the list at the start announces, into a
+//! new directory, and checks the recording there.
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::{
@@ -20,8 +20,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The first bytes of a file by gzip (RFC 1952).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Makes a recording of a packed one in `dir`, which must not exist, and opens it. Leaves nothing if
-/// it fails. Calls `watch` with the number of bytes done and that of all; it returns false to stop.
+/// Makes a recording of a packed one in `dir`, which must not exist, and opens it. Leaves nothing
+/// if it fails. Calls `watch` with the number of bytes done and that of all; it returns false to
+/// stop.
 pub fn unpack(
     file: &Path,
     dir: &Path,

@@ -69,8 +69,9 @@ struct Item {
     content: Content,
 }
 
-/// Writes a recording and additional files to `out`, which must not exist. Fails if the recording is
-/// damaged. Calls `watch` with the number of bytes done and that of all; it returns false to stop.
+/// Writes a recording and additional files to `out`, which must not exist. Fails if the recording
+/// is damaged. Calls `watch` with the number of bytes done and that of all; it returns false to
+/// stop.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// The time between two looks at what another one makes.
 const POLL_PERIOD: Duration = Duration::from_millis(50);
 
-/// Returns the path of an exact recording: the one that is kept with it, or a new one, which is kept from
-/// then on. If another process or thread is making it, waits for that. Calls `goes_on` with the ticks so
-/// far and of the whole run; false ends it with an error.
+/// Returns the path of an exact recording: the one that is kept with it, or a new one, which is
+/// kept from then on. If another process or thread is making it, waits for that. Calls `goes_on`
+/// with the ticks so far and of the whole run; false ends it with an error.
 pub fn path_of(
     reader: &Reader,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,

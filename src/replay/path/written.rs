@@ -24,11 +24,11 @@ pub(super) struct WrittenPath {
     files: BTreeMap<ImageId, FileId>,
     mappings: MappingSet,
     threads: Vec<Tid>,
-    /// Places that are not written yet.
+    /// [`PathPlace`]s that are not written yet.
     places: Vec<PathPlace>,
 }
 
-/// Places that are written at a time.
+/// The number of places that are written at a time.
 const PLACES: usize = 1000;
 
 impl WrittenPath {
@@ -58,7 +58,7 @@ impl WrittenPath {
         Ok(self.writer.sideband(&Record { tsc: Tsc(tsc), pid, tid, event })?)
     }
 
-    /// Appends a place of the path.
+    /// Appends a place of the path ([`PathPlace`]).
     pub(super) fn place(&mut self, place: PathPlace) -> Result<(), Error> {
         self.places.push(place);
         if self.places.len() >= PLACES { self.write_places() } else { Ok(()) }
@@ -94,7 +94,7 @@ impl WrittenPath {
         }
     }
 
-    /// Appends what an entry of the log was, before which its thread had these registers.
+    /// Appends the events of a log entry. `before` are the registers of its thread before it.
     pub(super) fn happened(
         &mut self,
         tsc: u64,
@@ -195,7 +195,7 @@ impl WrittenPath {
             exit: known.and_then(|end| end.exit),
             duration_ns: known.map_or(0, |end| end.duration_ns),
             instructions: threads.iter().map(|thread| thread.instructions).sum(),
-            // Moments are no times.
+            // The path's time stamps are moments of the replay, not times.
             clock: TscClock { start: Tsc(0), ticks_per_second: 0.0 },
             threads,
             cpus: Vec::new(),

@@ -17,8 +17,8 @@ pub(super) enum Vfork {
 }
 
 impl Live {
-    /// Resumes the program, and skips the report of a vfork that ended for the debugger already, and
-    /// that of an end at which the debugger does not stop.
+    /// Resumes the program, and skips the report of a vfork that ended for the debugger already,
+    /// and that of an end at which the debugger does not stop.
     pub(super) fn go_over_reported(
         &mut self,
         go: &Go,

@@ -122,8 +122,8 @@ impl AuxInfo {
         })
     }
 
-    /// Returns true if the tracepoint `sched:sched_switch` reports context switches, and not records of
-    /// perf (`PERF_RECORD_SWITCH`).
+    /// Returns true if the tracepoint `sched:sched_switch` reports context switches, and not
+    /// records of perf (`PERF_RECORD_SWITCH`).
     #[must_use]
     pub const fn has_tracepoint_switches(&self) -> bool {
         self.sched_switch == 1

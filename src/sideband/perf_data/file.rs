@@ -3,7 +3,7 @@
 use super::attr::{Attr, Trailers, numbers};
 use super::aux::{AuxInfo, AuxTrace};
 use super::compressed::decompress;
-use super::fields::{BadPerfData, Fields};
+use super::fields::{BadPerfData, Fields, part};
 use super::header::{BuildId, FileHeader, build_ids, sized_text};
 use super::numbers::{
     AUXTRACE_INTEL_PT, FEATURE_BUILD_ID, FEATURE_CPUID, MAGIC, PIPE_HEADER_BYTES, RECORD_AUXTRACE,
@@ -48,12 +48,11 @@ impl PerfData {
         } else {
             let header = FileHeader::parse(file)?;
             reading.data.attrs = header.attrs;
-            reading.ends = Trailers::of(&reading.data.attrs);
+            reading.trailers = Trailers::of(&reading.data.attrs);
             reading.records(header.data.0, header.data.1)?;
             for (number, offset, size) in header.features {
-                let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
-                let section = range.and_then(|(at, size)| file.get(at..)?.get(..size));
-                reading.feature(number, offset, section.unwrap_or_default())?;
+                let section = part(file, offset, size, "a feature reaches past the end")?;
+                reading.feature(number, offset, section)?;
             }
         }
         reading.decompress()?;
@@ -65,7 +64,7 @@ impl PerfData {
 struct Reading<'a> {
     file: &'a [u8],
     data: PerfData,
-    ends: Trailers,
+    trailers: Trailers,
     /// The compressed data, with the offsets of their records.
     compressed: Vec<(u64, &'a [u8])>,
 }
@@ -100,10 +99,11 @@ impl<'a> Reading<'a> {
         let (kind, _misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
         match kind {
             RECORD_HEADER_ATTR => {
+                // The attribute's second word is its own size; the ids follow it.
                 let size = usize::try_from(Fields::new(fields.rest().get(4..)?).u32()?).ok()?;
                 let attr = fields.take(size)?;
                 self.data.attrs.push(Attr::parse(attr, numbers(fields.rest()))?);
-                self.ends = Trailers::of(&self.data.attrs);
+                self.trailers = Trailers::of(&self.data.attrs);
             }
             RECORD_HEADER_TRACING_DATA => {
                 return Some(u64::from(fields.u32()?).next_multiple_of(8));
@@ -132,7 +132,7 @@ impl<'a> Reading<'a> {
                 let size = usize::try_from(fields.u64()?).ok()?;
                 self.compressed.push((offset, fields.take(size)?));
             }
-            _ => self.data.records.extend(record::parse(offset, record, &self.ends).ok()?),
+            _ => self.data.records.extend(record::parse(offset, record, &self.trailers).ok()?),
         }
         Some(0)
     }
@@ -155,21 +155,21 @@ impl<'a> Reading<'a> {
         let Some((offset, _)) = self.compressed.first().copied() else { return Ok(()) };
         let bad = |what| BadPerfData { offset, what };
         let mut buffer: Vec<u8> = Vec::new();
-        let (records, ends) = (&mut self.data.records, &self.ends);
+        let (records, trailers) = (&mut self.data.records, &self.trailers);
         decompress(&self.compressed, self.file.len(), &mut |bytes| {
             buffer.extend_from_slice(bytes);
             let mut at = 0;
             while let Some(rest) = buffer.get(at..).filter(|rest| rest.len() >= RECORD_HEADER_BYTES)
             {
                 let Some(record) = whole(rest) else {
-                    let size = size(rest).unwrap_or(0);
+                    let size = declared_size(rest).unwrap_or(0);
                     // The rest of it is in a later piece.
                     if size >= RECORD_HEADER_BYTES {
                         break;
                     }
                     return Err(bad("a compressed record has a wrong size"));
                 };
-                let parsed = record::parse(offset, record, ends);
+                let parsed = record::parse(offset, record, trailers);
                 records.extend(parsed.map_err(|_| bad("a compressed record is damaged"))?);
                 at += record.len();
             }
@@ -181,12 +181,12 @@ impl<'a> Reading<'a> {
 }
 
 /// Returns the size that a record declares.
-fn size(bytes: &[u8]) -> Option<usize> {
+fn declared_size(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(*bytes.get(6..8)?.first_chunk()?)))
 }
 
 /// Returns the record at the start of `bytes`.
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
-    let size = size(bytes)?;
+    let size = declared_size(bytes)?;
     bytes.get(..size).filter(|_| size >= RECORD_HEADER_BYTES)
 }

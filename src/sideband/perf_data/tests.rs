@@ -104,14 +104,14 @@ fn piped() -> Vec<u8> {
 fn compressed() -> Vec<u8> {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     let mut writer = writer();
-    let frame = compress_to_vec(writer.reported(), CompressionLevel::Fastest);
+    let frame = compress_to_vec(writer.records(), CompressionLevel::Fastest);
     let (one, two) = frame.split_at(frame.len() / 2);
     let record = |part: &[u8]| {
         let size = u16::try_from(8 + part.len()).unwrap();
         [&81_u32.to_le_bytes()[..], &[0, 0], &size.to_le_bytes(), part].concat()
     };
     let records = [record(one), record(two)].concat();
-    writer.replace_reported(records);
+    writer.replace_records(records);
     let mut bytes = Vec::new();
     writer.write(&[area()], &mut bytes).unwrap();
     bytes
@@ -197,7 +197,7 @@ fn what_grows_without_measure_is_refused() {
         let size = u16::try_from(8 + part.len()).unwrap();
         [&81_u32.to_le_bytes()[..], &[0, 0], &size.to_le_bytes(), part].concat()
     };
-    writer.replace_reported(frame.chunks(60_000).flat_map(part).collect());
+    writer.replace_records(frame.chunks(60_000).flat_map(part).collect());
     let mut bytes = Vec::new();
     writer.write(&[], &mut bytes).unwrap();
     assert!(bytes.len() < 1 << 20, "{}", bytes.len());

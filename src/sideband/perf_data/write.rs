@@ -31,7 +31,7 @@ struct Described {
     attr: Attr,
 }
 
-/// Builds a file: the side-band records first, then the AUX areas.
+/// Builds a file of side-band records and AUX areas.
 #[derive(Clone, Debug, Default)]
 pub struct PerfWriter {
     events: Vec<Described>,
@@ -136,17 +136,17 @@ impl PerfWriter {
 
     /// Returns the records so far, as they are in the file, for compression.
     #[must_use]
-    pub fn reported(&self) -> &[u8] {
+    pub fn records(&self) -> &[u8] {
         &self.records
     }
 
     /// Replaces the records by `bytes`.
-    pub fn replace_reported(&mut self, bytes: Vec<u8>) {
+    pub fn replace_records(&mut self, bytes: Vec<u8>) {
         self.records = bytes;
     }
 
-    /// Writes the file. `traces` are the pieces of the AUX areas with their bytes; their file
-    /// positions are ignored.
+    /// Writes the file: the AUX areas, then the records. `traces` are the pieces of the AUX areas
+    /// with their bytes; their file positions are ignored.
     pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
         let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
         let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
@@ -213,7 +213,7 @@ impl PerfWriter {
         features.iter().try_for_each(|(_, section)| out.write_all(section))
     }
 
-    /// Writes the file in pipe format: everything in records.
+    /// Writes the file in pipe format: everything in records, the AUX areas last.
     pub fn write_to_pipe(
         &self,
         traces: &[(AuxTrace, &[u8])],

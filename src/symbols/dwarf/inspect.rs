@@ -112,8 +112,8 @@ impl Dwarf {
         Some(State { machine, cfa, bias, unit }.home(located))
     }
 
-    /// Returns the address at which the arguments of a function are where its variables say: after its
-    /// prologue, if that stores them.
+    /// Returns the address at which the arguments of a function are where its variables say: after
+    /// its prologue, if that stores them.
     pub(in crate::symbols) fn body_of(&self, function: Range<u64>, code: &Spans) -> Option<u64> {
         let (start, context) = (function.start, self.context());
         let lines = self.unit_at(start)?.lines(&self.units.dwarf, code);

@@ -27,8 +27,8 @@ pub(in crate::symbols) enum Located {
     OptimizedOut,
 }
 
-/// Returns the place of a variable at an address of its module's file. `function` is the function that
-/// is not inlined.
+/// Returns the place of a variable at an address of its module's file. `function` is the function
+/// that is not inlined.
 pub(super) fn locate(
     context: Context<'_>,
     variable: Place<'_>,
@@ -59,8 +59,8 @@ pub(super) fn locate(
     }
 }
 
-/// Returns true if an argument is in its function's own frame at all addresses: its prologue stores it
-/// there.
+/// Returns true if an argument is in its function's own frame at all addresses: its prologue stores
+/// it there.
 pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
     let found = variable.inherited(gimli::DW_AT_location, context);
     let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };

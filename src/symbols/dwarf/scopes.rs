@@ -2,7 +2,7 @@
 //! demand.
 
 use super::Reader;
-use super::units::{Ranges, is_sane};
+use super::units::{Extent, Ranges, is_sane};
 use crate::symbols::spans::Spans;
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
@@ -128,7 +128,7 @@ impl Builder<'_> {
     ) -> Option<usize> {
         let index = self.scopes.len();
         let value = u32::try_from(index).ok()?;
-        let (start, size_bytes) = self.ranges.push(self.unit, entry, self.code, value)?;
+        let Extent { start, size_bytes } = self.ranges.push(self.unit, entry, self.code, value)?;
         self.scopes.push(Scope { entry: offset, start, size_bytes, kind, parent });
         Some(index)
     }

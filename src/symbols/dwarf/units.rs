@@ -1,5 +1,5 @@
 //! The compilation units of a module: finds the one that covers an address, and reads its parts on
-//! first use.
+//! first use. `code` has the executable ranges of the module.
 
 use super::lines::Lines;
 use super::scopes::Scopes;
@@ -32,6 +32,7 @@ pub(super) struct Units {
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) offset: usize,
+    /// Its header and root; for split DWARF, the skeleton.
     pub(super) head: gimli::Unit<Reader>,
     split: OnceLock<Option<Box<Split>>>,
     lines: OnceLock<Lines>,
@@ -175,17 +176,26 @@ pub(super) struct Ranges {
     visited: usize,
 }
 
+/// The part of an entry's code from its entry address on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The entry address.
+    pub(super) start: u64,
+    /// Bytes from `start` to the end of the range that contains it.
+    pub(super) size_bytes: u64,
+}
+
 impl Ranges {
-    /// Appends the ranges of `entry` with `value`. Returns its entry address and the bytes from
-    /// there to the end of its range. Ranges that start outside all code belong to functions that
-    /// the linker dropped.
+    /// Appends the ranges of `entry` with `value`. Ranges that start outside all code belong to
+    /// functions that the linker dropped. Returns the extent of the rest; `None` if no range is in
+    /// `code`.
     pub(super) fn push(
         &mut self,
         unit: UnitRef<'_, Reader>,
         entry: &Entry<Reader>,
         code: &Spans,
         value: u32,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Extent> {
         let before = self.spans.len();
         let low = address(unit, entry, gimli::DW_AT_low_pc);
         let list = entry.attr_value(gimli::DW_AT_ranges);
@@ -204,10 +214,11 @@ impl Ranges {
         let new = self.spans.get(before..)?;
         let start = address(unit, entry, gimli::DW_AT_entry_pc).or(low);
         let holding = |at| new.iter().find(|span| span.start <= at && at < span.end);
-        match start.and_then(|at| Some((at, holding(at)?))) {
-            Some((at, span)) => Some((at, span.end - at)),
-            None => new.first().map(|span| (span.start, span.end - span.start)),
-        }
+        let (start, span) = match start.and_then(|at| Some((at, holding(at)?))) {
+            Some(found) => found,
+            None => new.first().map(|span| (span.start, span))?,
+        };
+        Some(Extent { start, size_bytes: span.end - start })
     }
 
     fn push_span(&mut self, span: Span, code: &Spans) {

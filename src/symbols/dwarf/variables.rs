@@ -22,8 +22,8 @@ impl<'a> Around<'a> {
         Types { module, context: self.context }
     }
 
-    /// Returns the variables of the innermost function at an address, inlined or not: those of inner
-    /// blocks come first.
+    /// Returns the variables of the innermost function at an address, inlined or not: those of
+    /// inner blocks come first.
     pub(super) fn locals<'s>(
         &self,
         module: Addr,
@@ -101,7 +101,8 @@ impl<'a> Around<'a> {
 /// The variables of a unit outside of functions, by their full names.
 pub(super) type Globals = HashMap<String, Vec<EntryId>>;
 
-/// Adds the variables of a unit that are defined outside of functions, also in namespaces and classes.
+/// Adds the variables of a unit that are defined outside of functions, also in namespaces and
+/// classes.
 pub(super) fn note_globals(root: Place<'_>, globals: &mut Globals) {
     // On damage, keep the entries before it.
     let _ = read_globals(root, globals);

@@ -37,13 +37,13 @@ impl Code {
     }
 }
 
-/// Kinds whose numbers encode direction and size of all structures: event devices, real-time clocks, watchdogs, joysticks, random
-/// numbers, GPIO, pidfd.
+/// Kinds whose numbers encode direction and size of all structures: event devices, real-time
+/// clocks, watchdogs, joysticks, random numbers, GPIO, pidfd.
 pub(super) const REGULAR: [u8; 7] = [b'E', b'p', b'W', b'j', b'R', 0xb4, 0xff];
 
 /// Kinds whose structures hold pointers, or whose devices write memory later: sockets and
-/// wireless, sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO, SPI,
-/// I2C, the memory of frame buffers, btrfs, device mapper, FUSE.
+/// wireless, sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO,
+/// SPI, I2C, the memory of frame buffers, btrfs, device mapper, FUSE.
 pub(super) const POINTERS: [u8; 20] = [
     0x89, 0x8b, b'A', b'd', b'F', b'V', b'|', b'U', 0x53, 0x22, b'N', 0x1b, 0xae, b';', b'k', 0x07,
     0x94, 0xfd, b'M', 0xe5,

@@ -1,5 +1,6 @@
-//! Files, file systems, namespaces, and the files of /proc (include/uapi/linux/fs.h, fiemap.h,
-//! fscrypt.h, fsverity.h, nsfs.h).
+//! Files, file systems, namespaces, the files of /proc, inotify, seccomp, perf events and
+//! userfaultfd (include/uapi/linux/fs.h, fiemap.h, fscrypt.h, fsverity.h, nsfs.h, inotify.h,
+//! seccomp.h, perf_event.h, userfaultfd.h).
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{Value, u16_at, u32_at, u64_at};
@@ -7,8 +8,6 @@ use crate::syscalls::write::{pointed, structure};
 
 const INT: u64 = 4;
 const LONG: u64 = 8;
-/// The structure that the argument points to.
-const ARGUMENT: Value = Value::Arg(2);
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(1, "FIBMAP", &[structure(2, INT)]),
@@ -20,8 +19,12 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x4004_9409, "FICLONE"),
     silent(0x4020_940d, "FICLONERANGE"),
     // A head of 24 bytes with the number of ranges, and ranges of 32.
-    request(0xc018_9436, "FIDEDUPERANGE", &[pointed(ARGUMENT, u16_at(2, 16), 32).after_header(24)]),
-    // These two say long, and are int.
+    request(
+        0xc018_9436,
+        "FIDEDUPERANGE",
+        &[pointed(Value::Arg(2), u16_at(2, 16), 32).after_header(24)],
+    ),
+    // The next four encode the size of a long, but take an int.
     request(0x8008_6601, "FS_IOC_GETFLAGS", &[structure(2, INT)]),
     silent(0x4008_6602, "FS_IOC_SETFLAGS"),
     request(0x8008_7601, "FS_IOC_GETVERSION", &[structure(2, INT)]),
@@ -32,20 +35,20 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x4100_9432, "FS_IOC_SETFSLABEL"),
     request(0x8011_1500, "FS_IOC_GETFSUUID", &[structure(2, 17)]),
     request(0x8081_1501, "FS_IOC_GETFSSYSFSPATH", &[structure(2, 129)]),
-    // struct fiemap: room for how many extents, how many there are.
+    // struct fiemap: 24 fm_extent_count, 20 fm_mapped_extents.
     request(
         0xc020_660b,
         "FS_IOC_FIEMAP",
-        &[pointed(ARGUMENT, u32_at(2, 24), 56).by_field(u32_at(2, 20)).after_header(32)],
+        &[pointed(Value::Arg(2), u32_at(2, 24), 56).by_field(u32_at(2, 20)).after_header(32)],
     ),
-    // Numbers that say a size and mean another, by the structure's first field.
+    // The next four encode a wrong size or direction.
     silent(0x800c_6613, "FS_IOC_SET_ENCRYPTION_POLICY"),
     request(0x4010_6614, "FS_IOC_GET_ENCRYPTION_PWSALT", &[structure(2, 16)]),
     request(0x400c_6615, "FS_IOC_GET_ENCRYPTION_POLICY", &[structure(2, 12)]),
     request(
         0xc009_6616,
         "FS_IOC_GET_ENCRYPTION_POLICY_EX",
-        &[pointed(ARGUMENT, u64_at(2, 0), 1).after_header(8)],
+        &[pointed(Value::Arg(2), u64_at(2, 0), 1).after_header(8)],
     ),
     request(0xc050_6617, "FS_IOC_ADD_ENCRYPTION_KEY", &[structure(2, 80)]),
     request(0xc040_6618, "FS_IOC_REMOVE_ENCRYPTION_KEY", &[structure(2, 64)]),
@@ -55,20 +58,20 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc004_6686,
         "FS_IOC_MEASURE_VERITY",
-        &[pointed(ARGUMENT, u16_at(2, 2), 1).after_header(4)],
+        &[pointed(Value::Arg(2), u16_at(2, 2), 1).after_header(4)],
     ),
     request(
         0xc028_6687,
         "FS_IOC_READ_VERITY_METADATA",
         &[pointed(u64_at(2, 24), u64_at(2, 16), 1).by_result()],
     ),
-    // struct pm_scan_arg: the vector, and room for how many regions.
+    // struct pm_scan_arg: 40 vec, 48 vec_len.
     request(
         0xc060_6610,
         "PAGEMAP_SCAN",
         &[structure(2, 96), pointed(u64_at(2, 40), u64_at(2, 48), 24).by_result()],
     ),
-    // struct procmap_query: the mapping's name and its build identifier.
+    // struct procmap_query: 88 vma_name_addr, 80 vma_name_size, 96 build_id_addr, 84 build_id_size.
     request(
         0xc068_6611,
         "PROCMAP_QUERY",

@@ -23,7 +23,7 @@ pub struct IoctlRequest {
     pub number: u32,
     /// Its name in the kernel's headers.
     pub name: &'static str,
-    /// None: perhaps anything.
+    /// `None` if it may write anything.
     writes: Option<&'static [Write]>,
 }
 

@@ -26,7 +26,7 @@ mod transfer;
 
 use super::model::Model;
 
-pub(in crate::syscalls) use arguments::ARGUMENTS;
+pub(in crate::syscalls) use arguments::argument_count;
 
 /// One more than the largest number.
 const NUMBERS: usize = 472;

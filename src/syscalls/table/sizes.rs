@@ -45,8 +45,8 @@ pub(super) fn byte_per_page(args: &[u64; 6]) -> u64 {
     args[1].div_ceil(PAGE_BYTES)
 }
 
-/// Returns whole words of a node mask, of whose bits argument 2 is the number, plus one (mm/mempolicy.c,
-/// `copy_nodes_to_user`).
+/// Returns whole words of a node mask, of whose bits argument 2 is the number, plus one
+/// (mm/mempolicy.c, `copy_nodes_to_user`).
 pub(super) fn node_mask(args: &[u64; 6]) -> u64 {
     args[2].saturating_sub(1).div_ceil(64) * 8
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
-    tally.blocks().map(|number| tally.names()[number as usize]).collect()
+    tally.blocks().map(|number| tally.numbered()[number as usize]).collect()
 }
 
 fn walked(part: &Part<'_>, world: World<'_>, execs: &[Tsc]) -> (Content, BTreeSet<Bounds>) {
@@ -105,5 +105,5 @@ fn a_tally_counts_in_rounds() {
         tally.add(block(at));
     }
     assert!(tally.blocks().eq([1, 2]));
-    assert_eq!(tally.names(), [block(10), block(20), block(30)]);
+    assert_eq!(tally.numbered(), [block(10), block(20), block(30)]);
 }

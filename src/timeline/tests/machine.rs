@@ -154,7 +154,8 @@ impl Thread {
         }
     }
 
-    /// Executes a return: mostly to the caller, else out of several frames at once, else to a random address.
+    /// Executes a return: mostly to the caller, else out of several frames at once, else to a
+    /// random address.
     fn give_back(&mut self, ip: Addr, next: Addr, program: &Program, random: &mut Random) {
         let returns: Vec<Addr> =
             self.stack.iter().rev().filter(|f| !f.signal).map(|f| f.return_address).collect();

@@ -153,8 +153,8 @@ impl Builder<'_, '_> {
         self.follow_indirect(edge)
     }
 
-    /// Follows an indirect branch, whose target is in RDX, to its usual target. Returns true if the path
-    /// ends with it. The program's RCX and RDX are in their slots.
+    /// Follows an indirect branch, whose target is in RDX, to its usual target. Returns true if the
+    /// path ends with it. The program's RCX and RDX are in their slots.
     fn follow_indirect(&mut self, edge: u32) -> bool {
         let expected = (self.site.expected)(self.ip);
         let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {
@@ -170,8 +170,8 @@ impl Builder<'_, '_> {
         is_seen
     }
 
-    /// Emits the end of an indirect branch, whose target is in RDX, that leaves the path unless it goes to
-    /// `target`.
+    /// Emits the end of an indirect branch, whose target is in RDX, that leaves the path unless it
+    /// goes to `target`.
     fn leave_unless(&mut self, target: u64, edge: u32, likely: Option<u64>) {
         let field = self.emitter.jump_if_rdx_is_not(target);
         let r11_is_program = self.r11_is_program;
@@ -188,16 +188,16 @@ impl Builder<'_, '_> {
             && insn.len() == SYSCALL_BYTES
     }
 
-    /// Returns the code that reads the counter of an instruction in the cache, or answers it; 0: it is left
-    /// to the caller.
+    /// Returns the code that reads the counter of an instruction in the cache, or answers it; 0: it
+    /// is left to the caller.
     pub(super) fn counter_code(&self, insn: &Instruction) -> u64 {
         let counter = Counter::of(insn).filter(|_| self.site.bound.is_none());
         let is_whole = self.hook == Some(Hook::Time);
         counter.filter(|_| is_whole).map_or(0, |counter| self.site.counters[counter as usize])
     }
 
-    /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise it
-    /// is executed natively. Returns true: it is the whole superblock.
+    /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise
+    /// it is executed natively. Returns true: it is the whole superblock.
     pub(super) fn logged_call(&mut self, next: u64) -> bool {
         let full = self.unless_log_is_full();
         // The table knows numbers of 16 bits. mov ecx, eax; bswap ecx; movzx ecx, cx
@@ -217,8 +217,8 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Emits an instruction whose counter is read and logged in the cache, or answered there, if the log
-    /// has room. Returns true: it is the whole superblock.
+    /// Emits an instruction whose counter is read and logged in the cache, or answered there, if
+    /// the log has room. Returns true: it is the whole superblock.
     pub(super) fn logged_counter(&mut self, insn: &Instruction) -> bool {
         let (code, next) = (self.counter_code(insn), insn.next_ip());
         let full = self.unless_log_is_full();
@@ -244,8 +244,8 @@ impl Builder<'_, '_> {
         full
     }
 
-    /// Emits a jump to code that logs. Returns the edge after it, and the field of the address at which it
-    /// goes on.
+    /// Emits a jump to code that logs. Returns the edge after it, and the field of the address at
+    /// which it goes on.
     fn jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);

@@ -185,8 +185,8 @@ struct Spare {
 enum Stub {
     /// A conditional branch that goes against the guess.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
-    /// A return that does not go back to the path's own call, or an indirect branch that does not go where
-    /// the path goes. `likely` is another usual target.
+    /// A return that does not go back to the path's own call, or an indirect branch that does not
+    /// go where the path goes. `likely` is another usual target.
     Indirect { field: usize, edge: u32, r11_is_program: bool, likely: Option<u64> },
 }
 
@@ -304,8 +304,8 @@ impl Builder<'_, '_> {
         self.follow_path(code)
     }
 
-    /// Follows the path from its start, whether that is a stop or not. Returns true if its only instruction
-    /// must be executed natively.
+    /// Follows the path from its start, whether that is a stop or not. Returns true if its only
+    /// instruction must be executed natively.
     fn follow_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
@@ -395,8 +395,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Emits the stop at the start of a path that a replay's thread goes on with, if its tracer says so
-    /// at a glance.
+    /// Emits the stop at the start of a path that a replay's thread goes on with, if its tracer
+    /// says so at a glance.
     fn glance(&mut self, log: CallLog) {
         self.exact_point();
         let passes = emit_glance(&mut self.emitter, log, self.start);

@@ -48,8 +48,8 @@ impl Builder<'_, '_> {
         self.emitter.jump_by_target();
     }
 
-    /// Emits an exit to `target` that is taken if that is in RDX, whose ticks are counted already: one way
-    /// to go on after the indirect branch of an edge.
+    /// Emits an exit to `target` that is taken if that is in RDX, whose ticks are counted already:
+    /// one way to go on after the indirect branch of an edge.
     fn exit_if_target(&mut self, of: u32, target: u64) {
         let Some(of) = self.edge_at(of) else { return };
         let other = self.emitter.jump_if_rdx_is_not(target);
@@ -83,10 +83,10 @@ impl Builder<'_, '_> {
         request
     }
 
-    /// Subtracts the ticks of an edge to `target` from the budget in R11. Returns the displacement of
-    /// the jump taken when the budget is spent, that is if R11's upper half is then not 0. A
-    /// recorder may overdraw the budget, so its exits to higher addresses do not look: every cycle has
-    /// one to a lower address, or an indirect one.
+    /// Subtracts the ticks of an edge to `target` from the budget in R11. Returns the displacement
+    /// of the jump taken when the budget is spent, that is if R11's upper half is then not 0. A
+    /// recorder may overdraw the budget, so its exits to higher addresses do not look: every cycle
+    /// has one to a lower address, or an indirect one.
     fn count_towards(&mut self, edge: u32, target: u64) -> Option<usize> {
         let ticks = self.ticks_of(edge)?;
         let is_recorded = self.site.call_log.is_some_and(|log| !log.answers);

@@ -6,8 +6,8 @@ use super::clock::{Clock, emit_choice};
 use super::table::{DESCRIPTORS, DEVICE_COUNT, DEVICES, DescriptorClass, FILE_KINDS, UNMAPPED};
 use super::{HEADER_BYTES, LoggedClass, R10, RAX, RCX, RDI, RDX, RSI, STOP_BYTES, Word};
 
-/// Commands of fcntl(2) that write nothing and do not wait: `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`,
-/// `F_DUPFD_CLOEXEC`.
+/// Commands of fcntl(2) that write nothing and do not wait: `F_DUPFD`, `F_GETFD`, `F_SETFD`,
+/// `F_GETFL`, `F_DUPFD_CLOEXEC`.
 const COMMANDS: [i32; 5] = [0, 1, 2, 3, 1030];
 /// Operations of futex(2) that wake: `FUTEX_WAKE`, also with `FUTEX_PRIVATE_FLAG`.
 const WAKES: [i32; 2] = [1, 129];
@@ -44,10 +44,10 @@ const IN_RDX: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xca], word: [0x
 
 /// The code that checks calls.
 pub(super) struct Checks {
-    /// The code that prepares a look, for a file before it is opened or for events: there, RAX, RDX and
-    /// R10 are not the program's.
+    /// The code that prepares the fstatat(2) or epoll_wait(2) that the glue itself makes: there,
+    /// RAX, RDX and R10 are not the program's.
     pub(super) looks: std::ops::Range<u64>,
-    /// The jump that is taken to look for events, with R10 set to 0.
+    /// The jump that is taken to that epoll_wait(2), with R10 set to 0.
     pub(super) events: usize,
     /// The jumps that are taken to read the clocks.
     pub(super) clocks: [usize; 2],
@@ -55,10 +55,10 @@ pub(super) struct Checks {
     pub(super) stop: u64,
 }
 
-/// Emits code that goes on where a call is to be made. Otherwise it goes to where the thread stops before
-/// the call. At its start, the record has the registers.
+/// Emits code that goes on where a call is to be made. Otherwise it goes to where the thread stops
+/// before the call. At its start, the record has the registers.
 pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
-    let (mut makes, mut stops) = (Vec::new(), Vec::new());
+    let (mut to_call, mut to_stop) = (Vec::new(), Vec::new());
     // movzx ecx, ax
     emitter.put(&[0x0f, 0xb7, 0xc8]);
     emitter.load_class();
@@ -70,7 +70,8 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
         }
         emitter.jump_if_rcx_is_0()
     });
-    makes.push(emitter.jump_from_here());
+    to_call.push(emitter.jump_from_here());
+    // In the order of `LoggedClass`, from `FIRST_CHECKED` on.
     let [
         gets_time,
         terminal,
@@ -89,63 +90,65 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     ] = fields;
     emitter.aim_here(gets_time);
     let (without, get_time) = emit_choice(emitter, Clock::GetTime);
-    makes.push(without);
+    to_call.push(without);
     emitter.aim_here(terminal);
-    emit_requests(emitter, &[TCGETS], &mut makes);
+    emit_requests(emitter, &[TCGETS], &mut to_call);
     let mut clone_requests = Vec::new();
     emit_requests(emitter, &[FICLONE], &mut clone_requests);
-    stops.push(emitter.jump_from_here());
+    to_stop.push(emitter.jump_from_here());
     emitter.aim_here(action);
-    emit_pointer_check(emitter, MOV_RCX_RDX, MOV_RCX_RSI, &mut makes, &mut stops);
+    emit_pointer_check(emitter, MOV_RCX_RDX, MOV_RCX_RSI, &mut to_call, &mut to_stop);
     emitter.aim_here(time);
     let mut reads_time = Vec::new();
-    emit_pointer_check(emitter, MOV_RCX_RDI, MOV_RCX_RSI, &mut reads_time, &mut stops);
+    emit_pointer_check(emitter, MOV_RCX_RDI, MOV_RCX_RSI, &mut reads_time, &mut to_stop);
     for field in reads_time {
         emitter.aim_here(field);
     }
     let (without, time_of_day) = emit_choice(emitter, Clock::TimeOfDay);
-    makes.push(without);
+    to_call.push(without);
     emitter.aim_here(command);
-    emit_requests(emitter, &COMMANDS, &mut makes);
-    stops.push(emitter.jump_from_here());
+    emit_requests(emitter, &COMMANDS, &mut to_call);
+    to_stop.push(emitter.jump_from_here());
     emitter.aim_here(wakes);
-    emit_requests(emitter, &WAKES, &mut makes);
-    stops.push(emitter.jump_from_here());
+    emit_requests(emitter, &WAKES, &mut to_call);
+    to_stop.push(emitter.jump_from_here());
     emitter.aim_here(receives);
-    emit_zero_check(emitter, &[&MOV_RCX_R8, &MOV_ECX_R10D], &mut stops);
+    emit_zero_check(emitter, &[&MOV_RCX_R8, &MOV_ECX_R10D], &mut to_stop);
     emitter.aim_here(reads);
-    emit_descriptor_check(emitter, IN_RDI, &mut stops);
-    makes.push(emitter.jump_from_here());
+    emit_descriptor_check(emitter, IN_RDI, &mut to_stop);
+    to_call.push(emitter.jump_from_here());
     emitter.aim_here(copies);
-    emit_zero_check(emitter, &[&MOV_RCX_RSI, &MOV_RCX_R10], &mut stops);
-    emit_descriptor_check(emitter, IN_RDI, &mut stops);
-    emit_descriptor_check(emitter, IN_RDX, &mut stops);
+    emit_zero_check(emitter, &[&MOV_RCX_RSI, &MOV_RCX_R10], &mut to_stop);
+    emit_descriptor_check(emitter, IN_RDI, &mut to_stop);
+    emit_descriptor_check(emitter, IN_RDX, &mut to_stop);
     let free_copies = emitter.jump_if_rcx_is_0();
-    stops.push(emitter.jump_from_here());
+    to_stop.push(emitter.jump_from_here());
+    // A request to clone a file is checked as a write.
     for field in clone_requests.into_iter().chain([writes]) {
         emitter.aim_here(field);
     }
-    emit_descriptor_check(emitter, IN_RDI, &mut stops);
-    makes.extend([free_copies, emitter.jump_if_rcx_is_0()]);
-    stops.push(emitter.jump_from_here());
+    emit_descriptor_check(emitter, IN_RDI, &mut to_stop);
+    // Both jumps are taken if the descriptor may be written to.
+    to_call.extend([free_copies, emitter.jump_if_rcx_is_0()]);
+    to_stop.push(emitter.jump_from_here());
     emitter.aim_here(closes);
-    emit_closing(emitter, &mut makes);
+    emit_closing(emitter, &mut to_call);
     emitter.aim_here(by_mask);
-    emit_zero_check(emitter, &[&MOV_RCX_R8], &mut stops);
+    emit_zero_check(emitter, &[&MOV_RCX_R8], &mut to_stop);
     emitter.aim_here(events);
     let start = emitter.here();
     // mov r10d, 0
     emitter.put(&[0x41, 0xba, 0, 0, 0, 0]);
     let events = emitter.jump_from_here();
     emitter.aim_here(opens);
-    let end = emit_look(emitter, &mut makes, &mut stops);
-    for field in stops {
+    let end = emit_look(emitter, &mut to_call, &mut to_stop);
+    for field in to_stop {
         emitter.aim_here(field);
     }
     let stop = emitter.here();
     emit_way_to_stop(emitter);
-    for make in makes {
-        emitter.aim_here(make);
+    for field in to_call {
+        emitter.aim_here(field);
     }
     Checks { looks: start..end, events, clocks: [get_time, time_of_day], stop }
 }
@@ -182,19 +185,19 @@ fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.jump_slot(slots::JUMP);
 }
 
-/// Emits code that makes a call if the result of one copy to RCX is not 0, and that of another is.
+/// Emits code that makes the call if `set` copies nonzero to RCX and `unset` copies 0.
 fn emit_pointer_check(
     emitter: &mut Emitter,
     set: [u8; 3],
     unset: [u8; 3],
-    makes: &mut Vec<usize>,
-    stops: &mut Vec<usize>,
+    to_call: &mut Vec<usize>,
+    to_stop: &mut Vec<usize>,
 ) {
     emitter.put(&set);
-    stops.push(emitter.jump_if_rcx_is_0());
+    to_stop.push(emitter.jump_if_rcx_is_0());
     emitter.put(&unset);
-    makes.push(emitter.jump_if_rcx_is_0());
-    stops.push(emitter.jump_from_here());
+    to_call.push(emitter.jump_if_rcx_is_0());
+    to_stop.push(emitter.jump_from_here());
 }
 
 /// Emits jumps that are taken if the request in RSI is one of some.
@@ -207,32 +210,32 @@ fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>
     }
 }
 
-/// Emits code that continues if each of some registers is 0, and otherwise jumps to `stops`.
-/// `copies` are the instructions that copy them to RCX.
-fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], stops: &mut Vec<usize>) {
+/// Emits code that continues if each of some registers is 0, and otherwise takes a jump of
+/// `to_stop`. `copies` are the instructions that copy them to RCX.
+fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], to_stop: &mut Vec<usize>) {
     for copy in copies {
         emitter.put(*copy);
         let is_0 = emitter.jump_if_rcx_is_0();
-        stops.push(emitter.jump_from_here());
+        to_stop.push(emitter.jump_from_here());
         emitter.aim_here(is_0);
     }
 }
 
-/// Emits code that goes on if no thread waits for the descriptor in a register. RCX is 0 then if it may be
-/// written to.
-fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, stops: &mut Vec<usize>) {
-    stops.push(emit_descriptor(emitter, fd));
+/// Emits code that goes on if no thread waits for the descriptor in a register. RCX is 0 then if it
+/// may be written to.
+fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, to_stop: &mut Vec<usize>) {
+    to_stop.push(emit_descriptor(emitter, fd));
     // movzx ecx, byte gs:[rcx + descriptors]
     emitter.put(&[0x65, 0x0f, 0xb6, 0x89]);
     emitter.put_u32(slots::SYSCALL_CLASSES + DESCRIPTORS);
-    stops.push(emitter.jump_if_rcx_is_0());
+    to_stop.push(emitter.jump_if_rcx_is_0());
     emitter.decrement_rcx();
-    stops.push(emitter.jump_if_rcx_is_0());
+    to_stop.push(emitter.jump_if_rcx_is_0());
     emitter.decrement_rcx();
 }
 
-/// Emits code that makes RCX the descriptor in a register. Returns the jump that is taken if the table
-/// does not have it.
+/// Emits code that makes RCX the descriptor in a register. Returns the jump that is taken if the
+/// table does not have it.
 fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
     emitter.put(&fd.low);
     emitter.put(&fd.word);
@@ -252,15 +255,15 @@ fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
 }
 
 /// Emits code that forgets the class of the descriptor in RDI.
-fn emit_closing(emitter: &mut Emitter, makes: &mut Vec<usize>) {
-    makes.push(emit_descriptor(emitter, IN_RDI));
+fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
+    to_call.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Unknown);
-    makes.push(emitter.jump_from_here());
+    to_call.push(emitter.jump_from_here());
 }
 
 /// Emits code that looks what openat(2) is about to open. Returns the address from which on all
 /// registers are the program's again.
-fn emit_look(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usize>) -> u64 {
+fn emit_look(emitter: &mut Emitter, to_call: &mut Vec<usize>, to_stop: &mut Vec<usize>) -> u64 {
     emitter.load(Gpr::Rdx, slots::LOG);
     // lea rdx, [rdx + header]; mov r10d, 0; mov eax, number; syscall
     emitter.put(&[0x48, 0x8d, 0x92]);
@@ -280,7 +283,7 @@ fn emit_look(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usiz
     // A file that is not there is made, or the call fails.
     let makes_it = emitter.here();
     restore(emitter);
-    makes.push(emitter.jump_from_here());
+    to_call.push(emitter.jump_from_here());
     emitter.aim_here(is_there);
     let others = emit_kind_check(emitter, RDX);
     emitter.jump(makes_it);
@@ -289,12 +292,12 @@ fn emit_look(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usiz
     }
     restore(emitter);
     let end = emitter.here();
-    stops.push(emitter.jump_from_here());
+    to_stop.push(emitter.jump_from_here());
     end
 }
 
-/// Emits code that goes on if the attributes at `base` are those of a regular file or directory of a
-/// known device. Returns the jumps that are taken otherwise. RCX is 0 then if it is a directory.
+/// Emits code that goes on if the attributes at `base` are those of a regular file or directory of
+/// a known device. Returns the jumps that are taken otherwise. RCX is 0 then if it is a directory.
 fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     let mut known = Vec::new();
     for number in 0..u32::try_from(DEVICE_COUNT).unwrap_or(0) {

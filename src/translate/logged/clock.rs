@@ -1,6 +1,6 @@
-//! Glue that reads the clock by the kernel's vdso (vdso(7)) in the place of a system call, on a stack in
-//! the thread's log. The function changes nothing but registers, flags and that stack, so the call can
-//! be begun anew wherever a thread stops before the time is stored.
+//! Glue that reads the clock by the kernel's vdso (vdso(7)) in the place of a system call, on a
+//! stack in the thread's log. The function changes nothing but registers, flags and that stack, so
+//! the call can be begun anew wherever a thread stops before the time is stored.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -36,7 +36,7 @@ pub(super) enum Clock {
 /// The jumps out of the code that reads a clock.
 pub(super) struct Jumps {
     /// To where the system call is made.
-    pub(super) makes: usize,
+    pub(super) to_call: usize,
     /// To where the record is added to the log.
     pub(super) done: usize,
 }
@@ -96,7 +96,7 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
     // mov rcx, r11
     emitter.put(&[0x4c, 0x89, 0xd9]);
     let reads = emitter.jump_if_rcx_is_0();
-    let makes = emitter.jump_from_here();
+    let to_call = emitter.jump_from_here();
     emitter.aim_here(reads);
     emitter.load(Gpr::Rcx, slots::LOG);
     let end = emitter.here();
@@ -107,7 +107,7 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
     let stored = emitter.here();
     emit_record(emitter, out);
     let done = emitter.jump_from_here();
-    (ClockCode { start, saved, end, stored }, Jumps { makes, done })
+    (ClockCode { start, saved, end, stored }, Jumps { to_call, done })
 }
 
 /// Emits code that completes the record of a call that has succeeded, and wrote a time at `out`.

@@ -1,12 +1,12 @@
 //! System calls that are made in the code cache and logged there, without a stop of the thread.
 //!
-//! A byte of the table of classes says for each call what it writes ([`LoggedClass`]). Before the call,
-//! glue writes the registers to the thread's log; after it, the result and a copy of what the kernel
-//! wrote. Where that is not known from the class and the result alone, the thread stops after the
-//! call, before it executes anything else of the program.
+//! A byte of the table of classes says for each call what it writes ([`LoggedClass`]). Before the
+//! call, glue writes the registers to the thread's log; after it, the result and a copy of what the
+//! kernel wrote. Where that is not known from the class and the result alone, the thread stops
+//! after the call, before it executes anything else of the program.
 //!
-//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and events
-//! ([`checks`]) or reads the clock ([`clock`]), it uses others, which it restores from the record.
+//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and
+//! events ([`checks`]) or reads the clock ([`clock`]), it uses others, and restores them.
 
 mod checks;
 mod clock;
@@ -35,7 +35,7 @@ const TIMEVAL_BYTES: u32 = 16;
 /// The kernel's `struct termios` and `struct sigaction`.
 const TERMIOS_BYTES: u32 = 36;
 const SIGACTION_BYTES: u32 = 32;
-/// The size of the code by which a thread stops before a call, right before the code after the call.
+/// The size of the code by which a thread stops before a call, right before the code after it.
 pub(super) const STOP_BYTES: u8 = 10;
 
 /// The words of a record before its copied bytes.
@@ -75,7 +75,7 @@ pub(super) enum Word {
 pub const LOG_SCRATCH_BYTES: u32 = 64;
 
 /// The size of a record without copied bytes.
-pub const HEADER_BYTES: u32 = 24 * 8;
+pub const HEADER_BYTES: u32 = Word::Stops.offset() + 8;
 /// The largest record.
 pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
 
@@ -137,15 +137,15 @@ pub struct LoggedCall {
     pub result: i64,
     /// The counter that it read; `None`: it is a call.
     pub counter: Option<Counter>,
-    /// The address to which it wrote, and the bytes. For [`Counter::TscAux`], the number of the processor
-    /// and no bytes.
+    /// The address to which it wrote, and the bytes. For [`Counter::TscAux`], the number of the
+    /// processor and no bytes.
     pub written: (u64, Vec<u8>),
     /// True if the log does not have all of its effects, so that the thread stopped after it.
     pub stops: bool,
 }
 
 impl LoggedCall {
-    /// Reads the registers of a record, of which the rest may not be written yet. None: it is too short.
+    /// Reads the registers of a record that may be incomplete. None: it is too short.
     pub fn registers_of(record: &[u8]) -> Option<Registers> {
         let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
         let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
@@ -179,7 +179,7 @@ impl LoggedCall {
         words.get(Word::Budget as usize).copied().map_or(0, u64::from_le_bytes)
     }
 
-    /// Reads the first record of a log. Returns it and the rest of the log. None: that is no record.
+    /// Returns the first record of a log, and the rest of the log. None: that is no record.
     pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
         let words = header.as_chunks::<8>().0;
@@ -203,7 +203,7 @@ impl LoggedCall {
 pub struct LogCode {
     /// Where it begins.
     pub start: u64,
-    /// Where it looks for a file before it is opened. There, RAX, RDX and R10 are only in the record.
+    /// Where it looks for a file before opening it. There, only the record has RAX, RDX and R10.
     pub looks: (u64, u64),
     /// Where it reads the clocks.
     pub clocks: [ClockCode; 2],
@@ -220,9 +220,9 @@ pub struct LogCode {
 /// The size of SYSCALL, and of REP MOVSB.
 pub const LOG_INSN_BYTES: u64 = 2;
 
-/// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the budget
-/// are in their slots, as are the number of the edge after the call, and the address to go on at.
-/// There, R11 is the budget again, and RCX is to be set.
+/// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the
+/// budget are in their slots, as are the number of the edge after the call, and the address to go
+/// on at. There, R11 is the budget again, and RCX is to be set.
 pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let start = emitter.here();
     emit_registers(emitter, log.has_fs_base);
@@ -237,32 +237,32 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let clocks = clocks.map(|clock| {
         emitter.aim_here(checks.clocks[clock as usize]);
         let (code, jumps) = emit_clock(emitter, clock);
-        emitter.aim(jumps.makes, syscall);
+        emitter.aim(jumps.to_call, syscall);
         (code, jumps.done)
     });
     for field in [made, some] {
         emitter.aim_here(field);
     }
     let (refused, fails_late) = emit_result(emitter);
-    let (mut nothing, copies, opens, mut stops) = emit_sizes(emitter);
-    emitter.aim_here(opens);
+    let mut jumps = emit_sizes(emitter);
+    emitter.aim_here(jumps.opened);
     let (is_all, is_more) = emit_look_after_opening(emitter);
-    nothing.push(is_all);
-    nothing.extend(clocks.map(|(_, done)| done));
-    stops.push(is_more);
+    jumps.to_commit.extend([is_all, refused]);
+    jumps.to_commit.extend(clocks.map(|(_, done)| done));
+    jumps.to_stop.push(is_more);
     let clocks = clocks.map(|(code, _)| code);
-    for copy in copies {
-        emitter.aim_here(copy);
+    for field in jumps.to_copy {
+        emitter.aim_here(field);
     }
-    let (copy, cannot) = emit_copy(emitter);
-    stops.extend([fails_late, cannot]);
-    for done in nothing.into_iter().chain([refused]) {
-        emitter.aim_here(done);
+    let (copy, downwards) = emit_copy(emitter);
+    jumps.to_stop.extend([fails_late, downwards]);
+    for field in jumps.to_commit {
+        emitter.aim_here(field);
     }
     emit_commit(emitter);
     emitter.jump_slot(slots::JUMP);
-    for stop in stops {
-        emitter.aim_here(stop);
+    for field in jumps.to_stop {
+        emitter.aim_here(field);
     }
     emitter.load(Gpr::Rcx, slots::LOG);
     // mov r11d, 1
@@ -298,8 +298,8 @@ pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     }
 }
 
-/// Emits code that writes the result to the record. Goes on if the call succeeded. Returns the jumps
-/// that are taken if the kernel refused it, and if it failed later.
+/// Emits code that writes the result to the record. Goes on if the call succeeded. Returns the
+/// jumps that are taken if the kernel refused it, and if it failed later.
 fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     emitter.store(Gpr::R11, slots::R11);
     emitter.load(Gpr::Rcx, slots::LOG);
@@ -334,21 +334,32 @@ enum Written {
     Terminal,
 }
 
-/// Emits code that looks up what the call wrote. Returns the jumps that are taken if it wrote nothing,
-/// those with an address in R11 and a size in RCX, that after a file was opened, and those taken if more
-/// is to be known.
-fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usize>) {
+/// The jumps out of the code that looks up what a call wrote.
+struct SizeJumps {
+    /// Taken if it wrote nothing.
+    to_commit: Vec<usize>,
+    /// Taken with an address in R11 and a size in RCX.
+    to_copy: Vec<usize>,
+    /// Taken after a file was opened.
+    opened: usize,
+    /// Taken if more is to be known.
+    to_stop: Vec<usize>,
+}
+
+/// Emits code that looks up what the call wrote.
+fn emit_sizes(emitter: &mut Emitter) -> SizeJumps {
     emitter.load(Gpr::Rcx, slots::LOG);
     // movzx ecx, word [rcx + number]
     emitter.put(&[0x0f, 0xb7, 0x89]);
     emitter.put_u32(Word::Rax.offset());
     emitter.load_class();
-    let (mut copies, mut stops) = (Vec::new(), Vec::new());
+    let (mut to_copy, mut to_stop) = (Vec::new(), Vec::new());
     emitter.decrement_rcx();
-    let mut nothing = vec![emitter.jump_if_rcx_is_0()];
+    let mut to_commit = vec![emitter.jump_if_rcx_is_0()];
     // mov r11, rsi / rdx / rdi / r8
     let (rsi, rdx, rdi, r8) =
         ([0x49, 0x89, 0xf3], [0x49, 0x89, 0xd3], [0x49, 0x89, 0xfb], [0x4d, 0x89, 0xc3]);
+    // By class, from `LoggedClass::AttributesAtRsi` on.
     let kinds = [
         Some(Written::Bytes(rsi, STAT_BYTES)),
         Some(Written::Bytes(rdx, STAT_BYTES)),
@@ -375,7 +386,7 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
         emitter.decrement_rcx();
         let this = emitter.jump_if_rcx_is_0();
         let Some(kind) = kind else {
-            nothing.push(this);
+            to_commit.push(this);
             continue;
         };
         let next = emitter.jump_from_here();
@@ -390,7 +401,7 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
                 emitter.put(&[0x8d, 0x8e]);
                 emitter.put_u32(TCGETS.wrapping_neg().cast_unsigned());
                 let is_this = emitter.jump_if_rcx_is_0();
-                stops.push(emitter.jump_from_here());
+                to_stop.push(emitter.jump_from_here());
                 emitter.aim_here(is_this);
                 emit_size(emitter, TERMIOS_BYTES);
                 rdx
@@ -400,7 +411,7 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
                 emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb7, 0xd8]);
                 emitter.subtract_from_rcx();
                 let small = emitter.jump_if_rcx_is_0();
-                stops.push(emitter.jump_from_here());
+                to_stop.push(emitter.jump_from_here());
                 emitter.aim_here(small);
                 // movzx ecx, ax
                 emitter.put(&[0x0f, 0xb7, 0xc8]);
@@ -408,17 +419,17 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
             }
         };
         emitter.put(&from);
-        copies.push(emitter.jump_from_here());
+        to_copy.push(emitter.jump_from_here());
         emitter.aim_here(next);
     }
     emitter.decrement_rcx();
-    let opens = emitter.jump_if_rcx_is_0();
+    let opened = emitter.jump_if_rcx_is_0();
     let mut events = Vec::new();
     for _ in [LoggedClass::Events, LoggedClass::EventsByMask] {
         emitter.decrement_rcx();
         events.push(emitter.jump_if_rcx_is_0());
     }
-    stops.push(emitter.jump_from_here());
+    to_stop.push(emitter.jump_from_here());
     for field in events {
         emitter.aim_here(field);
     }
@@ -426,13 +437,13 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb6, 0xd8]);
     emitter.subtract_from_rcx();
     let few = emitter.jump_if_rcx_is_0();
-    stops.push(emitter.jump_from_here());
+    to_stop.push(emitter.jump_from_here());
     emitter.aim_here(few);
     // Events have 12 bytes. lea rcx, [rax + 2 rax]; lea rcx, [4 rcx]
     emitter.put(&[0x48, 0x8d, 0x0c, 0x40, 0x48, 0x8d, 0x0c, 0x8d, 0, 0, 0, 0]);
     emitter.put(&rsi);
-    copies.push(emitter.jump_from_here());
-    (nothing, copies, opens, stops)
+    to_copy.push(emitter.jump_from_here());
+    SizeJumps { to_commit, to_copy, opened, to_stop }
 }
 
 /// Emits `mov ecx, size`.

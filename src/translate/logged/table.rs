@@ -1,5 +1,5 @@
-//! The table by which glue decides about system calls: their classes by number, and beside them small
-//! tables at indexes that no number of a call reaches.
+//! The table by which glue decides about system calls: their classes by number, and beside them
+//! small tables at indexes that no number of a call reaches.
 
 /// The memory that a system call writes if it succeeds, and when it is made in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub enum LoggedClass {
     /// [`Self::Writes`], and the thread stops after a call that succeeds. With other requests, it
     /// stops before the call.
     TerminalAtRdx = 9,
-    /// The action of a signal at RDX. If RSI has a new one, or RDX is 0, the thread stops before the
-    /// call.
+    /// The action of a signal at RDX. If RSI has a new one, or RDX is 0, the thread stops before
+    /// the call.
     ActionAtRdx = 10,
     /// A time at RDI. If that is 0, or RSI is not, the thread stops before the call.
     TimeOfDay = 11,
@@ -36,24 +36,25 @@ pub enum LoggedClass {
     /// As many bytes at RSI as the result says. The thread stops before the call unless it is known
     /// that a read of the descriptor in RDI does not wait ([`DescriptorClass`]).
     Reads = 13,
-    /// As [`Self::Reads`]. The thread stops before the call if there are flags in R10, or if R8 asks
-    /// for the sender's address.
+    /// As [`Self::Reads`]. The thread stops before the call if there are flags in R10, or if R8
+    /// asks for the sender's address.
     Receives = 14,
-    /// Nothing. The thread stops before the call unless it is known that a write to the descriptor in
-    /// RDI does not wait, and that the file is not mapped.
+    /// Nothing. The thread stops before the call unless it is known that a write to the descriptor
+    /// in RDI does not wait, and that the file is not mapped.
     Writes = 15,
     /// Nothing. The class of the descriptor in RDI is not known after it.
     Closes = 16,
-    /// Nothing, from the descriptor in RDI to that in RDX. The thread stops before the call unless it is
-    /// known that no thread waits, that the file is not mapped, and that RSI and R10 are 0.
+    /// Nothing, from the descriptor in RDI to that in RDX. The thread stops before the call unless
+    /// it is known that no thread waits, that the file is not mapped, and that RSI and R10 are 0.
     Copies = 17,
-    /// Nothing, by futex(2) that wakes. With other operations in RSI, the thread stops before the call.
+    /// Nothing, by futex(2) that wakes. With other operations in RSI, the thread stops before the
+    /// call.
     Wakes = 18,
     /// Nothing, by openat(2). The thread stops before the call if the file is there, and is neither
     /// a regular file nor a directory of a known device; after it, if the file may be mapped.
     Opens = 19,
-    /// As many events at RSI as the result says, by `epoll_wait(2)`. The thread stops before the call if
-    /// there are none yet.
+    /// As many events at RSI as the result says, by `epoll_wait(2)`. The thread stops before the
+    /// call if there are none yet.
     Events = 20,
     /// As [`Self::Events`]. If R8 has a mask of signals, the thread stops before the call.
     EventsByMask = 21,

@@ -1,5 +1,5 @@
-//! Glue that reads the time-stamp counter in the place of RDTSC or RDTSCP (SDM volume 2), and logs it as
-//! a call is logged.
+//! Glue that reads the time-stamp counter in the place of RDTSC or RDTSCP (SDM volume 2), and logs
+//! it as a call is logged.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -61,10 +61,10 @@ impl Counter {
     }
 }
 
-/// Emits the code that reads counters and logs that. At its start, the program's RCX and R11 and the
-/// budget are in their slots, as are the number of the edge after the instruction, and the address to go
-/// on at. There, R11 is the budget again, and RCX is to be loaded from its slot. Emits none for an
-/// instruction that the processor does not have.
+/// Emits the code that reads counters and logs that. At its start, the program's RCX and R11 and
+/// the budget are in their slots, as are the number of the edge after the instruction, and the
+/// address to go on at. There, R11 is the budget again, and RCX is to be loaded from its slot.
+/// Emits none for an instruction that the processor does not have.
 pub(super) fn emit_counter_code(
     emitter: &mut Emitter,
     counter: Counter,

@@ -215,8 +215,8 @@ fn unknown_code_stops_at_the_caller() {
     }
 }
 
-/// Checks that a run which begins at a stop passes it, also up to a bound, and where its first instruction
-/// is left to the caller.
+/// Checks that a run which begins at a stop passes it, also up to a bound, and where its first
+/// instruction is left to the caller.
 #[test]
 fn a_stop_at_an_instruction_of_the_callers_is_passed() {
     // nop; rdgsbase rax; xsavec [rdi]; rdtsc

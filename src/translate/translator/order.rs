@@ -1,5 +1,5 @@
-//! The order in which earlier runs of a program executed its code. The code that comes next there is
-//! translated together with the code that a thread asks for, so that it need not stop for each
+//! The order in which earlier runs of a program executed its code. The code that comes next there
+//! is translated together with the code that a thread asks for, so that it need not stop for each
 //! superblock.
 
 use super::super::address_map::AddressMap;
@@ -19,18 +19,19 @@ pub(super) struct Order {
     /// Those of earlier runs.
     expected: Vec<u64>,
     index: AddressMap<u64, usize>,
-    /// The others of this run, if it is learnt.
+    /// The addresses asked for in this run that were not expected, if `is_learning`.
     unexpected: Vec<u64>,
-    is_learnt: bool,
-    /// The end of the last part that was looked up ahead, and its length.
+    is_learning: bool,
+    /// The end of the last part of `expected` that was translated ahead.
     reached: usize,
+    /// The length of that part.
     length: usize,
 }
 
 impl Order {
     /// Returns true if this run shows which code is executed, so nothing else is to be translated.
-    pub(super) fn is_learnt(&self) -> bool {
-        self.is_learnt
+    pub(super) fn is_learning(&self) -> bool {
+        self.is_learning
     }
 
     fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
@@ -43,7 +44,7 @@ impl Order {
     }
 
     fn note(&mut self, addr: u64) {
-        let is_new = self.is_learnt && !self.index.contains_key(&addr);
+        let is_new = self.is_learning && !self.index.contains_key(&addr);
         if is_new && self.unexpected.len() < MOST {
             self.unexpected.push(addr);
         }
@@ -53,6 +54,8 @@ impl Order {
     /// goes on as the earlier one did.
     fn after(&mut self, addr: u64) -> Range<usize> {
         let Some(&at) = self.index.get(&addr) else { return 0..0 };
+        // True if the address comes soon after the last part: code in between may be translated
+        // already.
         let goes_on = at >= self.reached && at - self.reached < LONGEST;
         self.length = if goes_on { (2 * self.length).clamp(SHORTEST, LONGEST) } else { SHORTEST };
         self.reached = (at + 1 + self.length).min(self.expected.len());
@@ -61,20 +64,20 @@ impl Order {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Takes note of the code that is executed. No other code is translated from now on, but what is
-    /// expected.
+    /// Takes note of the code that is executed. No other code is translated from now on, but what
+    /// is expected.
     pub fn learn_order(&mut self) {
-        self.order.is_learnt = true;
+        self.order.is_learning = true;
     }
 
-    /// Expects code to be executed, in this order. That decides only which code is translated early, so
-    /// it may be wrong.
+    /// Expects code to be executed, in this order. That decides only which code is translated
+    /// early, so it may be wrong.
     pub fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
         self.order.expect(addresses);
     }
 
-    /// Returns the addresses of fixed code that was executed and not expected, in the order of their
-    /// first execution, where that is learnt.
+    /// Returns the addresses of fixed code that was executed and not expected, in the order of
+    /// their first execution, where that is learnt.
     pub fn unexpected(&self) -> &[u64] {
         &self.order.unexpected
     }
@@ -119,7 +122,7 @@ mod tests {
         let mut order = Order::default();
         order.note(1);
         assert!(order.unexpected.is_empty(), "nothing is learnt");
-        order.is_learnt = true;
+        order.is_learning = true;
         order.expect([5, 3, 5]);
         for addr in [9, 3, 4] {
             order.note(addr);

@@ -129,6 +129,19 @@ fn wrong_expressions_are_answered_in_a_sentence() {
 }
 
 #[test]
+fn faults_are_located_by_characters() {
+    for (text, part) in [
+        ("é + #", "at character 5"),
+        ("été + ", "at character 6"),
+        ("ß ß", "at character 3"),
+        ("1, é #", "at character 4"),
+    ] {
+        let error = answer(text).expect_err(text).to_string();
+        assert!(error.ends_with(part), "{text}: {error}");
+    }
+}
+
+#[test]
 fn long_rows_of_operators_are_refused() {
     for text in [format!("1{}", "+1".repeat(60_000)), format!("$rax{}", ".a".repeat(60_000))] {
         let error = answer(&text).unwrap_err().to_string();

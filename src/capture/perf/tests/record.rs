@@ -21,7 +21,8 @@ pub(crate) fn can_listen() -> bool {
     found.is_ok()
 }
 
-/// Keeps this thread, and the program that it launches and steps, on one CPU: steps are faster there.
+/// Keeps this thread, and the program that it launches and steps, on one CPU: steps are faster
+/// there.
 fn stay_here() {
     Cpus::current().and_then(Cpus::keep_this_thread).expect("the kernel allows it");
 }

@@ -38,7 +38,8 @@ impl Live {
         Some(shown.map(Region::from).collect())
     }
 
-    /// Returns the content of one of the process's files in `/proc`, without the recorder's mappings.
+    /// Returns the content of one of the process's files in `/proc`, without the recorder's
+    /// mappings.
     fn description(&self, path: &Path) -> Option<Arc<[u8]>> {
         let text = fs::read(path).ok()?;
         let program = self.program.borrow();
