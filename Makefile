@@ -18,10 +18,14 @@ CHECK_TOOLS := $(TOOLS) make:make
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # End-to-end tests that `make check` leaves to `make check-ci`, by parts of their names: those that record by
-# single steps, wait for processes to end, or repeat one thing at random moments.
-LONG_TESTS := attach:: btrace:: control:: damage:: death:: ends:: equality:: exact::forks:: exact::keep:: \
-	exact::keyframes:: exact::paths:: exact::races:: exact::shared:: filter:: forks:: generated:: limits:: \
-	passthrough:: privacy:: real:: recorded_and_live serve::stepped:: soft:: stacks:: storm:: walk:: wander::
+# single steps, wait for processes to end, repeat one thing at random moments, or are of one view or question.
+LONG_TESTS := ask::agents ask::counts ask::dataset ask::diff ask::exports ask::origin ask::wrong attach:: \
+	audit:: btrace:: circles:: control:: counting:: cut:: damage:: dap::history dap::robust \
+	dap::testsupport dap::walks death:: ends:: equality:: exact::ahead:: exact::filters:: exact::forks:: \
+	exact::keep:: exact::keyframes:: exact::languages:: exact::live:: exact::paths:: exact::races:: \
+	exact::shared:: exact::tools:: filter:: finish:: forks:: generated:: hostile:: introspection:: \
+	limits:: log:: packed:: passthrough:: perf:: privacy:: real:: recorded_and_live serve::stepped:: \
+	session:: snapshots:: soft:: stacks:: storm:: trust:: walk:: wander::
 # The files of tests but for the end-to-end tests.
 OTHER_TESTS := $(filter-out end_to_end,$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))) \
 	$(basename $(notdir $(wildcard tests/*.rs))))
@@ -67,14 +71,13 @@ vsix:
 ide-test: build
 	sh tests/ide/run.sh target/release/contraflow target/ide
 
-# What a change must pass: formatting, lints, documentation, tests.
-check: cargo check-tools fmt clippy doc test
+# What a change must pass: formatting, lints, tests.
+check: cargo check-tools fmt clippy test
 
-# What continuous integration runs besides: the longer tests, licences of dependencies, and fuzzing.
-# Builds without line tables take a sixth less time. Backtraces there have functions only.
+# What continuous integration runs besides: the longer tests, documentation, licences of dependencies, and
+# fuzzing.
 check-ci: FUZZ_SECONDS = 15
-check-ci: export CARGO_PROFILE_DEV_DEBUG = 0
-check-ci: check test-long deny fuzz
+check-ci: check test-long doc deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
 # more signals, many short programs in a row, parts of gdb's own testsuite where dejagnu and gdb's source
