@@ -5,17 +5,17 @@ use super::opened::Asked;
 use crate::common::{Addr, AddrRange};
 use std::collections::BTreeSet;
 
-/// Functions, by their first instructions.
+/// A set of functions, by the addresses of their first instructions.
 #[derive(Debug, Default)]
 pub(super) struct Called {
-    /// Those with some names; `None` for all.
+    /// The addresses of functions with wanted names; `None` for all names.
     starts: Option<BTreeSet<Addr>>,
-    /// Those in this code; `None` for all.
+    /// The code in which wanted functions begin; `None` for all code.
     own: Option<Vec<AddrRange>>,
 }
 
 impl Called {
-    /// Returns true if a function that begins at an address is wanted.
+    /// Returns true if the set contains the function that begins at an address.
     pub(super) fn has(&self, start: Addr) -> bool {
         self.starts.as_ref().is_none_or(|starts| starts.contains(&start))
             && self.own.as_ref().is_none_or(|own| own.iter().any(|range| range.contains(start)))
@@ -23,8 +23,8 @@ impl Called {
 }
 
 impl Asked {
-    /// Returns the functions with some names, or all without a name; with `is_own`, of them those
-    /// in the program's own file.
+    /// Returns the functions with some names, or all functions if there are no names; with
+    /// `is_own`, only those in the program's own file. Fails if no function has one of the names.
     pub(super) fn called(&self, names: &[String], is_own: bool) -> Result<Called, Error> {
         let mut starts = BTreeSet::new();
         for name in names {
@@ -38,7 +38,7 @@ impl Asked {
         Ok(Called { starts, own: is_own.then(|| self.own_code()) })
     }
 
-    /// Returns where the program's own file was mapped, over the whole run.
+    /// Returns the ranges of the program's own executable code, over the whole run.
     fn own_code(&self) -> Vec<AddrRange> {
         let program = &self.timeline.reader().manifest().program;
         let epochs = self.timeline.images().epochs().iter();

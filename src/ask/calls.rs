@@ -20,11 +20,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-/// A question for calls.
+/// A question for the calls of functions.
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 #[derive(Clone, Copy, Debug)]
 pub struct CallsQuestion<'a> {
-    /// The functions; without one, all calls.
+    /// The names of the functions whose calls are wanted; empty for all calls.
     pub functions: &'a [String],
     /// True if the arguments are wanted.
     pub arguments: bool,
@@ -41,46 +41,50 @@ pub struct CallsQuestion<'a> {
 pub struct Call {
     /// The position of the function's first instruction.
     pub position: u64,
-    /// The thread.
+    /// The thread that executed the call.
     pub tid: Tid,
-    /// The address of that instruction.
+    /// The address of the function's first instruction.
     pub addr: Addr,
-    /// The function.
+    /// The name of the function; `None` if its code has no symbols.
     pub function: Option<String>,
-    /// The number of calls around it.
+    /// The number of open calls around this one.
     pub depth: usize,
-    /// The place of the call; `None` for the function in which a thread begins.
+    /// The place from which the function was called; `None` for the function in which a thread
+    /// begins.
     pub caller: Option<Place>,
-    /// The instruction by which it was entered.
+    /// The kind of entry into the function.
     pub how: CallKind,
     /// The arguments by their names, if they are known.
     pub arguments: Option<Vec<(String, Shown)>>,
     /// The returned value. `None` if there is none, or it is unknown.
     pub returned: Option<Shown>,
-    /// The position after the return; `None` if it did not return.
+    /// The position after the return; `None` if the path shows no return, or if neither returned
+    /// values nor durations are wanted.
     pub returned_at: Option<u64>,
-    /// The instructions that the thread executed from the first one to the return.
+    /// The number of instructions that the thread executed from the function's first one to its
+    /// return; `None` if `returned_at` is `None`.
     pub instructions: Option<u64>,
 }
 
 /// A kind of entry into a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// By a call.
+    /// A CALL instruction.
     Call,
-    /// By a jump from the end of another function.
+    /// A jump from another function to the first instruction of this one.
     TailCall,
-    /// By the kernel: a signal handler.
+    /// The kernel began a signal handler.
     Signal,
-    /// It is the first one of a thread, or the path was lost before it.
+    /// None: a thread begins in the function, or the path continues in it after a gap or after a
+    /// return to a call that the path does not show.
     Start,
 }
 
-/// An event of a call. Calls are numbered per thread.
+/// An event of the call with this number. Calls are numbered per thread.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     number: u64,
-    /// The next instruction's address.
+    /// The address of the next instruction.
     ip: Addr,
     what: What,
 }
@@ -92,17 +96,17 @@ enum What {
         site: Option<Addr>,
         how: CallKind,
     },
-    /// The prologue has ended: the arguments are in their described places.
+    /// The prologue has ended: the arguments are where the debug information describes them.
     Prepared,
-    /// It returned after so many instructions.
+    /// The call returned after the thread executed this number of instructions in it.
     Returned {
         instructions: u64,
     },
-    /// It ended in another way.
+    /// The call ended without a return: by longjmp(3), an exception, a gap or the end of the path.
     Lost,
 }
 
-/// The values that a step of a call needs.
+/// The values that were read at a step of a call.
 enum Values {
     /// The arguments, by their names.
     Arguments(Vec<(String, Shown)>),
@@ -110,26 +114,28 @@ enum Values {
     Result(Shown),
 }
 
-/// The part of an activation that a walk keeps.
+/// The data that a walk keeps of an open activation.
 struct Activation {
-    /// Its number, if it is wanted.
+    /// The number of the call; `None` if it is not wanted.
     number: Option<u64>,
     index: u64,
-    /// The address at which its arguments are to be read (after the prologue).
+    /// The address after the prologue, where the arguments are to be read; `None` if they are not
+    /// wanted or were passed.
     body: Option<Addr>,
 }
 
-/// Takes calls as they are known. Breaks the search.
+/// Takes each call when it is known. A `Break` ends the search.
 type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
-    /// Checks that there is such a function.
+    /// Fails if one of the named functions does not exist.
     pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
         self.called(question.functions, question.is_own).map(|_| ())
     }
 
     /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when
-    /// it begins, or when it returns. `reached` gets the position on the way.
+    /// it begins, after its prologue, or when it returns. Calls `reached` with positions, as
+    /// progress.
     pub fn calls(
         &mut self,
         question: CallsQuestion<'_>,
@@ -224,13 +230,13 @@ impl Walker<'_> {
         if end.is_break() {
             return;
         }
-        // Those that the run's end left open.
+        // The calls that are open at the end of the path.
         tracker.finish(&mut |change| {
             if let Change::Ended(open, _) = change
                 && let Some(number) = open.kept.number
             {
                 let step = Step { number, ip: open.ip, what: What::Lost };
-                // Without a receiver it is dropped.
+                // If the receiver is gone, the step is dropped.
                 let _ = sender.send(u64::MAX, step);
             }
             None
@@ -247,7 +253,7 @@ const fn kind_of(how: Beginning) -> CallKind {
     }
 }
 
-/// The calls that are open, and where those go that are known.
+/// A search for calls: the open calls, and the sink of those that are known.
 struct Calls<'a> {
     question: CallsQuestion<'a>,
     sink: Sink<'a>,
@@ -300,7 +306,8 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Replays the run beside the path, and reads values where steps need them.
+    /// Replays the run beside the path, reads values where steps need them, and passes on the
+    /// calls.
     fn replayed(
         self,
         replay: &mut Replay,
@@ -332,7 +339,8 @@ impl<'a> Calls<'a> {
         calls.walked(reached, interrupted)
     }
 
-    /// Takes the steps up to a stop of the replay, and those there with its values.
+    /// Processes the steps of the path up to a stop of the replay. Steps at the stop get its
+    /// values.
     fn reach(&mut self, state: &Stopped<'_>, moment: u64) -> Result<ControlFlow<()>, Error> {
         let addr = Addr(state.registers.rip);
         while let Some(next) = self.events.peek() {
@@ -374,7 +382,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Processes a step, with its values if they are known.
+    /// Processes a step, with its values if they are known. Passes the call on if it is complete.
     fn take(
         &mut self,
         event: &Event<Step>,

@@ -1,6 +1,6 @@
-//! The calls of all threads over a part of the history, at the level of detail of a drawing: what
-//! is open at each of so many columns. So the cost depends on the width of the drawing, not on the
-//! run.
+//! The calls of all threads over a part of the history, for a drawing: the calls that are open at
+//! each of a number of columns. So the cost depends on the width of the drawing, not on the length
+//! of the run.
 
 use super::functions::Functions;
 use super::opened::Asked;
@@ -10,22 +10,22 @@ use crate::sideband::{Event, Record};
 use crate::timeline::Frame;
 use std::collections::HashMap;
 
-/// The most columns.
+/// The maximum number of columns.
 const WIDTH_LIMIT: u64 = 10_000;
-/// The most levels of calls, from the outermost one on.
+/// The maximum number of levels of calls, from the outermost one on.
 const LEVELS: usize = 200;
-/// The columns for each segment that may be decoded. Where that is not enough, the segments are so
-/// many that their starts are close enough.
+/// The minimum number of columns for each segment of the path, if segments are to be decoded. With
+/// fewer columns, the starts of the segments are close enough together to be the samples.
 const COLUMNS_A_SEGMENT: u64 = 6;
 
 /// A question for the calls in a part of the history.
 #[derive(Clone, Copy, Debug)]
 pub struct ChartQuestion {
-    /// The first position.
+    /// The first position of the part to draw.
     pub from: u64,
-    /// The position after the last one.
+    /// The position after the last one of this part.
     pub to: u64,
-    /// The number of columns.
+    /// The number of columns of the drawing.
     pub width: u64,
 }
 
@@ -36,43 +36,45 @@ pub struct Chart {
     pub threads: Vec<ChartThread>,
     /// The names of functions, by their numbers.
     pub names: Vec<String>,
-    /// The signals whose handlers were executed, or that ended the run: position, thread, number.
+    /// The signals whose handlers were executed, or that ended the run: position, thread, signal
+    /// number.
     pub signals: Vec<(u64, Tid, i32)>,
 }
 
 /// A thread of a drawing.
 #[derive(Clone, Debug)]
 pub struct ChartThread {
-    /// The thread.
+    /// The ID of the thread.
     pub tid: Tid,
-    /// Its name.
+    /// The name of the thread; empty if it is unknown.
     pub name: String,
-    /// The position where it begins.
+    /// The position where the thread begins.
     pub from: u64,
-    /// The position after its end.
+    /// The position after the thread's end.
     pub to: u64,
-    /// The columns in which it executes, joined: from one position to another.
+    /// The ranges of positions in which the thread executes, rounded to columns: first position and
+    /// end.
     pub busy: Vec<(u64, u64)>,
     /// The calls that are open in at least one column.
     pub slices: Vec<ChartSlice>,
-    /// True if there are more levels than are listed.
+    /// True if calls were left out, as they are deeper than the maximum level.
     pub is_deeper: bool,
 }
 
-/// A call, or a part of one in which it stays in one function.
+/// A call, or the part of a call in one function: a tail call begins another slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChartSlice {
-    /// The number of calls around it.
+    /// The number of open calls around the slice.
     pub level: usize,
-    /// The position where it begins; it may be before the part of the history that is drawn.
+    /// The position where the slice begins; it may be before the part of the history that is drawn.
     pub from: u64,
-    /// The position after its end, or the end of the part that is drawn.
+    /// The position after the slice's end, or the end of the part that is drawn.
     pub to: u64,
-    /// The number of the function's name.
+    /// The index of the function's name in [`Chart::names`].
     pub name: usize,
-    /// The number of the thread's first instruction in it that is known.
+    /// The number of the first instruction known to be in the slice, counted per thread.
     pub instruction: u64,
-    /// True if it is a signal's handler.
+    /// True if the call is of a signal's handler.
     pub is_signal: bool,
 }
 
@@ -95,7 +97,8 @@ impl Asked {
         Some(Chart { threads, signals: self.signals(&scales), names: names.list })
     }
 
-    /// Returns the signals of the sideband, with the positions of the next instructions.
+    /// Returns the signals of the sideband, each with the position of the thread's next
+    /// instruction.
     fn signals(&self, scales: &HashMap<Tid, Scale<'_>>) -> Vec<(u64, Tid, i32)> {
         let signal = |record: &Record| {
             let Event::Signal { number, .. } = record.event else { return None };
@@ -109,7 +112,7 @@ impl Asked {
     }
 }
 
-/// The functions of a drawing.
+/// The names of the functions of a drawing, and their indices by address.
 struct Names<'a> {
     functions: &'a Functions<'a>,
     numbers: HashMap<Addr, usize>,
@@ -117,7 +120,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the number of the function at an address, or of the address if it is in none.
+    /// Returns the index of the name of the function at an address. The name is the address itself
+    /// if it is in no function.
     fn number(&mut self, addr: Addr) -> usize {
         let function = self.functions.at(addr);
         let start = function.as_ref().map_or(addr, |function| function.start);
@@ -128,21 +132,21 @@ impl Names<'_> {
     }
 }
 
-/// The stack of a thread at an instruction.
+/// The call stack of a thread at an instruction.
 struct Sample {
-    /// The position of the column.
+    /// The position of the column's middle.
     at: u64,
     index: u64,
-    /// The outermost calls.
+    /// The open calls, outermost first, up to the maximum level.
     frames: Vec<Frame>,
     /// The address of the instruction, or of one that executed in the same function.
     pc: Option<Addr>,
     is_deeper: bool,
 }
 
-/// A slice that has not ended.
+/// A slice that is still open at the current column.
 struct Open {
-    /// The number of the instruction that called it; `None` for the outermost function.
+    /// The number of the instruction that called its function; `None` for the outermost function.
     call: Option<u64>,
     slice: ChartSlice,
 }
@@ -206,7 +210,7 @@ impl Pen<'_> {
         ChartThread { tid: self.tid, name, from, to, busy, slices, is_deeper: false }
     }
 
-    /// Returns the number of segments in which the thread's path is, for this part of the history.
+    /// Returns the number of segments of the thread's path in this part of the history.
     fn segments(&self) -> u64 {
         let [from, to] =
             [self.question.from, self.question.to].map(|position| self.scale.index(position));
@@ -225,13 +229,14 @@ impl Pen<'_> {
         };
         frames.reverse();
         let is_deeper = frames.len() >= LEVELS;
-        // The function at the last level is that from which the next one was called.
+        // The function at the last level is the one from which the next level was called.
         let pc = frames.get(LEVELS - 1).map(|frame| frame.site).or(pc);
         frames.truncate(LEVELS - 1);
         Some(Sample { at, index, frames, pc, is_deeper })
     }
 
-    /// Ends what is over, and begins what is new. `edge` is the position after the last sample.
+    /// Ends the slices that are not in a sample, and begins those that are new in it. `edge` is the
+    /// position where the sample's column begins.
     fn enter(
         &self,
         open: &mut Vec<Open>,
@@ -253,7 +258,8 @@ impl Pen<'_> {
             let is_new_call = known.is_none();
             let (from, instruction) = match frame {
                 Some(frame) if is_new_call => {
-                    // Before the first instruction, the thread may have waited for others.
+                    // A call begins at its call instruction: after it, the thread may have waited
+                    // for others.
                     let called = self.scale.position(frame.index).min(sample.at);
                     (called, frame.index + u64::from(!frame.signal))
                 }
@@ -272,7 +278,7 @@ impl Pen<'_> {
     }
 }
 
-/// Ends the slices from a level on.
+/// Ends the open slices from a level on, at position `to`, and adds them to the thread.
 fn close(open: &mut Vec<Open>, level: usize, to: u64, thread: &mut ChartThread) {
     for Open { slice, .. } in open.drain(level.min(open.len())..) {
         thread.slices.push(ChartSlice { to: to.max(slice.from), ..slice });
@@ -280,7 +286,7 @@ fn close(open: &mut Vec<Open>, level: usize, to: u64, thread: &mut ChartThread) 
 }
 
 impl ChartThread {
-    /// Notes that the thread executes in a column.
+    /// Adds a column in which the thread executes.
     fn busy(&mut self, from: u64, to: u64) {
         match self.busy.last_mut() {
             Some(last) if last.1 >= from => last.1 = to,

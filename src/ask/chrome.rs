@@ -5,7 +5,7 @@ use super::slices::{Slice, SliceSink, SlicedThread};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Writes an array of events.
+/// A writer of a trace in this JSON: an object with an array of events.
 pub(super) struct Chrome<'a> {
     out: &'a mut dyn Write,
     text: &'a dyn Fn(u64) -> String,

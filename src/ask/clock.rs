@@ -7,13 +7,14 @@ use crate::session::Position;
 use crate::timeline::Timeline;
 use std::collections::HashMap;
 
-/// The places of all threads of an exact recording, with their moments.
+/// The [`PathPlace`]s of all threads of an exact recording, with their moments.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     of_threads: HashMap<Tid, Vec<TimedPlace>>,
 }
 
-/// A place of a thread's path.
+/// A place of a thread's path: the number of the instruction that is next there, and the moment
+/// ([`Replay::moment`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedPlace {
     pub(super) index: u64,
@@ -35,8 +36,8 @@ impl Places {
         Self { of_threads }
     }
 
-    /// Returns the last of the first places of a thread's intervals for which a condition holds
-    /// that holds for all before it.
+    /// Returns the last place that begins a tick among those places of a thread for which
+    /// `is_before` holds. These have to come before all others.
     pub(super) fn last_start(
         &self,
         tid: Tid,
@@ -54,7 +55,7 @@ impl Places {
         after.iter().find(|place| place.begins_tick).copied()
     }
 
-    /// Returns the places of a thread, each with its moment and the number of the next instruction.
+    /// Returns the places of a thread, each as its moment and the number of the next instruction.
     pub(super) fn timed(&self, tid: Tid) -> impl Iterator<Item = (u64, u64)> {
         self.of(tid).iter().map(|place| (place.moment, place.index))
     }
@@ -72,21 +73,21 @@ impl Places {
     }
 }
 
-/// The positions of a thread's instructions, in order.
+/// A converter of a thread's instructions to positions, which follows a walk of its path.
 #[derive(Debug)]
 pub(super) enum Clock<'a> {
-    /// Those of an exact recording: the ticks are counted.
+    /// Positions of an exact recording: the ticks are counted.
     Exact {
-        /// The places that are next.
+        /// The places that the walk has not reached.
         places: &'a [TimedPlace],
         /// The current moment.
         moment: u64,
-        /// The instruction with which the current tick begins.
+        /// The number of the instruction with which the current tick begins.
         begins: u64,
     },
-    /// Those of a path: the order of all threads.
+    /// Positions of a path: counts in the order of all threads.
     Path {
-        /// The recording.
+        /// The timeline of the recording.
         timeline: &'a Timeline,
         /// The thread.
         tid: Tid,
@@ -122,7 +123,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns true if ticks count.
+    /// Returns true if [`Self::tick`] has an effect: in an exact recording.
     pub(super) const fn counts(&self) -> bool {
         matches!(self, Self::Exact { .. })
     }

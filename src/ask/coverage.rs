@@ -1,4 +1,5 @@
-//! The lines, functions and branches that were executed, as a tracefile of lcov (geninfo(1)).
+//! The lines, functions and branches that were executed, with the counts that a tracefile of lcov
+//! has (geninfo(1)).
 
 use super::error::Error;
 use super::opened::Asked;
@@ -11,18 +12,19 @@ use std::sync::Arc;
 /// The counts of one source file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCoverage {
-    /// Executions of each line that has code: the most of any of its instructions.
+    /// The executions of each line that has code, by line number: the maximum over its
+    /// instructions.
     pub lines: BTreeMap<u32, u64>,
-    /// The functions: their lines, and the executions of their first instructions.
+    /// The line of each function, and the executions of its first instruction, by function name.
     pub functions: BTreeMap<String, (u32, u64)>,
-    /// Of each executed conditional branch, by its line and address: how often it was taken, and
-    /// not.
+    /// For each executed conditional branch, by its line and address: how often it was taken, and
+    /// how often it was not.
     pub branches: BTreeMap<(u32, Addr), (u64, u64)>,
 }
 
 impl Asked {
-    /// Returns the coverage of each source file with debug information in the program itself.
-    /// `None`: the user interrupted it.
+    /// Returns the coverage of each source file with debug information in the program itself, by
+    /// path. `None`: the user interrupted it.
     pub fn coverage(
         &self,
         is_over: &(dyn Fn() -> bool + Sync),
@@ -86,7 +88,7 @@ impl Asked {
     }
 }
 
-/// Notes the lines of executed instructions.
+/// Stores the line of each executed instruction in a range of code.
 fn note(
     lines: &mut HashMap<Addr, (Arc<str>, u32)>,
     range: &AddrRange,

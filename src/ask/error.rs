@@ -8,54 +8,54 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such code.
+    /// No code has this function name, line or address.
     #[error(
         "no code of {0:?}: give FUNCTION, FILE:LINE or an address such as 0x401136; lines need \
          debug information (compile with -g)"
     )]
     NoCode(String),
-    /// There are no values.
+    /// The question needs values, and the recording is of the path only.
     #[error("this recording is of the path, which has no values")]
     NoValues,
-    /// The compiler did not keep a value there.
+    /// The value is optimized out or unavailable at the position.
     #[error("the value is optimized out or unavailable there, in {place}: give another position")]
     NotThere {
-        /// The function and line.
+        /// The function and line of the position.
         place: String,
     },
-    /// A value is in no single place.
+    /// The value is neither in one register nor in one range of memory.
     #[error(
         "the value is in no single place of memory, and in no register: ask for what it is made of"
     )]
     NoPlace,
-    /// A variable of an outer frame is in a register.
+    /// The value is in a register of the outer frame with this number.
     #[error(
         "the value is in a register of frame {0}, which an inner function may have saved: give a \
          position in that function"
     )]
     OfOuterFrame(usize),
-    /// There is no such memory.
+    /// The memory at this address cannot be read.
     #[error("there is no memory at {0}")]
     NoMemory(Addr),
-    /// A value is too large.
+    /// The value has more bytes than this maximum.
     #[error("values of up to {0} bytes are followed")]
     TooLarge(u64),
-    /// A position is after the end.
+    /// The position is after the end of the run, whose last moment this is.
     #[error("the position is after the end of the run, which is in moment {0}")]
     AfterEnd(u64),
-    /// There is no such thread at a position.
+    /// This thread does not exist at the position.
     #[error("there is no thread {0} there")]
     NoThread(Tid),
-    /// There is no such frame.
+    /// The call stack has no frame with this number.
     #[error("there is no frame {0}")]
     NoFrame(usize),
-    /// A text is no position.
+    /// This text cannot be parsed as a position.
     #[error("{0:?} is no position: give a number such as 1234, or 1234.5 in an exact recording")]
     NoPosition(String),
-    /// An expression has no meaning.
+    /// An expression cannot be parsed or evaluated.
     #[error(transparent)]
     Value(#[from] values::Error),
-    /// The replay ended before the run did.
+    /// The replay failed.
     #[error(transparent)]
     Replay(#[from] replay::Error),
     /// The path cannot be read.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The recording cannot be read.
     #[error(transparent)]
     Recording(#[from] recording::Error),
-    /// A file of a dataset cannot be written, or not be removed.
+    /// A file or directory of a dataset, or a manifest for it, cannot be read, written or removed.
     #[error("{}: {why}", path.display())]
     Dataset {
         /// The file or directory.

@@ -1,5 +1,5 @@
-//! Counts of executed code: each block, each function, and each stack of calls. Its size is that of
-//! the code and of the different stacks, and not that of the run.
+//! Counts of executed code: each block, each function, and each stack of calls. Their size depends
+//! on the code and the number of different stacks, not on the length of the run.
 
 use super::functions::Functions;
 use super::opened::Asked;
@@ -13,9 +13,9 @@ use crate::translate::AddressMap;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Blocks between two looks at whether the user has had enough.
+/// The number of items of a path between two checks for an interrupt.
 const BLOCKS: u64 = 1 << 16;
-/// The start of the page of an address.
+/// The bits of an address that are the start of its page.
 const PAGE: u64 = !0xfff;
 
 /// The counts of a run, or of a part of it.
@@ -29,7 +29,7 @@ pub(super) struct Executed {
     pub(super) gaps: u64,
 }
 
-/// A block of code.
+/// A block of code, and how often it was executed.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) count: u64,
@@ -37,7 +37,7 @@ pub(super) struct Block {
     callee: Callee,
 }
 
-/// Blocks of one function in a row, under the same calls.
+/// A sequence of blocks that were executed in one function, under the same calls.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     stack: Option<usize>,
@@ -48,7 +48,7 @@ struct Stay {
 /// The counts of a function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Its own instructions.
+    /// The number of instructions that the function executed itself.
     pub(super) own: u64,
     pub(super) calls: u64,
 }
@@ -72,7 +72,7 @@ impl Asked {
             let mut current = tracker.innermost().map(|open| open.kept);
             tracker.pass(passed, &starts, &mut |change| match change {
                 Change::Began(begins) => {
-                    // Those that ended are no longer around it.
+                    // Calls that ended before are no longer around this one.
                     let callee = callee_at(&functions, begins.ip);
                     let stack = counts.stacks.enter(current, callee);
                     counts.functions.entry(callee).or_default().calls += 1;
@@ -147,7 +147,7 @@ impl Executed {
             // Code without symbols may be a part of any function.
             (Some((stack, of)), Callee::Page(_)) => (stack, of),
             (Some((stack, of)), callee) if of == callee => (stack, callee),
-            // A jump may have led to a part of a function, or to one that is not called.
+            // A jump may have led to a separate part of a function, or to one that was not called.
             (_, callee) => (self.stacks.enter(stack, callee), callee),
         };
         self.stacks.count(stack, insns);

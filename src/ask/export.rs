@@ -11,7 +11,7 @@ use super::speedscope::Speedscope;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// A format of another tool.
+/// A file format of another tool, for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFormat {
     /// A trace of Perfetto.
@@ -23,8 +23,8 @@ pub enum CallFormat {
 }
 
 impl Asked {
-    /// Writes the calls of the whole run. Calls `goes_on` with the instructions so far and all;
-    /// false ends it, and this returns false.
+    /// Writes the calls of the whole run. Calls `goes_on` with the number of instructions so far
+    /// and that of the run; if it returns false, the output ends and this returns false.
     pub fn export_calls(
         &self,
         format: CallFormat,
@@ -99,7 +99,7 @@ impl Profile {
     }
 }
 
-/// The strings of a profile, each once.
+/// The string table of a pprof profile, without duplicates.
 #[derive(Default)]
 struct Strings {
     list: Vec<String>,

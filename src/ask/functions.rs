@@ -1,4 +1,4 @@
-//! Functions and lines of code addresses, each looked up once.
+//! The functions and lines of code addresses. Functions are cached.
 
 use super::place::Place;
 use crate::common::Addr;
@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The number of places that are kept.
+/// The maximum number of addresses in the cache.
 const PLACES: usize = 1 << 20;
 
-/// A function.
+/// A function: its name, and the address of its first instruction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
@@ -30,7 +30,7 @@ impl<'s> Functions<'s> {
         Self { symbols, by_address: RefCell::default(), by_start: RefCell::default() }
     }
 
-    /// Returns the function at an address.
+    /// Returns the function at an address; `None` if the code has no symbols.
     pub(super) fn at(&self, addr: Addr) -> Option<Rc<Function>> {
         if let Some(known) = self.by_address.borrow().get(&addr) {
             return known.clone();
@@ -48,7 +48,7 @@ impl<'s> Functions<'s> {
         found
     }
 
-    /// Returns the name of the function at an address.
+    /// Returns the name of the function at an address; `None` if the code has no symbols.
     pub(super) fn name_at(&self, addr: Addr) -> Option<String> {
         self.at(addr).map(|function| function.name.clone())
     }

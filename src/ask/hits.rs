@@ -28,20 +28,20 @@ pub struct HitsQuestion<'a> {
     pub from: u64,
 }
 
-/// An execution.
+/// An execution of the code that was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// Its position.
+    /// The position of the execution.
     pub position: u64,
     /// The thread that executed it.
     pub tid: Tid,
-    /// The address.
+    /// The address of the executed instruction.
     pub addr: Addr,
     /// The function and line.
     pub place: Place,
-    /// The number of calls around it, if the path shows it.
+    /// The number of open calls around its function; `None` if the path does not show it.
     pub depth: Option<usize>,
-    /// The place from which its function was called, if the path shows it.
+    /// The place from which its function was called; `None` if the path does not show it.
     pub caller: Option<Place>,
     /// The values of the expressions.
     pub values: Vec<Shown>,
@@ -55,13 +55,13 @@ struct Executed {
     site: Option<Addr>,
 }
 
-/// Takes hits as they are found. Breaks the search.
+/// Takes each hit when it is found. A `Break` ends the search.
 type Sink<'a> = &'a mut dyn FnMut(Hit) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
     /// Finds all executions of some code, in the order of the run, and passes each to `sink` when
-    /// it is found, until that breaks, or `interrupted` returns true. `reached` gets the position
-    /// on the way.
+    /// it is found, until `sink` breaks or `interrupted` returns true. Calls `reached` with
+    /// positions, as progress.
     pub fn hits(
         &mut self,
         question: &HitsQuestion<'_>,
@@ -87,13 +87,13 @@ impl Asked {
         result
     }
 
-    /// Parses expressions. Returns `None` if one of them is several.
+    /// Parses expressions as one question. Returns `None` if a text contains several expressions.
     pub fn question_of(expressions: &[String]) -> Result<Option<Question>, Error> {
         let question = Question::parse(&expressions.join(", "))?;
         Ok(Some(question).filter(|question| question.texts().count() == expressions.len()))
     }
 
-    /// Checks that there is such code, and that the expressions have a meaning there.
+    /// Fails if there is no such code, or if the expressions have no meaning there.
     pub fn check(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
         let addrs = self.code_of(question.at)?;
         let evaluator = Evaluator::new(&self.symbols);
@@ -135,7 +135,7 @@ impl Asked {
         if end.is_break() || places.is_some() {
             return;
         }
-        // A path has no more of the instruction at which its program was killed.
+        // The path does not contain the instruction at which the program was killed.
         let count = self.timeline.instructions(tid);
         if let Some(addr) = self.timeline.pc(tid, count).filter(|addr| stops.contains(addr)) {
             let (depth, site) = (tracker.depth(), tracker.caller());
@@ -193,8 +193,9 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Replays the run, stops at each execution, and evaluates there. The path gives the
-    /// instructions since the last tick, which a replay does not count at full speed.
+    /// Replays the run, stops at each execution, and evaluates the expressions there. The number of
+    /// instructions since the last tick is from the path: a replay at full speed does not count
+    /// them.
     fn replayed(
         &self,
         replay: &mut Replay,
@@ -253,7 +254,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Returns an execution with its values; `None` if it comes too early.
+    /// Returns an execution with its values; `None` if it is before the first wanted position.
     fn hit(
         &self,
         state: &Stopped<'_>,
@@ -293,8 +294,9 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Returns the position and the details of the execution of an address in a tick, which stays
-    /// the next event. Drops earlier events: the replay has passed them.
+    /// Returns the position and the details of the execution of an address at a moment; `None` if
+    /// the path has none. The execution stays the next event. Drops earlier events: the replay has
+    /// passed them.
     fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Executed)> {
         loop {
             let next = self.events.peek()?;

@@ -1,4 +1,4 @@
-//! A replay's state, as the values of expressions need it.
+//! A replay's registers and memory, as the evaluation of expressions needs them.
 
 use crate::common::Addr;
 use crate::insn::xsave::{SSE, XMM, XSTATE_BV};
@@ -8,7 +8,7 @@ use crate::session::Position;
 use crate::symbols::{Machine, XMM0};
 use std::cell::OnceCell;
 
-/// The thread that is about to execute in a replay.
+/// The registers of a stopped thread of a replay, and the replay's memory.
 pub(super) struct Stopped<'a> {
     pub(super) replay: &'a Replay,
     pub(super) registers: Registers,
@@ -16,7 +16,7 @@ pub(super) struct Stopped<'a> {
 }
 
 impl<'a> Stopped<'a> {
-    /// Returns the state of the thread that executes next.
+    /// Returns the state of the thread that executes next; `None` if there is none.
     pub(super) fn of(replay: &'a Replay) -> Option<Self> {
         let registers = replay.loaded()?.registers;
         Some(Self { replay, registers, extended: OnceCell::new() })
@@ -54,14 +54,15 @@ impl Machine for Stopped<'_> {
     }
 }
 
-/// Goes to a position.
+/// Moves a replay to a position ([`Position::exact`]).
 pub(super) fn seek(replay: &mut Replay, position: u64) -> Result<(), replay::Error> {
     let (moment, instructions) = Position::parts(position);
     let at = replay.position_of_moment(moment);
     replay.seek(replay::Position { instructions, ..at })
 }
 
-/// Returns the bytes of an instruction, or fewer where memory ends.
+/// Returns the bytes at an address, as many as the longest instruction has, or fewer where memory
+/// ends.
 pub(super) fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
     let mut code = vec![0; MAX_INSN_BYTES];
     let known = replay.read(addr, &mut code);
@@ -69,7 +70,7 @@ pub(super) fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
     code
 }
 
-/// Reads a value in a state.
+/// Reads the bytes of a memory range or of a part of a register; `None` if they are unknown.
 pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
     match at {
         ValuePlace::Memory(range) => {

@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Events that a walker sends at a time.
+/// The number of events that a walker sends at a time.
 const CHUNK: usize = 512;
-/// Chunks by which a walker may be ahead.
+/// The maximum number of chunks of a walker that wait to be received.
 const AHEAD: usize = 4;
-/// Steps of a walk after which it reports how far it is.
+/// The number of steps of a walk after which it reports how far it is.
 const STEPS: u32 = 1 << 14;
 
 /// An event at a position of the run.
@@ -22,13 +22,13 @@ pub(super) struct Event<T> {
     pub(super) what: T,
 }
 
-/// Events of a thread, and a position that no later one is before.
+/// Events of a thread, and a lower bound of the positions of later ones.
 struct Chunk<T> {
     events: Vec<Event<T>>,
     until: u64,
 }
 
-/// The end of a walk where its events go.
+/// The sending end of a walk, for its events.
 pub(super) struct Sender<T> {
     tid: Tid,
     events: Vec<Event<T>>,
@@ -43,7 +43,7 @@ impl<T> Sender<T> {
         if self.events.len() >= CHUNK { self.flush(position) } else { ControlFlow::Continue(()) }
     }
 
-    /// Reports a step of the walk; `position` returns where it is.
+    /// Reports a step of the walk; `position` returns where it is. Breaks if the receiver is gone.
     pub(super) fn step(&mut self, position: impl FnOnce() -> u64) -> ControlFlow<()> {
         self.steps += 1;
         if self.steps < STEPS { ControlFlow::Continue(()) } else { self.flush(position()) }
@@ -67,12 +67,12 @@ pub(super) struct Merged<T> {
 struct Source<T> {
     chunks: Receiver<Chunk<T>>,
     events: VecDeque<Event<T>>,
-    /// No event of it that is not here yet comes before.
+    /// A lower bound of the positions of events that are not received yet.
     until: u64,
 }
 
 impl<T> Source<T> {
-    /// Returns the position that its next event has, or is not before.
+    /// Returns the position of the next event, or a lower bound of it if it is not received yet.
     fn next(&self) -> u64 {
         self.events.front().map_or(self.until, |event| event.position)
     }
@@ -89,7 +89,7 @@ impl<T> Source<T> {
 }
 
 impl<T> Merged<T> {
-    /// Returns the next event without taking it; waits for it.
+    /// Returns the next event without taking it; waits for it. `None` at the end of all walks.
     pub(super) fn peek(&mut self) -> Option<&Event<T>> {
         let first = self.first()?;
         self.sources.get(first)?.events.front()
@@ -100,7 +100,8 @@ impl<T> Merged<T> {
             let ready = |source: &Source<T>| !source.events.is_empty();
             let first = (0..self.sources.len()).min_by_key(|number| {
                 let source = self.sources.get(*number);
-                // Of one that may have an event at the same position nothing is known.
+                // At the same position, a source without a received event comes first: it may have
+                // one there.
                 source.map(|source| (source.next(), ready(source)))
             })?;
             let source = self.sources.get_mut(first)?;
@@ -124,8 +125,8 @@ impl<T> Iterator for Merged<T> {
     }
 }
 
-/// Walks the paths of threads by `walk`, and gives their events to `consume`. The walks end when
-/// that returns.
+/// Walks the path of each thread with `walk`, and passes the merged events to `consume`. The walks
+/// end when `consume` returns.
 pub(super) fn merged<T: Send, R>(
     tids: &[Tid],
     walk: impl Fn(Tid, &mut Sender<T>) + Sync,
@@ -139,7 +140,7 @@ pub(super) fn merged<T: Send, R>(
             scope.spawn(move || {
                 let mut sender = Sender { tid: *tid, events: Vec::new(), steps: 0, chunks: ours };
                 walk(*tid, &mut sender);
-                // Without a receiver the rest is dropped.
+                // If the receiver is gone, the last events are dropped.
                 let _ = sender.flush(u64::MAX);
             });
             sources.push(Source { chunks, events: VecDeque::new(), until: 0 });

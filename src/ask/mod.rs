@@ -2,8 +2,8 @@
 //! instructions of each function, the lines that were executed.
 //!
 //! The path says what was executed, in which order and by which calls. Where values are wanted, an
-//! exact recording is replayed once from front to back, beside the path. Everything streams: no
-//! question keeps more of a run than the calls that are open.
+//! exact recording is replayed once from front to back, beside the path. Paths and values are
+//! streamed: no question keeps a list of all that was executed.
 
 mod called;
 mod calls;

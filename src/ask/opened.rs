@@ -1,4 +1,4 @@
-//! A recording that is asked.
+//! A recording that is open for questions.
 
 use super::clock::Places;
 use super::error::Error;
@@ -13,19 +13,19 @@ use crate::timeline::{Options, Timeline};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
-/// Threads that are walked at the same time.
+/// The maximum number of threads whose paths are walked at the same time.
 const AT_A_TIME: usize = 8;
 
-/// A recording: its path, and its log if it is exact.
+/// The files of a recording: its path, and its log if it is exact.
 #[derive(Debug)]
 pub struct Recorded {
     /// The recording of the path, or the path of an exact one.
     pub path: Reader,
-    /// The exact recording.
+    /// The exact recording; `None` if only the path was recorded.
     pub exact: Option<Reader>,
 }
 
-/// A recording that is asked.
+/// A recording that is open for questions.
 pub struct Asked {
     pub(super) timeline: Timeline,
     pub(super) places: Option<Places>,
@@ -48,7 +48,7 @@ impl Asked {
         Ok(Self { timeline, places, replay, symbols })
     }
 
-    /// Returns the path.
+    /// Returns the timeline of the recording's path.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -73,7 +73,7 @@ impl Asked {
         Position::text(position, self.is_exact())
     }
 
-    /// Parses a position.
+    /// Parses a position that [`Self::text_of`] returned, or a user wrote.
     pub fn position_of(&self, text: &str) -> Result<u64, Error> {
         let position = Position::parse(text, self.is_exact());
         position.ok_or_else(|| Error::NoPosition(text.to_owned()))
@@ -87,7 +87,8 @@ impl Asked {
         }
     }
 
-    /// Returns the last position of an exact run, whose replay is used.
+    /// Returns the highest number of a position in the last moment of an exact run. For callers
+    /// that have taken the replay out of `self`.
     pub(super) fn last_position_of(replay: &Replay) -> u64 {
         Position::exact(replay.last_moment(), u64::MAX)
     }
@@ -96,8 +97,8 @@ impl Asked {
         self.timeline.threads().collect()
     }
 
-    /// Walks the threads by `walk`, some at a time, and passes each result on. Returns false if the
-    /// user interrupted it.
+    /// Calls `walk` for each thread, for some threads at a time, and passes each result to `take`.
+    /// Returns false if the user interrupted it.
     pub(super) fn each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,
@@ -126,7 +127,8 @@ impl Asked {
         Functions::new(&self.symbols)
     }
 
-    /// Returns the addresses of a line, of a function's body, or an address.
+    /// Returns the addresses that `what` names: those of a line (`FILE:LINE`), that after the
+    /// prologue of each function with a name, or an address (`0x401136`).
     pub fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
         let text = what.strip_prefix('*').unwrap_or(what);
         if let Some(digits) = text.strip_prefix("0x") {

@@ -1,4 +1,4 @@
-//! A trace of Perfetto: packets of track events, with the field numbers of its
+//! A trace of Perfetto: packets of track events. The field numbers are those of Perfetto's
 //! `protos/perfetto/trace/perfetto_trace.proto`. One instruction is a nanosecond.
 
 use super::proto::Message;
@@ -25,7 +25,7 @@ const INSTANT: u64 = 3;
 /// The interned name of the annotation with the position.
 const POSITION: u64 = 1;
 
-/// Writes a trace.
+/// A writer of a trace of Perfetto.
 pub(super) struct Perfetto<'a> {
     out: &'a mut dyn Write,
     text: &'a dyn Fn(u64) -> String,
@@ -59,7 +59,7 @@ impl<'a> Perfetto<'a> {
         self.out.write_all(trace.bytes())
     }
 
-    /// Returns the number of a name. A new one is defined in the packet.
+    /// Returns the interned ID of a name. Defines a new name in the packet.
     fn name(&mut self, packet: &mut Message, name: &str) -> u64 {
         if let Some(known) = self.names.get(name) {
             return *known;
@@ -107,7 +107,7 @@ impl<'a> Perfetto<'a> {
     }
 }
 
-/// Returns the number of a thread's track. That of a process is its ID.
+/// Returns the UUID of a thread's track. The UUID of a process's track is the process ID.
 fn track_of(thread: &SlicedThread) -> u64 {
     1 << 32 | u64::from(thread.tid.0.unsigned_abs())
 }

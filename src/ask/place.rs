@@ -1,13 +1,14 @@
-//! A place of the code in words.
+//! A place in the code, as text.
 
 use std::fmt;
 
 /// A function, and the line in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The function.
+    /// The name of the function; `None` if its code has no symbols.
     pub function: Option<String>,
-    /// The name of the source file without its directory, and the line.
+    /// The name of the source file without its directory, and the line; `None` without debug
+    /// information.
     pub line: Option<(String, u32)>,
 }
 

@@ -7,37 +7,37 @@ use super::opened::Asked;
 use super::stacks::Callee;
 use std::collections::{BTreeMap, HashMap};
 
-/// The name of the calls that have no stack of their own.
+/// The name under which a profile counts all calls beyond the limits of [`super::stacks`].
 const MORE: &str = "[more calls]";
 
 /// The instructions of a run, by function, line and stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// All instructions.
+    /// The number of all instructions.
     pub instructions: u64,
-    /// Gaps in the path, whose instructions are not counted.
+    /// The number of gaps in the path, whose instructions are not counted.
     pub gaps: u64,
-    /// The functions, those with the most instructions of their own first.
+    /// The functions, in descending order of their own instructions.
     pub functions: Vec<FunctionCost>,
-    /// The lines, those with the most instructions first.
+    /// The lines, in descending order of their instructions.
     pub lines: Vec<LineCost>,
-    /// The stacks, outermost function first, with the instructions of the innermost function
-    /// itself. The last one is that of all deeper calls where there are very many, or a deep
-    /// recursion.
+    /// The call stacks, as function names from the outermost on, each with the number of
+    /// instructions that the innermost function executed itself. Where calls are very deep or
+    /// stacks very many, the innermost name is `[more calls]` for all calls beyond the limit.
     pub stacks: Vec<(Vec<String>, u64)>,
 }
 
 /// The instructions of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionCost {
-    /// The function.
+    /// The name of the function, or the address of a page of code without symbols, in brackets.
     pub name: String,
-    /// Its own instructions.
+    /// The number of instructions that the function executed itself.
     pub own: u64,
-    /// Those of the functions that it called, too. Calls without a stack of their own count for the
-    /// functions around them only.
+    /// The number of instructions that the function and all functions called by it executed. Calls
+    /// without a stack of their own count for the functions around them only.
     pub total: u64,
-    /// The calls.
+    /// The number of calls of the function.
     pub calls: u64,
 }
 
@@ -46,11 +46,11 @@ pub struct FunctionCost {
 pub struct LineCost {
     /// The name of the file, without its directory.
     pub file: String,
-    /// The line.
+    /// The number of the line.
     pub line: u32,
-    /// The function.
+    /// The name of the function; empty if it is unknown.
     pub function: String,
-    /// The instructions.
+    /// The number of instructions that were executed for this line in this function.
     pub own: u64,
 }
 
@@ -85,7 +85,7 @@ impl Asked {
     }
 }
 
-/// Numbers the functions by their names.
+/// The functions of a profile, numbered: functions with the same name have the same number.
 struct Names {
     names: Vec<String>,
     numbers: HashMap<Callee, usize>,

@@ -18,14 +18,14 @@ impl Message {
         self.0.push(value.to_le_bytes()[0]);
     }
 
-    /// Adds an integer.
+    /// Adds a field with an integer.
     pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field) << 3);
         self.varint(value);
         self
     }
 
-    /// Adds bytes, or a message that is written already.
+    /// Adds a field with bytes, or with a message that is encoded already.
     pub(super) fn raw(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
@@ -33,19 +33,19 @@ impl Message {
         self
     }
 
-    /// Adds a text.
+    /// Adds a field with a text.
     pub(super) fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.raw(field, text.as_bytes())
     }
 
-    /// Adds a message.
+    /// Adds a field with a message, which `fill` writes.
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);
         self.raw(field, &inner.0)
     }
 
-    /// Adds integers in one field.
+    /// Adds a packed repeated field of integers.
     pub(super) fn packed(&mut self, field: u32, values: &[u64]) -> &mut Self {
         let mut inner = Self::default();
         for value in values {

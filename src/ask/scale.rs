@@ -1,5 +1,5 @@
-//! The place of a thread's instructions on the axis of positions, for drawings. In an exact
-//! recording it is estimated between two places whose positions are known.
+//! Conversion between a thread's instructions and positions, for drawings. In an exact recording it
+//! is an estimate between two places whose positions are known.
 
 use super::clock::Places;
 use super::opened::Asked;
@@ -10,24 +10,25 @@ use crate::timeline::Timeline;
 /// A part of a thread's path, in which it executes without another thread in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
-    /// The position of its first instruction.
+    /// The position of the interval's first instruction.
     position: u64,
-    /// The position of the next interval of any thread.
+    /// The position at which the next interval of any thread begins.
     end: u64,
-    /// The number of its first instruction.
+    /// The number of the interval's first instruction, counted per thread.
     index: u64,
 }
 
-/// The axis of one thread.
+/// A converter between the instructions of one thread and positions.
 pub(super) enum Scale<'a> {
-    /// That of an exact recording: the intervals of the thread, in order, and its instructions.
+    /// For an exact recording: the intervals of the thread, in order, and the number of its
+    /// instructions.
     Exact { intervals: Vec<Interval>, count: u64 },
-    /// That of a path.
+    /// For a path, whose positions are exact.
     Path { timeline: &'a Timeline, tid: Tid },
 }
 
 impl Asked {
-    /// Returns the axis of a thread. `starts`: see [`Places::starts`].
+    /// Returns the converter for a thread. `starts`: see [`Places::starts`].
     pub(super) fn scale(&self, tid: Tid, starts: &[u64]) -> Scale<'_> {
         let (timeline, count) = (&self.timeline, self.timeline.instructions(tid));
         let Some(places) = &self.places else { return Scale::Path { timeline, tid } };
@@ -41,7 +42,7 @@ impl Asked {
         Scale::Exact { intervals: places.timed(tid).map(interval).collect(), count }
     }
 
-    /// Returns the moments of all places, ascending.
+    /// Returns the moments of all places, ascending; empty for a path recording.
     pub(super) fn starts(&self) -> Vec<u64> {
         self.places.as_ref().map(Places::starts).unwrap_or_default()
     }
@@ -82,7 +83,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Returns the positions of the thread's beginning and end.
+    /// Returns the positions at which the thread begins and ends.
     pub(super) fn life(&self) -> (u64, u64) {
         match self {
             Self::Exact { intervals, .. } => (

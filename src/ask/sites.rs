@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 pub(super) struct Sites {
     /// The first instructions of the functions.
     pub(super) starts: BTreeSet<Addr>,
-    /// The instructions after the returns.
+    /// The instructions that the functions return to.
     pub(super) returns: BTreeSet<Addr>,
 }
 

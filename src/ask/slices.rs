@@ -1,5 +1,5 @@
-//! The calls of a run as slices of time, thread by thread. The time is a count: that of the
-//! instructions of all threads.
+//! The calls of a run as slices of time, thread by thread. The unit of time is an instruction: the
+//! time of an instruction is its number in the order of all threads.
 
 use super::error::Error;
 use super::functions::Functions;
@@ -12,7 +12,7 @@ use crate::timeline::Visit;
 use std::io;
 use std::ops::ControlFlow;
 
-/// A thread of a run.
+/// A thread of a run, with its process and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlicedThread {
     pub(super) tid: Tid,
@@ -20,7 +20,7 @@ pub(super) struct SlicedThread {
     pub(super) name: String,
 }
 
-/// The beginning or end of a slice, or a moment.
+/// An event of a thread at time `at`: a call begins or ends, a system call, or a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
     Begin { at: u64, position: u64, function: String },
@@ -29,13 +29,13 @@ pub(super) enum Slice {
     Gap { at: u64, reason: String },
 }
 
-/// Takes the slices of one format.
+/// A writer of slices in one format.
 pub(super) trait SliceSink {
     /// Begins the output of a thread.
     fn thread(&mut self, thread: &SlicedThread) -> io::Result<()>;
-    /// Takes the next event of the thread.
+    /// Writes the next event of the thread.
     fn slice(&mut self, thread: &SlicedThread, slice: &Slice) -> io::Result<()>;
-    /// Ends the thread, at a count.
+    /// Ends the output of a thread, whose path ends at time `at`.
     fn end_thread(&mut self, thread: &SlicedThread, at: u64) -> io::Result<()>;
 }
 
@@ -48,8 +48,8 @@ impl Asked {
         SlicedThread { tid, pid: self.timeline.process_of(tid).0, name }
     }
 
-    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the instructions so far and
-    /// all; false ends it, and this returns false.
+    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the number of instructions
+    /// so far and that of the run; if it returns false, the walk ends and this returns false.
     pub(super) fn slices(
         &self,
         sink: &mut dyn SliceSink,
@@ -76,14 +76,14 @@ impl Asked {
         Ok(true)
     }
 
-    /// Returns the count at the end of a thread.
+    /// Returns the time at the end of a thread, which executed so many instructions.
     fn end_of(&self, tid: Tid, instructions: u64) -> u64 {
         let last = instructions.checked_sub(1);
         last.and_then(|last| self.timeline.global_of(tid, last)).map_or(0, |last| last + 1)
     }
 }
 
-/// A walk of one thread.
+/// A walk of one thread, which passes its slices on.
 struct Walked<'a, 's> {
     asked: &'a Asked,
     tid: Tid,
@@ -92,7 +92,7 @@ struct Walked<'a, 's> {
     thread: &'a SlicedThread,
 }
 
-/// Blocks between two looks at whether the user has had enough.
+/// The number of items of a path between two calls of `goes_on`.
 const BLOCKS: u64 = 1 << 14;
 
 impl Walked<'_, '_> {

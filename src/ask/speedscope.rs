@@ -6,7 +6,7 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Writes a file. The frames come last, when all are known.
+/// A writer of a file of speedscope. The list of frames comes last, when all are known.
 pub(super) struct Speedscope<'a> {
     out: &'a mut dyn Write,
     frames: Vec<String>,

@@ -4,10 +4,10 @@ use crate::common::Addr;
 use crate::translate::AddressMap;
 use std::collections::HashMap;
 
-/// The depth from which on calls have no stacks of their own: a recursion would have one for each
+/// The depth from which on calls get no stacks of their own: a recursion would add one for each
 /// level.
 const DEEPEST: usize = 256;
-/// The maximum number of stacks. Calls that would need more of them have none of their own.
+/// The maximum number of stacks. Further calls get no stacks of their own.
 const MOST: usize = 1 << 18;
 
 /// The innermost function of a stack.
@@ -15,7 +15,7 @@ const MOST: usize = 1 << 18;
 pub(super) enum Callee {
     /// The function that begins at an address.
     Function(Addr),
-    /// Code without symbols: one place for each page.
+    /// Code without symbols, counted per page: the address of the page.
     Page(Addr),
     /// All calls that have no stack of their own.
     More,
@@ -29,7 +29,7 @@ struct Stack {
     callee: Callee,
     /// The number of its ancestors.
     depth: usize,
-    /// The instructions of its innermost function itself.
+    /// The number of instructions that the stack's innermost function executed itself.
     own: u64,
 }
 
@@ -42,7 +42,8 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the stack of a call in another one.
+    /// Returns the number of the stack of a call of `callee` from the stack `parent`. Adds the
+    /// stack if it is new. Beyond the limits, it is a stack of [`Callee::More`].
     pub(super) fn enter(&mut self, parent: Option<usize>, callee: Callee) -> usize {
         let outer = parent.and_then(|number| Some((number, self.list.get(number)?)));
         if let Some((number, Stack { callee: Callee::More, .. })) = outer {
@@ -62,17 +63,17 @@ impl Stacks {
         number
     }
 
-    /// Returns the innermost function of a stack.
+    /// Returns the innermost function of the stack with a number; `None` if there is no such stack.
     pub(super) fn callee(&self, number: usize) -> Option<Callee> {
         self.list.get(number).map(|stack| stack.callee)
     }
 
-    /// Returns the parent of a stack.
+    /// Returns the number of the caller's stack; `None` for an outermost function.
     pub(super) fn parent(&self, number: usize) -> Option<usize> {
         self.list.get(number)?.parent
     }
 
-    /// Adds instructions of the innermost function itself.
+    /// Adds to the number of instructions that the innermost function of a stack executed itself.
     pub(super) fn count(&mut self, number: usize, instructions: u64) {
         if let Some(stack) = self.list.get_mut(number) {
             stack.own += instructions;
@@ -105,9 +106,9 @@ impl Stacks {
         })
     }
 
-    /// Returns the instructions of each function and of all that it called. `number_of` numbers the
-    /// functions: callees with the same number are one function. A function counts once on each
-    /// stack.
+    /// Returns the instructions of each function and of all that it called, by function number.
+    /// `number_of` numbers the functions: callees with the same number are one function. A function
+    /// counts once on each stack.
     pub(super) fn totals(&self, number_of: impl Fn(Callee) -> usize) -> HashMap<usize, u64> {
         let mut sums: Vec<u64> = self.list.iter().map(|stack| stack.own).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.list.len()];
@@ -122,7 +123,7 @@ impl Stacks {
             }
         }
         let (mut totals, mut open) = (HashMap::new(), HashMap::<usize, u32>::new());
-        // Each stack twice: true where it is left.
+        // Each stack is visited twice; true is for the second visit, when it is left.
         let mut path: Vec<(usize, bool)> = roots.into_iter().map(|root| (root, false)).collect();
         while let Some((number, is_left)) = path.pop() {
             let function = number_of(self.list[number].callee);

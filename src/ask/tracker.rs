@@ -5,19 +5,19 @@ use crate::common::Addr;
 use crate::flow::Exit;
 use crate::timeline::{CallTrace, How, Visit};
 
-/// The most calls that are kept open: a bound on the memory that an unbounded recursion takes.
+/// The maximum number of calls that are kept open: it bounds the memory for an endless recursion.
 const OPEN_LIMIT: usize = 1 << 22;
 
 /// An activation of a function that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open<T> {
-    /// The depth at which it ends.
+    /// The value of [`CallTrace::depth`] in the activation: at a lower one it has ended.
     depth: usize,
-    /// True if it is a signal handler.
+    /// True if the function is a signal handler.
     is_signal: bool,
-    /// The address of its first instruction in the path.
+    /// The address of the activation's first instruction in the path.
     pub(super) ip: Addr,
-    /// The user's part.
+    /// The data that the user of the tracker keeps with the activation.
     pub(super) kept: T,
 }
 
@@ -26,10 +26,11 @@ pub(super) struct Open<T> {
 pub(super) struct Begins {
     pub(super) ip: Addr,
     pub(super) index: u64,
-    /// The number of open calls around it.
+    /// The number of open activations around the new one.
     pub(super) depth: usize,
     pub(super) how: Beginning,
-    /// The instruction that led to it.
+    /// The address of the call, jump or interrupted instruction that led to it; `None` if it is
+    /// [`Beginning::Start`].
     pub(super) site: Option<Addr>,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Begins {
 pub(super) enum Beginning {
     /// The path begins, or goes on after a gap or in a function that was called before.
     Start,
-    /// A call.
+    /// A CALL instruction.
     Call,
     /// A jump to another function, in place of a call and a return.
     TailCall,
@@ -46,21 +47,22 @@ pub(super) enum Beginning {
     Signal,
 }
 
-/// The calls of a thread.
+/// A tracker of the open calls of a thread, which follows a walk of its path.
 #[derive(Debug)]
 pub(super) struct Tracker<T> {
     trace: CallTrace,
     open: Vec<Open<T>>,
-    /// The last block's last instruction, the next address, and how it ended.
+    /// Of the last block: the address of its last instruction, the address after it, and the kind
+    /// of exit.
     left: Option<(Addr, Addr, Exit)>,
 }
 
-/// A change of the open calls.
+/// A change of the open activations.
 pub(super) enum Change<T> {
-    /// An activation ended; the number of the thread's next instruction. It is `None` where the
-    /// path does not show a return.
+    /// An activation ended. The number is that of the thread's next instruction after a return;
+    /// `None` where the path does not show a return.
     Ended(Open<T>, Option<u64>),
-    /// One begins.
+    /// An activation begins.
     Began(Begins),
 }
 
@@ -82,8 +84,8 @@ impl<T> Tracker<T> {
     }
 
     /// Processes the next item of the path. Calls `changed` with each change before the item; for
-    /// one that begins, it returns what is kept of it. `starts` returns the start of the function
-    /// at an address, for jumps.
+    /// [`Change::Began`], `changed` returns the data to keep, or `None` to skip the activation.
+    /// `starts` returns the start of the function at an address: it is needed to see tail calls.
     pub(super) fn pass(
         &mut self,
         passed: &Passed<'_>,
@@ -98,7 +100,7 @@ impl<T> Tracker<T> {
         let depth = self.trace.depth();
         let goes_on = arrival.is_none();
         while let Some(open) = self.open.pop_if(|open| open.depth > depth) {
-            // Those inside it were left by longjmp(3) or an exception.
+            // Activations inside the one that returned were left by longjmp(3) or an exception.
             let returned = goes_on && open.depth == depth + 1;
             changed(Change::Ended(open, returned.then_some(*index)));
         }
@@ -110,7 +112,7 @@ impl<T> Tracker<T> {
                     How::Signal => Beginning::Signal,
                 };
                 if how == Beginning::Start {
-                    // Those of the same depth are lost.
+                    // Activations of the same depth are lost.
                     while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
                         // A handler returns to the code that calls sigreturn(2).
                         let returned = arrival.how == How::Return
@@ -143,7 +145,7 @@ impl<T> Tracker<T> {
     }
 }
 
-/// Returns true if a jump leads to the beginning of another function.
+/// Returns true if a jump led to the first instruction of another function.
 fn is_tail_call(
     left: Option<(Addr, Addr, Exit)>,
     ip: Addr,
@@ -156,7 +158,8 @@ fn is_tail_call(
 }
 
 impl Tracker<Option<Addr>> {
-    /// Returns the instruction that called the innermost function.
+    /// Returns the address from which the innermost function was called; `None` if the path does
+    /// not show a call.
     pub(super) fn caller(&self) -> Option<Addr> {
         self.open.last()?.kept
     }

@@ -7,18 +7,18 @@ use crate::timeline::{Timeline, Visit};
 use crate::translate::is_tick;
 use std::ops::ControlFlow;
 
-/// The most bytes of an instruction.
+/// The maximum number of bytes of an instruction.
 const INSN_BYTES: usize = 15;
 
-/// An item of a path.
+/// An item of a path, and the positions there.
 pub(super) struct Passed<'a> {
     pub(super) visit: &'a Visit<'a>,
-    /// The positions, at this place of the path.
+    /// The converter to positions, for instructions of this item.
     pub(super) clock: &'a Clock<'a>,
 }
 
 impl Passed<'_> {
-    /// Returns the address of the next instruction, if the path has one here.
+    /// Returns the address of the item's first instruction; `None` if the item is no block.
     pub(super) fn next_ip(&self) -> Option<Addr> {
         match self.visit {
             Visit::Block { span, .. } => Some(span.ip),
@@ -27,7 +27,8 @@ impl Passed<'_> {
     }
 }
 
-/// Walks the whole path of a thread.
+/// Walks the whole path of a thread: calls `visitor` with each item until it breaks. Positions are
+/// those of an exact recording if its `places` are given.
 pub(super) fn walk(
     timeline: &Timeline,
     places: Option<&Places>,

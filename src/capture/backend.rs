@@ -1,25 +1,26 @@
-//! The backends.
+//! The names of the backends, which record control flow in different ways.
 
 use crate::recording::BackendName;
 use std::fmt;
 
-/// A backend: a means to capture control flow.
+/// A backend: one implementation of recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
     /// Hardware: the CPU's PT unit, through Linux perf.
     Perf,
-    /// Translation: the program runs in a code cache that logs its branches.
+    /// Translation (software PT): the program runs in a code cache that logs its branches.
     Soft,
-    /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
+    /// Single-stepping with ptrace(2): some 40 thousand instructions a second, for comparison.
     Step,
-    /// Translation that counts: all inputs of the run go to a log, from which it can be replayed.
+    /// Translation that counts ticks. All inputs of the run go to a log, from which it can be
+    /// replayed.
     Exact,
 }
 
 impl Backend {
-    /// Returns true if a live program's newborn children can be kept stopped. Those of a program
-    /// that the CPU traces run on at once.
+    /// Returns true if the children of a live program can stay stopped at their birth. With the
+    /// hardware backend they run on at once.
     pub fn can_keep_children(self) -> bool {
         self != Self::Perf
     }

@@ -1,15 +1,15 @@
-//! A beat at which a recorder writes what it has, so that a killed one loses little. No thread is
-//! stopped for it.
+//! A periodic signal at which a recorder writes its data so far, so that a killed one loses little.
+//! It stops no thread of the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A signal that nothing else uses here.
+/// The signal of the timer, which the recorder uses for nothing else.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 
 static DUE: AtomicBool = AtomicBool::new(false);
 
-/// Lets a signal interrupt the waiting of the thread that made it, while it exists.
+/// A timer whose signal interrupts the waiting of the thread that started it, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Beat {
     old: libc::sigaction,
@@ -43,7 +43,7 @@ impl Beat {
         }
     }
 
-    /// Returns true if there was a beat since the last call.
+    /// Returns true if the timer has expired since the last call.
     pub(super) fn is_due() -> bool {
         DUE.swap(false, Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl Beat {
 
 impl Drop for Beat {
     fn drop(&mut self) {
-        // SAFETY: deletes the timer that `start` made, and puts back what was there.
+        // SAFETY: deletes the timer that `start` made, and restores the old signal action.
         unsafe {
             if let Some(timer) = self.timer {
                 libc::timer_delete(timer);

@@ -1,5 +1,5 @@
-//! Launches or attaches to the process of a recording. The recording's directory is created first,
-//! so that nothing is run or stopped in vain, and removed again if there is no process.
+//! Launches the process to record, or attaches to it. The recording's directory is created first,
+//! so that no process runs or is stopped in vain, and removed again if there is no process.
 
 use super::Error;
 use super::backend::Backend;
@@ -9,7 +9,7 @@ use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch, Tracee, USER_CS_64, has_more_filters, wait_for};
 
 impl Prepared {
-    /// Launches the program, stopped at its first instruction.
+    /// Creates the recording, and launches the program, stopped before its first instruction.
     pub(super) fn launch(request: &Request, backend: Backend) -> Result<(Self, Pid), Error> {
         let env = request.environment();
         let launch = Launch {
@@ -22,8 +22,8 @@ impl Prepared {
         Self::with(request, backend, || launch.start())
     }
 
-    /// Attaches to a running process, or to the one thread of it that is requested. Returns the
-    /// stopped threads.
+    /// Creates the recording, and attaches to a running process, or only to its thread that
+    /// `request` names. Returns the stopped threads.
     pub(super) fn attach(
         request: &Request,
         backend: Backend,
@@ -51,7 +51,8 @@ impl Prepared {
     }
 }
 
-/// Takes a thread out of the execve(2) that brought its program.
+/// Ends the execve(2) that started a thread's program, so that the thread is stopped at the first
+/// instruction as after a step. Returns an error if the thread ends.
 pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
     match wait_for(tracee.0)? {
@@ -60,13 +61,14 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// Returns why a child is not recorded, as a clause: it has executed a program, and ran natively in
-/// its parent's memory before. The filters of system calls that `parent` has do not matter.
+/// Returns the reason why a child cannot be recorded after its execve(2), as a clause; `None` if it
+/// can. The child ran natively before. Filters of system calls (seccomp) that it shares with
+/// `parent` do not matter.
 pub(super) fn reason_against(child: Pid, parent: Pid) -> Result<Option<&'static str>, Error> {
     Ok(if !runs_64_bit_code(Tracee(Tid(child.0)))? {
         Some("runs a 32-bit program")
     } else if has_more_filters(child, parent) {
-        // The recorder's own calls would be filtered as well.
+        // The filter would apply to the recorder's own calls in the process as well.
         Some("has filtered its system calls (seccomp)")
     } else {
         None

@@ -1,4 +1,4 @@
-//! The CPU's time-stamp counter and its rate, measured against the wall clock over the run.
+//! The CPU's time-stamp counter (TSC) and its rate, measured against the wall clock over the run.
 
 use crate::common::Tsc;
 use crate::recording::TscClock;
@@ -10,7 +10,7 @@ pub(super) fn now() -> Tsc {
     Tsc(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// A stopwatch that reads both clocks.
+/// The TSC and the wall clock at the start of a run.
 #[derive(Debug)]
 pub(super) struct Clock {
     tsc: Tsc,
@@ -26,15 +26,15 @@ impl Clock {
         self.instant.elapsed()
     }
 
-    /// Returns the line through the first reading and one made now.
+    /// Reads both clocks again, and returns the TSC's start and mean rate since the start.
     #[expect(clippy::cast_precision_loss, reason = "a rate, good to far fewer digits")]
     pub(super) fn so_far(&self) -> TscClock {
         let ticks = now().0.saturating_sub(self.tsc.0) as f64;
         TscClock { start: self.tsc, ticks_per_second: ticks / self.elapsed().as_secs_f64() }
     }
 
-    /// Returns the line through the first reading and one made now. Waits if the run was very
-    /// short, so that the rate is exact to about one in a thousand.
+    /// Does the same as `so_far`. Waits first if the run was very short, so that the rate is exact
+    /// to about one in a thousand.
     pub(super) fn finish(&self) -> TscClock {
         const SHORTEST: Duration = Duration::from_millis(2);
         if let Some(rest) = SHORTEST.checked_sub(self.elapsed()) {

@@ -1,5 +1,6 @@
-//! The files that a process maps, by number, and the stored content of those with code. Detects
-//! writes to mapped files: such a file gets another number and another image from then on.
+//! The files that a process maps, with their numbers in the recording, and the stored contents of
+//! those with code. Detects writes to mapped files: such a file gets another number and another
+//! image from then on.
 
 use super::error::Error;
 use super::recorder::Recorder;
@@ -11,7 +12,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The largest file that is stored as a whole though it is not mapped as code: 64 MiB.
+/// The maximum size of a file that is stored though it is not mapped as code: 64 MiB.
 const LARGEST_DATA_BYTES: u64 = 64 << 20;
 
 /// The mapped files of a process.
@@ -19,7 +20,7 @@ const LARGEST_DATA_BYTES: u64 = 64 << 20;
 pub(super) struct CodeFiles {
     files: Vec<CodeFile>,
     count: u32,
-    /// Store files without code as well.
+    /// True if files without code are stored as well.
     stores_data: bool,
 }
 
@@ -34,41 +35,42 @@ pub(super) struct CodeFile {
 #[derive(Debug)]
 struct Stored {
     image: ImageId,
-    /// Kept open, so that no other file gets its inode. The path may lead elsewhere later.
+    /// The open file: while it is open, no other file gets its inode. The path may lead elsewhere
+    /// later.
     file: File,
     stamp: Stamp,
 }
 
-/// The attributes that change with a file's content: size, and modification and status change in
-/// nanoseconds. Programs cannot set the last.
+/// The attributes that change with a file's content: its size, and its times of modification and of
+/// status change (seconds, nanoseconds). Programs cannot set the last one.
 type Stamp = (u64, (i64, i64), (i64, i64));
 
 impl CodeFile {
-    /// Returns true if the mapping is of this file.
+    /// Returns true if `mapping` maps this file.
     pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
         self.mapping.is_same_file(mapping)
     }
 }
 
 impl CodeFiles {
-    /// Returns an empty set that also stores files which are mapped as data.
+    /// Creates an empty set that will also store files mapped as data.
     pub(super) fn with_data() -> Self {
         Self { stores_data: true, ..Self::default() }
     }
 
-    /// Returns the stored content of the mapping's file.
+    /// Returns the stored content of the file that `mapping` maps; `None` if it is not stored.
     pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
         let of_file = self.files.iter().find(|file| file.is_of(mapping));
         of_file.and_then(|file| file.stored.as_ref()).map(|stored| &stored.image)
     }
 
-    /// Returns true if the content of the mapping's file is stored.
+    /// Returns true if the content of the file that `mapping` maps is stored.
     pub(super) fn stored(&self, mapping: &Mapping) -> bool {
         self.files.iter().any(|file| file.is_of(mapping) && file.stored.is_some())
     }
 
-    /// Returns the number of the mapping's file. Stores its content when it is first mapped as
-    /// code.
+    /// Returns the number of the file that `mapping` maps, and records a new file. Stores the file
+    /// when it is first mapped as code.
     pub(super) fn number(
         &mut self,
         mapping: &Mapping,
@@ -100,7 +102,7 @@ impl CodeFiles {
         Ok(self.files.len() - 1)
     }
 
-    /// Removes and returns the files whose content differs from the stored one.
+    /// Removes and returns the stored files whose content differs from the stored content now.
     pub(super) fn take_overwritten(&mut self) -> Vec<CodeFile> {
         let mut overwritten = Vec::new();
         for at in (0..self.files.len()).rev() {
@@ -130,8 +132,8 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, if its path still leads to it, unless it is large and mapped as data. Code
-/// of other files is stored as it is executed.
+/// Stores a mapped file, unless its path leads to another file now, or it is large and mapped as
+/// data. Code that is not stored here is recorded when it is executed.
 fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);

@@ -1,41 +1,41 @@
-//! The contract between a debugger and a live program: requests and events.
+//! The requests of a debugger to a live program, and the events that the program reports.
 
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{Signo, Watch};
 use std::collections::BTreeSet;
 
-/// A request to let a live program go on.
+/// A request to resume a live program.
 #[derive(Clone, Debug)]
 pub struct Go {
-    /// The thread that steps; otherwise the one that the debugger looks at, which goes on even
-    /// where it is to stop.
+    /// The thread to step. Without a step, the debugger's current thread: it goes on even if it is
+    /// at one of `stops`.
     pub thread: Tid,
-    /// That thread executes one instruction.
+    /// True if `thread` executes one instruction only.
     pub step: bool,
-    /// The other threads stand still.
+    /// True if the other threads stay stopped.
     pub locked: bool,
-    /// The signal that this thread is to have; 0: none.
+    /// The signal to deliver to `thread`; 0 for none.
     pub signal: Signo,
-    /// Signals that other threads are to have.
+    /// The signals to deliver to other threads.
     pub signals: Vec<(Tid, Signo)>,
-    /// Where threads stop.
+    /// The addresses at which threads stop, before they execute the instruction there.
     pub stops: BTreeSet<Addr>,
-    /// Signals that are delivered without a stop; signal 1 in bit 0.
+    /// A mask of the signals that are delivered without a stop; signal 1 in bit 0.
     pub passed: u64,
-    /// Signals that are delivered to the stepping thread without a stop. gdb stops for all of them,
-    /// since the step would end in a handler otherwise.
+    /// A mask of the signals that are delivered to the stepping thread without a stop. It is 0 if
+    /// gdb steps: delivered at once, a signal could end the step in a handler.
     pub passed_to_stepper: u64,
-    /// Memory after an access of which threads stop.
+    /// The watchpoints: threads stop after an access to this memory.
     pub watches: Vec<Watch>,
-    /// System calls before and after which threads stop.
+    /// The system calls before and after which threads stop.
     pub catches: Catches,
-    /// Births of processes that threads stop at.
+    /// The kinds of births of processes at which the parent stops.
     pub forks: Forks,
 }
 
 impl Go {
-    /// Returns the signals that a thread gets without a stop.
+    /// Returns the mask of the signals that are delivered to a thread without a stop.
     pub(super) fn passed_to(&self, tid: Tid) -> u64 {
         if self.step && self.thread == tid { self.passed_to_stepper } else { self.passed }
     }
@@ -44,17 +44,17 @@ impl Go {
 /// The system calls before and after which a live program stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Catches {
-    /// At none.
+    /// No system call.
     #[default]
     None,
-    /// At these.
+    /// The system calls with these numbers.
     Of(BTreeSet<u64>),
-    /// At all.
+    /// All system calls.
     All,
 }
 
 impl Catches {
-    /// Returns true if a system call is among them.
+    /// Returns true if the program stops at the system call `number`.
     pub fn has(&self, number: u64) -> bool {
         match self {
             Self::None => false,
@@ -64,23 +64,23 @@ impl Catches {
     }
 }
 
-/// At which births of processes a live program stops. Parent and child both stand still then, until
-/// one of them is left ([`super::Live::leave_process`]).
+/// The kinds of births of processes at which a live program stops. Parent and child both stay
+/// stopped then, until one of them is left ([`super::Live::leave_process`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forks {
-    /// At those of children with memory of their own.
+    /// True for births of children that have their own memory, as after fork(2).
     pub fork: bool,
-    /// At those of children for which their parent waits, until they execute a program or end;
-    /// and at the end of that.
+    /// True for births of children for which their parent waits until they execute a program or
+    /// end, as after vfork(2), and for the end of that wait.
     pub vfork: bool,
 }
 
 /// The event for which a live program stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The thread is about to execute what is at one of the [`Go::stops`].
+    /// The thread is about to execute the instruction at one of the [`Go::stops`].
     Stop,
-    /// The step is done.
+    /// The thread has executed its single step.
     Stepped,
     /// The thread has accessed memory that is watched: the [`Watch`] at this address.
     Watch(Addr),
@@ -88,23 +88,25 @@ pub enum Report {
     Signal(Signo),
     /// The thread is about to make the system call of this number.
     Call(u64),
-    /// It has made it.
+    /// The thread has returned from the system call of this number.
     CallReturn(u64),
-    /// The thread has made this process.
+    /// The thread has created this process.
     Forked(Pid),
-    /// The thread has made this process, and waits until it executes a program or ends.
+    /// The thread has created this process, and waits until it executes a program or ends.
     Vforked(Pid),
-    /// The thread need not wait any more.
+    /// The thread's wait for the child of a [`Report::Vforked`] is over.
     VforkDone,
     /// The thread has executed another program.
     Executed,
-    /// The only thread that was to go on has ended, and no other runs. This is one of those.
+    /// The only thread that was resumed has ended. The reported thread is another one, still
+    /// stopped.
     NoneRuns,
-    /// Somebody interrupted.
+    /// The caller interrupted the program.
     Interrupted,
-    /// The process has ended but for its last trace: its registers and memory are as at its end.
+    /// All threads of the process are at their exit stops: its registers and memory can be read for
+    /// the last time.
     Ending,
-    /// It is gone.
+    /// The process is gone, with this exit; `None` if unknown.
     Ended(Option<Exit>),
 }
 
@@ -114,7 +116,8 @@ impl Report {
         matches!(self, Self::Forked(_) | Self::Vforked(_))
     }
 
-    /// Returns true if this is reported however the thread is to go on.
+    /// Returns true if this event is reported instead of resuming, whatever the debugger requests
+    /// next.
     pub(super) fn is_due(self) -> bool {
         self.is_birth() || matches!(self, Self::CallReturn(_))
     }

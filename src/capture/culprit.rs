@@ -1,6 +1,6 @@
 //! Determines the thread that ended a process, from the exit stops of its threads
-//! (`PTRACE_EVENT_EXIT` of ptrace(2)). If one thread ends them all, the stops of others may precede
-//! its own.
+//! (`PTRACE_EVENT_EXIT` of ptrace(2)). If one thread ends all of them, the exit stops of others may
+//! precede its own.
 
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
@@ -14,9 +14,9 @@ pub(super) struct LastStop {
     pub(super) tid: Tid,
     /// The message of the stop: the thread's exit status, as in wait(2).
     pub(super) status: u64,
-    /// The system call that it is in, if any.
+    /// The number of the system call that the thread is in; `None` for none.
     pub(super) call: Option<u64>,
-    /// The last signal that it got.
+    /// The information of the last signal that the thread got.
     pub(super) siginfo: Option<SiginfoBytes>,
 }
 
@@ -24,15 +24,16 @@ pub(super) struct LastStop {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Culprit {
     known: Option<(Tid, Signo)>,
-    /// True if it certainly ended the process itself, and was not just one of its threads.
+    /// True if the known thread certainly ended the process. Otherwise it may have been ended by
+    /// another one.
     is_sure: bool,
 }
 
 impl Culprit {
-    /// Handles the exit stop of a thread. Returns true if its process ends with it. It does not if
-    /// the thread itself chose to end, or if another thread executes a program, which
-    /// `one_executes` decides. That waits for running threads, so it is called only if the thread
-    /// did not choose to end: no other thread keeps running then.
+    /// Handles the exit stop of a thread. Returns true if its process ends with it: not if the
+    /// thread made the system call `exit`, nor if another thread executes a program. `one_executes`
+    /// decides the latter. It waits for running threads, so it is called only if the thread did not
+    /// make that call: no other thread keeps running then.
     pub(super) fn take(&mut self, stop: &LastStop, one_executes: impl FnOnce() -> bool) -> bool {
         let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
         let chose_to_end = signal == 0 && stop.call == Some(EXIT);
@@ -51,13 +52,14 @@ impl Culprit {
         true
     }
 
-    /// Returns the thread, and the signal by which it ended the process; 0 for none.
+    /// Returns the thread that ended the process, and the signal that did so (0 for none); `None`
+    /// if unknown.
     pub(super) fn known(&self) -> Option<(Tid, Signo)> {
         self.known
     }
 }
 
-/// Returns the exit of a process, by the last stop that its tracer saw.
+/// Returns the exit of a process whose last stop was `stop`; `None` if that is not an end.
 pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
     match stop {
         Stop::Exited(code) => Some(Exit::Code(code)),
@@ -66,8 +68,8 @@ pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
     }
 }
 
-/// Returns true if one of these threads executes a program: it waits in the kernel until all others
-/// are gone, so they must not be kept at their exit stops.
+/// Returns true if one of the threads `tids` of a process executes a program: it waits in the
+/// kernel until all others are gone, so they must not be kept at their exit stops.
 pub(super) fn one_executes(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
     tids.any(|tid| matches!(call_of(pid, tid), Some(EXECVE | EXECVEAT)))
 }

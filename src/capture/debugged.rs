@@ -1,5 +1,5 @@
-//! A program under a debugger, as all backends have it: which threads are looked at, and what the
-//! debugger hears of them. How threads run and stop is each backend's own business.
+//! The logic of programs under a debugger that all backends share: which thread's event is
+//! reported, and when. Each backend runs and stops the threads itself.
 
 use super::Error;
 use super::contract::{Go, Report};
@@ -11,24 +11,26 @@ use crate::recording::Exit;
 use crate::tracee::{SiginfoBytes, Signo, Tracee, is_first_thread_gone, siginfo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The events of a thread for the debugger.
+/// The events of one thread for the debugger, and the signals of the debugger for it.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// An event that was not reported yet.
     pub(super) news: Option<Report>,
-    /// The event to report as soon as the thread is to go on: the end of a step during which a
-    /// child was born; or that birth, if the step was reported first.
+    /// The event to report as soon as the thread is to be resumed: the end of a step during which a
+    /// child was born; or that birth, if the end of the step was reported first.
     pub(super) owed: Option<Report>,
-    /// A signal that the debugger sent, so that it is delivered without a stop.
+    /// A signal that the recorder sent for the debugger, so that it is delivered without a stop; 0
+    /// for none.
     pub(super) sent: Signo,
-    /// The place where the thread is, if its stop there was reported.
+    /// The address at which the thread is stopped, if that stop was reported.
     pub(super) reported: Option<Addr>,
-    /// The information for the next signal that the debugger gives it.
+    /// The information (`siginfo_t`) that the debugger set for the next signal that it delivers.
     pub(super) siginfo: Option<SiginfoBytes>,
 }
 
 impl Pending {
-    /// Returns true if the thread stops for a signal, where `passed` are delivered without a stop.
+    /// Returns true if the thread stops for `signal`, where signals in the mask `passed` are
+    /// delivered without a stop. Forgets a signal that the debugger sent.
     pub(super) fn asks(&mut self, signal: Signo, passed: u64) -> bool {
         if self.sent == signal {
             self.sent = 0;
@@ -37,7 +39,7 @@ impl Pending {
         passed & 1 << (signal - 1).clamp(0, 63) == 0
     }
 
-    /// Notes that the thread goes on, with a signal (0: none).
+    /// Forgets reported events, since the thread is resumed with `signal` (0: none).
     pub(super) fn go_on(&mut self, signal: Signo) {
         (self.news, self.reported) = (None, None);
         if signal == 0 {
@@ -45,13 +47,13 @@ impl Pending {
         }
     }
 
-    /// Returns the debugger's information for a signal that came, if the debugger sent it.
+    /// Takes and returns the debugger's information for `signal`, if the debugger sent that signal.
     pub(super) fn take_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
         let is_sent = self.sent == signal;
         self.siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }
 
-    /// Forgets births that were not reported.
+    /// Forgets the birth of a child, if that is an event that was not reported.
     fn forget_births(&mut self) {
         self.news.take_if(|news| news.is_birth());
         self.owed.take_if(|news| news.is_birth());
@@ -63,25 +65,26 @@ pub(super) trait DebuggedThread {
     fn process(&self) -> Pid;
     fn pending(&mut self) -> &mut Pending;
 
-    /// Returns true if it is at its exit stop.
+    /// Returns true if the thread is at its exit stop.
     fn is_at_end(&self) -> bool;
 
-    /// Returns true while another program begins in the thread.
+    /// Returns true while the thread is in an execve(2) that starts another program.
     fn begins_program(&self) -> bool {
         false
     }
 
-    /// Returns the address of the next instruction, if the thread is stopped in the program.
+    /// Returns the address of the next instruction if the thread is stopped at the program's own
+    /// code; `None` otherwise.
     fn next_ip(&self) -> Option<Addr>;
 
-    /// Returns the information of the signal for which it stopped.
+    /// Returns the information of the signal for which the thread stopped; `None` for other stops.
     fn held(&mut self) -> Option<&mut SiginfoBytes>;
 
-    /// Returns its registers, and the signal for which it stopped.
+    /// Returns the thread's registers, and the signal for which it stopped; `None` if unknown.
     fn state(&self) -> Option<core::Thread>;
 }
 
-/// The program, and the other recorded processes.
+/// A recorder of a program under a debugger, and of other processes beside it.
 pub(super) trait Debugged {
     type Thread: DebuggedThread;
 
@@ -89,20 +92,21 @@ pub(super) trait Debugged {
     fn threads(&self) -> &BTreeMap<Tid, Self::Thread>;
     fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Self::Thread>;
 
-    /// Returns who ended the program, as far as that is known; `None` if it is gone.
+    /// Returns the thread that ended the program, as far as known; `None` if the program is gone.
     fn culprit(&self) -> Option<Culprit>;
 
-    /// Returns how it ended, if it is gone.
+    /// Returns the exit of the program; `None` if it is not gone, or its exit is unknown.
     fn exit(&self) -> Option<Exit>;
 
-    /// Lets all its threads end, which are at their end.
+    /// Resumes all threads of the program from their exit stops, and waits until it is gone.
     fn let_end(&mut self) -> Result<(), Error>;
 
-    /// Lets it go on natively from where its threads are stopped, and ends its recording.
+    /// Detaches from the program, whose threads are all stopped, so that it goes on natively.
+    /// Completes its recording.
     fn part_from_program(&mut self) -> Result<(), Error>;
 
-    /// Returns true if threads of a process wait at their end for its first thread, of whose end
-    /// the kernel does not tell.
+    /// Returns true if a process's first thread is gone, while others are at their exit stops: the
+    /// kernel does not report the end of that thread then.
     fn awaits_lost_first_thread(&self, pid: Pid) -> bool {
         let first = self.threads().get(&Tid(pid.0));
         let is_at_end = |thread: &Self::Thread| thread.process() == pid && thread.is_at_end();
@@ -134,7 +138,8 @@ pub(super) trait Debugged {
         all.filter(|(_, pid)| *pid != self.program())
     }
 
-    /// Returns the end of a program that is gone, or is at its end: lets it end then.
+    /// Returns the event for the end of the program, after letting it end if all its threads are at
+    /// their exit stops; `None` if it still runs.
     fn end(&mut self) -> Result<Option<(Tid, Report)>, Error> {
         if !self.is_gone() {
             if !self.is_at_end() {
@@ -149,14 +154,15 @@ pub(super) trait Debugged {
         (Tid(self.program().0), Report::Ended(self.exit()))
     }
 
-    /// Returns the event that a thread owes the debugger, if it is reported instead of going on.
+    /// Takes the event that `go.thread` owes the debugger. Returns it if it is reported instead of
+    /// resuming the thread; drops it otherwise.
     fn take_owed(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let owed = self.threads_mut().get_mut(&go.thread)?.pending().owed.take()?;
         (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
     }
 
-    /// Returns the event that a thread which is to go on has not reported yet: it happened while
-    /// all threads were halted for another one. Not places to stop at, nor ends of steps.
+    /// Takes and returns the event that `go.thread` has not reported yet, since it happened while
+    /// all threads were halted for another one. Drops stops at addresses and ends of steps.
     fn take_unreported(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
@@ -166,7 +172,8 @@ pub(super) trait Debugged {
         let pending = thread.pending();
         match pending.news.take() {
             None | Some(Report::Stop | Report::Stepped) => Ok(None),
-            // gdb, which steps over a breakpoint so, takes no other answer than the step's.
+            // gdb steps over a breakpoint this way, and accepts only the end of the step as an
+            // answer.
             Some(birth @ Report::Forked(_)) if go.step && go.locked => {
                 pending.owed = Some(birth);
                 Ok(None)
@@ -181,8 +188,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns true if a thread is at one of `stops` and has not reported it, and notes that it
-    /// has.
+    /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
+    /// has now.
     fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
         let here = thread.next_ip().filter(|ip| stops.contains(ip));
@@ -191,7 +198,8 @@ pub(super) trait Debugged {
         is_new
     }
 
-    /// Changes the information of the signal that a thread stopped for, or else of its next one.
+    /// Sets the information of the signal for which a thread is stopped, or else of the next signal
+    /// that the debugger delivers to it.
     fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_end());
         let thread = thread.ok_or(Error::NotStanding { tid })?;
@@ -203,15 +211,15 @@ pub(super) trait Debugged {
         gone_is_fine(Tracee(tid).set_signal_info(info))
     }
 
-    /// Forgets that a thread reported the place where it is.
+    /// Forgets that a thread reported its stop at its current address.
     fn forget_report(&mut self, tid: Tid) {
         if let Some(thread) = self.threads_mut().get_mut(&tid) {
             thread.pending().reported = None;
         }
     }
 
-    /// Returns an event of another thread: from when all were being stopped, or a place to stop at
-    /// where it is now.
+    /// Returns an unreported event of another thread than `go.thread`: one that happened while all
+    /// were being stopped, or its stop at one of `go.stops`.
     fn news_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
@@ -235,7 +243,7 @@ pub(super) trait Debugged {
         None
     }
 
-    /// Returns an event, of `first` before others; with `alone` of no other.
+    /// Takes and returns an event of any thread, preferably of `first`; only of `first` if `alone`.
     fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
         let Some(culprit) = self.culprit() else { return Some(self.gone()) };
         let program = self.program();
@@ -245,7 +253,7 @@ pub(super) trait Debugged {
             return Some((known.unwrap_or(Tid(program.0)), Report::Ending));
         }
         let threads = self.threads_mut().iter_mut();
-        // A thread that executes a program has its process's number from then on.
+        // A thread that executes a program gets its process's number.
         let is_reported = |tid: Tid, news: Option<Report>| {
             news.is_some() && (!alone || tid == first || news == Some(Report::Executed))
         };
@@ -260,7 +268,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns an event for the end of the only thread that was to go on, while others exist.
+    /// Returns an event if the thread `only`, the only one that was resumed, has ended while others
+    /// exist.
     fn none_runs(&self, only: Tid) -> Option<(Tid, Report)> {
         let begins = self.threads().values().any(DebuggedThread::begins_program);
         let is_gone = !begins && !self.threads().contains_key(&only);
@@ -268,9 +277,9 @@ pub(super) trait Debugged {
         Some((left, Report::NoneRuns))
     }
 
-    /// Returns the event to report when all threads are stopped: a newer one instead of that of a
-    /// thread that is gone, or of an interrupt. A step or an access that ended as the thread was
-    /// halted was not interrupted, however long it took.
+    /// Returns the event to report once all threads are stopped. It replaces an interrupt by
+    /// another event that happened while threads were halted, such as the end of a long step, and
+    /// the event of a process that is gone by its end.
     fn settled(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
         let came = (news == Report::Interrupted).then(|| self.take_news(go.thread, go.locked));
         let (tid, news) = came.flatten().unwrap_or((tid, news));
@@ -285,12 +294,13 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Forgets births that were not reported.
+    /// Forgets all births of children that were not reported.
     fn forget_births(&mut self) {
         self.threads_mut().values_mut().for_each(|thread| thread.pending().forget_births());
     }
 
-    /// Leaves the program, all of whose threads are stopped.
+    /// Leaves the program, all of whose threads are stopped: lets it end if they are at their exit
+    /// stops, and detaches otherwise. Does nothing if the program is gone.
     fn leave_program(&mut self) -> Result<(), Error> {
         match (self.is_gone(), self.is_at_end()) {
             (true, _) => Ok(()),

@@ -2,8 +2,8 @@
 
 use crate::tracee::{Dispositions, Signo};
 
-/// Returns true if a thread goes on where it is after a signal, if need be when its process is
-/// continued: there is no handler, and the signal is ignored, or stops the process (signal(7)).
+/// Returns true if a signal leaves a thread at its instruction: it has no handler, and is ignored
+/// or only stops the process until it is continued (signal(7)).
 pub(super) fn leaves_it_running(signal: Signo, known: Dispositions) -> bool {
     let bit = 1_u64 << (signal - 1).clamp(0, 63);
     let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);

@@ -7,14 +7,14 @@ use crate::{engine, image, recording, tracee};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// An error of capture.
+/// An error of recording a program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The program cannot be recorded.
     #[error(transparent)]
     Program(#[from] tracee::ProgramError),
-    /// Tracing failed.
+    /// A ptrace(2) request, or another system call of the recorder, failed.
     #[error(transparent)]
     Tracee(#[from] tracee::Error),
     /// The recording could not be created.
@@ -41,17 +41,17 @@ pub enum Error {
     /// A thread is at an unknown place of the code cache: a bug of the recorder.
     #[error("thread {tid} is at {at} in the code cache, where the program's state is unknown")]
     Inexact {
-        /// The thread.
+        /// The thread whose registers are unknown.
         tid: Tid,
-        /// The address in the cache.
+        /// The thread's address in the code cache.
         at: Addr,
     },
     /// A single step executed more than one instruction: a bug of a hypervisor.
     #[error("a step of thread {tid} at {at} executed more than one instruction")]
     Overstepped {
-        /// The thread.
+        /// The thread that was stepped.
         tid: Tid,
-        /// The address of the instruction.
+        /// The address of the stepped instruction.
         at: Addr,
     },
     /// The filters need more ranges of code than a PT unit has.
@@ -60,16 +60,16 @@ pub enum Error {
          one function of that name; the program went on unrecorded"
     )]
     TooManyRanges {
-        /// The number of ranges.
+        /// The number of ranges of the filters.
         count: usize,
     },
-    /// The backend records only programs that it launches, from the start.
+    /// The backend can only record a program that it launches, from its first instruction on.
     #[error(
         "the {backend} backend records programs from their first instruction on; the soft and perf ones \
          can begin later"
     )]
     FromStartOnly {
-        /// Its name.
+        /// The requested backend.
         backend: Backend,
     },
     /// The backend can only record all threads of a process.
@@ -77,77 +77,78 @@ pub enum Error {
         "the {backend} backend records whole processes (-p); the perf one can record one thread alone"
     )]
     WholeProcessOnly {
-        /// Its name.
+        /// The requested backend.
         backend: Backend,
     },
-    /// The thread is gone, or at its exit stop.
+    /// A thread cannot be changed: it is gone, or at its exit stop.
     #[error("thread {tid} has ended, so its registers cannot be changed")]
     NotStanding {
-        /// The thread.
+        /// The thread that has ended.
         tid: Tid,
     },
-    /// The child shares its parent's memory.
+    /// A child that shares its parent's memory is not recorded before its execve(2).
     #[error("process {pid} shares its parent's memory: it is recorded where it executes a program")]
     NotRecordedYet {
-        /// The child.
+        /// The child's process.
         pid: Pid,
     },
-    /// The program has no memory that can be changed there.
+    /// The program has no writable memory at an address.
     #[error("the program has no memory at {at} that can be changed")]
     NoMemory {
-        /// The address.
+        /// The address to write to.
         at: Addr,
     },
-    /// The program itself cannot change this code.
+    /// The code to write to is recorded as a file's, since the program itself cannot change it.
     #[error("the code at {at} is recorded as it is in its file, and cannot be changed")]
     FixedCode {
-        /// The address.
+        /// The address to write to.
         at: Addr,
     },
     /// The program never executed the function at which its recording was to start.
     #[error("the program ended without reaching {name}: nothing is recorded")]
     NotReached {
-        /// The function.
+        /// The function, as the request names it.
         name: String,
     },
-    /// No recorder writes the recording, or no longer.
+    /// A snapshot is not possible: no recorder writes the recording, or no longer.
     #[error("{} is not being recorded (any more): all of it is on the disk", dir.display())]
     NotRecorded {
-        /// The recording.
+        /// The recording's directory.
         dir: PathBuf,
     },
-    /// The recorder keeps no ring.
+    /// A snapshot is not needed: the recorder keeps no ring.
     #[error(
         "the recorder of {} keeps all of the history, which is on the disk a moment after it \
          happened: there is no ring to write",
         dir.display()
     )]
     KeepsAll {
-        /// The recording.
+        /// The recording's directory.
         dir: PathBuf,
     },
-    /// The recorder runs on another machine, or cannot be seen from here.
+    /// A snapshot is not possible: the recorder runs on another machine, or cannot be seen from
+    /// here.
     #[error("the recorder of {} is out of reach: in another container?", dir.display())]
     OutOfReach {
-        /// The recording.
+        /// The recording's directory.
         dir: PathBuf,
     },
-    /// The recorder may not be signaled.
+    /// A snapshot is not possible: this process may not signal the recorder.
     #[error("the recorder, process {pid}, cannot be asked ({errno})")]
     AskRefused {
-        /// The recorder.
+        /// The recorder's process.
         pid: Pid,
-        /// The kernel's reason.
+        /// The kernel's reason for the refusal.
         errno: Errno,
     },
-    /// The recorder has not answered.
+    /// The recorder has not written the snapshot within the timeout.
     #[error(
         "the recorder, process {pid}, has not written a snapshot for {seconds} s, and may still do so"
     )]
     NoSnapshot {
-        /// The recorder.
+        /// The recorder's process.
         pid: Pid,
-        /// The time that was waited for it.
+        /// The timeout in seconds.
         seconds: u64,
     },
     /// The final state could not be written.
@@ -167,7 +168,7 @@ impl From<engine::Error> for Error {
 }
 
 impl Error {
-    /// Returns true if the error is due to a thread's end.
+    /// Returns true if the error occurred because a thread ended.
     pub(super) fn is_of_end(&self) -> bool {
         match self {
             Self::Tracee(tracee::Error::Disturbed { stop, .. }) => stop.is_end(),
@@ -177,7 +178,7 @@ impl Error {
     }
 }
 
-/// Ignores the error of a thread that is gone, since its end will be reported.
+/// Turns the error of a thread that is gone into success, since its end will be reported.
 pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
     match result {
         Err(error) if error.is_gone() => Ok(()),

@@ -1,5 +1,5 @@
-//! The filter of traced code, resolved to ranges of addresses of the running program, as a PT unit
-//! interprets them (SDM section "Filtering by IP").
+//! The filter that selects the code to trace, resolved to ranges of addresses of the running
+//! program, as a PT unit interprets them (SDM section "Filtering by IP").
 
 use super::error::Error;
 use crate::common::AddrRange;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// A range of code, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// These addresses.
+    /// The code at these addresses.
     Range(AddrRange),
     /// The function of this name, in every program or library that has one.
     Function(String),
@@ -32,31 +32,31 @@ impl Code {
     }
 }
 
-/// The code to trace. Empty for all.
+/// A filter for the code to trace. Empty, it selects all code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Trace this code only.
+    /// The only code to trace; empty for all code.
     pub only: Vec<Code>,
-    /// A thread's trace ends at a branch to this code (`TraceStop`).
+    /// The code at which a thread's trace ends, by a branch to it (`TraceStop`).
     pub stop: Vec<Code>,
 }
 
 impl Filter {
-    /// Returns the filter in words.
+    /// Returns the parts of the filter as words for the manifest.
     pub(super) fn words(&self) -> Vec<String> {
         let stop = self.stop.iter().map(|code| format!("up to {}", code.words()));
         self.only.iter().map(Code::words).chain(stop).collect()
     }
 }
 
-/// The search for the mapped code that a filter names in a process.
+/// A search in a process for the functions that a filter names.
 #[derive(Debug)]
 pub(super) struct Resolver {
     filter: Filter,
     ranges: Ranges,
-    /// The mappings that were searched.
+    /// The mappings that were searched, with their files.
     seen: Vec<(AddrRange, String)>,
-    /// The names of the filter, each with true if it was found somewhere.
+    /// The names of functions in the filter, each with true if it was ever found.
     found: Vec<(String, bool)>,
 }
 
@@ -71,12 +71,12 @@ impl Resolver {
         resolver
     }
 
-    /// Returns the ranges that are known now.
+    /// Returns the ranges of the filter that are found so far.
     pub(super) fn ranges(&self) -> &Ranges {
         &self.ranges
     }
 
-    /// Forgets the ranges of the program, as another one runs.
+    /// Forgets the ranges of named functions, since the process runs another program.
     pub(super) fn start_over(&mut self) {
         let fixed = |codes: &[Code]| {
             let range = |code: &Code| match code {
@@ -90,7 +90,7 @@ impl Resolver {
         self.seen.clear();
     }
 
-    /// Searches new mappings. Returns true if the ranges changed.
+    /// Searches new mappings of code. Returns true if the ranges changed.
     pub(super) fn update<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
         if self.found.is_empty() {
             return false;
@@ -106,7 +106,7 @@ impl Resolver {
         self.ranges != before
     }
 
-    /// Returns an error if a PT unit has too few ranges.
+    /// Returns an error if there are more ranges than a PT unit has.
     pub(super) fn must_fit(&self) -> Result<(), Error> {
         match self.count() {
             0..=MOST_RANGES => Ok(()),
@@ -114,12 +114,12 @@ impl Resolver {
         }
     }
 
-    /// Returns the number of ranges.
+    /// Returns the number of ranges that are found so far.
     pub(super) fn count(&self) -> usize {
         self.ranges.only().len() + self.ranges.stop().len()
     }
 
-    /// Returns true if some names are not found yet, ever or in the current program.
+    /// Returns true if some functions are not found yet, ever or in the current program.
     pub(super) fn seeks(&self) -> bool {
         let codes = self.filter.only.len() + self.filter.stop.len();
         self.count() < codes || self.found.iter().any(|(_, found)| !found)
@@ -161,7 +161,7 @@ fn is_named(path: &str, name: &str) -> bool {
     path == name || Path::new(path).file_name().is_some_and(|file| file == name)
 }
 
-/// Returns the functions of this name, without their inlined copies.
+/// Returns the ranges of the functions of this name, without their inlined copies.
 fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
     let starts = symbols.addresses_of_function(name).into_iter();
     let around = starts.filter_map(|at| symbols.function_at(at).filter(|f| f.start == at));

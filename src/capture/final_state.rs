@@ -1,5 +1,5 @@
-//! Writes the final state: the core of a process all of whose threads are at their exit stops.
-//! Includes only memory that no stored file contains.
+//! Writes the final state: a core file of a process all of whose threads are stopped. Includes only
+//! memory that no stored file contains.
 
 use super::error::Error;
 use super::recorder::Recorder;
@@ -13,24 +13,24 @@ use crate::sideband::Mapping;
 use crate::tracee::{Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped};
 use std::io::BufWriter;
 
-/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): the
-/// core has a segment for each part of it that was touched.
+/// A mapping larger than this is likely reserved rather than used (sanitizers, garbage collectors):
+/// the core has segments only for its ranges of touched pages.
 const SEGMENT_LIMIT_BYTES: u64 = 16 << 30;
-/// The largest number of such parts.
+/// The maximum number of such ranges in one mapping.
 const MOST_PARTS: usize = 1000;
-/// Parts with less than this in between are one.
+/// Touched ranges with a smaller gap than this become one segment.
 const PART_GAP_BYTES: u64 = 64 << 10;
-/// Shared memory of a file is as large as its file; above this size it is omitted.
+/// Shared mappings larger than this are omitted, since they are as large as their file.
 const SHARED_LIMIT_BYTES: u64 = 64 << 20;
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// Reads a stopped thread's registers; `None` if it is gone.
+/// Reads all registers of a stopped thread; `None` if it is gone.
 pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
     Some(thread_with(tracee, &tracee.registers().ok()?, siginfo))
 }
 
-/// Reads a stopped thread's state, with general registers that are already known.
+/// Returns the state of a stopped thread with these general registers. Reads its other registers.
 pub(super) fn thread_with(
     tracee: Tracee,
     registers: &Registers,
@@ -46,13 +46,14 @@ pub(super) fn thread_with(
     }
 }
 
-/// Sets a thread's extended state, in XSAVE layout.
+/// Sets the extended registers of a stopped thread (x87, SSE, AVX...), in XSAVE layout.
 pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Error> {
     Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
 }
 
-/// Writes the core. `threads` are in gdb's order: the one that ended the process is first. `hidden`
-/// is the recorder's memory. Returns the mappings whose memory it has.
+/// Writes the core file. `threads` are in gdb's order: the one that ended the process is first.
+/// `signal` is the signal that did, or 0. `hidden` is the recorder's memory. Returns the mappings
+/// whose contents the core has.
 pub(super) fn write(
     recorder: &Recorder,
     memory: &Memory,
@@ -108,8 +109,8 @@ fn file_mapping(mapping: &Mapping) -> FileMapping {
     }
 }
 
-/// Returns true for memory that may be read: device memory may react to it, and the vsyscall page
-/// is the kernel's.
+/// Returns true for memory that may be read. Device memory may react to reads, and the vsyscall
+/// page is the kernel's.
 fn is_memory(mapping: &Mapping) -> bool {
     let device = mapping.name.starts_with("/dev/")
         && !mapping.name.starts_with("/dev/shm/")
@@ -135,12 +136,13 @@ fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
     }
 }
 
-/// Returns true for a mapping that is reserved rather than used.
+/// Returns true if a mapping is so large that it is likely reserved rather than used.
 fn is_large(range: AddrRange) -> bool {
     range.size_bytes() > SEGMENT_LIMIT_BYTES
 }
 
-/// The touched pages of a mapping, so that absent pages are not created by reading them.
+/// The touched pages of one mapping, which is loaded when it is needed. Other pages are not read,
+/// since reading would create them.
 struct Pages {
     map: Option<PageMap>,
     range: AddrRange,
@@ -167,8 +169,8 @@ impl Pages {
         self.touched.as_ref().is_some_and(|touched| !touched.iter().any(is_own))
     }
 
-    /// Returns segments for the parts of a mapping that were touched, and for those between them;
-    /// one that is not dumped if a part is too large.
+    /// Returns segments for the touched ranges of a mapping, and segments without contents between
+    /// them. If a range is too large, returns one segment without contents.
     fn parts(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
         self.load(whole.range);
         let touched = self.touched.iter().flatten();
@@ -201,7 +203,8 @@ impl Pages {
         segments
     }
 
-    /// Returns the first pages of `range`, in the loaded mapping, that were never touched.
+    /// Returns the first range of pages in `range`, within the loaded mapping, that were never
+    /// touched; `None` if there is none, or if unknown.
     fn first_absent(&self, range: AddrRange) -> Option<AddrRange> {
         let touched = self.touched.as_ref()?;
         let mut at = range.start;
@@ -231,7 +234,8 @@ impl CoreMemory for FinalMemory<'_> {
         self.memory.read(addr, buf)
     }
 
-    /// Finds untouched pages: those without a file are zeros.
+    /// Returns the first untouched pages in `range`, which contain zeros; `None` if there are none,
+    /// or for a mapped file.
     fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
         let at = self.maps.partition_point(|mapping| mapping.range.end <= range.start);
         let mapping = self.maps.get(at).filter(|mapping| !mapping.is_file())?;
@@ -240,7 +244,8 @@ impl CoreMemory for FinalMemory<'_> {
     }
 }
 
-/// Sorts the threads of a core: the one that ended the process comes first, the others by number.
+/// Sorts the threads of a core file: `first`, which ended the process, comes first, the others by
+/// number.
 pub(super) fn in_order(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
     threads.sort_by_key(|thread| (thread.tid != first, thread.tid));
     threads

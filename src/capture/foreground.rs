@@ -1,5 +1,5 @@
-//! Signals to a process whose child has the terminal: the terminal's are the child's, and those
-//! that would end this process end the child first.
+//! Signals to a process whose child uses the terminal: the process ignores those that the terminal
+//! sends to both, and passes on those that would end it, so that the child ends first.
 
 use super::signals::{Handler, put_back, set_action};
 use crate::common::Pid;
@@ -12,15 +12,15 @@ const FORWARDED: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// Ignores SIGINT and SIGQUIT while it exists, and passes SIGTERM and SIGHUP on to the child.
-/// Programs that the child executes do not inherit the handlers.
+/// Handlers that ignore SIGINT and SIGQUIT, and pass SIGTERM and SIGHUP on to the child, until this
+/// is dropped. Programs that the child executes do not inherit them.
 #[derive(Debug)]
 pub struct ForegroundSignals {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl ForegroundSignals {
-    /// Takes the signals. Call it before the child is started, so that this process loses none.
+    /// Sets the handlers. Call this before the child is started, so that no signal is lost.
     pub fn take() -> Self {
         CHILD.store(0, Ordering::Relaxed);
         let (ignore, forward): (Handler, Handler) = (ignore, forward);
@@ -32,7 +32,7 @@ impl ForegroundSignals {
         Self { old: handlers.map(set).collect() }
     }
 
-    /// Names the child to which SIGTERM and SIGHUP are passed on.
+    /// Sets the child to which SIGTERM and SIGHUP are passed on.
     pub fn forward_to(&self, child: Pid) {
         CHILD.store(child.0, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! A recorder that its program survives: it works in a child of the process that its user sees, and
-//! leaves the program when that process ends.
+//! A recorder whose program survives the process that the user sees, the *front*. The recorder
+//! works in a child of the front, and leaves the program when the front ends.
 //!
-//! No third process could do that in time: the program's threads run in the code cache and need
-//! their tracer at any moment. So the user's process is not the tracer. If the tracer is killed
+//! No third process could take the program over in time: its threads run in the code cache and need
+//! their tracer at any moment. So the front is not the tracer. If the tracer is killed
 //! nevertheless, the kernel kills the program (`PTRACE_O_EXITKILL`).
 
 use super::Error;
@@ -16,17 +16,18 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The end of the recorder, as the user's process reports it.
+/// The end of the recorder, as its front reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderEnd {
-    /// Its exit status.
+    /// The recorder exited with this status.
     Exited(i32),
-    /// The signal that killed it, and its program with it.
+    /// This signal killed the recorder, and its program with it.
     Killed(i32),
 }
 
-/// Forks a child to record in, which leaves its program when this process ends. Returns `None` in
-/// the child, and its end in this process. Call it while there is one thread.
+/// Forks a child that records and leaves its program when this process, its front, ends. Returns
+/// `None` in the child. Waits in this process, and returns the child's end. Call this while the
+/// process has one thread.
 pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     let system = |call, errno| tracee::Error::System { call, errno };
     let front = getpid();
@@ -40,29 +41,30 @@ pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     }
 }
 
-/// Lets this process leave its program when the recorder ends that made it, if that one does so
-/// when its front ends.
+/// Lets this process, a child of `recorder` that records as well, leave its program when `recorder`
+/// ends. Does nothing if `recorder` has no front.
 pub(super) fn leave_when_orphaned(recorder: crate::common::Pid) {
     if Leaving::when_orphaned().is_some() {
-        // Without it the program is killed.
+        // If this fails, the program is killed with its recorder.
         let _ = expect_end_of(Pid::from_raw(recorder.0));
     }
 }
 
-/// Lets this process leave its program when `front`, its parent, ends.
+/// Sets up that this process leaves its program when `front`, its parent, ends: sets handlers, and
+/// requests a signal from the kernel.
 fn expect_end_of(front: Pid) -> Result<(), Errno> {
     expect_to_be_orphaned(crate::common::Pid(front.as_raw()));
     let signal = usize::try_from(ORPHANED_SIGNAL).unwrap_or(0);
     // SAFETY: prctl(2) with this request touches no memory.
     Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
     if getppid() != front {
-        // The front ended before that.
+        // The front ended before the signal was set.
         let _ = nix::sys::signal::raise(Signal::SIGPWR);
     }
     Ok(())
 }
 
-/// The child, for the signal handler.
+/// The recorder's process ID, for the signal handler.
 static RECORDER: AtomicI32 = AtomicI32::new(0);
 
 fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {

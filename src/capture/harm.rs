@@ -1,18 +1,19 @@
-//! Signs that a program has harmed its recorder.
+//! Signs that a program has damaged the memory that it shares with its recorder.
 
 use crate::capture::Error;
 use crate::common::Pid;
 use crate::tracee::{Error as TraceeError, Signo, Stop};
 
-/// The harm that a program did to its recorder.
+/// The damage that a program did to the memory which it shares with its recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Harm {
-    /// None that was noticed.
+    /// No harm was noticed.
     #[default]
     None,
-    /// This harm, as said of the process. Nothing was done about it yet.
+    /// This harm was noticed, and nothing was done about it yet. The text is a predicate: "damaged
+    /// ...".
     Found(&'static str),
-    /// Some, for which the process was killed.
+    /// The process was killed for the harm.
     Ended,
 }
 
@@ -25,11 +26,11 @@ pub(super) fn killed_for(pid: Pid, what: &str) -> String {
     )
 }
 
-/// Returns the harm to the recorder's memory that an error shows, if it does.
+/// Returns the harm that an error is a sign of, as in [`Harm::Found`]; `None` if it is none.
 pub(super) fn harm_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::Inexact { .. } => Some("left the code cache's ways"),
-        // The recorder's calls are made with all signals blocked, so only their own faults stop
+        // The recorder makes its calls with all signals blocked, so only their own faults stop
         // them.
         Error::Tracee(TraceeError::Disturbed { stop: Stop::Signal(signal), .. })
             if is_fault(*signal) =>
@@ -40,7 +41,7 @@ pub(super) fn harm_of(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns true for a signal that an instruction raises, other than a trap.
+/// Returns true for a signal that an instruction raises, other than SIGTRAP.
 pub(super) fn is_fault(signal: Signo) -> bool {
     matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)
 }

@@ -1,4 +1,5 @@
-//! Code that a program is likely to execute, since earlier runs of the same files executed it.
+//! Code that a program is likely to execute, since earlier runs of the same files executed it. It
+//! is translated early.
 
 use super::space::MappingRecorder;
 use crate::common::{Addr, AddrRange};
@@ -7,7 +8,7 @@ use crate::recording::{self, addresses_in};
 use crate::sideband::{ImageId, Mapping};
 use std::collections::BTreeMap;
 
-/// The code that earlier runs executed, of the files that a process maps.
+/// The lists of code that earlier runs executed, for the files that a process maps.
 #[derive(Debug)]
 pub(super) struct KnownCode {
     lists: recording::KnownCode,
@@ -15,14 +16,15 @@ pub(super) struct KnownCode {
 }
 
 impl KnownCode {
-    /// Creates an empty set for a process that `engine` runs, which learns from now on.
+    /// Creates a value without loaded lists for the process of `engine`, which notes the code that
+    /// it executes from now on.
     pub(super) fn of(lists: &recording::KnownCode, engine: &mut TranslatedProcess) -> Self {
         engine.learn_code();
         Self { lists: lists.clone(), loaded: BTreeMap::new() }
     }
 
-    /// Lets the code be translated early that earlier runs executed of the files which are now
-    /// mapped at `mapped`.
+    /// Lets `engine` translate code early that earlier runs executed, of the files that are newly
+    /// mapped in the ranges `mapped`.
     pub(super) fn expect(
         &mut self,
         engine: &mut TranslatedProcess,
@@ -40,7 +42,7 @@ impl KnownCode {
         }
     }
 
-    /// Keeps the code that this run executed and no earlier one, for later runs.
+    /// Adds the code that only this run executed to the stored lists, for later runs.
     pub(super) fn keep(&self, engine: &TranslatedProcess, files: &MappingRecorder) {
         let mut executed: BTreeMap<&ImageId, Vec<u64>> = BTreeMap::new();
         let mappings: Vec<&Mapping> =

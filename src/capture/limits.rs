@@ -1,17 +1,17 @@
-//! Limits of recordings, in the words of their notes.
+//! Texts about the limits of recordings, for notes to the user.
 
-/// Acts of a process that an exact recording ends before, and that a recording of the path has no
-/// difficulty with: clauses of notes and errors.
+/// Clauses of notes and errors, for acts of a process that end an exact recording, though
+/// recordings of the path allow them.
 pub const ONLY_IN_PATHS: [&str; 4] =
     [SHARES_MEMORY, MIXES_MAPPINGS, CHANGES_BY_32_BIT_CALL, FILLED_AT_ANY_TIME];
 
-/// The note of a recording whose ring was too small for all of it.
+/// The note on a recording whose ring was too small for the whole run.
 pub const OLDER_IS_OVERWRITTEN: &str = "the history begins where the ring of records does";
 
-/// The end of the note of a trace with gaps that a slow disk made.
+/// The end of the note on a trace that has gaps because of a slow disk.
 pub const SLOW_DISK: &str = "the program was faster than the disk";
 
-/// The beginning of the note of a recording whose buffers are smaller than asked for.
+/// The beginning of the note on a recording whose buffers are smaller than requested.
 pub const SMALL_BUFFER: &str = "the kernel allows a buffer of";
 
 pub(super) const MAKES_UNTRACED: &str = "makes a process that must not be traced (CLONE_UNTRACED)";

@@ -1,5 +1,5 @@
-//! A live program, of whichever backend: a debugger runs it under capture, and looks at it while
-//! all its threads are stopped.
+//! A live program, recorded by any backend: a debugger runs it, and inspects it while all its
+//! threads are stopped.
 
 use super::contract::{Go, Report};
 use super::live_program::LiveProgram;
@@ -14,8 +14,8 @@ use crate::tracee::{SiginfoBytes, Watch, comm};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A program that runs under capture. All its threads are stopped between two calls of
-/// [`Live::go`].
+/// A program under a debugger that is recorded while it runs. All its threads are stopped between
+/// two calls of [`Live::go`].
 #[derive(Debug)]
 pub struct Live {
     program: Program,
@@ -29,7 +29,7 @@ enum Program {
     Perf(Box<perf::Live>),
 }
 
-/// Calls the backend's method.
+/// Evaluates an expression with the backend's live program.
 macro_rules! either {
     ($self:ident, $live:ident => $what:expr) => {
         match &mut $self.program {
@@ -50,12 +50,12 @@ macro_rules! either {
 }
 
 impl Live {
-    /// Returns a program that is gone, and has left nothing.
+    /// Creates a value for a program that is gone, without a recording.
     pub fn vacant(request: &Request) -> Self {
         Self::soft(soft::Live::vacant(request))
     }
 
-    /// Launches a program, stopped at its first instruction.
+    /// Launches a program and starts its recording. It is stopped at its first instruction.
     pub fn launch(backend: Backend, request: &Request) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
@@ -65,7 +65,7 @@ impl Live {
         }
     }
 
-    /// Attaches to a running process, and stops it.
+    /// Attaches to a running process, stops it, and starts its recording.
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
@@ -91,23 +91,24 @@ impl Live {
         Self { program: Program::Step(Box::new(live)) }
     }
 
-    /// Lets the program go on until there is an event, and returns that and its thread. All threads
-    /// are stopped then. Polls `interrupted`.
+    /// Resumes the program until there is an event, and returns the event with its thread. All
+    /// threads are stopped again then. Calls `interrupted` now and then, and stops if it returns
+    /// true.
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         either!(self, live => live.go(go, interrupted))
     }
 
-    /// Returns true if the CPU can watch all of this at once.
+    /// Returns true if the CPU's debug registers suffice for all these watchpoints at once.
     pub fn can_watch(watches: &[Watch]) -> bool {
         can_watch(watches)
     }
 
-    /// Returns the process.
+    /// Returns the program's process, or the child that is debugged while its parent waits.
     pub fn pid(&self) -> Pid {
         either!(ref self, live => live.pid())
     }
 
-    /// Returns its threads; none if it is gone.
+    /// Returns the program's threads; none if it is gone.
     pub fn threads(&self) -> Vec<Tid> {
         either!(ref self, live => live.threads())
     }
@@ -120,17 +121,18 @@ impl Live {
         }
     }
 
-    /// Returns the auxiliary vector as the program sees it; empty if the program is gone.
+    /// Returns the program's auxiliary vector (`/proc/PID/auxv`); empty if the program is gone.
     pub fn auxv(&self) -> Vec<u8> {
         either!(ref self, live => live.auxv())
     }
 
-    /// Returns the recorder's own ranges of the program's address space.
+    /// Returns the ranges of the program's address space that the recorder uses.
     pub fn hidden(&self) -> Vec<AddrRange> {
         either!(ref self, live => live.hidden())
     }
 
-    /// Returns the registers of a thread, and the signal for which it stopped.
+    /// Returns the registers of a stopped thread, and the signal for which it stopped; `None` if it
+    /// is gone.
     pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
         either!(ref self, live => live.thread(tid))
     }
@@ -140,48 +142,53 @@ impl Live {
         either!(self, live => live.set_registers(tid, registers))
     }
 
-    /// Returns true if a thread is at one of `stops` and has not reported it. It has then.
+    /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
+    /// has now.
     pub fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         either!(self, live => live.reports_stop(tid, stops))
     }
 
-    /// Changes the information of the signal that a thread stopped for, or else of its next one.
+    /// Sets the information of the signal for which a thread is stopped, or else of the next signal
+    /// that the debugger delivers to it.
     pub fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         either!(self, live => live.set_siginfo(tid, info))
     }
 
-    /// Forgets that a thread reported the place where it is, since the debugger put it there.
+    /// Forgets that a thread reported a stop at its address, since the debugger moved it there.
     pub fn forget_report(&mut self, tid: Tid) {
         either!(self, live => live.forget_report(tid));
     }
 
-    /// Changes a thread's extended state, in XSAVE layout as [`Self::thread`] gives it.
+    /// Sets a thread's extended registers (x87, SSE, AVX...), in the XSAVE layout of
+    /// [`Self::thread`].
     pub fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
         either!(self, live => live.set_extended_state(tid, area))
     }
 
-    /// Reads the program's memory; gives how many bytes could be read.
+    /// Reads the program's memory. Returns the number of bytes that could be read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         either!(ref self, live => live.read(addr, buf))
     }
 
-    /// Changes the program's memory. Code that the program itself cannot change stays.
+    /// Writes to the program's memory. Returns an error for code that the program itself cannot
+    /// change.
     pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         either!(self, live => live.write(addr, bytes))
     }
 
-    /// Returns the time-stamp counter's rate so far; `None` if the program is gone.
+    /// Returns the start and the rate of the time-stamp counter so far; `None` if the program is
+    /// gone.
     pub fn clock(&self) -> Option<TscClock> {
         either!(ref self, live => live.clock())
     }
 
-    /// Writes all that was recorded so far, and returns the recording's directory.
+    /// Writes all data recorded so far, and returns the recording's directory.
     pub fn save(&mut self) -> Result<&Path, Error> {
         either!(self, live => live.save())
     }
 
-    /// Returns where the program is: the number of ticks and entries of the log up to there. `None`
-    /// if it is not recorded exactly.
+    /// Returns the program's place in its exact recording: the number of ticks and log entries so
+    /// far. `None` without an exact recording.
     pub fn moment(&mut self) -> Result<Option<u64>, Error> {
         either!(self, live => live.moment())
     }
@@ -192,19 +199,20 @@ impl Live {
         either!(ref self, live => live.beside())
     }
 
-    /// Returns true if a thread may go on while other processes are stopped. One process runs at a
-    /// time: the program, or a child whose parent waits for it.
+    /// Returns true if a thread may be resumed while other processes are stopped. One process runs
+    /// at a time: the program, or a child whose parent waits for it.
     pub fn may_go(&self, tid: Tid) -> bool {
         either!(ref self, live => live.may_go(tid))
     }
 
-    /// Reads the memory of a stopped process other than the program.
+    /// Reads the memory of a stopped process other than the program. Returns the number of bytes
+    /// read.
     pub fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         either!(ref self, live => live.read_beside(pid, addr, buf))
     }
 
-    /// Leaves one of the processes, which goes on natively. If it was the program, another stopped
-    /// one becomes the program, with its own recording from here on; if there is none, this is
+    /// Detaches from a stopped process, which goes on natively. If it was the program, another
+    /// stopped process becomes the program, with a recording from here on; without one, this is
     /// [`Self::detach`].
     pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         either!(self, live => live.leave_process(pid))
@@ -215,17 +223,17 @@ impl Live {
         either!(self, live => live.kill_beside(pid))
     }
 
-    /// Lets all processes but the program go on natively, also those that were not reported yet.
+    /// Detaches from all processes but the program, also from children that were not reported yet.
     pub fn leave_all_beside(&mut self) -> Result<(), Error> {
         either!(self, live => live.leave_all_beside())
     }
 
-    /// Leaves the program, which goes on natively.
+    /// Detaches from the program, which goes on natively.
     pub fn detach(&mut self) -> Result<(), Error> {
         either!(self, live => live.detach())
     }
 
-    /// Ends the program.
+    /// Kills the program.
     pub fn kill(&mut self) -> Result<(), Error> {
         either!(self, live => live.kill())
     }

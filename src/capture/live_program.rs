@@ -1,4 +1,4 @@
-//! The interface of a backend's live program.
+//! The interface of a live program, which each backend implements.
 
 use super::Error;
 use super::contract::{Go, Report};
@@ -11,15 +11,15 @@ use crate::tracee::{SiginfoBytes, auxv};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A live program of one backend. Its defaults are those of a backend that follows no processes.
+/// A live program of one backend. The default methods suit a backend that follows no children.
 pub(super) trait LiveProgram {
-    /// The object that runs its threads.
+    /// The backend's recorder, which runs the program's threads.
     type Engine: Debugged;
 
     fn engine(&self) -> &Self::Engine;
     fn engine_mut(&mut self) -> &mut Self::Engine;
 
-    /// Lets the program go on until there is an event, and returns that and its thread.
+    /// Resumes the program until there is an event, and returns the event with its thread.
     fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error>;
 
     /// Returns the name of a thread, also of one that has ended.
@@ -27,26 +27,27 @@ pub(super) trait LiveProgram {
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error>;
 
-    /// Changes a thread's extended state, in XSAVE layout.
+    /// Sets a thread's extended registers, in XSAVE layout.
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error>;
 
-    /// Reads the program's memory. Returns how many bytes are known.
+    /// Reads the program's memory. Returns the number of bytes that could be read.
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize;
 
     fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Returns the time-stamp counter's rate so far.
+    /// Returns the start and the rate of the time-stamp counter so far; `None` if the program is
+    /// gone.
     fn clock(&self) -> Option<TscClock>;
 
-    /// Writes all that was recorded so far, and returns the recording's directory.
+    /// Writes all data recorded so far, and returns the recording's directory.
     fn save(&mut self) -> Result<&Path, Error>;
 
-    /// Returns the ticks and entries of the log so far; `None` if there is no log.
+    /// Returns the number of ticks and log entries so far; `None` if there is no log.
     fn moment(&mut self) -> Result<Option<u64>, Error> {
         Ok(None)
     }
 
-    /// Leaves the program, which goes on natively.
+    /// Detaches from the program, which goes on natively.
     fn detach(&mut self) -> Result<(), Error>;
 
     fn kill(&mut self) -> Result<(), Error>;
@@ -55,12 +56,12 @@ pub(super) trait LiveProgram {
         self.engine().program()
     }
 
-    /// Returns the auxiliary vector as the program sees it.
+    /// Returns the program's auxiliary vector (`/proc/PID/auxv`).
     fn auxv(&self) -> Vec<u8> {
         auxv(self.pid())
     }
 
-    /// Returns the recorder's own ranges of the program's address space.
+    /// Returns the ranges of the program's address space that the recorder uses.
     fn hidden(&self) -> Vec<AddrRange> {
         Vec::new()
     }

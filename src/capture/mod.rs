@@ -1,5 +1,5 @@
-//! Captures a live process as a recording. One contract, several backends; `step` is the slow
-//! reference that the others are compared with. Imported by `cli` and `session` only.
+//! Records live processes. Several backends have one interface; `step` is the slow reference that
+//! the others are compared with. Imported by `cli` and `session` only.
 
 mod backend;
 mod beat;
@@ -63,7 +63,7 @@ pub(crate) use snapshot::counts;
 pub use snapshot::{recorder_of, snapshot};
 pub use written::Written;
 
-/// Returns an error if the CPU here cannot trace the request.
+/// Returns an error if this machine's CPU cannot trace as requested.
 pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
 }

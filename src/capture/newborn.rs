@@ -1,5 +1,5 @@
-//! Newborn processes of a program under a debugger. They are stopped at their first instruction,
-//! untouched by the recorder, until the debugger decides their fate.
+//! Newborn child processes of a program under a debugger. They are stopped at their birth, not
+//! recorded and without the recorder's memory, until the debugger follows or leaves them.
 
 use super::contract::{Go, Report};
 use super::{Error, final_state};
@@ -12,18 +12,18 @@ use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of looks before the first pause.
+/// The number of checks for a stop before the first pause between two.
 const BUSY_LOOKS: u32 = 50;
-/// The pause between two looks.
+/// The pause between two checks for a stop.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
-/// The number of stops between two checks for an interruption.
+/// The number of stops of a child between two checks for an interruption.
 const STOPS_PER_LOOK: u32 = 1024;
 
 /// `CLONE_VM` (clone(2)).
 const SHARES_MEMORY: u64 = 0x100;
 
-/// Returns true if a child shares its parent's memory until it executes a program, by the registers
-/// of either at its birth.
+/// Returns true if a child shares its parent's memory until it executes a program. `registers` are
+/// those of either at the child's birth, `memory` is the parent's.
 pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     let flags = match registers.orig_rax {
         VFORK => SHARES_MEMORY,
@@ -39,26 +39,27 @@ pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     flags & SHARES_MEMORY != 0
 }
 
-/// A child that is stopped at its birth.
+/// A child process that is stopped at its birth.
 #[derive(Debug)]
 pub(super) struct Newborn {
     pub(super) pid: Pid,
     memory: Memory,
-    /// True if its parent waits until it executes a program or ends, and may share its memory.
+    /// True if the parent waits until the child executes a program or ends, and may share its
+    /// memory.
     pub(super) is_awaited: bool,
-    /// The process that created it.
+    /// The process that created the child.
     parent: Pid,
-    /// True once its birth was reported.
+    /// True once the child's birth was reported to the debugger.
     is_reported: bool,
 }
 
 /// The result of running a child natively.
 pub(super) enum Fate {
-    /// It is the same program, stopped with news.
+    /// The child still runs the same program, and is stopped with this event.
     Stands(Report),
-    /// It is in the execve(2) that started another program.
+    /// The child is stopped in the execve(2) that started another program.
     Executed,
-    /// It is gone.
+    /// The child is gone.
     Ended(Exit),
 }
 
@@ -84,25 +85,25 @@ impl Newborn {
         self.memory.read(addr, buf)
     }
 
-    /// Detaches from it. Ignores one that is gone.
+    /// Detaches from the child. Ignores one that is gone.
     pub(super) fn leave(self) {
         let _ = self.tracee().detach(0);
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Kills the child, and waits until it has ended.
     pub(super) fn kill(self) {
         Tracee::kill_process(self.pid);
         while let Ok(stop) = wait_for(self.tid()) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
                 break;
             }
-            // Resume it from its exit stop, unless that was reported before.
+            // Resume the child from its exit stop, unless that was reported before.
             let _ = self.tracee().resume(0);
         }
     }
 
-    /// Runs it natively, without a recording, until there is news: one that shares its parent's
-    /// memory cannot be translated. Steps it if it is to stop at addresses.
+    /// Runs the child natively, without a recording, until there is an event: a child that shares
+    /// its parent's memory cannot be translated. Single-steps it if it is to stop at addresses.
     pub(super) fn run(
         &self,
         go: &Go,
@@ -153,7 +154,8 @@ impl Newborn {
         Ok(Fate::Stands(Report::Interrupted))
     }
 
-    /// Returns the next stop, and true if it was requested.
+    /// Waits for the child's next stop. Returns it, and true if the child was interrupted for it,
+    /// since `interrupted` returned true.
     fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
         let mut asked = false;
         for look in 0_u32.. {
@@ -174,7 +176,7 @@ impl Newborn {
     }
 }
 
-/// The children that are stopped at their birth, until the debugger decides their fate.
+/// The children that are stopped at their birth until the debugger follows or leaves them.
 #[derive(Debug, Default)]
 pub(super) struct Newborns(BTreeMap<Pid, Newborn>);
 
@@ -191,12 +193,12 @@ impl Newborns {
         self.0.remove(&pid)
     }
 
-    /// Returns the reported children.
+    /// Returns the children whose births were reported to the debugger.
     pub(super) fn reported(&self) -> impl Iterator<Item = &Newborn> {
         self.0.values().filter(|newborn| newborn.is_reported)
     }
 
-    /// Marks a child as reported if the report is of its birth.
+    /// Marks a child as reported if `report` is the event of its birth.
     pub(super) fn note_report(&mut self, report: Report) {
         if let Report::Forked(child) | Report::Vforked(child) = report
             && let Some(newborn) = self.0.get_mut(&child)
@@ -205,8 +207,9 @@ impl Newborns {
         }
     }
 
-    /// Returns true if a thread may run, false if it must not; `None` if no child decides that. A
-    /// child runs if its parent waits for it. Other threads must not run beside a reported child.
+    /// Returns true if a thread may run, false if it must not; `None` if no newborn child decides
+    /// that. A child may run if its parent waits for it. Other threads must not run beside a
+    /// reported child.
     pub(super) fn allow(&self, tid: Tid) -> Option<bool> {
         match self.get(Pid(tid.0)) {
             Some(newborn) => Some(newborn.is_awaited),
@@ -214,17 +217,17 @@ impl Newborns {
         }
     }
 
-    /// Detaches from a child. Returns true if there was one.
+    /// Detaches from a newborn child. Returns false if `pid` is none.
     pub(super) fn leave(&mut self, pid: Pid) -> bool {
         self.take(pid).map(Newborn::leave).is_some()
     }
 
-    /// Detaches from all.
+    /// Detaches from all newborn children.
     pub(super) fn leave_all(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Newborn::leave);
     }
 
-    /// Detaches from the children of a process that were never reported.
+    /// Detaches from the children of a process whose births were never reported.
     pub(super) fn leave_unreported_of(&mut self, parent: Pid) {
         let unreported = self.0.values().filter(|one| one.parent == parent && !one.is_reported);
         for pid in unreported.map(|one| one.pid).collect::<Vec<_>>() {
@@ -232,13 +235,13 @@ impl Newborns {
         }
     }
 
-    /// Kills all, and waits until they have ended.
+    /// Kills all newborn children, and waits until they have ended.
     pub(super) fn kill_all(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Newborn::kill);
     }
 }
 
-/// Detaches from the process that a child has created.
+/// Detaches from the thread or process that a newborn child has just created.
 fn leave_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
     let child = Tid(i32::try_from(tracee.event_message()?).unwrap_or(0));
     wait_for(child)?;

@@ -1,10 +1,10 @@
-//! Children that are not to outlive the thread that starts them.
+//! Child processes that must not outlive the thread that starts them.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The signal that a child gets when the thread that started it ends.
+/// The signal that a child process gets when the thread that started it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanEnd {
     /// SIGKILL.

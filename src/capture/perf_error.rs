@@ -4,62 +4,62 @@ use crate::common::Tid;
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// An error of tracing with hardware.
+/// An error of recording with the CPU's PT unit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The CPU has no PT unit.
     #[error("this CPU has no Intel PT (bit 25 of EBX in CPUID leaf 7 is 0)")]
     NoIntelPt,
-    /// The kernel does not offer the PT unit.
+    /// The kernel has no PMU for the CPU's PT unit.
     #[error(
         "the CPU has Intel PT, but the kernel offers no PMU for it ({path} is missing): a \
          hypervisor or the firmware hides it, or the kernel is built without it"
     )]
     NoPmu {
-        /// The missing path.
+        /// The directory of the PMU, which is missing.
         path: PathBuf,
     },
     /// The kernel's description of the PMU cannot be read.
     #[error("{path}: {why}")]
     Sysfs {
-        /// The file.
+        /// The file in sysfs.
         path: PathBuf,
-        /// The reason.
+        /// The reason why it cannot be read.
         why: String,
     },
-    /// A term of the PT configuration is invalid.
+    /// A term of the PT configuration is invalid, for this reason.
     #[error("the PT configuration: {0}")]
     Config(String),
-    /// The filters need more ranges than the CPU has.
+    /// The filters need more ranges of code than the CPU has.
     #[error("the filters mean {count} ranges of code, and this CPU has {ranges}")]
     TooManyRanges {
-        /// The number of ranges needed.
+        /// The number of ranges that the filters need.
         count: usize,
-        /// The number of ranges of the CPU.
+        /// The number of ranges that the CPU has.
         ranges: usize,
     },
-    /// The kernel cannot filter by this code.
+    /// The kernel cannot filter by a range of code.
     #[error("{range}: {why}")]
     Filter {
-        /// The code.
+        /// The range of addresses.
         range: String,
-        /// The reason.
+        /// The reason why the kernel cannot.
         why: &'static str,
     },
-    /// The kernel refused an event.
+    /// The kernel refused to open or configure a perf event.
     #[error("thread {tid} cannot be traced ({what}: {errno}){}", hint(*errno))]
     Open {
-        /// The thread.
+        /// The thread to trace.
         tid: Tid,
-        /// The system call and its purpose.
+        /// The system call that failed, and its purpose.
         what: &'static str,
-        /// The kernel's reason.
+        /// The kernel's reason for the refusal.
         errno: Errno,
     },
 }
 
-/// Returns a likely cause, as a clause.
+/// Returns the likely cause of an error, as a clause; an empty text if unknown.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EACCES => {

@@ -1,24 +1,24 @@
-//! The user's configuration of a PT unit, as terms.
+//! The user's configuration of a PT unit, in perf's syntax.
 
 use std::str::FromStr;
 
-/// The terms of a configuration, in perf's syntax: `cyc,mtc_period=6,ptw`.
+/// The terms of a PT configuration with their values, in perf's syntax: `cyc,mtc_period=6,ptw`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PtConfig {
     pub(super) terms: Vec<(String, u64)>,
 }
 
-/// The reason why a text is no configuration.
+/// The reason why a text is no PT configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTerm {
-    /// A part of it is no term.
+    /// This part between commas is no term.
     #[error("{0:?} is no term; give for example cyc,mtc_period=6")]
     Name(String),
-    /// A term has another value than a number.
+    /// The value of this term is no number.
     #[error("the value of {0} is no number")]
     Value(String),
-    /// A term is given twice.
+    /// This term is given twice.
     #[error("{0} is given twice")]
     Twice(String),
 }
@@ -47,7 +47,7 @@ impl FromStr for PtConfig {
 }
 
 impl PtConfig {
-    /// Returns the value of a term, if it is given.
+    /// Returns the value that the user gave a term; `None` if none.
     pub(super) fn value(&self, name: &str) -> Option<u64> {
         self.terms.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }

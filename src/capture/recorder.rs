@@ -1,5 +1,5 @@
-//! The parts of a recording that all backends share: its files, the threads' entries, the sideband.
-//! Independent of how control flow is captured.
+//! The parts of a recording that all backends write: its manifest, the threads' entries there, the
+//! sideband. Independent of how control flow is recorded.
 
 use super::backend::Backend;
 use super::clock::{Clock, now};
@@ -22,46 +22,46 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The longest time until data is on disk, even if the recorder is killed.
+/// The age at which pending data is flushed, so that it is not lost if the recorder is killed.
 const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
-/// The recording of a process, while it is written.
+/// The recording of a process while it is being written.
 #[derive(Debug)]
 pub(super) struct Recorder {
     writer: Writer,
     manifest: Manifest,
     clock: Clock,
     threads: Vec<ThreadEntry>,
-    /// The threads that have ended, with the entries of the log up to their ends, where the log is
-    /// dropped later; `None` where all of it is kept.
+    /// The threads that have ended, each with the number of log entries before its end: they are
+    /// forgotten together with that part of the log. `None` if the whole log is kept.
     ended: Option<VecDeque<(u64, Tid)>>,
     flushed: Instant,
     ring_since_ns: Option<u64>,
-    /// The file through which snapshots of its rings are requested.
+    /// The file through which other processes request snapshots; `None` if it could not be created.
     bell: Option<Bell>,
-    /// The code that earlier runs executed.
+    /// The stored lists of code that earlier runs executed.
     pub(super) known_code: KnownCode,
 }
 
-/// A recording that was created before there is a process to record.
+/// A recording that was created before the process to record exists.
 #[derive(Debug)]
 pub(super) struct Prepared {
     destination: Destination,
     writer: Writer,
     manifest: Manifest,
     known_code: KnownCode,
-    /// True if only the end of the run is kept.
+    /// True if the log of everything but the end of the run is dropped.
     keeps_end: bool,
 }
 
 impl Prepared {
-    /// Creates the recording of a program that is about to run.
+    /// Creates the recording of a program that is about to run, where the request wants it.
     pub(super) fn of_program(
         request: &Request,
         backend: Backend,
     ) -> Result<Self, recording::Error> {
         if request.follow_forks && request.output.is_some() {
-            // Make sure that the store can hold the children's recordings.
+            // Check first that the store can contain the children's recordings.
             Destination::in_store(&request.store, &request.program)?.give_up();
         }
         let destination = match &request.output {
@@ -71,13 +71,14 @@ impl Prepared {
         Self::in_place(destination, request, backend)
     }
 
-    /// Creates the recording of a process that the program forked.
+    /// Creates the recording of a child of the program, in the store.
     pub(super) fn of_child(request: &Request, backend: Backend) -> Result<Self, recording::Error> {
         let destination = Destination::in_store(&request.store, &request.program)?;
         Self::in_place(destination, request, backend)
     }
 
-    /// Creates the recording of a process that a debugger follows, beside the one of its parent.
+    /// Creates the recording of a child `pid` that a debugger follows: beside its parent's
+    /// recording if the request names that one, otherwise in the store.
     pub(super) fn of_followed(
         request: &Request,
         backend: Backend,
@@ -110,7 +111,7 @@ impl Prepared {
         }
     }
 
-    /// Sets the configuration of the CPU that takes the trace.
+    /// Sets the configuration of the PT unit and its PSB period in the manifest.
     pub(super) fn set_hardware(&mut self, hardware: Hardware, psb_period_bytes: u32) {
         self.manifest.capture.hardware = Some(hardware);
         self.manifest.capture.psb_period_bytes = psb_period_bytes.into();
@@ -126,14 +127,14 @@ impl Prepared {
         self.destination.give_up();
     }
 
-    /// Makes it the store's latest, if it is in the store.
+    /// Marks the recording as the store's latest, if it is in the store.
     pub(super) fn set_latest(&self, store: &Store) -> Result<(), recording::Error> {
         store.set_latest(self.destination.dir())
     }
 }
 
 impl Recorder {
-    /// Starts a prepared recording, of the process `pid`.
+    /// Starts a prepared recording of the process `pid`, and keeps its directory from here on.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
         let Prepared { destination, writer, mut manifest, known_code, keeps_end } = prepared;
         manifest.pid = pid;
@@ -158,12 +159,13 @@ impl Recorder {
         self.manifest.pid
     }
 
-    /// Returns the clock from the start to now.
+    /// Returns the TSC's start and its mean rate so far.
     pub(super) fn clock_so_far(&self) -> TscClock {
         self.clock.so_far()
     }
 
-    /// Returns the contents of the log so far in numbers.
+    /// Returns the numbers of entries and ticks of the log since the start, and the size of the
+    /// kept part.
     pub(super) fn log_so_far(&self) -> LogTotals {
         self.writer.log_so_far()
     }
@@ -173,7 +175,7 @@ impl Recorder {
         self.writer.log(entry)
     }
 
-    /// Returns the contents of the log in numbers.
+    /// Writes out the log, and returns the totals of the kept part; `None` if there is no log.
     pub(super) fn log_totals(&mut self) -> Result<Option<LogTotals>, recording::Error> {
         self.writer.log_totals()
     }
@@ -182,15 +184,15 @@ impl Recorder {
         &self.writer
     }
 
-    /// Begins another part of the log, at the place of a keyframe that was just written.
+    /// Begins a new part (file) of the log, at the place of a keyframe that was just written.
     pub(super) fn begin_log_part(&mut self) -> Result<(), recording::Error> {
         self.writer.begin_log_part()
     }
 
-    /// Adds a thread.
+    /// Adds a new thread to the manifest and the sideband.
     pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
-        // The kernel may give the number to another thread.
+        // The kernel may give the number of an ended thread to a new one.
         self.ended.iter_mut().for_each(|ended| ended.retain(|(_, ended)| *ended != tid));
         if self.entry(tid).is_none() {
             let pid = self.pid();
@@ -207,7 +209,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the end of a thread, with the address where it ended.
+    /// Records the end of a thread, with its name, its number of executed instructions (0 if
+    /// unknown), and the address where it ended.
     pub(super) fn thread_ended(
         &mut self,
         tid: Tid,
@@ -216,7 +219,7 @@ impl Recorder {
         final_pc: Option<Addr>,
     ) -> Result<(), recording::Error> {
         if let Some(entry) = self.entry(tid) {
-            // If the kernel gave the number to another thread at its exec, the counts add up.
+            // If the kernel gave this number to another thread at an execve(2), the counts add up.
             entry.instructions += instructions;
             entry.final_pc = final_pc.or(entry.final_pc);
             if !name.is_empty() {
@@ -228,8 +231,8 @@ impl Recorder {
         self.event(tid, Event::ThreadExit)
     }
 
-    /// Drops the log before the part that begins with entry `first`, and the threads that ended
-    /// there.
+    /// Drops the log before the part that begins with entry `first`, and forgets the threads that
+    /// ended there.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
         let Some(ended) = &mut self.ended else { return Ok(()) };
@@ -240,23 +243,23 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns the name of a thread, the last one if it has ended.
+    /// Returns the name of a thread; for one that ended, the name it had then.
     pub(super) fn name_of(&self, tid: Tid) -> String {
         let known = self.threads.iter().find(|entry| entry.tid == tid && !entry.name.is_empty());
         known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
     }
 
     fn entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
-        // Those that end were begun lately, as a rule.
+        // Most threads that end were added lately.
         self.threads.iter_mut().rev().find(|entry| entry.tid == tid)
     }
 
-    /// Appends whole packets.
+    /// Appends whole PT packets to a thread's trace.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), recording::Error> {
         self.writer.trace(tid, packets)
     }
 
-    /// Returns the bytes of trace and sideband written so far.
+    /// Returns the number of bytes of traces, sideband and log written so far.
     pub(super) fn written_bytes(&self) -> u64 {
         self.writer.grown_bytes()
     }
@@ -270,12 +273,12 @@ impl Recorder {
         u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Appends an event of the operating system that happened just now.
+    /// Appends an event of the operating system to the sideband, with the current time.
     pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
         self.event_at(now(), tid, event)
     }
 
-    /// Appends an event of the operating system that happened at another time.
+    /// Appends an event of the operating system to the sideband, with the time `tsc`.
     pub(super) fn event_at(
         &mut self,
         tsc: Tsc,
@@ -285,26 +288,26 @@ impl Recorder {
         self.writer.sideband(&Record { tsc, pid: self.pid(), tid, event })
     }
 
-    /// Sets the IP filter ranges that a CPU uses.
+    /// Sets the IP filter ranges of the PT unit in the manifest.
     pub(super) fn set_filter(&mut self, ranges: Vec<AddrRange>) {
         if let Some(hardware) = &mut self.manifest.capture.hardware {
             hardware.filter = ranges;
         }
     }
 
-    /// Notes the start of a requested snapshot.
+    /// Reports to requesters that a snapshot starts.
     pub(super) fn begin_snapshot(&mut self) {
         self.bell.iter_mut().for_each(Bell::begin);
     }
 
-    /// Writes out all pending data, which completes the requested snapshot.
+    /// Writes out all pending data, and reports to requesters that the snapshot is on disk.
     pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
         self.flush()?;
         self.bell.iter_mut().for_each(Bell::done);
         Ok(())
     }
 
-    /// Writes out all pending data, unless that was done a moment ago.
+    /// Writes out all pending data, unless that was done less than [`FLUSH_PERIOD`] ago.
     pub(super) fn flush_if_due(&mut self) -> Result<(), recording::Error> {
         if self.flushed.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
     }
@@ -315,7 +318,8 @@ impl Recorder {
         self.writer.flush()
     }
 
-    /// Completes the recording.
+    /// Completes the recording. Returns its directory, its manifest and the bytes of all its
+    /// traces.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
         let Self { mut writer, mut manifest, clock, mut threads, ring_since_ns, mut bell, .. } =
@@ -345,7 +349,7 @@ fn now_unix_ns() -> u64 {
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the manifest as it is known before there is a process.
+/// Returns the manifest of a recording whose process does not exist yet.
 fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     let (format, written_by) = Manifest::versions();
     let variable = |(name, value): (OsString, OsString)| {
@@ -386,7 +390,8 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     }
 }
 
-/// Describes the history. Single-stepping and exact recordings keep all.
+/// Describes the kept part of the run for the manifest. Single-stepping and exact recordings ignore
+/// [`Request::history`].
 fn history_of(request: &Request, backend: Backend) -> String {
     if let Some(keep) = request.keep {
         return format!("at least the last {keep:?}");
@@ -398,7 +403,7 @@ fn history_of(request: &Request, backend: Backend) -> String {
     }
 }
 
-/// Reads a process's working directory, and the environment that it started with.
+/// Reads a process's working directory, and the environment with which it started.
 fn surroundings(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = |text: &[u8]| {

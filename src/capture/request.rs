@@ -1,4 +1,4 @@
-//! A request to record, and its outcome. Below all backends.
+//! A request to record, and the result of a recording, for all backends.
 
 use super::filter::{Code, Filter};
 use super::pt_config::PtConfig;
@@ -9,30 +9,30 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The shortest time between two keyframes, unless a request has another one.
+/// The default of [`Request::keyframe_period`].
 pub const KEYFRAME_PERIOD: Duration = Duration::from_secs(1);
 
 /// The part of a run that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
-    /// All of it.
+    /// The whole run.
     Full,
-    /// The end of it, by the last records of each thread.
+    /// The end of the run: the last records of each thread.
     Ring {
-        /// Bytes of records kept in memory for each thread, while it runs.
+        /// The size in bytes of the records kept in memory for each thread.
         bytes: u64,
     },
-    /// All of it until the recording reaches a size, and from there on the end, as a ring.
+    /// The whole run until the recording reaches a size, and after that only the end, as a ring.
     Limited {
-        /// Bytes of trace and sideband on disk, of each recording.
+        /// The size in bytes of a recording's traces and sideband on disk at which the ring starts.
         bytes: u64,
-        /// Bytes of records kept for each thread, as in a ring.
+        /// The size in bytes of the records kept in memory for each thread, as in a ring.
         ring_bytes: u64,
     },
 }
 
 impl History {
-    /// Returns the description in a recording.
+    /// Returns the description for the manifest.
     pub(super) fn words(self) -> String {
         let ring = |bytes: u64| format!("the last {} MiB of records of each thread", bytes >> 20);
         match self {
@@ -45,64 +45,64 @@ impl History {
     }
 }
 
-/// The order in which threads take turns.
+/// The order in which the threads of an exact recording run, one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// One after the other, in slices of one length.
+    /// Round-robin, in slices of one length.
     #[default]
     InTurn,
-    /// By chance, in slices of any length, to find bugs that depend on it.
+    /// In random order and slices of random lengths, to find bugs that depend on the order.
     Chaos,
 }
 
-/// A request to record.
+/// A request to record a program or a running process.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The process to attach to, instead of running a program.
+    /// The process to attach to; `None` to launch `program`.
     pub attach: Option<Pid>,
-    /// The only thread of that process to record; `None` for all of them.
+    /// The only thread of the process in `attach` to record; `None` for all of them.
     pub only_thread: Option<Tid>,
-    /// The program as [`crate::tracee::resolve`] found it.
+    /// The program's file, as [`crate::tracee::resolve`] found it.
     pub program: PathBuf,
-    /// Its arguments, its own name first.
+    /// The program's arguments; the first is its name.
     pub argv: Vec<OsString>,
-    /// Its environment; `None` for that of this process.
+    /// The program's environment; `None` for that of this process.
     pub env: Option<Vec<(OsString, OsString)>>,
-    /// Its working directory; `None` for that of this process.
+    /// The program's working directory; `None` for that of this process.
     pub directory: Option<PathBuf>,
-    /// Keep address space randomization.
+    /// True to keep address space randomization.
     pub aslr: bool,
-    /// Record the processes that it forks, each in a separate recording.
+    /// True to record the program's child processes as well, each in a separate recording.
     pub follow_forks: bool,
-    /// The part that is kept. Single-stepping keeps all, and so does the hardware backend with
-    /// [`History::Limited`].
+    /// The part of the run that is kept. Single-stepping and exact recordings ignore this. With
+    /// [`History::Limited`], the hardware backend keeps everything.
     pub history: History,
-    /// The time before the end of an exact recording that is kept at least; `None` for the whole
-    /// run.
+    /// The time before the end of an exact recording that is kept at least; `None` to keep
+    /// everything.
     pub keep: Option<Duration>,
     /// The function at which the recording starts; `None` for the program's first instruction.
     pub start_at: Option<Code>,
-    /// The code to trace.
+    /// The filter for the code to trace.
     pub filter: Filter,
-    /// Bytes of trace between PSB packets.
+    /// The number of bytes of trace between two PSB packets.
     pub psb_period_bytes: u32,
-    /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
-    /// thread in this directory: the log that tests compare the trace with.
+    /// The directory for logs that tests compare the trace with: one file per thread, with the
+    /// address of each executed instruction as 8 little-endian bytes. `None` for no logs.
     pub step_log: Option<PathBuf>,
-    /// Write the state of an exactly recorded program at random moments to this file: tests compare
-    /// the replay with it.
+    /// The file for states of an exactly recorded program at random moments, with which tests
+    /// compare the replay. `None` for no such file.
     pub witness: Option<PathBuf>,
-    /// The shortest time between two keyframes of an exact recording.
+    /// The minimum time between two keyframes of an exact recording.
     pub keyframe_period: Duration,
-    /// The order of the threads of an exact recording.
+    /// The order in which the threads of an exact recording run.
     pub schedule: Schedule,
-    /// The configuration of the CPU's PT unit, if used.
+    /// The configuration of the CPU's PT unit, for the hardware backend.
     pub pt_config: PtConfig,
     /// The directory of the recording; `None` for a new name in the store.
     pub output: Option<PathBuf>,
-    /// Replace an existing recording.
+    /// True to replace an existing recording at `output`.
     pub force: bool,
-    /// A callback that regularly gets the amount written, while translated programs run.
+    /// A callback that gets the amount written now and then, while a translated program runs.
     pub report: Option<fn(&Written)>,
     /// The default place of recordings.
     pub store: Store,
@@ -115,15 +115,16 @@ impl Request {
     }
 }
 
-/// The result of a run.
+/// The result of recording a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The recording of the program, then those of the processes it forked, where followed.
+    /// The directories of the recordings: the program's, then those of its followed child
+    /// processes.
     pub recordings: Vec<PathBuf>,
-    /// The program's manifest.
+    /// The manifest of the program's recording.
     pub manifest: Manifest,
-    /// Bytes of trace, over all threads.
+    /// The number of bytes of the program's traces, over all threads.
     pub trace_bytes: u64,
-    /// Notes for the user on the recording's limits, a sentence each.
+    /// Notes for the user on limits of the recordings, one sentence each.
     pub notes: Vec<String>,
 }

@@ -1,27 +1,28 @@
-//! Signals sent to the recorder: what the terminal or the program sends to the whole process group
-//! goes to the program as well, so the recorder ignores it; what somebody sends to the recorder
-//! alone is passed on.
+//! Handles signals sent to the recorder. It ignores signals that the terminal or the program sends
+//! to the whole process group, since the program gets them as well. It passes on signals that were
+//! sent to it alone.
 
 use super::request::Request;
 use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
-/// The signal that stops the recorder when its program stops.
+/// The signal of job control that this process got last, by which its program may stop; 0 for none.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
 
 /// A signal handler. It only reads and sets atomics and makes async-signal-safe calls.
 pub(super) type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *mut libc::c_void);
 
-/// Leaves signals to the program while it exists, and passes SIGTERM and SIGHUP on to it.
+/// Handlers that leave signals to the program, and pass SIGTERM and SIGHUP on to it, until this is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Forwarding {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Forwarding {
-    /// Takes the signals for a program that was launched. The terminal's signals are not meant for
-    /// one that was taken over.
+    /// Sets the handlers for a program that was launched. Returns `None` for one that was attached
+    /// to: the terminal's signals are not meant for it.
     pub(super) fn for_request(request: &Request, pid: Pid) -> Option<Self> {
         request.attach.is_none().then(|| Self::to(pid))
     }
@@ -35,12 +36,12 @@ impl Forwarding {
     }
 }
 
-/// Takes a signal for the program. Returns the old action, or `None` if it stays.
+/// Sets the handler of one signal for the program. Returns the old action, or `None` if it stays.
 fn take(signal: libc::c_int) -> Option<libc::sigaction> {
     let forward: Handler = forward;
     let stop: Handler = stop;
     match signal {
-        // They cannot be taken, or do nothing.
+        // They cannot be handled, or do nothing by default.
         libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGCONT => None,
         libc::SIGTERM | libc::SIGHUP => {
             Some(set_action(signal, forward as usize, libc::SA_RESTART))
@@ -48,9 +49,9 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
         libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
             Some(set_action(signal, stop as usize, libc::SA_RESTART))
         }
-        // The runtime's handlers would let the second one end the recorder. A fault of the recorder
-        // does so even where they are ignored (`force_sig_info_to_task` in the kernel). A file that
-        // may not become larger (SIGXFSZ) is an error like others.
+        // The Rust runtime's handler of a fault would let the second SIGSEGV or SIGBUS end the
+        // recorder. A real fault does so even if the signal is ignored (`force_sig_info_to_task` in
+        // the kernel). A file that may not become larger (SIGXFSZ) is an error like others.
         libc::SIGINT | libc::SIGQUIT | libc::SIGSEGV | libc::SIGBUS | libc::SIGXFSZ => {
             Some(set_action(signal, libc::SIG_IGN, 0))
         }
@@ -59,7 +60,7 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
             if old.sa_sigaction == libc::SIG_DFL {
                 return Some(old);
             }
-            // The recorder itself has a use for it.
+            // The recorder itself uses this signal.
             put_back(signal, &old);
             None
         }
@@ -81,16 +82,16 @@ fn stays_ignored(signal: libc::c_int) -> bool {
     old.sa_sigaction == libc::SIG_IGN
 }
 
-/// The signal that the kernel sends a recorder when its front (`front`) ends.
+/// The signal that the kernel sends a recorder when its parent, the front (module `front`), ends.
 pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
 
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static MAY_BE_ORPHANED: AtomicBool = AtomicBool::new(false);
 
-/// The process whose end makes this one an orphan.
+/// The front: the process whose end makes this one an orphan.
 static FRONT: AtomicI32 = AtomicI32::new(0);
 
-/// Lets this process leave its program when `front` ends.
+/// Sets handlers that let this process leave its program when `front`, its parent, ends.
 pub(super) fn expect_to_be_orphaned(front: Pid) {
     FRONT.store(front.0, Ordering::Relaxed);
     TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
@@ -101,12 +102,13 @@ pub(super) fn expect_to_be_orphaned(front: Pid) {
     }
 }
 
-/// Repeats as SIGALRM, since the first signal may come just before the tracer waits.
+/// Handles [`ORPHANED_SIGNAL`], and SIGALRM, which repeats it: the first signal may come just
+/// before the tracer waits.
 extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: getppid(2) touches no memory.
     let parent = unsafe { libc::getppid() };
     if parent == FRONT.load(Ordering::Relaxed) {
-        // Sent to its whole process group, by the program.
+        // The parent exists: the program sent the signal to its whole process group.
         return;
     }
     if signal == ORPHANED_SIGNAL {
@@ -118,15 +120,16 @@ extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut l
 static LEAVING: AtomicBool = AtomicBool::new(false);
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
-/// Lets a signal that would end the recorder ask it to leave the program instead, while it exists.
-/// The signal interrupts this thread's waiting.
+/// Handlers by which signals that would end the recorder ask it to leave the program instead, until
+/// this is dropped. The signal interrupts the waiting of the tracing thread.
 #[derive(Debug)]
 pub struct Leaving {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Leaving {
-    /// Takes SIGINT, SIGTERM, SIGHUP and SIGQUIT. The calling thread must be the one that traces.
+    /// Sets handlers of SIGINT, SIGTERM, SIGHUP and SIGQUIT. The calling thread must be the one
+    /// that traces.
     pub fn on_signals() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         LEAVING.store(false, Ordering::Relaxed);
@@ -137,7 +140,8 @@ impl Leaving {
         Self { old: signals.map(set).collect() }
     }
 
-    /// Lets this process leave the program when it is orphaned, if it may be, and not before.
+    /// Returns a value that asks to leave the program once this process is orphaned, and at no
+    /// signal; `None` if the process has no front.
     pub(super) fn when_orphaned() -> Option<Self> {
         MAY_BE_ORPHANED.load(Ordering::Relaxed).then(|| Self { old: Vec::new() })
     }
@@ -151,8 +155,8 @@ impl Leaving {
 static WANTED: AtomicBool = AtomicBool::new(false);
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
-/// Lets SIGUSR2 ask the recorder for the contents of its rings, while it exists. The signal
-/// interrupts this thread's waiting.
+/// A handler by which SIGUSR2 requests a snapshot of the recorder's rings, until this is dropped.
+/// The signal interrupts the waiting of the tracing thread.
 pub(super) struct Asking {
     old: libc::sigaction,
 }
@@ -166,12 +170,12 @@ impl Asking {
         Self { old: set_action(libc::SIGUSR2, ask as usize, 0) }
     }
 
-    /// Returns true if this process answers the signal.
+    /// Returns true if this process takes requests for snapshots: while an `Asking` exists.
     pub(super) fn is_possible() -> bool {
         ANSWERS.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the signal came since the last call.
+    /// Returns true if a snapshot was requested since the last call.
     pub(super) fn was_asked() -> bool {
         WANTED.swap(false, Ordering::Relaxed)
     }
@@ -184,8 +188,8 @@ impl Drop for Asking {
     }
 }
 
-/// Passes the signal on to the tracing thread if another one took it. Ignores one that the program
-/// sent to its whole process group.
+/// Handles SIGUSR2. Passes it on to the tracing thread if another one got it. Ignores one that the
+/// program sent to its whole process group.
 extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     if is_from_program(info) {
         return;
@@ -202,8 +206,7 @@ extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // The signal that repeats would end the recorder now.
-        // SAFETY: alarm(2) touches no memory.
+        // A repeated SIGALRM would end the recorder from here on.
         unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {
             put_back(*signal, old);
@@ -216,7 +219,7 @@ extern "C" fn leave(_: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_v
     interrupt_tracer();
 }
 
-/// Sends SIGALRM to the tracing thread, and again each second: another thread may have taken the
+/// Sends SIGALRM to the tracing thread, and again a second later: another thread may have got the
 /// signal, or the tracer may have been about to wait.
 fn interrupt_tracer() {
     let tracer = TRACER.load(Ordering::Relaxed);
@@ -237,7 +240,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// Sets the action for a signal: a [`Handler`], or one of the kernel's. Returns the old one.
+/// Sets the action for a signal: a [`Handler`], SIG_IGN or SIG_DFL. Returns the old action.
 pub(super) fn set_action(
     signal: libc::c_int,
     action: usize,
@@ -256,7 +259,7 @@ pub(super) fn set_action(
 }
 
 pub(super) fn put_back(signal: libc::c_int, old: &libc::sigaction) {
-    // SAFETY: puts back what was there.
+    // SAFETY: restores the action that `set_action` returned.
     unsafe { libc::sigaction(signal, &raw const *old, std::ptr::null_mut()) };
 }
 
@@ -267,7 +270,7 @@ fn is_from_program(info: *const libc::siginfo_t) -> bool {
     sender == PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Passes a signal on, unless the program sent it to its whole process group.
+/// Passes a signal on to the program, unless the program sent it to its whole process group.
 extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let program = PROGRAM.load(Ordering::Relaxed);
     if program > 0 && !is_from_program(info) {
@@ -276,8 +279,8 @@ extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut
     }
 }
 
-/// Ignores what the program sends to its whole process group, for a process in front of the
-/// recorder that passes on SIGINT, SIGQUIT, SIGTERM and SIGHUP.
+/// Ignores most signals in the front of a recorder: the program may send them to its whole process
+/// group. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, and job control works as usual.
 pub(super) fn ignore_others() {
     let stays = |signal: &libc::c_int| {
         matches!(
@@ -300,13 +303,13 @@ pub(super) fn ignore_others() {
     }
 }
 
-/// Notes the signal. The program may have a handler for it, and not stop.
+/// Notes a signal of job control. The program may have a handler for it, and not stop.
 extern "C" fn stop(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     STOPPED_BY.store(signal, Ordering::Relaxed);
 }
 
-/// Stops the recorder if the signal by which job control stopped the program was for both: a shell
-/// waits for the recorder alone.
+/// Stops the recorder if it also got `signal`, by which job control stopped the program: a shell
+/// waits for the recorder only.
 pub(super) fn stop_with_program(signal: libc::c_int) {
     let stopped = Ordering::Relaxed;
     if signal != 0 && STOPPED_BY.compare_exchange(signal, 0, stopped, stopped).is_ok() {

@@ -1,7 +1,7 @@
-//! Snapshots: requests to a running recorder to write its rings. The process that writes a
-//! recording locks the recording's file `recorder`, so the kernel identifies it, and no other
-//! process ever gets a signal. The file contains two counts, of snapshots started and of snapshots
-//! on disk. It is empty if the recorder keeps everything, and takes no requests.
+//! Snapshots: requests to a running recorder to write its rings. A recorder locks the file
+//! `recorder` in its recording, so the kernel identifies it, and no other process ever gets a
+//! signal. The file contains two counts: snapshots started, and snapshots on disk. It is empty if
+//! the recorder keeps everything, and takes no requests.
 
 use super::Error;
 use crate::common::Pid;
@@ -15,13 +15,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The time after which a signal is sent again, since one may come at a bad moment.
+/// The time after which a requester sends the signal again, if no snapshot has started.
 const AGAIN_PERIOD: Duration = Duration::from_millis(300);
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
-/// The digits of a count.
+/// The number of digits of a count in the file.
 const DIGITS: usize = 20;
 
-/// The recorder's side: requests are possible while this lives.
+/// The file `recorder` of a running recorder. Requests are possible until it is removed.
 #[derive(Debug)]
 pub(super) struct Bell {
     file: File,
@@ -30,8 +30,9 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Announces that this process records in `dir`, and takes requests if `answers`. Returns
-    /// `None` if the file cannot be created or locked: no requests are possible then.
+    /// Creates and locks the file in the recording `dir`, and writes counts to it if the recorder
+    /// takes requests (`answers`). Returns `None` if the file cannot be created or locked: no
+    /// requests are possible then.
     pub(super) fn hang(dir: &Path, answers: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;
@@ -47,14 +48,14 @@ impl Bell {
         Some(bell)
     }
 
-    /// Notes the start of a snapshot of the current rings.
+    /// Counts a snapshot as started.
     pub(super) fn begin(&mut self) {
         let done = self.begun;
         self.begun += 1;
         self.report(done);
     }
 
-    /// Notes that the snapshot is on disk.
+    /// Counts the started snapshots as on disk.
     pub(super) fn done(&mut self) {
         self.report(self.begun);
     }
@@ -65,14 +66,14 @@ impl Bell {
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
     }
 
-    /// Removes the file, as the recording is complete.
+    /// Removes the file.
     pub(super) fn take_down(&mut self) {
-        // A file without a lock announces nothing.
+        // If this fails, the file stays without a lock, and requesters ignore it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Returns a write lock of the whole file.
+/// Returns a write lock (fcntl(2)) for the whole file.
 fn lock() -> libc::flock {
     libc::flock {
         l_type: libc::c_short::try_from(libc::F_WRLCK).unwrap_or_default(),
@@ -83,7 +84,7 @@ fn lock() -> libc::flock {
     }
 }
 
-/// Returns the holder of the lock, if any; 0 for a process that this one cannot see.
+/// Returns the process that has locked the file, if any; 0 for a process that this one cannot see.
 fn holder(file: &File) -> Option<Pid> {
     let mut asked = lock();
     fcntl(file, FcntlArg::F_GETLK(&mut asked)).ok()?;
@@ -104,16 +105,16 @@ pub(crate) fn counts(dir: &Path) -> Option<(u64, u64)> {
     Some((begun.parse().ok()?, done.parse().ok()?))
 }
 
-/// Makes the recorder of a recording write its rings, and waits until they are on disk, at most for
-/// the timeout.
+/// Asks the recorder that writes the recording `dir` for a snapshot, and waits until it is on disk,
+/// at most for the timeout.
 pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     let dir = dir.to_owned();
     let over = || Error::NotRecorded { dir: dir.clone() };
     let file = open_regular(&dir.join(RECORDER), Links::Refuse).map_err(|_| over())?;
     let pid = holder(&file).ok_or_else(over)?;
     let process = Process::open(pid).ok_or_else(|| Error::OutOfReach { dir: dir.clone() })?;
-    // Check that the holder of the lock is still the process that was opened, and not a later one
-    // with its number.
+    // Check that the process that was opened still holds the lock, and is not a later one with its
+    // number.
     if holder(&file) != Some(pid) {
         return Err(over());
     }
@@ -135,7 +136,7 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
         }
         if begun == before && asked.is_none_or(|asked| asked.elapsed() > AGAIN_PERIOD) {
             match process.signal(libc::SIGUSR2) {
-                // The check above notices its end.
+                // The check above notices the end of a recorder that is gone.
                 Ok(()) | Err(Errno::ESRCH) => asked = Some(Instant::now()),
                 Err(errno) => return Err(Error::AskRefused { pid, errno }),
             }
@@ -145,7 +146,8 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     Err(Error::NoSnapshot { pid, seconds: timeout.as_secs() })
 }
 
-/// A process, by a file descriptor, which never refers to another process that gets its number.
+/// A process, as a file descriptor (pidfd_open(2)), which never refers to a later process with its
+/// number.
 struct Process(OwnedFd);
 
 impl Process {

@@ -1,4 +1,4 @@
-//! Records the changes of a process's mappings, and stores the files of its code.
+//! Records the changes of a process's mappings, and stores the mapped files that contain code.
 
 use super::code_files::CodeFiles;
 use super::error::Error;
@@ -16,34 +16,35 @@ pub(super) struct MappingRecorder {
     files: CodeFiles,
 }
 
-/// The changes of code in the mappings.
+/// The changes of mapped code that a refresh found.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// True if code may have changed.
+    /// True if any code may have changed.
     pub(super) code: bool,
-    /// Mappings of code that were there or are, and changed.
+    /// The ranges of mappings of code that are gone, new or changed.
     pub(super) changed: Vec<AddrRange>,
-    /// New mappings of code, or those whose extent or protection changed.
+    /// The ranges of mappings of code that are new, or whose extent or protection changed.
     pub(super) mapped: Vec<AddrRange>,
 }
 
 impl MappingRecorder {
-    /// Returns a recorder that stores all mapped files, with code or without.
+    /// Creates a recorder that stores all mapped files, with code or without.
     pub(super) fn of_all_files() -> Self {
         Self { files: CodeFiles::with_data() }
     }
 
-    /// Forgets the stored content of files that were written to since.
+    /// Forgets files whose content differs from the stored content now, so that they are stored
+    /// again when they are mapped.
     pub(super) fn forget_changed_files(&mut self) {
         self.files.take_overwritten();
     }
 
-    /// Returns the stored content of the mapping's file.
+    /// Returns the stored content of the file that `mapping` maps; `None` if it is not stored.
     pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
         self.files.image(mapping)
     }
 
-    /// Reads the mappings again and records what changed.
+    /// Reads the mappings again, and records those that changed.
     pub(super) fn refresh(
         &mut self,
         space: &mut AddressSpace,
@@ -55,7 +56,7 @@ impl MappingRecorder {
         self.record(&seen, space, recorder, memory, tid)
     }
 
-    /// Reads the mappings again after a change in `range`, and records what changed.
+    /// Reads the mappings in `range` again after a change there, and records those that changed.
     pub(super) fn refresh_in(
         &mut self,
         range: AddrRange,
@@ -96,9 +97,9 @@ impl MappingRecorder {
         Ok(changes)
     }
 
-    /// Looks for code that changed though its mapping did not, and records it: its file was
-    /// written to, or it was written past its protection, as a debugger does. Returns true if there
-    /// was such code.
+    /// Looks for code that changed though its mapping did not, and records it: its file was written
+    /// to, or it was written despite its protection, as a debugger does. Returns true if there was
+    /// any.
     pub(super) fn look_for_changes(
         &mut self,
         space: &mut AddressSpace,
@@ -119,13 +120,14 @@ impl MappingRecorder {
         Ok(changed)
     }
 
-    /// Returns true if other mappings are stable than before.
+    /// Notes in `space` which mappings are of stored files, or the vdso. Returns true if that
+    /// changed.
     fn note_stored(&self, space: &mut AddressSpace) -> bool {
         space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.stored(mapping))
     }
 
-    /// Records that mappings of files with other bytes than were stored are no longer backed by
-    /// them.
+    /// Records that mappings of files whose content has changed are no longer backed by the stored
+    /// content. Returns true if one of them is code.
     fn forget_overwritten(
         &mut self,
         space: &mut AddressSpace,
@@ -150,10 +152,10 @@ impl MappingRecorder {
         Ok(changed)
     }
 
-    /// Returns the pages of stored files that are private copies of the process, though it could
-    /// not write there.
+    /// Returns pages of stored files that the process has private copies of, though they are not
+    /// writable: something else wrote to them. Omits pages that are known already.
     fn patched(&self, space: &AddressSpace, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
-        // Without information from the kernel, no such pages are known.
+        // Without the kernel's page map, no such pages are known.
         let Some(pages) = PageMap::open(recorder.pid()) else { return Vec::new() };
         let fixed = |m: &&Mapping| {
             let p = m.protection;
@@ -197,7 +199,8 @@ impl MappingRecorder {
     }
 }
 
-/// Returns true for code, and for possible data of a file with code: heaps are not recorded.
+/// Returns true if a mapping is recorded: code, and mapped files, which may contain code. Heaps are
+/// not.
 pub(super) fn is_recorded(mapping: &Mapping) -> bool {
     mapping.protection.execute || mapping.is_file()
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const INT3: u8 = 0xcc;
 
 /// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
-/// Returns them, that one first.
+/// Returns the threads, that one first.
 pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
@@ -36,9 +36,9 @@ struct Approach {
     name: String,
     resolver: Resolver,
     memory: Memory,
-    /// The bytes that INT3s replace, by address.
+    /// The original bytes that our INT3s replace, by address.
     planted: BTreeMap<u64, u8>,
-    /// True while the INT3s are removed for a child that shares the memory.
+    /// True while our INT3s are removed for a child that shares the memory.
     lifted: bool,
     threads: BTreeSet<Tid>,
 }
@@ -55,7 +55,7 @@ impl Approach {
         }
     }
 
-    /// Inserts an INT3 wherever the function is mapped by now.
+    /// Inserts an INT3 at each address where the function is mapped by now.
     fn look(&mut self) -> Result<(), Error> {
         self.resolver.update(mappings(self.pid)?.iter());
         let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
@@ -76,21 +76,21 @@ impl Approach {
         })
     }
 
-    /// Removes the INT3s.
+    /// Removes our INT3s, and restores the original bytes.
     fn lift(&mut self) -> Result<(), Error> {
         let planted = std::mem::take(&mut self.planted);
         planted.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
     }
 
-    /// Resumes a thread. Until the function is found, it stops at system calls, to look for new
-    /// mappings.
+    /// Resumes a thread. As long as the function is not mapped, the thread stops at system calls,
+    /// so that new mappings are noticed.
     fn resume(&self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let tracee = Tracee(tid);
         let waits = self.planted.is_empty();
         gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
     }
 
-    /// Handles a stop. Returns true if the thread has reached the function.
+    /// Handles a stop of any thread. Returns true if the thread has reached the function.
     fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {
@@ -132,7 +132,8 @@ impl Approach {
         Ok(false)
     }
 
-    /// Moves a thread that stopped after one of our INT3s back to it.
+    /// Moves a thread back that was stopped by one of our INT3s, to the INT3's address. Returns
+    /// false for other stops.
     fn step_back(&self, tid: Tid) -> Result<bool, Error> {
         let mut registers = Tracee(tid).registers()?;
         if !self.planted.contains_key(&registers.rip.wrapping_sub(1)) {
@@ -143,12 +144,13 @@ impl Approach {
         Ok(true)
     }
 
-    /// Detaches from a child process, without our INT3s.
+    /// Detaches from a child process, after removing our INT3s from its memory.
     fn forked(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
         let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
         wait_for(child)?;
         if shares_memory {
-            // The parent waits for the child, and stops where the call ends.
+            // The parent waits for the child, and stops at the end of its call, where the INT3s are
+            // inserted again.
             self.lift()?;
             self.lifted = true;
         } else if let Ok(memory) = Memory::open(Pid(child.0)) {
@@ -160,7 +162,8 @@ impl Approach {
         gone_is_fine(Tracee(child).detach(0))
     }
 
-    /// Stops all other threads, once this one has reached the function.
+    /// Stops all threads but `tid`, which has reached the function. Returns all threads, that one
+    /// first.
     fn arrive(&mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
         let mut standing = vec![tid];
         loop {
@@ -174,7 +177,7 @@ impl Approach {
         Ok(standing)
     }
 
-    /// Waits until a thread stops. Returns false if that is due to its end.
+    /// Waits until an interrupted thread stops. Returns false if the thread has ended instead.
     fn stops(&mut self, tid: Tid) -> Result<bool, Error> {
         loop {
             match wait_for(tid)? {
@@ -190,7 +193,8 @@ impl Approach {
                 }
                 stop => {
                     if self.handle(tid, stop)? {
-                        // It reached the function as well. The requested stop is reported later.
+                        // The thread reached the function as well. Its requested stop is reported
+                        // later.
                         return Ok(true);
                     }
                 }

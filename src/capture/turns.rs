@@ -1,21 +1,21 @@
-//! Recorder and program take turns for each stretch of new code, which is several times as fast on
-//! one CPU as on two. A program with one thread begins on the recorder's CPU. It gets its own CPUs
-//! back before it can notice: when it asks for them, creates a thread or a process, or is left
-//! alone.
+//! Runs recorder and program on one CPU. They run alternately whenever new code is translated,
+//! which is several times as fast on one CPU as on two. A program with one thread begins on the
+//! recorder's CPU. Its own CPUs are restored before it can notice: when it asks for them, creates a
+//! thread or a process, or is left alone.
 
 use crate::common::Tid;
 use crate::tracee::{self, Cpus};
 
-/// The CPUs of program and recorder without turns.
+/// The CPUs that program and recorder may use when they do not share one.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct Turns {
     pub(in crate::capture) own: Cpus,
-    /// The CPUs for encoders.
+    /// The CPUs for threads of the recorder that encode.
     others: Cpus,
 }
 
 impl Turns {
-    /// Keeps this thread, and those that it creates, on its current CPU.
+    /// Restricts this thread, and threads and processes that it creates, to its current CPU.
     pub(in crate::capture) fn begin() -> Result<Self, tracee::Error> {
         let own = Cpus::of_this_thread()?;
         let here = Cpus::current()?;
@@ -23,32 +23,32 @@ impl Turns {
         Ok(Self { own, others: own.without(here).unwrap_or(own) })
     }
 
-    /// Moves a thread to the program's CPUs. Fails if it is gone, and if the kernel took these CPUs
-    /// away, which it does not report to a program either.
+    /// Lets a thread run on all of the program's own CPUs again. Failures are ignored: the thread
+    /// is gone, or the kernel took these CPUs away, which it does not report to a program either.
     pub(in crate::capture) fn end(self, tid: Tid) {
         let _ = self.own.keep(tid);
     }
 
-    /// Lets this thread, and those that it creates, use all of the program's CPUs until the result
-    /// is dropped.
+    /// Lets this thread, and those that it creates, use all of the program's own CPUs until the
+    /// result is dropped.
     pub(in crate::capture) fn spread(self) -> Spread {
         let here = Cpus::of_this_thread().ok();
-        // If this fails, it is slower.
+        // If this fails, recording is only slower.
         let _ = self.own.keep_this_thread();
         Spread { here }
     }
 
-    /// Moves this thread, which encodes, off the program's CPU.
+    /// Moves this thread, which encodes, off the CPU that the program runs on.
     pub(in crate::capture) fn make_way(self) {
-        // If this fails, it is slower.
+        // If this fails, recording is only slower.
         let _ = self.others.keep_this_thread();
     }
 }
 
-/// A time in which a thread may use all CPUs.
+/// A permission of a thread to use all CPUs, until this is dropped.
 #[derive(Debug)]
 pub(in crate::capture) struct Spread {
-    /// The CPUs that it returns to.
+    /// The CPUs to which the thread is restricted again; `None` if unknown.
     here: Option<Cpus>,
 }
 

@@ -1,4 +1,4 @@
-//! System calls after which a process cannot be recorded in translation any more.
+//! System calls after which a process cannot be recorded by translation any more.
 
 use super::limits::MAKES_UNTRACED;
 use crate::common::Addr;
@@ -6,7 +6,7 @@ use crate::insn::Registers;
 use crate::tracee::Memory;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 
-/// The calls after which a process may have to be left.
+/// The system calls after which a process may have to be left alone, depending on their arguments.
 pub(in crate::capture) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP];
 const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
@@ -18,10 +18,11 @@ const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 pub(in crate::capture) const FORBIDS_TIME: &str =
     "forbids itself the time-stamp counter (PR_SET_TSC)";
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
-/// The size of the address space of user programs: a limit from there on limits nothing.
+/// The size of the address space of user programs. A limit of this size or more has no effect.
 const ADDRESS_SPACE_BYTES: u64 = 1 << 47;
 
-/// Returns why a process must be left alone before the system call that a thread is about to make.
+/// Returns the reason, as a clause, why a process must be left alone before the system call
+/// `number` that a thread with the registers `r` is about to make; `None` if there is none.
 pub(in crate::capture) fn reason_to_leave(
     number: u64,
     r: &Registers,
@@ -41,23 +42,24 @@ pub(in crate::capture) fn reason_to_leave(
         return Some("limits its address space, which the recorder needs a part of,");
     }
     if filters {
-        // The recorder's own calls would be filtered as well.
+        // The filter would apply to the recorder's own calls in the process as well.
         return Some("filters its system calls (seccomp)");
     }
     if number == CLONE && r.rdi & CLONE_UNTRACED != 0 {
-        // It would run in the code cache without a tracer. LeakSanitizer looks at the program's
-        // threads this way, which it could not do with traced ones.
+        // The new process would run in the code cache without a tracer. LeakSanitizer inspects the
+        // program's threads from such a process, which it cannot do while they are traced.
         return Some(MAKES_UNTRACED);
     }
     if number == PRCTL && r.rdi == PR_SET_SYSCALL_USER_DISPATCH && r.rsi != 0 {
-        // The recorder's own calls would be redirected as well.
+        // The recorder's own calls in the process would be redirected as well.
         return Some("redirects its system calls (PR_SET_SYSCALL_USER_DISPATCH)");
     }
     if number == PRCTL && r.rdi == PR_SET_TSC && r.rsi == PR_TSC_SIGSEGV {
         // The code cache reads the counter after each system call.
         return Some(FORBIDS_TIME);
     }
-    // The mappings are hidden from a tracer then (`__ptrace_may_access` in the kernel).
+    // After this call the process's mappings are hidden from its tracer (`__ptrace_may_access` in
+    // the kernel).
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
     let may_look = nix::unistd::geteuid().is_root();
     (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")

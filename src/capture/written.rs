@@ -1,24 +1,25 @@
-//! Reports of the amount written by a running recorder. Prints nothing.
+//! Reports the amount written by a running recorder to a callback. Prints nothing.
 
 use std::time::{Duration, Instant};
 
-/// The time of the first report. Each later one comes at twice the time of the one before.
+/// The time of the first report, from the start. Each later report comes at twice the time of the
+/// one before, until [`LONGEST`] limits the interval.
 const FIRST: Duration = Duration::from_secs(4);
-/// The longest time between two reports.
+/// The maximum time between two reports.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The amount that a recorder has written so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of trace and sideband, over all recordings.
+    /// The number of bytes of traces, sideband and log, over all recordings.
     pub bytes: u64,
-    /// The time since the start.
+    /// The time since the recorder started.
     pub elapsed: Duration,
-    /// True if a recording has reached its largest size, and keeps only the end from there on.
+    /// True if a recording has reached its size limit, and keeps only the end from there on.
     pub is_ring: bool,
 }
 
-/// The schedule of reports.
+/// The callback for reports, and the times at which it is called.
 #[derive(Debug)]
 pub(super) struct Reports {
     report: Option<fn(&Written)>,
@@ -31,8 +32,8 @@ impl Reports {
         Self { report, start: Instant::now(), next: FIRST }
     }
 
-    /// Reports the result of `written`, if a report is due: bytes, and true if there will be no
-    /// more before the end.
+    /// Calls the callback if a report is due, with the result of `written`: the number of bytes,
+    /// and true if a recording has reached its size limit.
     pub(super) fn report(&mut self, written: impl FnOnce() -> (u64, bool)) {
         let elapsed = self.start.elapsed();
         if let Some(report) = self.report.filter(|_| elapsed >= self.next) {
@@ -43,7 +44,7 @@ impl Reports {
     }
 }
 
-/// Returns the time of the report after one at `elapsed`.
+/// Returns the time of the report that follows one at `elapsed`.
 fn after(elapsed: Duration) -> Duration {
     elapsed + elapsed.min(LONGEST)
 }

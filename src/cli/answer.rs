@@ -1,4 +1,5 @@
-//! The answer to a question: rows as they come, a limit on them, progress, and Ctrl-C.
+//! The answer to a question: rows that are printed as they are found, a limit on their number,
+//! progress, and Ctrl-C.
 
 use super::ask_arguments::Form;
 use super::progress::Bar;
@@ -25,7 +26,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Begins an answer with cells of these names, of at most so many rows. `last` is the last
+    /// Begins an answer with columns of these names, of at most `limit` rows. `last` is the last
     /// position of the run.
     pub(super) fn begin(
         form: Form,
@@ -69,19 +70,19 @@ impl Answer {
         Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// Shows how far the search is.
+    /// Shows the position that the search has reached as progress.
     pub(super) fn reached(&self, position: u64) {
         self.bar.borrow_mut().show_part(position, self.last);
     }
 
-    /// Returns true if the user wants no more.
+    /// Returns true if the user has interrupted the search. Also writes out rows that wait.
     pub(super) fn is_interrupted(&self) -> bool {
         // The next row reports that the output is gone.
         let _ = self.rows.borrow_mut().flush_late();
         self.leaving.is_asked()
     }
 
-    /// Ends the answer. `nothing` says that there is no row.
+    /// Ends the answer. `nothing` is the message for an answer without rows.
     pub(super) fn end(self, nothing: &str) -> io::Result<ExitCode> {
         drop(self.bar);
         self.rows.borrow_mut().flush()?;

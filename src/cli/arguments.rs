@@ -104,7 +104,7 @@ pub(super) struct Man {
     pub(super) directory: PathBuf,
 }
 
-/// The options of recordings of the path.
+/// The IDs of the options that are only for recordings of the path.
 const OF_PATHS: [&str; 11] = [
     "path",
     "full",
@@ -224,7 +224,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Returns true if the path is to be recorded, and not the run.
+    /// Returns true if the options ask for a recording of the path, not an exact one.
     pub(super) fn is_of_path(&self) -> bool {
         let keeps = self.path || self.full || self.ring.is_some() || self.step_log.is_some();
         let code = [&self.filter, &self.filter_range, &self.stop_at];
@@ -282,7 +282,7 @@ fn byte_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a size in bytes, or with the unit K, M, G or T, such as 2G".to_owned())
 }
 
-/// Parses `A-B`.
+/// Parses `A-B`, a range of code addresses in hexadecimal, both included.
 fn range(text: &str) -> Result<Code, String> {
     text.parse::<Filter>().map(|Filter(range)| Code::Range(range))
 }

@@ -30,7 +30,7 @@ pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
     Ok(Asked::open(Recorded { path: path_of(reader)?, exact })?)
 }
 
-/// Returns what opens the recording in a directory for questions, in other threads.
+/// Returns a function that opens the recording in a directory for questions, in another thread.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
     Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| with_remedy(failure.as_ref())))
 }

@@ -9,7 +9,7 @@ use crate::values::Shown;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
-/// The most columns by which a call is indented, as a list of all calls shows its depth.
+/// The maximum number of columns by which a call is indented for its depth, in a list of all calls.
 const INDENT_LIMIT: usize = 80;
 
 pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure> {
@@ -96,11 +96,11 @@ fn listed(arguments: &[(String, Shown)]) -> String {
 
 fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
     let position = Position::text(call.position, is_exact);
-    // Those of one function are in one column.
+    // Calls of named functions are not indented.
     let indent = if wanted.functions.is_empty() { 2 * call.depth } else { 0 }.min(INDENT_LIMIT);
     let function = call.function.clone().unwrap_or_else(|| call.addr.to_string());
     let mut line = format!("{position:>12}  thread {}  {:indent$}{function}", call.tid, "");
-    // The names of C++ functions have their parameters.
+    // Arguments follow the name even of a C++ function, whose name has the types of its parameters.
     let plain = call.arguments.as_deref().map(listed);
     line.extend(plain.map(|arguments| format!("({arguments})")));
     line.extend(call.returned.as_ref().map(|value| format!(" = {value}")));

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts an adapter for each client.
+/// Listens at an address, and starts an adapter for each client.
 fn listen(address: &str) -> Result<(), Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
@@ -85,14 +85,15 @@ fn start_adapter(socket: OwnedFd) {
     }
 }
 
-/// The surroundings of an adapter on the standard streams. Others who write to these streams, as
-/// live programs do, write to pipes, for the client's console.
+/// The surroundings of an adapter on the standard streams. Other writers to these streams, such as
+/// live programs, write to pipes, whose contents go to the client's console.
 struct Surroundings {
     printed: RefCell<Option<(PipeReader, PipeReader)>>,
 }
 
 impl Surroundings {
-    /// Takes the standard streams.
+    /// Returns the standard input and output for the adapter, and replaces the standard streams of
+    /// this process by `/dev/null` and pipes.
     fn take() -> io::Result<(File, File, Self)> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -131,7 +132,7 @@ impl Host for Surroundings {
     }
 
     fn interrupt(&self, process: u32) {
-        // Both gdb and recorders lead a group. One that has ended needs no signal.
+        // Both gdb and recorders lead a process group. A process that has ended needs no signal.
         let _ = killpg(Pid::from_raw(process.cast_signed()), Signal::SIGINT);
     }
 
@@ -157,7 +158,7 @@ fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = Out
     lines.into_iter()
 }
 
-/// Starts `contraflow record` on a program.
+/// Starts `contraflow record` for a program, with a new recording in the store.
 fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -177,7 +178,7 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     start(command, recording)
 }
 
-/// Starts `contraflow import` on a trace.
+/// Starts `contraflow import` for a trace, with a new recording in the store.
 fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
     let recording: PathBuf = Store::of_user().allocate(&trace.path)?;
     let mut command = Command::new("/proc/self/exe");

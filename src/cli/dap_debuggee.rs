@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
-/// Opens a recording at its end.
+/// Opens a recording at its end, in a server for the adapter's gdb.
 pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     let found = Found::new(name)?;
     let dir = fs::canonicalize(found.dir())?;
@@ -52,7 +52,7 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     Ok(Debuggee { ask, ..server.debuggee(commands, (found, temporary)) })
 }
 
-/// Starts a program.
+/// Starts a program under a server for the adapter's gdb.
 pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -76,7 +76,7 @@ pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
     open_live(request, Start::Again, Some(&file), temporary)
 }
 
-/// Attaches to a process.
+/// Attaches a server for the adapter's gdb to a process.
 pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
     let temporary = Temporary::make()?;
     let request = serve::request(None, Vec::new(), temporary.dir().join("program"));
@@ -110,7 +110,7 @@ fn open_live(
     Ok(server.debuggee(commands, temporary))
 }
 
-/// Writes the adapter's Python into a directory, and returns gdb's command to load it.
+/// Writes the adapter's Python modules into a directory, and returns gdb's command to load them.
 fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
     for (name, text) in DAP_SCRIPTS {
         fs::write(dir.join(name), text)?;
@@ -124,7 +124,7 @@ fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
 
 fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: Options) {
     let Some(inquired) = inquired else {
-        // No gdb came.
+        // The server ends before a gdb has connected.
         let mut session = session;
         session.run_mut().abandon();
         return;
@@ -134,12 +134,12 @@ fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: O
     }
 }
 
-/// Waits for gdb.
+/// A function that waits for gdb to connect; it returns `None` if the server is to end instead.
 type Accept = Box<dyn FnOnce() -> Option<Inquired> + Send>;
-/// Serves a session that is open.
+/// A function that serves a session that is open, until its end.
 type Serve = Box<dyn FnOnce()>;
 
-/// A thread with a session, since a traced process belongs to a thread.
+/// A server in a thread, which owns the session, since a traced process belongs to a thread.
 struct Server {
     socket: PathBuf,
     inquirer: Inquirer,
@@ -190,12 +190,13 @@ impl Server {
         }
     }
 
-    /// Returns the debuggee; `kept` is dropped after its end.
+    /// Returns the debuggee for the adapter, with `commands` for gdb. `kept` is dropped after its
+    /// end.
     fn debuggee(self, commands: Vec<OsString>, kept: impl Sized + 'static) -> Debuggee {
         let Self { socket, inquirer, is_to_end, thread } = self;
         let end = move || {
             is_to_end.store(true, Ordering::Relaxed);
-            // If gdb never came, the thread waits for it.
+            // If gdb never connected, the thread still waits for it: this connection wakes it up.
             drop(UnixStream::connect(socket));
             // A panic was printed when it happened.
             let _ = thread.join();

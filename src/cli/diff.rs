@@ -78,7 +78,7 @@ fn say_rest(compared: &Compared) {
     }
 }
 
-/// The texts of a difference.
+/// A difference, to be printed as cells or as lines.
 struct Texts<'a> {
     found: &'a Difference,
     are_exact: [bool; 2],
@@ -90,7 +90,7 @@ impl Texts<'_> {
     }
 
     /// Returns the number of instructions that each run executed between the difference and the
-    /// meeting.
+    /// meeting; `None` if the runs do not meet again.
     fn instructions(&self) -> Option<[u64; 2]> {
         let meeting = self.found.meeting.as_ref()?;
         let next = |side: usize| self.found.next[side].as_ref().map(|next| next.index);

@@ -6,7 +6,7 @@ use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::collections::HashMap;
 
-/// The largest number of cached instructions; most of a run is loops.
+/// The maximum number of cached instructions; most of a run is loops.
 const KNOWN_LIMIT: usize = 1 << 18;
 
 /// The text of an instruction.

@@ -99,8 +99,8 @@ fn of_trace(
     Ok(())
 }
 
-/// Returns true if times are shown. Statistics need the clock only for core clocks; without it TIPs
-/// decode three times as fast.
+/// Returns true if the decoder has to track the clock. Statistics need it only for core clocks;
+/// without it TIPs decode three times as fast.
 fn needs_clock(what: What, stats: &Stats) -> bool {
     what.is_timed() && (what != What::Stats || stats.reports_cycles())
 }
@@ -182,7 +182,7 @@ fn threads(
         let is_timed =
             needs_clock(what, &stats) || what == What::Stats && timeline.trace(*tid).is_none();
         let mut printer = Printer::new(arguments, what, clocks, out, &mut disassembler, &mut stats);
-        // Depth is counted from the beginning.
+        // The depth of calls is counted from the beginning of the path.
         let from = if what == What::Calls { 0 } else { arguments.range().start };
         let print = &mut |visit: Visit<'_>| printer.visit(&visit);
         // For a range, blocks are counted one by one.
@@ -208,7 +208,8 @@ fn threads(
     Ok(())
 }
 
-/// Returns the traces of all threads, or those of the named threads.
+/// Returns the traces of all threads, or of the threads `tids` if they are `named`. Fails for named
+/// threads if the traces are of CPUs.
 fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
     let all = reader.traces()?;
     let of_threads = all.iter().all(|trace| matches!(trace, TraceId::Thread(_)));

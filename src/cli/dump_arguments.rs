@@ -39,7 +39,7 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// Returns what to print, and the recording if one is given.
+    /// Returns the rung to print, and the recording if one is given.
     pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
         let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
         let (wanted, others): (Vec<_>, Vec<_>) =
@@ -67,7 +67,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Returns the requested range.
+    /// Returns the requested range: of instructions, trace offsets or entries.
     pub(super) fn range(&self) -> std::ops::Range<u64> {
         self.from.unwrap_or(0)..self.to.unwrap_or(u64::MAX)
     }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Results of system calls from here on are error numbers.
+/// The lowest result of a system call that is a negated error number.
 const LAST_ERRNO: i64 = -4095;
-/// Results from here on are addresses.
+/// The lowest result of a system call that is printed as an address.
 const FIRST_ADDRESS: i64 = 1 << 32;
 
 pub(super) fn print(reader: &Reader, dump: &Dump, out: &mut impl Write) -> Result<(), Failure> {
@@ -46,10 +46,10 @@ pub(super) fn print(reader: &Reader, dump: &Dump, out: &mut impl Write) -> Resul
     }
 }
 
-/// A printer of entries, in their order.
+/// A converter of entries to lines, which gets all entries in their order.
 #[derive(Default)]
 struct Printer {
-    /// The calls that threads are in while others run.
+    /// The number of each thread's system call that has not returned.
     calls: BTreeMap<Tid, u64>,
 }
 
@@ -57,7 +57,7 @@ struct Printer {
 #[derive(Default)]
 struct Line<'a> {
     kind: &'static str,
-    /// The call, with the result if it is done.
+    /// The name of the system call, and its result if it has returned.
     call: Option<(String, Option<i64>)>,
     place: Option<Addr>,
     words: String,

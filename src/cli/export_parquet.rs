@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
                 say(&"interrupted: the run is not in the dataset");
                 return Ok(ExitCode::from(EXIT_ERROR));
             }
-            // The others are added all the same.
+            // The other recordings are added all the same.
             Err(failure) => {
                 match recording {
                     Some(recording) => say(&format!("{}: {failure}", recording.display())),
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
     Ok(status)
 }
 
-/// Adds a recording. Returns false if the user interrupted it.
+/// Adds a recording to the dataset. Returns false if the user interrupted it.
 fn add(
     recording: Option<&Path>,
     question: &DatasetQuestion,
@@ -56,7 +56,7 @@ fn add(
     added: &mut BTreeSet<String>,
 ) -> Result<bool, Failure> {
     let (_found, mut asked) = ask::open(recording)?;
-    // All recordings of a store are named together with the link to the latest one.
+    // A user may name all recordings of a store, with the link to the latest one among them.
     if added.contains(&asked.run_name()?) {
         return Ok(true);
     }

@@ -8,10 +8,10 @@ use crate::recording::Store;
 use crate::recording::pack::unpack;
 use std::path::{Path, PathBuf};
 
-/// A recording's directory.
+/// A recording that was found, and unpacked if it was packed.
 pub(super) struct Found {
     dir: PathBuf,
-    /// The named file and the directory with its contents.
+    /// The packed file, and the temporary directory with its contents; `None` if it was not packed.
     packed: Option<(PathBuf, Temporary)>,
 }
 
@@ -23,7 +23,7 @@ impl Found {
             return Ok(Self { dir: path, packed: None });
         }
         let temporary = Temporary::make()?;
-        // Its name shows in messages.
+        // The name of the directory shows in messages.
         let stem = path.file_stem().filter(|stem| *stem != "..").unwrap_or_default();
         let dir = temporary.dir().join(stem);
         let mut bar = Bar::new("unpacking");
@@ -39,7 +39,7 @@ impl Found {
         &self.dir
     }
 
-    /// Returns the path that the user knows.
+    /// Returns the path that the user knows: that of the directory or of the packed file.
     pub(super) fn shown(&self) -> &Path {
         self.packed.as_ref().map_or(&self.dir, |(path, _)| path)
     }

@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let name = arguments.gdb.as_deref().map_or(OsStr::new("gdb"), Path::as_os_str);
     let mut more: Vec<OsString> = Vec::new();
     if at.is_none() && io::stdin().is_terminal() {
-        // How the program ended.
+        // This shows how the program ended.
         more.extend(["-ex".into(), "cf-when".into()]);
     }
     more.extend(at.into_iter().flat_map(|at| ["-ex".into(), format!("cf-seek {at}").into()]));
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Returns the position that the user named, if it is one.
+/// Returns the text of a position that the user gave. Fails if it is none.
 fn position<'a>(text: &'a str, reader: &Reader) -> Result<&'a str, Failure> {
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     match Position::parse(text, is_exact) {
@@ -64,7 +64,7 @@ fn position<'a>(text: &'a str, reader: &Reader) -> Result<&'a str, Failure> {
     }
 }
 
-/// The thread of the server.
+/// The server of the recording, in a thread.
 struct Server {
     is_to_end: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Ends a running search, and waits for the thread.
+    /// Interrupts a search that runs, and waits for the end of the thread.
     fn end(self) {
         self.is_to_end.store(true, Ordering::Relaxed);
         // A panic was printed when it happened.
@@ -120,7 +120,7 @@ fn serve(
     }
 }
 
-/// The files for gdb.
+/// The files that gdb loads, and the path of the server's socket.
 pub(super) struct Scene {
     sysroot: Sysroot,
     pub(super) socket: PathBuf,
@@ -151,7 +151,7 @@ impl Scene {
         let commands = commands.flat_map(|command| [OsString::from("-ex"), command]);
         let mut gdb = Command::new(name);
         gdb.arg("-q").args(commands).args(more);
-        // For cf-hits and cf-calls, which ask this program.
+        // For `cf-hits` and `cf-calls`, which run this program.
         gdb.env("CONTRAFLOW_RECORDING", &self.recording);
         if let Ok(program) = std::env::current_exe() {
             gdb.env("CONTRAFLOW_PROGRAM", program);
@@ -159,7 +159,7 @@ impl Scene {
         gdb.spawn().map_err(|error| not_started(name, &error))
     }
 
-    /// Returns gdb's commands; the last one connects it.
+    /// Returns the commands that prepare gdb; the last one connects it to the server.
     pub(super) fn commands(&self) -> Vec<OsString> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
         let protect = command(&[
@@ -183,14 +183,14 @@ impl Scene {
             commands.push(command(&["set substitute-path".as_ref(), &named, &place]));
         }
         commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
-        // A page of names of libraries would hide where the program is.
+        // A page of library names would hide the line that shows where the program is.
         let quietly = "with pagination off -- with print symbol-loading off -- target remote";
         commands.push(command(&[quietly.as_ref(), self.socket.as_os_str()]));
         commands
     }
 }
 
-/// Returns the reason why gdb could not be started.
+/// Returns the error for a program, such as gdb, that could not be started.
 pub(super) fn not_started(name: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound if name == "gdb" => {

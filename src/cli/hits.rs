@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> 
     Ok(answer.end(&format!("{} was not executed", arguments.at))?)
 }
 
-/// Returns an execution as JSON; `texts` are the expressions.
+/// Returns an execution as JSON; `texts` are the expressions of its values.
 pub(super) fn json(hit: &Hit, texts: &[String], is_exact: bool) -> Value {
     let names = NAMES.into_iter().chain(texts.iter().map(String::as_str));
     object(names, cells(hit, &Position::text(hit.position, is_exact)))

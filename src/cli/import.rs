@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
 }
 
 impl arguments::Import {
-    /// Opens a trace whose format can be detected.
+    /// Opens perf.data or an LLDB trace bundle, whichever it is.
     fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
         if is_of_perf(trace)? {
             let with = Perf {
@@ -76,7 +76,8 @@ impl arguments::Import {
     }
 }
 
-/// Returns true for perf.data, by its first bytes, and for perf's directories with a file `data`.
+/// Returns true if a path is perf.data, by its first bytes, or a directory of perf with a file
+/// `data`.
 fn is_of_perf(path: &Path) -> Result<bool, Failure> {
     if path.is_dir() {
         return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
@@ -140,7 +141,7 @@ impl Raw {
         let memory = memory.cloned().map(Code::Core);
         let nominal_hz =
             self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
-        // Also reports missing errata of the processor.
+        // This also reports if no errata of the processor are known.
         let filter = self.config().filter;
         Ok(Imported {
             program: self.program(pt)?,
@@ -174,7 +175,8 @@ impl Raw {
         })
     }
 
-    /// Returns the path of the program: the first ELF file that can be one.
+    /// Returns the path of the program: the first ELF file that can be one, else the first one or
+    /// the trace.
     fn program(&self, pt: &Path) -> Result<String, Failure> {
         for elf in &self.elf {
             let parsed = Elf::parse(&raw::open(&elf.path)?);

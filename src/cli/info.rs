@@ -80,7 +80,7 @@ fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
     lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
 }
 
-/// Returns the recorded part of the history in words.
+/// Returns the kept part of the history in words; `None` if the manifest does not have it.
 fn history(manifest: &Manifest) -> Option<String> {
     let wanted = Some(&manifest.capture.history).filter(|words| !words.is_empty())?;
     let since = manifest.end.as_ref().and_then(|end| end.ring_since_ns);

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Characters of a date up to its minute: `2000-02-29 12:34`.
+/// The number of characters of a date up to its minute: `2000-02-29 12:34`.
 const MINUTE_CHARS: usize = 16;
 
 pub(super) fn run() -> Result<ExitCode, Failure> {
@@ -43,7 +43,7 @@ fn last_name(reader: &Reader) -> Option<&str> {
     let manifest = reader.manifest();
     let threads = &manifest.end.as_ref()?.threads;
     let name = &threads.iter().find(|thread| thread.tid.0 == manifest.pid.0)?.name;
-    // The kernel keeps the beginning of a longer one.
+    // The kernel cuts longer names.
     let program = Path::new(&manifest.program).file_name()?.to_str()?;
     (!name.is_empty() && !program.starts_with(name.as_str())).then_some(name)
 }

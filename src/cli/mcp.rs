@@ -19,12 +19,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// The time between two looks at gdb.
+/// The time between two checks whether gdb has ended.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 /// The beginning of gdb's answer, and a line after its end.
 const VALUE: &str = "$1 = ";
 const END: &str = "contraflow-end";
-/// The most characters of gdb's answer.
+/// The maximum number of characters of gdb's answer; more are cut.
 const TEXT_LIMIT: usize = 4000;
 
 pub(super) fn run() -> Result<ExitCode, Failure> {
@@ -82,7 +82,7 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     {
         gdb.args(["-ex", &format!("set {setting}")]);
     }
-    // Without that frame there is no value.
+    // This prints nothing if the frame does not exist.
     let print = format!("frame apply level {frame} -q print {expression}");
     let commands = [print, format!("echo {END}\\n")];
     gdb.args(commands.iter().flat_map(|command| ["-ex", command]));
@@ -98,7 +98,8 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     }
 }
 
-/// Waits for a process. Returns what it wrote to its standard output, and to its standard error.
+/// Waits for the end of a process, or kills it if the user interrupts. Returns the text that it
+/// wrote to its standard output, and to its standard error.
 fn output_of(
     mut child: Child,
     interrupted: &dyn Fn() -> bool,

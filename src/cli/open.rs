@@ -14,9 +14,9 @@ use std::path::Path;
 
 /// A recording that a debugger can walk.
 pub(super) enum Opened {
-    /// A path, with the values of its end.
+    /// A recording of the path, with the values of its end.
     Path(Box<Recording>),
-    /// A run that is replayed.
+    /// An exact recording, which is replayed.
     Exact(Box<Replayed>),
 }
 
@@ -37,7 +37,7 @@ pub(super) fn run(dir: &Path) -> Result<Opened, Failure> {
     Ok(Opened::Exact(Box::new(run)))
 }
 
-/// Says which extensions of the recorded CPU this one does not have, or that it is another maker's.
+/// Prints a message if this CPU lacks extensions of the recorded one, or is of another maker.
 pub(super) fn say_what_cpu_lacks(reader: &Reader) {
     let (recorded, here) = (&reader.manifest().cpu.vendor, host_cpu().vendor);
     if !recorded.is_empty() && *recorded != here {
@@ -59,7 +59,8 @@ pub(super) fn say_what_cpu_lacks(reader: &Reader) {
     }
 }
 
-/// Indexes a recording. Reports missing parts.
+/// Opens a recording of the path: reads its final state, builds or loads its index, and reports
+/// missing parts.
 fn recording(reader: Reader) -> Result<Recording, Failure> {
     say_if_cut(&reader);
     let state = final_state(&reader).unwrap_or_else(|fault| {
@@ -76,8 +77,8 @@ fn recording(reader: Reader) -> Result<Recording, Failure> {
     Ok(Recording::new(timeline, state))
 }
 
-/// Opens the path of a recording. That of an exact recording is made by a replay, once, and kept in
-/// its directory.
+/// Opens the path of a recording. The path of an exact recording is made by a replay on first use,
+/// and kept in the recording's directory.
 pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
     if reader.manifest().capture.backend != BackendName::Exact {
         return Ok(reader);

@@ -28,9 +28,9 @@ const NAMES: [&str; 11] = [
     "instruction",
     "text",
 ];
-/// The most bytes of a value that are printed.
+/// The maximum number of bytes of a value that are printed.
 const SHOWN_BYTES: usize = 32;
-/// Results of system calls from here on are error numbers.
+/// The lowest result of a system call that is a negated error number.
 const LAST_ERRNO: i64 = -4095;
 
 pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure> {
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
     };
     let expression = expression.to_str().ok_or("the expression is not UTF-8")?;
     let question = Question::parse(expression)?;
-    // A register is that of the innermost frame.
+    // Registers are those of the innermost frame.
     let is_register = expression.starts_with('$');
     let value = match arguments.bytes {
         Some(size_bytes) => Wanted::Memory(AddrRange::sized(address(expression)?, size_bytes)),
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
         let position = Position::text(step.position, is_exact);
         let text = text_of(&step, expression);
         if let ValuePlace::Memory(range) = step.at {
-            // That of a register may be extended.
+            // The size may change in a register, by an extension of the value.
             let now = range.size_bytes();
             is_whole &= size.replace(now).is_none_or(|before| before == now);
         } else {
@@ -88,7 +88,7 @@ fn address(text: &str) -> Result<Addr, Failure> {
     addr.map_err(|_| format!("{text:?} is no address: give one such as 0x404040").into())
 }
 
-/// Returns a step as JSON.
+/// Returns a step to the origin of `expression` as JSON.
 pub(super) fn json(step: &OriginStep, expression: &str, is_exact: bool) -> Value {
     let (position, text) = (Position::text(step.position, is_exact), text_of(step, expression));
     object(NAMES, cells(step, &position, &text))
@@ -138,7 +138,7 @@ const fn kind(did: &Did) -> &'static str {
     }
 }
 
-/// Returns true if the step is the work of its instruction.
+/// Returns true if the instruction of the step had the effect itself.
 const fn is_executed(did: &Did) -> bool {
     match did {
         Did::Copied { .. } | Did::Constant | Did::ReturnAddress | Did::Computed { .. } => true,
@@ -205,7 +205,7 @@ fn of_call(call: &SystemCall, at: ValuePlace) -> String {
     }
 }
 
-/// Returns a number for up to 8 bytes, and the bytes of others.
+/// Returns up to 8 bytes as a little-endian number, and more as hexadecimal bytes in memory order.
 fn hex(bytes: &[u8]) -> String {
     if let 1..=8 = bytes.len() {
         let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
         return Err(taken().into());
     }
     let companions = companions_of(&reader, arguments.sources)?;
-    // Renamed when it is complete.
+    // The file is renamed when it is complete.
     let temporary = Temporary::beside(&out)?;
     let partial = temporary.dir().join("packed");
     let leaving = Leaving::on_signals();
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a file in the working directory, named after the recording.
+/// Returns the default file to write: in the working directory, named after the recording.
 fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
     let dir = fs::canonicalize(dir)?;
     let mut name = dir.file_name().ok_or("give the file to write with -o")?.to_owned();
@@ -58,7 +58,7 @@ fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(name.into())
 }
 
-/// Makes a recording of a packed one.
+/// Unpacks a packed recording into a directory or into the store.
 pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Failure> {
     let store = Store::of_user();
     let named_place = match &arguments.output {
@@ -96,8 +96,8 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks into a directory from which a rename leads to `place`, or to a new directory in the
-/// store `place`.
+/// Unpacks into a temporary directory that can be renamed to the recording: beside `place` if the
+/// user named this directory, or else in the store `place`.
 fn unpack_beside(
     arguments: &arguments::Unpack,
     place: &Path,

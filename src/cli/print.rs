@@ -28,9 +28,9 @@ pub(super) struct Printer<'a, W> {
     /// True to print the time on each line, if the trace's clocks are known.
     times: bool,
     calls: CallTrace,
-    /// The image of code that never changes.
+    /// The image of a raw trace's code, which never changes; `None` for a recording.
     image: Option<&'a Image>,
-    /// The end of the last visited instruction.
+    /// The number of instructions visited so far.
     end: u64,
 }
 
@@ -58,7 +58,7 @@ impl<'a, W: Write> Printer<'a, W> {
         }
     }
 
-    /// Returns the printer for code that never changes.
+    /// Returns the printer for the code of a raw trace, which never changes.
     pub(super) fn with_image(self, image: &'a Image) -> Self {
         Self { image: Some(image), ..self }
     }
@@ -68,12 +68,12 @@ impl<'a, W: Write> Printer<'a, W> {
         self.end
     }
 
-    /// Adds executed instructions to the statistics.
+    /// Adds blocks and instructions that were counted together to the statistics.
     pub(super) const fn executed(&mut self, totals: Totals) {
         self.stats.executed(totals);
     }
 
-    /// Prints an item. Breaks after the requested range, or if the output fails.
+    /// Prints an item of the history. Breaks after the requested range, or if the output fails.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
         match self.item(visit) {
             Ok(true) => ControlFlow::Continue(()),
@@ -146,7 +146,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{index:>10}  {:08x}  {time}{:x?}", event.offset, event.kind)
     }
 
-    /// Returns the time as a column, if times are shown.
+    /// Returns the time as a column; empty if times are not shown.
     fn time(&self, moment: Timing) -> String {
         match moment.time {
             _ if !self.times => String::new(),
@@ -227,8 +227,8 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 }
 
-/// Returns a line with an address of 16 digits. Most of the time of listing addresses was spent in
-/// the general way to format them.
+/// Returns a line with an address of 16 digits. Formatting by `std::fmt` took most of the time of a
+/// list of addresses.
 fn address_line(addr: Addr) -> [u8; 17] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut line = [b'\n'; 17];
@@ -241,7 +241,7 @@ fn address_line(addr: Addr) -> [u8; 17] {
     line
 }
 
-/// Returns a description of the mapping in which code is missing.
+/// Returns a description of the mapping whose code is missing at a gap; empty for other gaps.
 fn mapping(gap: &Gap, image: Option<&Image>) -> String {
     let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
     let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
@@ -252,7 +252,7 @@ fn mapping(gap: &Gap, image: Option<&Image>) -> String {
     format!(", in {name} at {:x}-{:x}", range.start, range.end)
 }
 
-/// Adds the time with its bounds, and the pace, if known.
+/// Adds the time with its bounds, and the pace, to a JSON object if they are known.
 fn with_moment(mut object: Value, moment: Timing) -> Value {
     if let Some(time) = moment.time {
         object["tsc"] = json!(time.tsc.0);
@@ -265,10 +265,10 @@ fn with_moment(mut object: Value, moment: Timing) -> Value {
     object
 }
 
-/// A packet or a packet error, and its offset in the trace.
+/// The offset of a packet in the trace, and the packet or the error in its place.
 pub(super) type Found = (u64, Result<Packet, PacketError>);
 
-/// Returns the packets, and releases the memory of a mapped trace as they are read.
+/// Returns an iterator over packets that releases the memory of the mapped trace as it is read.
 pub(super) fn once<'a>(
     packets: Packets<'a>,
     mut releaser: Releaser<'a>,

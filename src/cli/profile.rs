@@ -37,7 +37,7 @@ fn collapsed(profile: &Profile) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Returns a count, and its part of the whole in percent.
+/// Returns a count as text, with its share of the whole in percent.
 fn share(count: u64, of: u64) -> String {
     let hundredths = u128::from(count) * 10_000 / u128::from(of.max(1));
     format!("{count:>14} {:>3}.{:02}%", hundredths / 100, hundredths % 100)

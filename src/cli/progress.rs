@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 const WIDTH: usize = 40;
-/// The time before which nothing is shown.
+/// The time for which an operation runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_millis(300);
 const REFRESH: Duration = Duration::from_millis(100);
 

@@ -12,7 +12,7 @@ use crate::recording::Mapped;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Opens a file; an error names the path.
+/// Maps a file as [`Bytes`]; an error names the path.
 pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
     map(path).map(Bytes::new)
 }
@@ -24,7 +24,8 @@ pub(super) fn map(path: &Path) -> Result<Mapped, Failure> {
 }
 
 impl Raw {
-    /// Returns the code: the core file's lowest, then that of files.
+    /// Returns the image of all code. Where addresses overlap, code of files hides that of the core
+    /// file.
     pub(super) fn image(&self) -> Result<Image, Failure> {
         let core = self.core()?;
         let of_core = core.iter().flat_map(|(_, core)| core.memory().sections().cloned());
@@ -39,8 +40,8 @@ impl Raw {
         Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
     }
 
-    /// Returns the code of files under their full paths: ELF files, the list, and single pieces of
-    /// code, each over the ones before.
+    /// Returns the code of files under their full paths: of ELF files, the list, and single parts
+    /// of files. Where addresses overlap, later sections hide earlier ones.
     pub(super) fn files(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
         for elf in &self.elf {
@@ -81,7 +82,7 @@ impl Raw {
     }
 }
 
-/// Returns the sections of a program.
+/// Returns the sections of a program or library, at its address.
 fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
     load_at(&open(&at.path)?, at.addr, &full_path(&at.path))
         .map_err(|error| format!("{}: {error}", at.path.display()).into())
@@ -109,7 +110,7 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
     })
 }
 
-/// Returns the pieces of code in a list, in its order.
+/// Returns the sections of code that a list names, in its order.
 fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
     let bytes = open(list)?;
     let text = std::str::from_utf8(&bytes);
@@ -129,7 +130,8 @@ fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
     Ok(sections)
 }
 
-/// Parses a line of the list. A path that does not exist is relative to the list's directory.
+/// Parses a line of the list; `None` if it is damaged. A path that does not exist is relative to
+/// the list's directory.
 fn listed_line(line: &str, dir: &Path) -> Option<CodeAt> {
     let mut rest = line.trim();
     let mut number = || {

@@ -42,31 +42,31 @@ pub(super) struct Raw {
     pub(super) nom_freq: Option<u8>,
 }
 
-/// `FILE[@ADDR]`.
+/// The value of `--elf`, `FILE[@ADDR]`: an ELF file, and the address of its lowest page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ElfAt {
     pub(super) path: PathBuf,
     pub(super) addr: Option<Addr>,
 }
 
-/// `FILE@ADDR[:OFFSET:SIZE]`.
+/// The value of `--code`, `FILE@ADDR[:OFFSET:SIZE]`: code in a file, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodeAt {
     pub(super) path: PathBuf,
     pub(super) addr: Addr,
-    /// Offset and size in the file, in bytes; `None` for the whole file.
+    /// The offset and size of the code in the file, in bytes; `None` for the whole file.
     pub(super) part: Option<(u64, u64)>,
 }
 
-/// `A-B`.
+/// The value of `--filter-range`, `A-B`: the addresses from A to B, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filter(pub(super) AddrRange);
 
-/// `EBX/EAX`.
+/// The value of `--cpuid-15`, `EBX/EAX`: the ratio of TSC to crystal clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crystal(pub(super) CrystalRatio);
 
-/// Parses a hexadecimal number, with or without `0x`.
+/// Parses a hexadecimal number, with or without `0x`; `None` if the text is no such number.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     // from_str_radix would accept a sign.

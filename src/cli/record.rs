@@ -121,7 +121,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     Ok(exit_code(&outcome))
 }
 
-/// Records a program until it fails, at most so many times. Keeps the last recording.
+/// Records a program until a run fails, at most `most` times. Keeps only the last recording.
 fn until_failure<E>(
     most: NonZero<u32>,
     request: &Request,
@@ -138,7 +138,7 @@ where
                 say(&format!("run {number} of at most {most} failed"));
                 return Ok(outcome);
             }
-            // The recorder was asked to leave it.
+            // The recorder detached from the program before its end.
             None => return Ok(outcome),
         }
         if number < most.get() {
@@ -157,7 +157,7 @@ where
 /// Returns the backend that the user chose, or the fastest that this machine supports.
 fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
     match chosen {
-        // The log contains single steps.
+        // The log that --step-log writes is made by single steps.
         arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
         arguments::Backend::Auto => {
             if capture::hardware(request).is_ok() {
@@ -172,8 +172,8 @@ fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
     }
 }
 
-/// Adds the instruction counts, which are only known after decoding, to the manifests of a CPU's
-/// traces, and saves the indexes.
+/// Decodes the recordings of a CPU's traces once: adds the instruction counts, which are known only
+/// after decoding, to the manifests, and saves the indexes.
 fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
@@ -191,7 +191,7 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the requested amount of history.
+/// Returns the part of the history that the options ask to keep.
 fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
     let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
     match (full, max) {
@@ -226,7 +226,7 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     Ok((program, command_line(pid)))
 }
 
-/// Returns the filter. Fails if it has more ranges than a PT unit.
+/// Returns the filter of the traced code. Fails if it has more ranges than a PT unit.
 fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
     const MOST: usize = 4;
     let only = [only, ranges].concat();
@@ -296,15 +296,15 @@ fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
     (is_hinted && is_rust(&manifest.program)).then_some(hint)
 }
 
-/// Returns true if a program contains Rust's standard library, by the variable's name.
+/// Returns true if a program contains Rust's standard library, as it has the text `RUST_BACKTRACE`.
 fn is_rust(program: &str) -> bool {
     const NAME: &[u8] = b"RUST_BACKTRACE";
     let bytes = std::fs::read(program).unwrap_or_default();
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// Returns the argument that names a recording, after a space. Empty for one of the store, the
-/// latest of which commands use by default.
+/// Returns the argument that names a recording, after a space. Empty for a recording of the store:
+/// commands use the latest one by default.
 pub(super) fn named(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();

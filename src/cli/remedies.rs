@@ -18,7 +18,7 @@ pub(super) fn with_remedy(failure: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Parts of notes, and the remedies.
+/// Parts of recordings' notes, each with the remedy.
 const NOTES: [(&str, &str); 5] = [
     (capture::OLDER_IS_OVERWRITTEN, "--full keeps all of it"),
     (capture::SLOW_DISK, "--filter, or a --pt-config with fewer packets, reduces the trace"),

@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves a recording, from its end on.
+/// Serves a recording to debuggers. The first one starts at the recording's end.
 pub(super) fn serve(listener: Listener, run: Opened, options: Options) -> Result<(), gdb::Error> {
     match run {
         Opened::Path(recording) => {
@@ -39,7 +39,7 @@ pub(super) fn serve(listener: Listener, run: Opened, options: Options) -> Result
     }
 }
 
-/// Opens a socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
+/// Opens a listening socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
 pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::unix(Path::new(path))?);

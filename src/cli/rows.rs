@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stdout};
 use std::time::{Duration, Instant};
 
-/// The longest time for which a printed row stays in a buffer.
+/// The maximum time for which a printed row stays in a buffer.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The cell of a row: its text, and its value in JSON.
+/// A cell of a row: its text, and its value in JSON.
 pub(super) struct Cell {
     pub(super) text: String,
     pub(super) json: Value,
@@ -45,14 +45,14 @@ impl Cell {
     }
 }
 
-/// Returns a row as a JSON object.
+/// Returns a row as a JSON object, with the names of its columns as keys.
 pub(super) fn object<'a>(names: impl IntoIterator<Item = &'a str>, cells: Vec<Cell>) -> Value {
     let cells = cells.into_iter().map(|cell| cell.json);
     let row = names.into_iter().map(str::to_owned).zip(cells);
     Value::Object(row.collect::<Map<_, _>>())
 }
 
-/// Prints rows to the standard output.
+/// A printer of rows on the standard output.
 pub(super) struct Rows {
     out: BufWriter<StdoutLock<'static>>,
     form: Form,
@@ -62,7 +62,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins rows with cells of these names.
+    /// Begins rows with columns of these names. Prints the names if the form is CSV.
     pub(super) fn begin(form: Form, names: Vec<String>) -> io::Result<Self> {
         let out = BufWriter::with_capacity(1 << 16, stdout().lock());
         let is_terminal = stdout().is_terminal();
@@ -74,7 +74,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Prints a row. `text` returns its lines as text.
+    /// Prints a row. `text` returns the lines that it has in the text form.
     pub(super) fn print(
         &mut self,
         cells: Vec<Cell>,
@@ -93,7 +93,7 @@ impl Rows {
         self.flush_late()
     }
 
-    /// Writes out rows that were printed some time ago.
+    /// Writes out buffered rows if the last write was long ago, or if the output is a terminal.
     pub(super) fn flush_late(&mut self) -> io::Result<()> {
         let is_late = self.flushed.elapsed() > PATIENCE;
         if is_late || self.is_terminal { self.flush() } else { Ok(()) }

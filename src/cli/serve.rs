@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Bytes of trace between two points where decoding can start.
+/// The number of bytes of trace between two PSBs, where decoding can start.
 const PSB_PERIOD_BYTES: u32 = 4096;
 
 pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
@@ -117,7 +117,8 @@ fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> 
     }
 }
 
-/// Returns the standard streams for the debugger, and redirects those of the program.
+/// Returns the standard streams for the debugger. Those of the program become `/dev/null` and
+/// standard error.
 fn standard_streams() -> Result<Listener, Failure> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -141,7 +142,8 @@ impl Place {
         })
     }
 
-    /// Returns the directory of the program's history. Those of followed children are beside it.
+    /// Returns the directory of the program's history. The histories of followed children are
+    /// beside it.
     fn dir(&self) -> PathBuf {
         match self {
             Self::Kept(dir) => dir.clone(),

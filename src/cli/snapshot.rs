@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &arguments::Snapshot) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the latest recording that is still being recorded.
+/// Returns the latest recording of the store that is still being recorded.
 fn latest(store: &Store) -> Result<PathBuf, Failure> {
     let entries = store.list()?.into_iter().rev();
     let found = entries.map(|entry| entry.path).find(|dir| recorder_of(dir).is_some());

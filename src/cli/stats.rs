@@ -23,7 +23,7 @@ pub(super) struct Stats {
     blocks: u64,
     instructions: u64,
     gaps: u64,
-    /// The instructions with known core clocks.
+    /// The instructions with known core clocks, and the number of these clocks.
     pace: Pace,
 }
 
@@ -75,7 +75,7 @@ impl Stats {
         self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);
     }
 
-    /// Returns the instructions per core clock, if there are CYC packets.
+    /// Returns the instructions per core clock; `None` without CYC packets.
     fn ipc(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         let ratio = self.pace.insns as f64 / self.pace.cycles as f64;
@@ -118,7 +118,8 @@ impl Stats {
     }
 }
 
-/// Counts of each variant of an enum. There may be billions of values, but few variants.
+/// The number of values of each variant of an enum. There may be billions of values, but few
+/// variants.
 #[derive(Debug)]
 struct Kinds<T>(Vec<(Discriminant<T>, String, u64)>);
 

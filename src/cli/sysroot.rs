@@ -1,4 +1,4 @@
-//! A recording's files under their original paths, for gdb.
+//! A recording's files as links at their original paths, for gdb's sysroot.
 
 use super::Failure;
 use crate::recording::{DEBUG_DIR, Reader};
@@ -44,7 +44,7 @@ impl Sysroot {
         // Damaged files are omitted; the server reports them.
         let (images, _) = Images::load(reader, &records)?;
         stored.retain(|path, _| images.file(path).is_some());
-        // Shown first: what is known better replaces them.
+        // These are linked first, so that names that are known replace guessed ones.
         for (name, image) in usual_names(&stored) {
             sysroot.show(reader.dir(), &name, image)?;
         }
@@ -62,7 +62,7 @@ impl Sysroot {
         let state = final_state(reader).unwrap_or_default();
         let named = |library: &crate::state::Library| !library.map.name.is_empty();
         let libraries = state.libraries(&last, Some(&last_exec)).unwrap_or_default();
-        // The program is the first of them, and has no name.
+        // The first of the libraries is the program, which has no name.
         let first = libraries.first().filter(|library| !named(library));
         let running = first.map(|library| PathBuf::from(&*library.file));
         for library in libraries.into_iter().filter(named) {
@@ -72,7 +72,7 @@ impl Sysroot {
         }
         sysroot.show_debug_files(reader.dir())?;
         // The kernel reports canonical paths of mappings, and execve(2) may have been given another
-        // name. On another machine that leads nowhere, but the running program is known.
+        // path. On another machine this path may lead nowhere, but the running program is known.
         let canonical = fs::canonicalize(&last_exec).ok();
         let paths = [canonical, running, Some(PathBuf::from(last_exec))];
         let mut shown = paths.into_iter().flatten().map(|path| sysroot.inside(&path));
@@ -80,12 +80,13 @@ impl Sysroot {
         Ok(sysroot)
     }
 
-    /// Returns the directory.
+    /// Returns the directory of the links.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Returns the program that ran last, if the recording has its file.
+    /// Returns the link to the program that ran last; `None` if the recording does not have its
+    /// file.
     pub(super) fn program(&self) -> Option<&Path> {
         self.program.as_deref()
     }
@@ -102,7 +103,7 @@ impl Sysroot {
         self.link(Path::new(path), &recording.join("images").join(&image.0))
     }
 
-    /// Shows the debug files of a packed recording where gdb looks for those of a sysroot.
+    /// Links the debug files of a packed recording where gdb looks for those of a sysroot.
     fn show_debug_files(&self, recording: &Path) -> io::Result<()> {
         for entry in fs::read_dir(recording.join(DEBUG_DIR)).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -127,8 +128,8 @@ impl Sysroot {
 }
 
 /// Returns the names by which programs usually load versioned libraries: `libz.so.1` is a link to
-/// `libz.so.1.2.13`. A running process shows only the files. Names that two files could have are
-/// none of these.
+/// `libz.so.1.2.13`. A running process shows only the names of files. Names that two files could
+/// have are left out.
 fn usual_names(stored: &HashMap<String, ImageId>) -> HashMap<String, &ImageId> {
     let mut names: HashMap<String, Vec<&ImageId>> = HashMap::new();
     for (path, image) in stored {

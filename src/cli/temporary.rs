@@ -13,19 +13,19 @@ const NAME: &str = "contraflow-";
 const HIDDEN_NAME: &str = ".contraflow-";
 /// The lock file, which is held while the directory is in use.
 const LOCK: &str = ".contraflow-lock";
-/// The largest number of names tried: process IDs are reused, so a name may be taken.
+/// The maximum number of names that are tried: process IDs are reused, so a name may be taken.
 const TRIES: u32 = 1000;
 
 /// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(super) struct Temporary {
     dir: PathBuf,
-    /// Held until the end.
+    /// Held until the directory is removed.
     _lock: Flock<File>,
 }
 
 impl Temporary {
-    /// Creates a directory that only its owner can read.
+    /// Creates a directory in the system's temporary directory, which only its owner can read.
     pub(super) fn make() -> Result<Self, Failure> {
         Self::make_in(&std::env::temp_dir(), NAME)
     }
@@ -63,7 +63,7 @@ impl Temporary {
         Err(format!("{}: no free name for a directory", parent.display()).into())
     }
 
-    /// Returns the path.
+    /// Returns the path of the directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -76,7 +76,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes the directories of servers that were killed.
+/// Removes the directories of processes of this program that were killed.
 pub(super) fn sweep_up() {
     sweep(&std::env::temp_dir(), NAME);
 }
@@ -128,8 +128,8 @@ fn maker_is_gone(dir: &Path, name: &str) -> bool {
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// Takes the lock of `dir`; `None` if it is held. A previous holder may have removed the directory,
-/// and another process created one with its name.
+/// Takes the lock of `dir`. `None` if another process holds it, or if a previous holder has removed
+/// the directory: another process may have created one with its name.
 fn held(lock: File, dir: &Path) -> Option<Flock<File>> {
     let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()?;
     is_at(&lock, &dir.join(LOCK)).then_some(lock)

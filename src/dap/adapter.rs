@@ -1,4 +1,5 @@
-//! The adapter's loop: one request after the other, and gdb's news in between.
+//! The adapter's loop: it answers one request after the other, and processes records of gdb in
+//! between.
 
 use super::child::Gdb;
 use super::here::Here;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 /// The prefix of lines on gdb's console that are events of our Python module.
 const EVENT: &str = "contraflow-event ";
-/// The period at which a question to the session looks for a request to cancel it.
+/// The period at which the adapter looks for a request to cancel a question to the session.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// Serves one client until it leaves.
@@ -40,19 +41,19 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + 'static, ho
     adapter.close();
 }
 
-/// A gdb and what it debugs.
+/// A running gdb, and the server of the recording or program that it debugs.
 pub(super) struct Debugged {
     pub(super) gdb: Gdb,
     pub(super) inquirer: Inquirer,
     pub(super) end: Box<dyn FnOnce()>,
     pub(super) questions: Questions,
-    /// True for a program, false for a recording.
+    /// True for a live program, false for a recording.
     pub(super) is_live: bool,
-    /// True if the process was there before.
+    /// True if the program is a process that ran before and was attached.
     pub(super) is_attached: bool,
 }
 
-/// The features of the client that matter.
+/// The features of the client that the adapter looks at.
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ClientFeatures {
@@ -69,24 +70,24 @@ pub(super) struct Adapter<'a> {
     pub(super) launch: Launch,
     /// The move that is under way; `None` while the program is stopped.
     pub(super) motion: Option<Motion>,
-    /// Moves that the client asked for before the one under way has ended.
+    /// The requests for moves that arrived before the current one ended.
     pub(super) waiting: VecDeque<Request>,
-    /// The names of the threads that the client knows.
+    /// The names of the threads that the client knows, by thread ID.
     pub(super) threads: BTreeMap<i64, String>,
-    /// The thread of the last stop.
+    /// The ID of the thread of the last stop; 0 before the first stop.
     pub(super) thread: i64,
     /// True if the last stop was in the past.
     pub(super) was_past: bool,
-    /// The signal or exception of the last stop.
+    /// The signal or exception of the last stop, as its name and a description.
     pub(super) exception: Option<(String, String)>,
     pub(super) goto_targets: Targets,
-    /// Events for after the response.
+    /// The events to send after the response.
     pub(super) after: Vec<(&'static str, Value)>,
-    /// A stop to report after the response.
+    /// The stop to report after the response.
     pub(super) stop_after: Option<Value>,
-    /// The request that is being answered.
+    /// The number of the request that is being answered; 0 if there is none.
     current: i64,
-    /// The part of a line of gdb's console that has arrived.
+    /// The beginning of a line of gdb's console whose end has not arrived.
     console: String,
     pub(super) is_over: bool,
 }
@@ -142,7 +143,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Answers a request, and sends the events that follow from it.
+    /// Answers a request, or defers it: a move waits for the current one to end, and a question
+    /// goes to a thread.
     fn take(&mut self, request: Request) {
         if self.motion.is_some() && Self::is_move(&request.command) {
             self.waiting.push_back(request);
@@ -156,7 +158,7 @@ impl<'a> Adapter<'a> {
         self.current = 0;
     }
 
-    /// Answers a request without a thread.
+    /// Answers a request in this thread, and sends the events that follow from it.
     pub(super) fn answer_now(&mut self, request: &Request) {
         let answer = self.answer(request);
         self.client.respond(request, answer);
@@ -168,7 +170,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Answers a request in this thread, since a replay cannot evaluate its expressions.
+    /// Answers a request that a thread returned, since a replay cannot evaluate its expressions.
     fn take_without_question(&mut self, request: &Request) {
         let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
         let is_cancelled = questions.is_some_and(|questions| questions.forget(request.seq));
@@ -228,7 +230,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Reacts to news of gdb.
+    /// Processes a record of gdb that is not the result of a command.
     fn news(&mut self, record: Record) {
         match record {
             Record::Exec { class, results } if class == "stopped" => self.on_stopped(&results),
@@ -241,8 +243,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles text of gdb's console: the events of our Python. Whatever else gdb prints there is
-    /// for users of its command line.
+    /// Handles text of gdb's console: sends the events of our Python module to the client. All
+    /// other text is for users of gdb's command line, and is dropped.
     fn console_text(&mut self, text: &str) {
         self.console.push_str(text);
         while let Some(end) = self.console.find('\n') {
@@ -269,7 +271,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Sends gdb a command, and returns its results.
+    /// Sends gdb a command, and waits for its results.
     pub(super) fn mi(&mut self, command: &str) -> Result<Value, Fault> {
         let gone = || Fault::new("gdb has ended");
         let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
@@ -301,8 +303,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles a request that arrives while another one is being answered. Returns true if that one
-    /// is to end.
+    /// Handles a request that arrives while another one is being answered. Returns true if the
+    /// other one has to end.
     fn interrupts(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
             "cancel" => {
@@ -343,7 +345,8 @@ impl<'a> Adapter<'a> {
         let request = json!([what, arguments]).to_string();
         let mut results = self.mi(&format!("-contraflow {}", mi::quoted(&request)))?;
         if results["json"].is_null() {
-            // It has resumed the program, and gdb's result is that.
+            // The request has resumed the program, and gdb's result says this instead of the
+            // answer.
             results = self.mi(r#"-contraflow "[\"last\",{}]""#)?;
         }
         let answer = results["json"].as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -355,8 +358,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Asks the session, which may take long: the question is to look at the flag, which a request
-    /// to cancel sets.
+    /// Calls `question` in the thread of the session, and waits for its answer. The function that
+    /// the question gets returns true once the client cancels the request.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
@@ -364,7 +367,7 @@ impl<'a> Adapter<'a> {
         self.ask_watched(question, &mut |_| {})
     }
 
-    /// Asks the session like [`Self::ask`], and calls `watch` regularly until it answers.
+    /// Asks the session like [`Self::ask`], and calls `watch` regularly until the session answers.
     pub(super) fn ask_watched<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
@@ -399,12 +402,12 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Returns the place of the session.
+    /// Returns the current place of the session in its history.
     pub(super) fn here(&mut self) -> Result<Here, Fault> {
         self.ask(|session, _| Here::of(session))
     }
 
-    /// Ends gdb and the server.
+    /// Ends gdb and the server, and cancels the questions without an answer.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
             for unanswered in debugged.questions.end() {

@@ -13,7 +13,7 @@ impl Adapter<'_> {
         self.while_stopped(|adapter| adapter.look(&command, arguments))
     }
 
-    /// Sets a variable of a live program.
+    /// Sets a variable of a live program; fails in the past.
     pub(super) fn set_value(&mut self, request: &Request) -> Result<Value, Fault> {
         let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
         if !is_live || self.here()?.is_past() {
@@ -25,7 +25,8 @@ impl Adapter<'_> {
         self.look(&request.command, request.arguments.clone())
     }
 
-    /// Evaluates an expression, or a command of gdb. If that moves the program, reports the stop.
+    /// Evaluates an expression, or executes a command of gdb. If the program moves, reports the
+    /// stop.
     pub(super) fn evaluate(&mut self, request: &Request) -> Result<Value, Fault> {
         if request.arguments["context"].as_str() != Some("repl") {
             return self.look("evaluate", request.arguments.clone());
@@ -38,7 +39,7 @@ impl Adapter<'_> {
             |input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running"),
         );
         let stop = news.into_iter().rev().find_map(stop_of);
-        // A function that was called has run as well, and has returned.
+        // gdb reports `running` for a call of a function as well, but this call has returned.
         if runs && self.look("is_running", Value::Null)? == true {
             self.motion = Some(super::moves::Motion::default());
         } else if stop.is_some() || !self.here()?.is_at(&before) {

@@ -1,4 +1,4 @@
-//! The child gdb: commands in, tokens out.
+//! The child gdb: sends it commands, each with a token that its result repeats.
 
 use super::mi;
 use super::protocol::Fault;
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time that gdb has to end.
+/// The time after which a gdb that does not end is killed.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 const POLL_PERIOD: Duration = Duration::from_millis(5);
 
@@ -36,7 +36,7 @@ impl Gdb {
         Ok(self.token)
     }
 
-    /// Ends gdb, and waits for that.
+    /// Ends gdb, and waits until its process has ended.
     pub(super) fn end(mut self) {
         let _ = self.send("-gdb-exit");
         drop(self.input);
@@ -44,13 +44,13 @@ impl Gdb {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(POLL_PERIOD);
         }
-        // It has ended already, or never answers.
+        // gdb has ended already, or does not answer.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Returns a command of gdb's command line as one of its machine interface.
+/// Returns the command of gdb's machine interface that executes a command of its command line.
 pub(super) fn console(command: &str) -> String {
     format!("-interpreter-exec console {}", mi::quoted(command))
 }

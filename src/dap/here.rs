@@ -1,4 +1,4 @@
-//! The place of the session in its history, as the client is shown it.
+//! The current place of the session in its history, in the form in which the client shows it.
 
 use crate::gdb::position_text;
 use crate::session::{AnySession, Ending, StopReason};
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 /// The current place of the session in its history, with the reason of its stop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Here {
-    /// The position, and the last one; without a history there is none.
+    /// The position, and the last position of the history; `None` without a history.
     at: Option<(u64, u64)>,
     pub(super) is_exact: bool,
     pub(super) thread: i32,
     pub(super) reason: StopReason,
     time_ns: Option<u64>,
     pub(super) ending: Ending,
-    /// The signal that ended the run, if this is its end.
+    /// The signal that killed the program, if this is the end of the run.
     pub(super) fatal: Option<i32>,
-    /// True if the program is still there to go on.
+    /// True if the program has not ended.
     pub(super) is_live: bool,
 }
 
@@ -37,13 +37,13 @@ impl Here {
         }
     }
 
-    /// Returns true if another place is the same. Calls of functions by gdb leave other reasons
-    /// there.
+    /// Returns true if another place has the same position and thread. Its reason may differ: calls
+    /// of functions by gdb change it.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         (self.at, self.thread) == (other.at, other.thread)
     }
 
-    /// Returns true if there is something later.
+    /// Returns true if the position is before the end of the history.
     pub(super) fn is_past(&self) -> bool {
         self.at.is_some_and(|(at, total)| at < total)
     }
@@ -56,7 +56,7 @@ impl Here {
         self.at.map(|(at, total)| share(at, total))
     }
 
-    /// Describes the place in the past; `None` in the present.
+    /// Describes the position if it is in the past; `None` at the end of the history.
     pub(super) fn text(&self) -> Option<String> {
         let (at, total) = self.at.filter(|_| self.is_past())?;
         let [at, total] = [at, total].map(|at| position_text(at, self.is_exact));
@@ -80,7 +80,7 @@ impl Here {
     }
 }
 
-/// Returns the part of a history that is before a position, from 0 to 1.
+/// Returns the share of a history that is before a position, from 0 to 1.
 pub(super) fn share(at: u64, total: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "it is shown with few decimals")]
     if total == 0 { 1.0 } else { at as f64 / total as f64 }

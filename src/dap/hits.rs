@@ -24,15 +24,17 @@ const EVENT: &str = "contraflow/hitsFound";
 /// The default number of hits.
 const HITS: usize = 100;
 const HITS_LIMIT: usize = 1_000_000;
-/// The least time between two events with hits.
+/// The minimum time between two events with hits.
 const EVENT_PERIOD: Duration = Duration::from_millis(50);
-/// The hits in the first search for hits with values; each later one finds twice as many.
+/// The number of hits that the first search for hits with values finds; each later one finds twice
+/// as many.
 const FIRST_SEARCH_HITS: usize = 10;
 const SEARCH_HITS_LIMIT: usize = 1000;
-/// The newest hits, which are found before a thread searches for the others, and the time for that.
+/// The number of newest hits that the session searches before a thread searches for the others, and
+/// the time limit for this.
 const NEWEST_HITS: usize = 10;
 const NEWEST_PATIENCE: Duration = Duration::from_millis(200);
-/// The hits that gdb visits in one request.
+/// The number of hits that gdb visits in one request.
 const VISITS_A_REQUEST: usize = 20;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,29 +48,29 @@ struct Arguments {
     limit: Option<usize>,
     values: Vec<String>,
     token: Value,
-    /// The hits of the same search that were sent before.
+    /// The number of hits of this search that were sent before.
     sent: usize,
 }
 
-/// A search for hits, and what it has found.
+/// A search for hits, with its state.
 pub(super) struct Hits {
     /// The code, as `cf-find` takes it.
     what: String,
-    /// The position before which hits are wanted.
+    /// The position before which hits are wanted; `None` for the end of the history.
     from: Option<String>,
-    /// The expressions.
+    /// The expressions to evaluate at each hit.
     values: Vec<String>,
     /// The number of hits that are still wanted.
     left: usize,
-    /// The client's name for the search, if the hits are to be sent as they are found.
+    /// The client's name for the search, if the hits are to be sent as they are found; null if not.
     token: Value,
-    /// The number of hits so far.
+    /// The number of hits found so far.
     count: usize,
     /// The hits that are not sent yet.
     found: Vec<Value>,
-    /// The time of the last event.
+    /// The time of the last event with hits.
     sent: Option<Instant>,
-    /// The time for one search of the session; `None` for as long as it takes.
+    /// The time limit for a search in the session; `None` for no limit.
     patience: Option<Duration>,
 }
 
@@ -78,14 +80,15 @@ impl Hits {
         self.found.extend(hits);
     }
 
-    /// Goes on before the oldest of some hits.
+    /// Lets the search continue before the oldest hit.
     fn go_on_before(&mut self, oldest: Option<&Value>) {
         if let Some(oldest) = oldest {
             self.from = oldest["position"].as_str().map(str::to_owned);
         }
     }
 
-    /// Sends the hits that are not sent yet: now and then, or `now`.
+    /// Sends an event with the hits that are not sent yet; only with `now` if the last event was
+    /// recent.
     fn send(&mut self, client: &mut Client, now: bool) {
         if let Some(body) = self.event(now) {
             client.event(EVENT, body);
@@ -146,7 +149,7 @@ impl Adapter<'_> {
         Ok(hits.answer(end))
     }
 
-    /// Searches in the session only.
+    /// Searches for all wanted hits in the session.
     fn search_all(&mut self, hits: &mut Hits) -> Result<SearchEnd, Fault> {
         let end = if hits.values.is_empty() {
             let wanted = hits.left;
@@ -154,7 +157,7 @@ impl Adapter<'_> {
         } else {
             self.search_with_values(hits)
         };
-        // Those found before an error or a request to cancel are still shown.
+        // Hits that were found before an error or a request to cancel are sent as well.
         hits.send(&mut self.client, true);
         end
     }
@@ -209,7 +212,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Visits hits to read values there, and comes back.
+    /// Visits hits with gdb to add the values of expressions there. The position stays.
     fn add_values(&mut self, hits: &mut [Value], expressions: &[String]) -> Result<(), Fault> {
         let positions: Vec<Value> = hits.iter().map(|hit| hit["position"].clone()).collect();
         let arguments = json!({"positions": positions, "expressions": expressions});
@@ -221,7 +224,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Searches for up to `count` hits, and sends them as they are found if `sends`.
+    /// Searches in the session for up to `count` hits. With `sends`, sends them as they are found.
     fn search(&mut self, hits: &mut Hits, count: usize, sends: bool) -> Result<SearchEnd, Fault> {
         let (sender, fresh): (_, Receiver<Value>) = channel();
         let (what, from) = (hits.what.clone(), hits.from.clone());
@@ -237,7 +240,7 @@ impl Adapter<'_> {
             } else {
                 path_hits(run, &what, (from, count), &sender, &interrupted)?
             };
-            // Without patience, the others are searched elsewhere.
+            // After the time limit, a thread searches for the other hits.
             let is_late = end == SearchEnd::Interrupted && !cancelled();
             Ok::<_, Fault>(if is_late { SearchEnd::HasMore } else { end })
         };
@@ -295,7 +298,7 @@ fn exact_hits(
         if let Some(caller) = caller {
             hit["calledAt"] = caller.to_string().into();
         }
-        // If no one receives it, the search was interrupted.
+        // If the receiver is gone, the search was interrupted.
         let _ = sender.send(hit);
     };
     let search = ExecutionSearch { addrs: &addrs, from, count };
@@ -332,7 +335,7 @@ fn path_hits(
         (from, found) = (at, found + 1);
         let thread = history.running_at(at);
         let pc = thread.and_then(|tid| history.pc(tid, at));
-        // If no one receives it, the search was interrupted.
+        // If the receiver is gone, the search was interrupted.
         let _ = sender.send(json!({
             "position": position_text(at, false),
             "share": share(at, total),
@@ -345,8 +348,8 @@ fn path_hits(
 }
 
 impl Hits {
-    /// Searches a recording from front to back, and sends what it finds. Returns `None` if the
-    /// expressions are not such that a replay can evaluate them.
+    /// Searches a recording from front to back, and sends the hits that it finds. Returns `None` if
+    /// a replay cannot evaluate the expressions.
     pub(super) fn search(
         &mut self,
         asked: &mut Asked,
@@ -384,7 +387,7 @@ impl Hits {
 
     fn send_by(&mut self, answers: &Sender<Input>, now: bool) {
         if let Some(body) = self.event(now) {
-            // Without a receiver, it is over.
+            // If the receiver is gone, the session is over.
             let _ = answers.send(Input::Event(EVENT, body));
         }
     }

@@ -21,11 +21,11 @@ pub enum Target {
 /// A program to start.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Its path or name, and its arguments.
+    /// The path or name of the program, and its arguments.
     pub command: Vec<OsString>,
-    /// Its working directory.
+    /// The working directory; `None` for that of this process.
     pub directory: Option<PathBuf>,
-    /// Changes of its environment; `None` removes a variable.
+    /// Changes of the environment; `None` removes a variable.
     pub environment: Vec<(String, Option<String>)>,
 }
 
@@ -36,61 +36,63 @@ pub struct ForeignTrace {
     pub path: PathBuf,
     /// A core file of the process.
     pub core: Option<PathBuf>,
-    /// A directory with the programs and libraries that ran, by their paths.
+    /// A directory with the programs and libraries that ran, each at its path in the system that
+    /// recorded.
     pub symfs: Option<PathBuf>,
 }
 
 /// A server with something to debug, for a gdb that is not started yet.
 pub struct Debuggee {
-    /// The commands that prepare gdb and connect it, in this order.
+    /// The commands of gdb's command line that prepare gdb and connect it, in this order.
     pub commands: Vec<String>,
     /// A handle for questions to the session.
     pub inquirer: Inquirer,
-    /// Opens a recording for questions about its whole history.
+    /// Opens the recording for questions about its whole history; `None` for a live program.
     pub ask: Option<OpenAsked>,
     /// Ends the server, and removes its files.
     pub end: Box<dyn FnOnce()>,
 }
 
-/// Opens a recording for questions, in the thread that asks them. Calls its argument with what is
-/// done and the whole of it; false ends that with an error.
+/// A function that opens a recording for questions, in the thread that asks them. It calls its
+/// argument with the work done and all work; if the argument returns false, it fails.
 pub type OpenAsked =
     Arc<dyn Fn(&mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, String> + Send + Sync>;
 
 /// A running recorder or importer.
 pub struct Recorder {
-    /// Its process, whose output is piped.
+    /// The process of the recorder, with its output piped.
     pub child: Child,
-    /// The directory of the recording.
+    /// The directory of the recording that it writes.
     pub recording: PathBuf,
 }
 
 /// A line that a debugged program printed, or part of one.
 #[derive(Clone, Debug)]
 pub struct OutputLine {
-    /// True if it is the program's standard error, or that of this process.
+    /// True if it is from the standard error of the program or of this process.
     pub is_error: bool,
     /// The text.
     pub text: String,
 }
 
-/// The surroundings of an adapter. An error is a sentence for the user.
+/// The surroundings of an adapter. Errors are sentences for the user.
 pub trait Host {
-    /// Opens a recording, or starts a program under a server.
+    /// Opens a recording, starts a program or attaches to a process, under a server.
     fn open(&self, target: &Target) -> Result<Debuggee, String>;
 
     /// Starts to record a program.
     fn record(&self, program: &Program) -> Result<Recorder, String>;
 
-    /// Starts to import a trace.
+    /// Starts to import a trace of another tool.
     fn import(&self, trace: &ForeignTrace) -> Result<Recorder, String>;
 
-    /// Starts gdb, with its input and output piped.
+    /// Starts gdb with its input and output piped. `None` is for the default gdb.
     fn gdb(&self, name: Option<&Path>) -> Result<Child, String>;
 
-    /// Sends a process what Ctrl-C sends.
+    /// Sends a process the signal of Ctrl-C, SIGINT.
     fn interrupt(&self, process: u32);
 
-    /// Returns what live programs print, if that does not go to the client anyway.
+    /// Returns the output of live programs, as it arrives; `None` if it goes to the client
+    /// directly.
     fn program_output(&self) -> Option<Box<dyn Iterator<Item = OutputLine> + Send>>;
 }

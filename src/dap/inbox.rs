@@ -1,4 +1,4 @@
-//! All that the adapter waits for, in one queue: messages of the client, records of gdb, output.
+//! The queue of all inputs of the adapter: messages of the client, records of gdb, output.
 
 use super::host::OutputLine;
 use super::mi::{self, Record};
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// One thing to react to.
+/// An input of the adapter's loop.
 #[derive(Debug)]
 pub(super) enum Input {
     /// A message of the client.
@@ -23,19 +23,20 @@ pub(super) enum Input {
     GdbGone,
     /// Output of a program, or of this process.
     Output(OutputLine),
-    /// The output of a recorder has ended.
+    /// One output stream of a recorder has ended.
     RecorderDone,
     /// The answer to a question about the whole history.
     Answer(Request, Result<Value, Fault>),
     /// An event for the client.
     Event(&'static str, Value),
-    /// A request that no question about the whole history answers.
+    /// A request that the session has to answer: a thread cannot, as a replay cannot evaluate its
+    /// expressions.
     NoQuestion(Request),
-    /// The part of the work that is done before such questions can be answered.
+    /// The progress of opening the recording for questions: work done, and all work.
     Prepared(u64, u64),
 }
 
-/// The queue. Inputs that arrive while the adapter waits for something else are deferred.
+/// The queue of inputs. Inputs that arrive while the adapter waits for a certain one are deferred.
 pub(super) struct Inbox {
     sender: Sender<Input>,
     receiver: Receiver<Input>,
@@ -58,37 +59,37 @@ impl Inbox {
         self.deferred.pop_front().unwrap_or_else(|| self.fresh())
     }
 
-    /// Returns the next input that was not deferred.
+    /// Waits for the next input that was not deferred, and returns it.
     pub(super) fn fresh(&mut self) -> Input {
-        // The queue has its own sender, so it does not end.
+        // The inbox has a sender as well, so the channel stays open.
         self.receiver.recv().unwrap_or(Input::ClientGone)
     }
 
-    /// Returns the next input that was not deferred, if it arrives in time.
+    /// Waits for the next input that was not deferred; returns `None` if none arrives in `time`.
     pub(super) fn fresh_within(&mut self, time: Duration) -> Option<Input> {
         self.receiver.recv_timeout(time).ok()
     }
 
-    /// Keeps an input for [`Self::next`].
+    /// Defers an input: [`Self::next`] returns it.
     pub(super) fn defer(&mut self, input: Input) {
         self.deferred.push_back(input);
     }
 
-    /// Keeps inputs, in front of those deferred already.
+    /// Defers inputs, in front of those that are deferred already.
     pub(super) fn defer_first(&mut self, inputs: Vec<Input>) {
         for input in inputs.into_iter().rev() {
             self.deferred.push_front(input);
         }
     }
 
-    /// Removes and returns deferred inputs of a kind.
+    /// Removes those deferred inputs for which `wanted` returns true, and returns them.
     pub(super) fn take_deferred(&mut self, wanted: impl Fn(&Input) -> bool) -> Vec<Input> {
         let (taken, kept) = std::mem::take(&mut self.deferred).into_iter().partition(wanted);
         self.deferred = kept;
         taken.into_iter().collect()
     }
 
-    /// Reads the client's messages in a thread.
+    /// Starts a thread that reads the client's messages.
     pub(super) fn listen_to_client(&self, input: impl Read + Send + 'static) {
         let sender = self.sender.clone();
         thread::spawn(move || {
@@ -102,7 +103,7 @@ impl Inbox {
         });
     }
 
-    /// Reads gdb's records in a thread.
+    /// Starts a thread that reads gdb's records.
     pub(super) fn listen_to_gdb(&self, output: impl Read + Send + 'static) {
         let sender = self.sender.clone();
         thread::spawn(move || {
@@ -118,7 +119,7 @@ impl Inbox {
         });
     }
 
-    /// Passes output on in a thread, and reports its end if that matters.
+    /// Starts a thread that passes output on, and then reports its end if `reports_end`.
     pub(super) fn listen_to_output(
         &self,
         lines: impl Iterator<Item = OutputLine> + Send + 'static,
@@ -138,8 +139,8 @@ impl Inbox {
     }
 }
 
-/// Returns the output of a stream, as it arrives. Waits for the rest of a character that is
-/// divided.
+/// Returns the output of a stream, as it arrives. Keeps an incomplete UTF-8 character until its
+/// other bytes arrive.
 pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
     let mut rest = Vec::new();
     std::iter::from_fn(move || {
@@ -158,7 +159,7 @@ pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = Out
     })
 }
 
-/// Returns the number of bytes at the end that begin a character and are not all of it.
+/// Returns the number of bytes of an incomplete UTF-8 character at the end; 0 if there is none.
 fn divided_bytes(bytes: &[u8]) -> usize {
     let begins_character = |count: &usize| {
         let last = bytes.len().checked_sub(*count).and_then(|start| bytes.get(start..));

@@ -42,7 +42,7 @@ struct Arguments {
     gdb: Option<PathBuf>,
 }
 
-/// The state of a launch.
+/// The options and progress of a launch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launch {
     stop_on_entry: bool,
@@ -130,7 +130,7 @@ impl Adapter<'_> {
             return Ok(Target::Recording(Some(dir)));
         }
         let Some(program) = &arguments.program else {
-            // A configuration without any of them means the latest recording, like `replay`.
+            // A configuration that names no program, trace or recording means the latest recording.
             let is_named =
                 |path: &PathBuf| path.as_os_str() != "latest" && !path.as_os_str().is_empty();
             return Ok(Target::Recording(arguments.recording.clone().filter(is_named)));
@@ -155,8 +155,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Waits for the end of a recorder, and returns its recording. `fault` is the error if no
-    /// recording was written.
+    /// Waits for the end of a recorder, shows its output, and returns the directory of its
+    /// recording. `fault` is the error if it wrote none.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
@@ -178,7 +178,7 @@ impl Adapter<'_> {
                         "pause" | "disconnect" | "terminate" | "cancel"
                     ) =>
                 {
-                    // The recorder passes it on to the program, and writes the recording.
+                    // The recorder passes the signal on to the program, and writes the recording.
                     self.host.interrupt(recorder.child.id());
                     if request.command == "pause" || request.command == "cancel" {
                         self.client.respond(&request, Ok(Value::Null));
@@ -262,7 +262,7 @@ impl Adapter<'_> {
         if is_live {
             let leaves =
                 if request.command == "terminate" { false } else { !kills.unwrap_or(!is_attached) };
-            // If the program is gone already, there is nothing to leave.
+            // If the program is gone already, the command fails.
             let _ = self.mi(&console(if leaves { "detach" } else { "kill" }));
         }
         self.close();
@@ -274,7 +274,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Returns the trace of another tool that a configuration names.
+/// Returns the trace of another tool that a configuration names; `None` if it names none.
 fn foreign_trace(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
     let Arguments { perf_data, bundle, core, symfs, .. } = arguments;
     let path = match (perf_data, bundle) {

@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 pub(super) enum Record {
     /// `^done`, `^running`, `^error`...: the answer to the command with this token.
     Result { token: Option<u64>, class: String, results: Value },
-    /// `*stopped`, `*running`: a change of the program.
+    /// `*stopped`, `*running`: the program has stopped, or runs.
     Exec { class: String, results: Value },
     /// `=breakpoint-modified`...: other news.
     Notice { class: String },
-    /// Text for the console.
+    /// Text for gdb's console.
     Console(String),
     /// Output of the program, or of the server.
     Target(String),
-    /// gdb's log, or what is no record.
+    /// gdb's log, or a line that is no record.
     Log(String),
 }
 
-/// Parses a line. Whatever gdb would not write is a [`Record::Log`].
+/// Parses a line. A line in no form of gdb's output is a [`Record::Log`].
 pub(super) fn parse(line: &str) -> Record {
     let line = line.trim_end_matches(['\r', '\n']);
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
@@ -46,7 +46,7 @@ pub(super) fn parse(line: &str) -> Record {
     record.unwrap_or_else(|| Record::Log(line.to_owned()))
 }
 
-/// Returns text as an argument of a command.
+/// Returns text as a quoted argument of a command.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -153,7 +153,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the byte that an escape is for, and the size of the escape after its backslash.
+/// Returns the byte that an escape sequence means, and the sequence's size after its backslash.
 fn escape(text: &[u8]) -> Option<(u8, usize)> {
     let byte = match *text.first()? {
         b'n' => b'\n',

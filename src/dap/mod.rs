@@ -36,5 +36,5 @@ pub const DAP_SCRIPTS: [(&str, &str); 3] = [
     ("contraflow_breakpoints.py", include_str!("../../gdb-scripts/contraflow_breakpoints.py")),
 ];
 
-/// The module to import.
+/// The name of the Python module that the adapter's gdb has to import.
 pub const DAP_MODULE: &str = "contraflow_dap";

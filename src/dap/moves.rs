@@ -1,4 +1,4 @@
-//! Moves of the program, in both directions, and what ends them.
+//! Moves of the program in both directions, and their ends.
 
 use super::adapter::Adapter;
 use super::inbox::Input;
@@ -8,19 +8,19 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The time that a running program has to stop.
+/// The time within which an interrupted program has to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// gdb's error for a step by line in code without symbols: such code is stepped by instruction.
 const NO_LINES: &str = "Cannot find bounds of current function";
 
-/// A move that is under way.
+/// The current move of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Motion {
     /// True for a continue, which ends only at a breakpoint or another stop.
     goes_on: bool,
     pub(super) is_back: bool,
-    /// True if the client asked to pause it.
+    /// True if the client asked to pause the program during the move.
     pub(super) pauses: bool,
 }
 
@@ -45,7 +45,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the step by instruction that corresponds to one by line.
+    /// Returns the step by instruction that corresponds to a step by line; `None` for other moves.
     fn by_instruction(self) -> Option<Self> {
         match self {
             Self::Next => Some(Self::NextInstruction),
@@ -102,7 +102,7 @@ impl Adapter<'_> {
         })
     }
 
-    /// Continues the thread of the last stop.
+    /// Continues the program forwards.
     pub(super) fn go_on(&mut self) -> Result<(), Fault> {
         self.run(Kind::Continue, false, None)
     }
@@ -137,14 +137,14 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Reports after the response that the program runs. Clients know that of the protocol's own
-    /// requests; without it, VS Code shows the reason of an older stop.
+    /// Sends an event after the response that the program runs. After the protocol's own requests,
+    /// clients know this; without the event, VS Code shows the reason of an older stop.
     fn continued(&mut self) {
         let body = json!({"threadId": self.thread, "allThreadsContinued": true});
         self.after.push(("continued", body));
     }
 
-    /// Moves to a position of the history.
+    /// Moves to a position of the history, and reports the stop after the response.
     pub(super) fn seek(&mut self, to: &str) -> Result<Value, Fault> {
         let answer = self.look("seek", json!({"to": to}))?;
         self.continued();
@@ -152,8 +152,8 @@ impl Adapter<'_> {
         Ok(answer)
     }
 
-    /// Moves by a request of our Python, which returns when it is there. A request that fails may
-    /// have moved the program before: then its last stop is reported, too.
+    /// Moves by a request of our Python module, which answers after the move. If the request fails,
+    /// it may have moved the program before: then the last stop is also reported.
     pub(super) fn moved_by(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
         let before = self.here()?;
         let answer = self.look(what, arguments);
@@ -195,15 +195,15 @@ impl Adapter<'_> {
         stop
     }
 
-    /// Does something for which the program must be stopped. A program that runs goes on after it,
-    /// in its direction.
+    /// Calls `work` with the program stopped. A continue is interrupted, and resumed after `work`
+    /// in the same direction. Fails during a step.
     pub(super) fn while_stopped<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let Some(motion) = self.motion else { return work(self) };
         if !motion.goes_on {
-            // A step ends soon; if it does not, it would be lost.
+            // A step ends soon, and an interrupted step could not go on.
             return Err(Fault::not_stopped());
         }
         self.mi("-exec-interrupt")?;
@@ -220,7 +220,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Returns the results of a stop.
+/// Returns the results of gdb's `*stopped` record; `None` for other inputs.
 pub(super) fn stop_of(input: Input) -> Option<Value> {
     match input {
         Input::Gdb(Record::Exec { class, results }) if class == "stopped" => Some(results),
@@ -228,7 +228,7 @@ pub(super) fn stop_of(input: Input) -> Option<Value> {
     }
 }
 
-/// Returns a request's kind of move, and true if it goes back.
+/// Returns a request's kind of move, and true if it goes back; `None` for other requests.
 fn move_of(command: &str, by_instruction: bool) -> Option<(Kind, bool)> {
     let next = if by_instruction { Kind::NextInstruction } else { Kind::Next };
     let step = if by_instruction { Kind::StepInstruction } else { Kind::Step };

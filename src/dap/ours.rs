@@ -1,4 +1,5 @@
-//! Requests of our own, under `contraflow/`: the place in the history, marks, writers of memory.
+//! Requests of our own, under `contraflow/`: the current place in the history, marks, writers of
+//! memory.
 
 use super::adapter::Adapter;
 use super::here::{Here, share};
@@ -12,7 +13,7 @@ const NO_WHOLE_HISTORY: &str =
     "only a recording can be asked for its whole history: end the live program, and record it";
 const WRITERS_LIMIT: u64 = 100;
 
-/// Places to which `goto` may go: a line, and true if it is sought backwards.
+/// The targets of `goto` requests, by their IDs: path, line, and true to search backwards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Targets {
     places: Vec<(String, i64, bool)>,
@@ -47,7 +48,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Answers a request that may take long, which the client may show and cancel.
+    /// Answers a request that may take long. The client may show its progress and cancel it.
     fn with_progress(
         &mut self,
         request: &Request,
@@ -78,7 +79,8 @@ impl Adapter<'_> {
         Ok(json!({"text": text["text"]}))
     }
 
-    /// Returns the last writes to memory before here, and comes back.
+    /// Searches for the last writes to memory before the current position or `from`. The position
+    /// stays.
     fn writers(&mut self, request: &Request) -> Result<Value, Fault> {
         let arguments: WritersArguments = request.arguments()?;
         let (address, expression) = (arguments.memory_reference, arguments.expression);
@@ -128,8 +130,9 @@ fn marks(session: &mut dyn AnySession) -> Value {
     json!({"marks": session.marks().iter().map(mark).collect::<Vec<_>>()})
 }
 
-/// Returns the threads, the gaps and the marks, as shares of the history. The lives of threads are
-/// known of a recorded path; a replay has those threads that exist where it is.
+/// Returns the current place, the threads, the gaps and the marks, placed by shares of the history.
+/// Only a recorded path has the beginnings and ends of threads; a replay has the threads that exist
+/// at its position.
 fn timeline(session: &mut dyn AnySession) -> Value {
     let here = Here::of(session).json();
     let marks = marks(session)["marks"].clone();
@@ -154,7 +157,7 @@ fn timeline(session: &mut dyn AnySession) -> Value {
     })
 }
 
-/// Returns the places where the path is lost.
+/// Returns the gaps of the path: position, thread and reason.
 fn gaps(session: &mut dyn AnySession) -> Value {
     let run = session.run();
     let is_exact = run.is_exact();

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use std::io::{self, BufRead, Read, Write};
 
 const LENGTH: &str = "Content-Length:";
-/// The largest size of a line of a header; what is left of longer lines is skipped.
+/// The maximum number of bytes of a line of a header; the rest of a longer line is skipped.
 const LINE_LIMIT_BYTES: u64 = 1 << 16;
-/// The largest size of a message from a client.
+/// The maximum number of bytes of a message from a client.
 const BODY_LIMIT_BYTES: usize = 1 << 26;
 
 /// A request of the client.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Request {
-    /// The number of the message.
+    /// The number of the message; 0 if it has none.
     #[serde(default)]
     pub(super) seq: i64,
     /// The name of the request.
@@ -35,13 +35,13 @@ impl Request {
     }
 }
 
-/// A message, as read.
+/// A message of the client, as it was read.
 #[derive(Debug)]
 pub(super) enum Message {
     Request(Request),
     /// A response to a request of ours, or an event: nothing that an adapter acts on.
     Other,
-    /// A damaged message, with the number of the request if it is known.
+    /// A damaged message, with the number and the command of the request; 0 and empty if unknown.
     Damaged {
         seq: i64,
         command: String,
@@ -58,7 +58,7 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Message>> {
             return Ok(None);
         }
         let line = String::from_utf8_lossy(&line);
-        // After a damaged message, its rest may be on the line.
+        // After a damaged message, its last bytes may be on the same line as the header.
         if let Some(at) = line.rfind(LENGTH) {
             length = Some(line[at + LENGTH.len()..].trim().to_owned());
         } else if line.trim().is_empty()
@@ -100,7 +100,7 @@ fn body(input: &mut impl BufRead, length: &str) -> io::Result<Message> {
 pub(super) struct Fault {
     /// The sentence.
     pub(super) text: String,
-    /// A word of the protocol for it, such as `notStopped`.
+    /// The protocol's own word for the fault, such as `notStopped`, if there is one.
     pub(super) word: Option<&'static str>,
 }
 
@@ -109,7 +109,7 @@ impl Fault {
         Self { text: text.into(), word: None }
     }
 
-    /// Returns the fault of a request that needs a stopped program.
+    /// Returns the fault of a request that needs a stopped program, for a program that runs.
     pub(super) fn not_stopped() -> Self {
         Self { text: "the program is running: pause it first".into(), word: Some("notStopped") }
     }
@@ -126,7 +126,7 @@ impl From<String> for Fault {
     }
 }
 
-/// The connection to the client, for what the adapter sends.
+/// The sending end of the connection to the client.
 pub(super) struct Client {
     output: Box<dyn Write>,
     seq: i64,

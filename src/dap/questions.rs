@@ -1,5 +1,5 @@
-//! Questions about the whole history: the calls over time, the number of executions of each
-//! function. Threads answer them beside the session, so that a user can go on.
+//! Questions about the whole history, such as the calls over time or the number of executions of
+//! each function. Threads answer them beside the session, so that the user can continue to debug.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The time that threads have to end.
+/// The time for which the end of a session waits for the threads.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// The progress ID of the events that show the preparation of a recording for questions.
@@ -43,9 +43,10 @@ struct PositionArguments {
     instruction: u64,
 }
 
-/// A question.
+/// A question about the whole history.
 pub(super) enum Question {
-    /// The calls over time: what is known without them, the part of the history, the last position.
+    /// The calls over time. `known` is the drawing without calls, `chart` the part of the history
+    /// to draw, and `total` the last position.
     Calls { known: Value, chart: ChartQuestion, total: u64 },
     /// The number of executions of each function in a source file.
     Counts(PathBuf),
@@ -57,37 +58,38 @@ pub(super) enum Question {
 
 /// The result of looking for a question in a request.
 pub(super) enum Asking {
-    /// The request contains none.
+    /// The request is no question for a thread.
     None,
     /// A question for the thread.
     Question(Question),
-    /// A question that is answered already.
+    /// The answer, which is known already.
     Answered(Value),
 }
 
-/// A question on its way.
+/// A question for a thread, with its request.
 struct Job {
     request: Request,
     question: Question,
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// A thread that answers questions, once it is needed.
+/// A thread that answers questions. It starts with its first one.
 #[derive(Default)]
 struct Desk {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The threads that answer, and the questions without an answer.
+/// The threads that answer questions, and the questions without an answer.
 #[derive(Default)]
 pub(super) struct Questions {
     open: Option<OpenAsked>,
-    /// One for drawings, one for hits, one for counts: a drawing does not wait for a long search.
+    /// The threads for drawings, for hits and for counts: a drawing does not wait for a long
+    /// search.
     desks: [Desk; 3],
     is_over: Arc<AtomicBool>,
     asked: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
-    /// True while the client shows the progress of the preparation.
+    /// True while the client shows the progress of opening the recording.
     shows_progress: bool,
 }
 
@@ -101,7 +103,7 @@ impl Questions {
         self.open.is_some()
     }
 
-    /// Passes a question on to a thread, which is started for its first one.
+    /// Passes a question on to its thread, and starts the thread for its first one.
     fn ask(&mut self, request: &Request, question: Question, answers: Sender<Input>) {
         let Some(open) = &self.open else { return };
         let desk = match question {
@@ -119,11 +121,11 @@ impl Questions {
         });
         let is_cancelled = Arc::new(AtomicBool::new(false));
         self.asked.insert(request.seq, (request.clone(), Arc::clone(&is_cancelled)));
-        // If the thread has panicked, the end of the session answers.
+        // If the thread has panicked, the request is answered at the end of the session.
         let _ = jobs.send(Job { request: request.clone(), question, is_cancelled });
     }
 
-    /// Notes that a question is answered. Returns true if it was cancelled.
+    /// Removes a question that is answered. Returns true if the client cancelled it.
     pub(super) fn forget(&mut self, seq: i64) -> bool {
         let asked = self.asked.remove(&seq);
         asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
@@ -138,8 +140,8 @@ impl Questions {
             while !thread.is_finished() && Instant::now() < end {
                 thread::sleep(POLL_PERIOD);
             }
-            // One that still builds an index ends with this process. A panic was printed when it
-            // happened.
+            // A thread that still builds an index ends with this process. A panic was printed when
+            // it happened.
             if thread.is_finished() {
                 let _ = thread.join();
             }
@@ -149,8 +151,8 @@ impl Questions {
 }
 
 impl Adapter<'_> {
-    /// Begins to answer a question about the whole history. Returns false for other requests, and
-    /// if there is no such history or the program runs.
+    /// Answers a question about the whole history, or passes it on to a thread. Returns false for
+    /// other requests, and if there is no recording or the program runs.
     pub(super) fn begins_question(&mut self, request: &Request) -> bool {
         let is_able = |questions: &Questions| questions.can_answer();
         let is_able = self.debugged.as_ref().is_some_and(|debugged| is_able(&debugged.questions));
@@ -211,7 +213,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Shows how far the recording is prepared for questions.
+    /// Reports the progress of opening the recording for questions.
     pub(super) fn prepared(&mut self, done: u64, total: u64) {
         let Some(debugged) = self.debugged.as_mut() else { return };
         if !self.features.supports_progress_reporting {
@@ -232,7 +234,7 @@ impl Adapter<'_> {
     }
 }
 
-/// Returns the position at a share of the history.
+/// Returns the position at a share of the history, from 0 (its beginning) to 1 (its end).
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -243,7 +245,8 @@ fn position_at(share: f64, total: u64) -> u64 {
     (share.clamp(0.0, 1.0) * total as f64) as u64
 }
 
-/// Opens the recording, and answers questions until there are no more.
+/// Opens the recording, and answers questions until the sender of `jobs` or the receiver of
+/// `answers` is gone. The body of a thread.
 fn answer(
     open: &OpenAsked,
     jobs: &Receiver<Job>,
@@ -255,7 +258,7 @@ fn answer(
         let now = done.saturating_mul(100).checked_div(total);
         if now != percent && done < total {
             percent = now;
-            // Without a receiver, it is over.
+            // If the receiver is gone, the session is over.
             let _ = answers.send(Input::Prepared(done, total));
         }
         !is_over.load(Ordering::Relaxed)
@@ -285,7 +288,7 @@ fn answer(
     }
 }
 
-/// An opened recording, and the counts once they are needed.
+/// An open recording, and the counts of its lines and functions once they are needed.
 struct Answerer {
     asked: Asked,
     counts: Option<BTreeMap<Arc<str>, FileCoverage>>,
@@ -334,7 +337,8 @@ impl Answerer {
             if file != path && !(file.file_name() == path.file_name() && is_same()) {
                 continue;
             }
-            // Instances of a template or of generic code are of one line.
+            // Instances of a template or of generic code have the same line: their counts are
+            // added.
             for (name, (line, count)) in &counted.functions {
                 let entry = by_line.entry(*line).or_insert_with(|| (name.clone(), 0));
                 entry.1 += count;
@@ -346,7 +350,7 @@ impl Answerer {
     }
 }
 
-/// Adds the calls to a timeline.
+/// Adds the threads with their calls, and the signals, to the JSON of a drawing.
 fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64) -> Value {
     let shares = |from, to| [share(from, total).min(1.0), share(to, total).min(1.0)];
     let slice = |slice: &ChartSlice| {

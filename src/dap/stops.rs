@@ -1,4 +1,4 @@
-//! Stops, as the client is shown them.
+//! Stops in the form in which the client shows them.
 
 use super::adapter::Adapter;
 use super::here::Here;
@@ -18,7 +18,7 @@ struct Shown {
 }
 
 impl Adapter<'_> {
-    /// Reports a stop, and begins the next move that the client asked for.
+    /// Reports a stop to the client, and begins the next move that the client asked for.
     pub(super) fn on_stopped(&mut self, results: &Value) {
         let motion = self.motion.take().unwrap_or_default();
         let reason = results["reason"].as_str().unwrap_or_default();
@@ -119,7 +119,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Describes the end of a history.
+    /// Describes a stop at the end of a history. Stores a fatal signal as the exception of the
+    /// stop.
     fn at_end(&mut self, here: &Here, reason: &'static str) -> Shown {
         let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
         let what = if is_live { "program" } else { "recording" };
@@ -139,7 +140,7 @@ impl Adapter<'_> {
             };
         }
         let description = if here.is_live && reason == "pause" && !self.was_past {
-            // The last place from which it can go back.
+            // From here, the program can still go back, but not after its exit.
             "The program is about to exit".to_owned()
         } else if here.is_live {
             "At the present of the program".to_owned()
@@ -237,14 +238,16 @@ impl Adapter<'_> {
     }
 }
 
-/// Returns the exit status that a shell has for a signal that killed a program.
+/// Returns the exit status of a program that a signal killed, as shells count it; `None` for an
+/// unknown name.
 fn status_of_signal(name: &str) -> Option<i64> {
     const LAST_SIGNAL: i32 = 64;
     let number = (1..=LAST_SIGNAL).find(|number| signal_name(*number) == Some(name))?;
     Some(128 + i64::from(number))
 }
 
-/// Describes an access to watched memory. Backwards, the value before the write is the new one.
+/// Describes a stop at an access to watched memory. When the program goes back, gdb's new value is
+/// the one from before the write.
 fn watchpoint(results: &Value, points: &Value, is_back: bool) -> Shown {
     let keys = ["wpt", "hw-rwpt", "hw-awpt"];
     let point = keys.iter().map(|key| &results[key]).find(|point| point.is_object());

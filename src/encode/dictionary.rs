@@ -53,11 +53,12 @@ pub(super) enum Treatment {
     Return,
     /// Adds TNT bits, return addresses, and an indirect branch.
     Indirect,
-    /// Adds nothing to the trace, and continues at the target, unless the path passed it before.
+    /// Adds nothing to the trace, and continues at the target, unless the thread passed the target
+    /// since the last packet or TNT bit.
     Quiet,
-    /// Any other record with a known target.
+    /// Any other record with a known target, neither plain nor quiet.
     Slow,
-    /// Any other return or indirect branch.
+    /// A return or indirect branch that is not plain.
     SlowIndirect,
     /// A return from a system call, whose record holds the time.
     Timed,

@@ -16,39 +16,39 @@ use std::thread::JoinHandle;
 
 /// The bytes of a thread's records after which its packets are handed over.
 const HANDOVER_RECORD_BYTES: usize = 256 << 10;
-/// Records are read by this many bytes, which stay in the cache.
+/// The number of bytes of records that are read at a time. They stay in the CPU's cache.
 const READ_BYTES: usize = 16 << 10;
 
-/// Something that the encoder must know of a thread, or of all.
+/// A message to the encoder about one thread, or about all.
 #[derive(Debug)]
 pub enum Item {
     /// New edges of superblocks.
     Edges(NewEdges),
-    /// Another program runs in the process, with other shared memory and other edges.
+    /// From now on another program runs in the process, with other shared memory and other edges.
     Program(Arc<Shared>),
     /// The code that is traced from now on.
     Ranges(Ranges),
     /// Records in the shared memory.
     Records {
-        /// Where they begin.
+        /// The offset of the first record in the shared memory.
         offset: u64,
-        /// Their size in bytes.
+        /// The size of the records in bytes.
         len: usize,
-        /// The buffer that becomes free once they are read, by its index: if they are its last
-        /// ones, and it is not one of a ring.
+        /// The buffer, by its index, that becomes free once the records are read: if they are its
+        /// last ones, and it is not one of a ring.
         frees: Option<(Arc<Busy>, usize)>,
     },
-    /// The thread is born at this time.
+    /// The thread is created at this time.
     Born { tsc: u64 },
-    /// The thread's history begins here, at this time: what was before is overwritten.
+    /// The thread's known history begins here, at this time: earlier records are overwritten.
     Begin { tsc: u64 },
     /// Part of a path was executed, and the thread is at `ip`.
     Partial { steps: Vec<Step>, ip: u64 },
-    /// The tracer executed an instruction.
+    /// The tracer executed an instruction, after which the thread is at `next`.
     Native { insn: Insn, next: u64 },
-    /// The thread went to the kernel before the instruction at `ip`.
+    /// The thread entered the kernel, by anything but a branch, before the instruction at `ip`.
     Leave { ip: u64 },
-    /// The thread goes on in the program.
+    /// The thread returned from the kernel to the program at `ip`.
     Enter { ip: u64, tsc: u64 },
     /// The thread's trace pointer is invalid: its trace ends here.
     Damage,
@@ -57,14 +57,15 @@ pub enum Item {
     /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
     /// one, or any of a ring.
     Free(Arc<Busy>, usize),
-    /// Requests the packets so far.
+    /// Requests the packets of the thread so far.
     Flush,
-    /// Requests the packets so far of all threads, and a message when they are there.
+    /// Requests the packets so far of all threads, and a message once they are ready.
     Settled(Sender<()>),
 }
 
 impl Item {
-    /// Returns where the thread was before, if the item shows that.
+    /// Returns the address at which the thread was before this item; `None` if the item does not
+    /// show it.
     fn place(&self) -> Option<u64> {
         match self {
             Self::Partial { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
@@ -78,16 +79,16 @@ impl Item {
 /// The result of encoding a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Instructions in the trace.
+    /// The number of instructions in the trace.
     pub instructions: u64,
-    /// The trace ends early, at records or a pointer that the program damaged.
+    /// True if the trace ends early, at records or a pointer that the program damaged.
     pub damaged: bool,
 }
 
 /// Packets of a thread.
 pub type Packets = (Tid, Vec<u8>);
 
-/// The encoder of one process.
+/// The encoder of one process, which runs on a thread of the recorder.
 #[derive(Debug)]
 pub(super) struct Feed {
     items: Option<Sender<(Tid, Item)>>,
@@ -121,7 +122,7 @@ impl Feed {
         Self { items: Some(items), packets, worker: Some(worker) }
     }
 
-    /// Passes an item of a thread on.
+    /// Sends the encoder an item about a thread.
     pub(super) fn send(&self, tid: Tid, item: Item) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
@@ -133,7 +134,7 @@ impl Feed {
     pub(super) fn settle(&self, tid: Tid) {
         let (done, is_done) = channel();
         self.send(tid, Item::Settled(done));
-        // Where the worker is gone, so is all that it had.
+        // If the worker has ended, there is nothing to wait for.
         let _ = is_done.recv();
     }
 
@@ -150,7 +151,7 @@ impl Feed {
     }
 }
 
-/// Encodes the records at `offset`, which must be whole at their end.
+/// Encodes `len` bytes of records at `offset` of the shared memory. The last record must be whole.
 fn encode_records(
     encoder: &mut Trace,
     dictionary: &Dictionary,
@@ -159,7 +160,7 @@ fn encode_records(
     mut offset: u64,
     mut len: usize,
 ) -> Result<(), BadRecord> {
-    // The program may change them at any time, so they are read once.
+    // The program may change the records at any time, so they are read once.
     let mut bytes = [0; READ_BYTES];
     while len > 0 {
         let bytes = &mut bytes[..len.min(READ_BYTES)];
@@ -185,11 +186,11 @@ struct Worker {
     packets: Sender<Packets>,
 }
 
-/// The state of a thread.
+/// The encoding of one thread's trace.
 struct Encoding {
     trace: Trace,
     tally: Tally,
-    /// The bytes of records whose packets are not handed over yet.
+    /// The number of bytes of records whose packets are not handed over yet.
     pending_record_bytes: usize,
 }
 
@@ -287,7 +288,7 @@ impl Worker {
         }
     }
 
-    /// Hands over all packets.
+    /// Hands over the packets of all threads, including pending branches.
     fn flush(&mut self) {
         for (&tid, thread) in &mut self.threads {
             thread.pending_record_bytes = 0;

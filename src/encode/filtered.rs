@@ -17,7 +17,7 @@ pub(super) struct Filtered {
     path: Path,
     ranges: Ranges,
     psb_period_bytes: u32,
-    /// Instructions of earlier, replaced paths.
+    /// The number of instructions on earlier paths, which [`Self::begin`] replaced.
     before: u64,
     /// True if the history begins with the next record or event.
     begins: bool,
@@ -218,7 +218,8 @@ impl Filtered {
         self.path.branch(kind, Addr(step.ip), following, Addr(target));
     }
 
-    /// Reports the time when the path's code is newer than the last reported time.
+    /// Reports the time since which an edge's code is unchanged, as it is newer than the last
+    /// reported time.
     #[cold]
     fn catch_up(&mut self, edge: &Edge) {
         self.leave(edge.start);

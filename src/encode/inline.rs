@@ -1,4 +1,4 @@
-//! Encodes records where they are read: of threads that execute one at a time.
+//! Encodes records on the calling thread, for programs whose threads execute one at a time.
 
 use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};
@@ -9,7 +9,7 @@ use crate::insn::Insn;
 use crate::translate::{CacheMemory, EdgeKind, Step, Translator};
 use std::collections::BTreeMap;
 
-/// The traces of a program's threads.
+/// The traces of a program's threads, and the edges that their records name.
 #[derive(Debug)]
 pub struct InlineTracer {
     psb_period_bytes: u32,
@@ -36,7 +36,7 @@ impl InlineTracer {
         }
     }
 
-    /// Begins with another translator.
+    /// Starts over with the edges of another translator. The traces of the threads go on.
     pub fn new_program(&mut self) {
         let threads = std::mem::take(&mut self.threads);
         *self = Self { threads, ..Self::new(self.psb_period_bytes) };
@@ -64,9 +64,10 @@ impl InlineTracer {
     }
 
     /// Encodes records of a thread, and then `partial`: the executed steps of a path that is in no
-    /// record. `Some(&[])` means that the thread is about to begin a path, `None` that it is where
-    /// the last record leads, as after a system call. The thread is at `ip` after them, and has
-    /// left the program if it executed a part of a path. Returns the ticks that they count.
+    /// record. `Some(&[])` means that the thread is about to begin a path; `None`, that it is where
+    /// the last record leads, as after a system call. Afterwards the thread is at `ip`; if
+    /// `partial` has steps, it has left the program. Returns the number of ticks of the records and
+    /// steps.
     pub fn records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,
@@ -111,7 +112,7 @@ impl InlineTracer {
         self.trace(tid).0.enter(ip, tsc);
     }
 
-    /// Returns the number of a thread's instructions so far.
+    /// Returns the number of a thread's instructions in the trace so far.
     pub fn instructions(&self, tid: Tid) -> u64 {
         self.threads.get(&tid).map_or(0, Trace::instructions)
     }
@@ -130,7 +131,8 @@ impl InlineTracer {
     }
 }
 
-/// Returns the number of ticks on the paths of records.
+/// Returns the number of ticks on the paths of records. Fails at an invalid record, and at one with
+/// a time.
 fn ticks_of<M: CacheMemory>(code: &Translator<M>, records: &[u8]) -> Result<u64, BadRecord> {
     let (mut ticks, mut rest) = (0, records);
     while let Some((number, following)) = rest.split_first_chunk() {

@@ -5,7 +5,7 @@ use crate::engine::{Area, BUFFERS, Busy};
 use crate::translate::EdgeKind;
 use std::sync::Arc;
 
-/// The size of a record that ends in the page after its buffer, and more.
+/// The maximum size of a record. Near the end of a buffer, one may reach into the page after it.
 const LONGEST_RECORD_BYTES: u64 = 12;
 
 /// A thread's trace buffers, which it fills one after the other.
@@ -14,11 +14,11 @@ pub struct Lane {
     pub(super) tid: Tid,
     pub(super) area: Area,
     pub(super) busy: Arc<Busy>,
-    /// The buffer in use.
+    /// The index of the buffer in use.
     pub(super) buffer: usize,
     /// The time-stamp counter when each buffer was begun.
     pub(super) began: [u64; BUFFERS],
-    /// The kind of the last record in the last full buffer, where `TraceStop` is looked for.
+    /// The kind of the last record that was searched for a `TraceStop`, if any was.
     pub(super) last_record: Option<EdgeKind>,
     /// The address of the first record that the encoder was not sent.
     pub(super) unsent: u64,
@@ -49,7 +49,7 @@ impl Lane {
         (self.area.buffer(self.buffer)..=self.end()).contains(&pointer)
     }
 
-    /// Returns true if a record at `pointer` does not fit the buffer in use.
+    /// Returns true if the buffer in use has no room at `pointer` for a record of the maximum size.
     pub fn is_full_at(&self, pointer: u64) -> bool {
         self.holds(pointer) && self.end() - pointer < LONGEST_RECORD_BYTES
     }

@@ -134,7 +134,7 @@ impl Path {
         self.unit.branch(&branch);
     }
 
-    /// Writes the time if packets are about to begin at `ip`, unless it is the last one written.
+    /// Writes the time if packets are about to begin at `ip`, unless it was the last time written.
     fn write_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
         if self.unit.judges(ip) && self.reported.replace(now) != Some(now) {

@@ -8,7 +8,7 @@ pub const MOST_RANGES: usize = 4;
 /// An empty range.
 const NOTHING: IpRange = IpRange { first: Addr(1), last: Addr(0) };
 
-/// The code that is traced, and the code that ends a trace.
+/// The address ranges of the code that is traced, and of the code that ends a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// True if there is a filter, even if none of its code is mapped yet.
@@ -46,7 +46,7 @@ impl Ranges {
         config
     }
 
-    /// Returns true if all code is traced.
+    /// Returns true if all code is traced, and none ends a trace.
     pub fn are_none(&self) -> bool {
         !self.filters && self.stop.is_empty()
     }
@@ -56,12 +56,12 @@ impl Ranges {
         self.filters
     }
 
-    /// Returns the traced code.
+    /// Returns the ranges of traced code; empty also if there is no filter.
     pub fn only(&self) -> &[AddrRange] {
         &self.only
     }
 
-    /// Returns the code that ends a trace.
+    /// Returns the ranges of code that ends a trace.
     pub fn stop(&self) -> &[AddrRange] {
         &self.stop
     }

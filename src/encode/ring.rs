@@ -14,7 +14,7 @@ pub(super) struct Ring {
     threads: HashMap<Tid, VecDeque<Item>>,
     /// Threads whose traces have ended, so that nothing more is kept of them.
     stopped: HashSet<Tid>,
-    /// Something was overwritten.
+    /// True if records were overwritten.
     pub(super) overwritten: bool,
 }
 
@@ -26,7 +26,7 @@ impl Ring {
         }
     }
 
-    /// Ends a thread's trace: the items that are kept of it stay.
+    /// Ends a thread's trace: its items so far stay, and no more are kept.
     pub(super) fn stop(&mut self, tid: Tid) {
         self.stopped.insert(tid);
     }
@@ -36,8 +36,8 @@ impl Ring {
         self.stopped.contains(&tid)
     }
 
-    /// Forgets a buffer that the thread is about to overwrite, and everything before it. The next
-    /// one was begun at `tsc`.
+    /// Forgets the items of a buffer that the thread is about to overwrite, and all items before
+    /// them. The buffer after it was begun at `tsc`.
     pub(super) fn overwrite(&mut self, tid: Tid, area: Area, buffer: usize, tsc: u64) {
         let items = self.threads.entry(tid).or_default();
         let start = area.offset_of(area.buffer(buffer));
@@ -46,7 +46,7 @@ impl Ring {
                 if (start..=start + area.buffer_bytes).contains(offset))
         };
         let Some(last) = items.iter().rposition(inside) else {
-            // All of it was asked for, and is encoded.
+            // The buffer's records were handed over and encoded, for a snapshot.
             return;
         };
         items.drain(..=last);

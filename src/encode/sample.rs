@@ -1,16 +1,16 @@
-//! Samples of what threads recorded, which show the translator what a program does most.
+//! Samples of the records of threads, which show the translator the code that is executed most.
 
 use super::lane::Lane;
 use crate::engine::Shared;
 use crate::translate::{AddressMap, Translator};
 use std::sync::Arc;
 
-/// Bytes of a sample.
+/// The size of a sample in bytes.
 const SAMPLE_BYTES: usize = 64 << 10;
 /// Samples are taken of the first, second, fourth... buffer of the process, and of each 64th one.
 const PERIOD: u64 = 64;
 
-/// The count of a process's full buffers.
+/// Decides which of a process's full buffers are sampled, by their count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampler {
     full_buffers: u64,

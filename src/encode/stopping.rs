@@ -1,5 +1,5 @@
-//! `TraceStop` in a ring: what was kept when a thread's trace ended must not be overwritten by what
-//! the thread does later.
+//! `TraceStop` in a ring: the records that were kept when a thread's trace ended must not be
+//! overwritten by its later records.
 
 use super::lane::Lane;
 use super::ranges::Ranges;
@@ -42,7 +42,8 @@ pub(super) fn has_stop(
     false
 }
 
-/// Returns where the direct branches of an edge's path lead.
+/// Returns the addresses to which the direct branches of an edge's path, and its return from a
+/// system call, lead.
 fn arrivals<'a>(edge: &'a Edge, path: &'a [Step]) -> impl Iterator<Item = u64> + 'a {
     let branches = |outcome| !matches!(outcome, Outcome::Plain | Outcome::NotTaken);
     let inner = path.iter().zip(path.iter().skip(1));

@@ -59,7 +59,7 @@ impl Trace {
         either!(self, encoder => encoder.drain(), encoder.drain())
     }
 
-    /// Writes the pending branches.
+    /// Writes packets for the pending branches (TNT bits).
     pub fn flush(&mut self) {
         either!(self, encoder => encoder.flush(), encoder.flush());
     }
@@ -94,14 +94,14 @@ impl Trace {
         matches!(&self.0, Kind::Filtered(encoder) if encoder.has_stopped())
     }
 
-    /// Ends the known history, and marks everything until the next beginning as lost.
+    /// Ends the known history, and marks everything until [`Self::begin`] as lost.
     pub fn lose(&mut self, dictionary: &Dictionary) {
         self.end(dictionary);
         self.flush();
         either!(self, encoder => encoder.lose(), encoder.lose());
     }
 
-    /// Begins the history. Anything before is unknown.
+    /// Begins the history with the next record or event, at time `tsc`. Anything before is unknown.
     pub fn begin(&mut self, tsc: u64) {
         either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
     }
@@ -122,7 +122,8 @@ impl Trace {
         either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
     }
 
-    /// Ends the history at the target of the last record.
+    /// Ends the history at the target of the last record, or if that is unknown, at the start of
+    /// its path.
     pub fn end(&mut self, dictionary: &Dictionary) {
         either!(self, encoder => encoder.end(dictionary), encoder.end());
     }

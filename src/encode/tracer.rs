@@ -1,5 +1,6 @@
-//! Sends the encoder what it must know of each thread, in each thread's order: its records as its
-//! buffers fill up, and before them all that they mean. A ring keeps it until the thread's end.
+//! Sends the encoder items about each thread, in each thread's order: its records as its buffers
+//! fill up, and before them the edges that they name. A ring keeps the items until the thread's
+//! end.
 
 use super::dictionary::{NewEdges, Paths};
 use super::feed::{Feed, Item, Packets, Tally};
@@ -21,20 +22,21 @@ type Code = Translator<Arc<Shared>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPointer;
 
-/// Makes packets of what the threads of a process record.
+/// The tracer of a process: makes packets of the records of its threads.
 #[derive(Debug)]
 pub struct Tracer {
     feed: Feed,
     shared: Arc<Shared>,
-    /// The items that wait for the end of each thread, where not all is kept.
+    /// The items that wait for the end of each thread, if only the end of its history is encoded.
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
-    /// Numbers of edges, from each of which on the code is as it is since a time.
+    /// Pairs of an edge's number and a time: from that edge on, the code of edges is unchanged
+    /// since then.
     young: Vec<(usize, u64)>,
 }
 
-/// The counts of the translator's items that the encoder was sent.
+/// The counts of the translator's items that the encoder was sent so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     edges: usize,
@@ -44,8 +46,8 @@ struct Sent {
 }
 
 impl Tracer {
-    /// Starts an encoder on a new thread, which calls `prepare` first. Of a ring only the end
-    /// of each thread's records is encoded, when it ends.
+    /// Starts an encoder on a new thread, which calls `prepare` first. If `is_ring` is set, only
+    /// the end of each thread's records is encoded, when the thread ends.
     pub fn start(
         shared: Arc<Shared>,
         psb_period_bytes: u32,
@@ -58,7 +60,7 @@ impl Tracer {
         Self { feed, shared, ring, ranges, sent: Sent::default(), young: Vec::new() }
     }
 
-    /// Begins with another program of the process, whose only thread is `tid`.
+    /// Starts over for another program of the process, whose only thread is `tid`.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
         self.feed.send(tid, Item::Program(shared));
@@ -66,13 +68,13 @@ impl Tracer {
         self.young.clear();
     }
 
-    /// Changes which code is traced, of all threads. `tid` is any of them.
+    /// Changes which code of all threads is traced. `tid` is any of them.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
         self.feed.send(tid, Item::Ranges(ranges.clone()));
     }
 
-    /// Notes that edges from a number on are of code that is as it is since a time.
+    /// Notes that the code of the edges from number `first_edge` on is unchanged since `tsc`.
     pub fn code_is_since(&mut self, first_edge: usize, tsc: u64) {
         self.young.push((first_edge, tsc));
     }
@@ -82,19 +84,19 @@ impl Tracer {
         self.ring.is_some()
     }
 
-    /// Keeps only the end of what comes from now on. Returns when the encoder has read all buffers,
-    /// so that any may be overwritten.
+    /// Becomes a ring, which keeps only the end of each thread's later records. Returns when the
+    /// encoder has read all buffers, so that any may be overwritten.
     pub fn become_ring(&mut self, tid: Tid) {
         self.ring = Some(Ring::default());
         self.feed.settle(tid);
     }
 
-    /// Waits until all that was sent is encoded, and its packets are there.
+    /// Waits until all items that were sent are encoded, and their packets are ready.
     pub fn settle(&self, tid: Tid) {
         self.feed.settle(tid);
     }
 
-    /// Returns packets that are there.
+    /// Returns the packets that are ready, without waiting.
     pub fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.feed.packets()
     }
@@ -106,7 +108,8 @@ impl Tracer {
         (packets, tallies, self.ring.is_some_and(|ring| ring.overwritten))
     }
 
-    /// Sends something of a thread to the encoder, now or at the thread's end.
+    /// Sends the encoder an item about a thread: at once, or if this is a ring, when the thread
+    /// ends.
     pub fn send(&mut self, code: &Code, tid: Tid, item: Item) {
         match &mut self.ring {
             Some(ring) => ring.keep(tid, item),
@@ -114,8 +117,8 @@ impl Tracer {
         }
     }
 
-    /// Sends a thread's records up to `pointer`, which is input. Where that is none, nothing more
-    /// of the thread is encoded.
+    /// Sends a thread's records up to `pointer`, which is input. If it is invalid, nothing more of
+    /// the thread is encoded.
     pub fn records(
         &mut self,
         code: &Code,
@@ -146,8 +149,9 @@ impl Tracer {
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
 
-    /// Sends the records of a buffer that is full up to `pointer`, and goes on to the next: as soon
-    /// as the encoder is done with that, or over the oldest records. `tsc` is the time now.
+    /// Sends the records of a full buffer, up to `pointer`, and lets the thread use the next one.
+    /// First waits until the encoder has read that one; a ring overwrites the oldest records
+    /// instead. `tsc` is the time now.
     pub fn next_buffer(
         &mut self,
         code: &Code,
@@ -181,20 +185,21 @@ impl Tracer {
         sent
     }
 
-    /// Returns where the next buffer of a thread begins.
+    /// Returns the address of a thread's next buffer.
     pub fn next_start(&self, lane: &Lane) -> u64 {
         lane.area.buffer(self.next_index(lane))
     }
 
-    /// Returns the buffer after the one in use: the same one where the thread's trace has ended.
+    /// Returns the index of the buffer after the one in use; the same one if the thread's trace has
+    /// ended.
     fn next_index(&self, lane: &Lane) -> usize {
         let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(lane.tid));
         if has_stopped { lane.buffer } else { (lane.buffer + 1) % BUFFERS }
     }
 
-    /// Sends a thread's records up to the last one before `pointer`, which may be taken back yet.
-    /// For a thread that runs: the pointer is that of the place where the program last needed its
-    /// register, its last system call at least. Returns true if there may be any.
+    /// Sends a running thread's records up to `pointer`, except for the last one, which may yet be
+    /// removed. `pointer` is the one that the thread last stored, at its last system call or later.
+    /// Returns true if there may be records.
     pub fn records_so_far(
         &mut self,
         code: &Code,
@@ -210,7 +215,7 @@ impl Tracer {
         }
     }
 
-    /// Returns where the last record before `pointer` begins.
+    /// Returns the address of the last record before `pointer`; `None` if no record ends there.
     fn last_record(&self, code: &Code, lane: &Lane, pointer: u64) -> Option<u64> {
         let (mut at, mut last) = (lane.unsent, None);
         while at < pointer {
@@ -223,7 +228,8 @@ impl Tracer {
         last.filter(|_| at == pointer)
     }
 
-    /// Sends what is left of a thread that ended. Its area is free when the encoder has read it.
+    /// Sends the kept items of a thread that ended, and frees its buffers once the encoder has read
+    /// them.
     pub fn close(&mut self, code: &Code, lane: &Lane) {
         self.send_kept(code, lane.tid);
         for (index, taken) in lane.busy.taken().into_iter().enumerate() {
@@ -233,13 +239,13 @@ impl Tracer {
         }
     }
 
-    /// Sends what was kept of a thread that ended.
+    /// Sends the items that a ring kept of a thread that ended.
     pub fn send_kept(&mut self, code: &Code, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
         self.send_all(code, tid, kept);
     }
 
-    /// Sends what was kept so far of a thread that goes on.
+    /// Sends the items that a ring kept so far of a thread that goes on.
     pub fn send_kept_so_far(&mut self, code: &Code, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.hand_over(tid)).unwrap_or_default();
         self.send_all(code, tid, kept);
@@ -252,7 +258,7 @@ impl Tracer {
         self.send_now(code, tid, Item::Flush);
     }
 
-    /// Sends something of a thread, after all edges that it may refer to.
+    /// Sends an item about a thread, after all edges that it may refer to.
     fn send_now(&mut self, code: &Code, tid: Tid, item: Item) {
         let edges = code.edges_from(self.sent.edges);
         if !edges.is_empty() {
@@ -274,7 +280,7 @@ impl Tracer {
         self.feed.send(tid, item);
     }
 
-    /// Returns the paths of superblocks that the encoder was not sent, where it wants them.
+    /// Returns the paths of superblocks that the encoder was not sent; empty if it needs none.
     fn new_paths(&mut self, code: &Code) -> Vec<Paths> {
         if self.ranges.are_none() {
             return Vec::new();

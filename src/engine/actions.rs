@@ -1,17 +1,18 @@
-//! The signals that the code cache uses, and a program's actions for them. INT3s and steps of the
-//! cache are SIGTRAPs; full buffers and written code are SIGSEGVs.
+//! The signals that the code cache uses, and a program's actions for them. INT3s and single steps
+//! of the cache raise SIGTRAP; full trace buffers and writes to translated code raise SIGSEGV.
 
 use crate::common::Tid;
 use crate::tracee::{Signo, TRAP_BIT, dispositions};
 use std::collections::BTreeMap;
 
 pub(super) const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
-/// The mask of the signals in question.
+/// The mask of SIGTRAP and SIGSEGV: bit N - 1 is signal N.
 pub const FORCED: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 pub(super) const ACTION_BYTES: usize = 32;
 
-/// The program's actions for SIGTRAP and SIGSEGV; the default where none is here.
+/// The program's actions for SIGTRAP and SIGSEGV (sigaction(2)). A signal that is absent has the
+/// default action.
 pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
 
 /// Returns the bit of SIGTRAP or SIGSEGV in a mask of signals; 0 for others.
@@ -23,18 +24,20 @@ pub(super) const fn bit(signal: Signo) -> u64 {
     }
 }
 
-/// Returns a word of an action: handler, flags, restorer, mask.
+/// Returns the word with this index of an action: 0 is the handler, 1 the flags, 2 the restorer, 3
+/// the mask.
 pub(super) fn word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
     let bytes = action.as_chunks::<8>().0;
     u64::from_le_bytes(bytes[index])
 }
 
-/// Returns true for `SIG_IGN`.
+/// Returns true if an action ignores its signal (`SIG_IGN`).
 pub(super) fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
     word(action, 0) == libc::SIG_IGN as u64
 }
 
-/// Returns the actions that a program begins with: handlers do not survive execve.
+/// Returns the actions of a thread's process right after execve(2): ignored signals stay ignored,
+/// and handlers do not survive.
 pub(super) fn inherited(tid: Tid) -> Actions {
     let ignored = dispositions(tid).map_or(0, |known| known.ignored);
     let mut ignore = [0; ACTION_BYTES];

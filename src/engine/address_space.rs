@@ -16,29 +16,31 @@ const PAGE_BYTES: u64 = 0x1000;
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
     set: MappingSet,
-    /// Code whose bytes are those of a file that the tracer keeps, as far as the mappings say.
+    /// Ranges of code in mappings of files that the tracer keeps. Except for `altered` ranges, the
+    /// bytes are those of the file.
     stable: Vec<AddrRange>,
     /// Ranges that were writable once, or were seen to differ from their file, with the mappings
     /// that they are in: their bytes may not be the file's.
     altered: Vec<(AddrRange, Mapping)>,
     /// The tracer's own mappings, which are no part of the program.
     hidden: Vec<AddrRange>,
-    /// Pages whose write permission the tracer took away.
+    /// The addresses of pages whose write permission the tracer took away.
     masked: BTreeSet<u64>,
-    /// Memory that processes outside may write.
+    /// Memory shared with processes outside the recording, which may write it at any time.
     pub(super) foreign: Foreign,
     /// True if there are mappings, beside the stack, that grow as they are used (`MAP_GROWSDOWN`).
     grows: bool,
-    /// The process's mappings as the kernel has them, once they were asked for.
+    /// The means to ask the kernel for single mappings, opened at the first use, and the process
+    /// that they are for.
     query: Option<(Pid, Arc<MapQuery>)>,
 }
 
-/// The difference between two looks at the mappings.
+/// The mappings that changed between two reads of them.
 #[derive(Debug)]
 pub struct MappingChanges {
-    /// Mappings that are gone or changed.
+    /// Mappings that were removed or changed, as they were.
     pub gone: Vec<Mapping>,
-    /// Mappings that are new or changed.
+    /// Mappings that are new or changed, as they are now.
     pub new: Vec<Mapping>,
 }
 
@@ -53,8 +55,10 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Reads the mappings again after a change in `range`, as [`refresh`](Self::refresh) does.
-    /// Reads those in and beside it, and the stack, which grows as it is used.
+    /// Reads the mappings again after a change in `range`, and returns what changed. Reads only
+    /// those in and beside it, and the stack, which grows as it is used; all, as
+    /// [`refresh`](Self::refresh) does, if that is not enough or the kernel cannot answer for a
+    /// range.
     pub fn refresh_in(&mut self, pid: Pid, range: AddrRange) -> Result<MappingChanges, Error> {
         if self.grows || range.is_empty() {
             return self.refresh(pid);
@@ -81,8 +85,8 @@ impl AddressSpace {
         Ok(MappingChanges { gone, new })
     }
 
-    /// Returns the mappings in and beside a range, with the range that they and those of the last
-    /// look cover. `None` if the kernel answers no such question.
+    /// Reads the mappings in and beside a range. Returns the range, widened to whole mappings, old
+    /// and new, and the new mappings there. `None` if the kernel does not answer such queries.
     fn look_in(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
         let query = self.query_of(pid)?;
         let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
@@ -109,8 +113,9 @@ impl AddressSpace {
         Some(query.clone())
     }
 
-    /// Sets which mappings hold what the tracer keeps of their files, as long as nothing writes
-    /// there. Returns true if they are others than before.
+    /// Sets which code is stable ([`Self::is_stable`]): private, read-only code in mappings whose
+    /// files the tracer keeps (`is_kept`) and nothing can write. Returns true if these mappings are
+    /// others than before.
     pub fn set_kept(&mut self, is_kept: impl Fn(&Mapping) -> bool) -> bool {
         let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
         let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
@@ -134,7 +139,7 @@ impl AddressSpace {
         self.masked.insert(page);
     }
 
-    /// Notes that a page has the program's permissions again. Returns true if it had not.
+    /// Notes that a page has the program's permissions again. Returns true if it was masked.
     pub fn unmask(&mut self, page: u64) -> bool {
         self.masked.remove(&page)
     }
@@ -150,7 +155,8 @@ impl AddressSpace {
         self.masked.range(start..range.end.0.max(start)).copied().collect()
     }
 
-    /// Forgets which pages of a range are masked or closed: its mappings were replaced.
+    /// Forgets which pages of a range are masked, and which parts of it are closed foreign memory:
+    /// its mappings were replaced.
     pub fn replaced(&mut self, range: AddrRange) {
         self.masked.retain(|page| !range.contains(Addr(*page)));
         self.foreign.replaced(range);
@@ -176,17 +182,18 @@ impl AddressSpace {
         self.set.iter()
     }
 
-    /// Returns the mappings that have a part of `range`.
+    /// Returns the mappings that overlap `range`, as last seen.
     pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
         self.set.overlapping(range)
     }
 
-    /// Returns true if the program can execute what is at `addr`, as far as the mappings say.
+    /// Returns true if the mapping at `addr`, as last seen, is executable.
     pub fn is_executable(&self, addr: Addr) -> bool {
         self.set.at(addr).is_some_and(|mapping| mapping.protection.execute)
     }
 
-    /// Returns the protection of the memory at `addr`, as last seen.
+    /// Returns the protection of the memory at `addr`, as last seen; `None` if nothing is mapped
+    /// there.
     pub fn protection(&self, addr: Addr) -> Option<Protection> {
         self.set.at(addr).map(|mapping| mapping.protection)
     }
@@ -199,8 +206,8 @@ impl AddressSpace {
         is_kept && !self.is_altered(addr)
     }
 
-    /// Returns where else in the process the bytes of `range` are that files are shared from. A
-    /// write to one of these places shows in all.
+    /// Returns the other ranges of the process that map the same parts of files as `range`, if one
+    /// of the two mappings is shared: a write to one of these places shows in all.
     pub fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
         let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
         let mut aliases = Vec::new();
@@ -224,18 +231,18 @@ impl AddressSpace {
         aliases
     }
 
-    /// Returns true if the bytes at `addr` may not be those of the mapped file.
+    /// Returns true if the bytes at `addr` may differ from those of the mapped file.
     pub fn is_altered(&self, addr: Addr) -> bool {
         self.altered.iter().any(|(range, _)| range.contains(addr))
     }
 
-    /// Notes ranges whose bytes are not those of their mapping's file.
+    /// Notes ranges whose bytes may differ from their mapping's file, each with its mapping.
     pub fn alter(&mut self, ranges: impl IntoIterator<Item = (AddrRange, Mapping)>) {
         self.altered.extend(ranges);
     }
 
-    /// Notes new mappings. One in the place of a writable one of the same file may hold what was
-    /// written there.
+    /// Notes as altered each new mapping in the place of a writable one of the same file: it may
+    /// hold what was written there. Forgets altered ranges where that file is no longer mapped.
     fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let was_written = |m: &&Mapping| {
             let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
@@ -251,7 +258,7 @@ impl AddressSpace {
     }
 }
 
-/// Returns the program's own mappings.
+/// Returns the mappings that do not overlap `hidden`, the tracer's own ranges.
 pub fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
     maps.retain(|mapping| !hidden.iter().any(|range| range.overlaps(mapping.range)));
     maps

@@ -1,4 +1,5 @@
-//! System calls that threads are answered in the code cache, without a stop.
+//! System calls that threads do not make: the code cache takes their results from a list of
+//! answers, without a stop.
 
 use super::logged::LoggedCalls;
 use super::process::TranslatedProcess;
@@ -7,17 +8,17 @@ use crate::common::Addr;
 use crate::insn::Registers;
 use crate::translate::{Answers, CacheMemory, HEADER_BYTES, LOG_SCRATCH_BYTES, LoggedCall, slots};
 
-/// The buffers of an area in which calls are logged, and in which their answers are.
+/// The indices of an area's buffers in which calls are logged, and in which their answers are.
 const LOG: usize = 0;
 const ANSWERS: usize = 1;
 
 impl TranslatedProcess {
-    /// Returns true if calls are answered, where there are answers.
+    /// Returns true if the code answers system calls, if they have answers, and does not make them.
     pub(super) fn answers_calls(&self) -> bool {
         self.translator.call_log().is_some_and(|log| log.answers)
     }
 
-    /// Returns an empty list of answers for a thread.
+    /// Returns an empty list of answers that is limited to the size of a thread's buffers.
     pub fn no_answers(&self, thread: &TranslatedThread) -> Answers {
         let bytes = thread.area.buffer_bytes;
         let most = bytes.saturating_sub(LOG_SCRATCH_BYTES.into()) / u64::from(HEADER_BYTES);
@@ -25,14 +26,14 @@ impl TranslatedProcess {
         Answers::new(size(most), size(bytes))
     }
 
-    /// Returns where an answer writes the RCX that an instruction leaves.
+    /// Returns the address to which an answer writes to set RCX after the instruction.
     pub fn rcx_of_answer(&self, thread: &TranslatedThread) -> Addr {
         Addr(thread.area.slot_address(slots::RCX))
     }
 
-    /// Lets the thread's next system calls be answered in the cache, if its code is
-    /// [`super::CodeKind::Counting`], in runs by a budget. The memory that they write must be the
-    /// program's, and it must be able to write there without a stop.
+    /// Writes answers to the thread's buffer. In runs by a budget, code of the kind
+    /// [`super::CodeKind::Counting`] takes the results of its next system calls from there. The
+    /// memory that the answers write must be the program's, and writable without a stop.
     pub fn offer_answers(&self, thread: &TranslatedThread, answers: &Answers) {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.write(area.offset_of(area.buffer(ANSWERS)), answers.bytes());
@@ -42,7 +43,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the number of answers that a thread has taken since they were offered, and its
-    /// budget before the call of the last of them.
+    /// budget before the last call with one; `None` if it has taken none.
     pub(super) fn answered_so_far(&self, thread: &TranslatedThread) -> (u64, Option<u64>) {
         let (shared, area) = (&self.window.shared, thread.area);
         let log = area.buffer(LOG);
@@ -56,8 +57,9 @@ impl TranslatedProcess {
         (count, last)
     }
 
-    /// Takes the answers back that were not used. Returns the calls that were answered, with the
-    /// registers before them: their segments and GS are those of `now`.
+    /// Withdraws the answers that were not used. Returns the calls that were answered, with the
+    /// registers before each. `now` returns the thread's registers, from which the segment
+    /// registers are taken; if it returns `None`, the calls are lost.
     pub fn take_answered_calls(
         &self,
         thread: &TranslatedThread,

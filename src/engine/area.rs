@@ -1,21 +1,21 @@
 //! A thread's part of the shared memory: its slots, the tables after them, and its trace buffers,
-//! each followed by a page that cannot be written.
+//! each followed by a page that cannot be accessed.
 
 use crate::common::{Addr, AddrRange};
 use crate::translate::slots;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Trace buffers of a thread.
+/// The number of trace buffers of a thread.
 pub const BUFFERS: usize = 4;
 const PAGE_BYTES: u64 = 0x1000;
-/// The offset of the first buffer.
+/// The offset of the first trace buffer in an area.
 const FIRST_BUFFER: u64 = (slots::AREA_BYTES as u64).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-/// A thread's area.
+/// The place of a thread's part of the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Its address in the traced process: the thread's GS base.
+    /// The area's address in the traced process: the thread's GS base in the code cache.
     pub base: u64,
-    /// Where it is in the shared memory.
+    /// The area's offset in the shared memory.
     pub offset: u64,
     /// Bytes of each trace buffer, a multiple of a page.
     pub buffer_bytes: u64,
@@ -32,23 +32,24 @@ impl Area {
         self.offset + u64::from(slot)
     }
 
-    /// Returns the address of a slot in the process.
+    /// Returns the address of a slot in the traced process.
     pub fn slot_address(self, slot: u32) -> u64 {
         self.base + u64::from(slot)
     }
 
-    /// Returns where the tables that all threads share are mapped.
+    /// Returns the range of the traced process in which the area maps the tables that all threads
+    /// share.
     pub fn tables(self) -> AddrRange {
         let start = self.base + u64::from(slots::PRIVATE_BYTES);
         AddrRange::sized(Addr(start), slots::SHARED_BYTES.into())
     }
 
-    /// Returns the address of a buffer.
+    /// Returns the address of a trace buffer in the traced process.
     pub fn buffer(self, index: usize) -> u64 {
         self.base + FIRST_BUFFER + index as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
-    /// Returns the page after a buffer.
+    /// Returns the page after a trace buffer, which cannot be accessed.
     pub fn guard(self, index: usize) -> AddrRange {
         AddrRange::sized(Addr(self.buffer(index) + self.buffer_bytes), PAGE_BYTES)
     }
@@ -58,7 +59,7 @@ impl Area {
         (0..BUFFERS).any(|index| self.guard(index).contains(addr))
     }
 
-    /// Returns the offset of an address of the area in the shared memory.
+    /// Returns the offset in the shared memory of an address in the area.
     pub fn offset_of(self, addr: u64) -> u64 {
         self.offset + (addr - self.base)
     }
@@ -72,19 +73,19 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Takes a buffer into use. Waits until the encoder has read it.
+    /// Waits until a buffer is free, and marks it as in use.
     pub fn take(&self, index: usize) {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.freed.wait_while(guard, |busy| busy[index]);
         wait.unwrap_or_else(PoisonError::into_inner)[index] = true;
     }
 
-    /// Returns which buffers are in use.
+    /// Returns true for each buffer that is in use.
     pub fn taken(&self) -> [bool; BUFFERS] {
         *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees a buffer that the encoder has read.
+    /// Marks a buffer that the encoder has read as free.
     pub fn free(&self, index: usize) {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)[index] = false;
         self.freed.notify_all();

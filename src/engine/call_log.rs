@@ -1,4 +1,4 @@
-//! The abilities of the machine that code which logs system calls uses.
+//! The abilities of this machine that code which logs or answers system calls needs to know.
 
 use crate::translate::CallLog;
 use core::arch::x86_64::__cpuid;
@@ -6,7 +6,8 @@ use core::arch::x86_64::__cpuid;
 /// `AT_HWCAP2`'s bit for RDFSBASE and the like (arch/x86/include/uapi/asm/hwcap2.h).
 const HAS_FS_BASE: u64 = 2;
 
-/// Returns the abilities of this machine. `answers`: calls are not made, but answered.
+/// Returns the abilities of this machine. If `answers` is true, the code answers calls and does not
+/// make them.
 pub(super) fn call_log(answers: bool) -> CallLog {
     // SAFETY: getauxval reads this process's own auxiliary vector.
     let features = unsafe { libc::getauxval(libc::AT_HWCAP2) };

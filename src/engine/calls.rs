@@ -13,15 +13,15 @@ const PR_GET_TSC: u64 = 25;
 const PR_GET_TID_ADDRESS: u64 = 40;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
-/// The last page of the addresses that a program can have is none of its (`TASK_SIZE_MAX` of the
-/// kernel).
+/// Bytes of a page. A program cannot have the last page before `PROGRAM_END` (`TASK_SIZE_MAX` of
+/// the kernel).
 const PAGE_BYTES: u64 = 0x1000;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 
 impl TranslatedProcess {
-    /// Makes the `arch_prctl(2)` by which a thread sets or reads its GS base: in the cache, GS is
-    /// the tracer's. Returns the call's result, or None for other calls.
+    /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base: in the
+    /// cache, GS is the tracer's. Returns the call's result, or `None` for other calls.
     pub fn gs_call(&self, thread: &mut TranslatedThread, registers: &Registers) -> Option<i64> {
         // The kernel takes the code for an `int`.
         let (code, value) = (registers.rdi & u64::from(u32::MAX), registers.rsi);
@@ -43,15 +43,15 @@ impl TranslatedProcess {
         Some(i64::from(-error))
     }
 
-    /// Asks the kernel which mode of reading the time-stamp counter a thread has (`PR_GET_TSC` of
-    /// prctl(2)).
+    /// Asks the kernel for a thread's mode of reading the time-stamp counter (`PR_GET_TSC` of
+    /// prctl(2)). `None`: the kernel does not answer.
     pub fn tsc_mode(&self, thread: &TranslatedThread) -> Result<Option<u64>, Error> {
         let mode = self.ask_prctl(thread, PR_GET_TSC)?;
         Ok(mode.map(|mode| mode & u64::from(u32::MAX)))
     }
 
     /// Asks the kernel where it writes 0 when a thread ends (`PR_GET_TID_ADDRESS` of prctl(2)); the
-    /// address is 0 if nowhere.
+    /// address is 0 if nowhere. `None`: the kernel does not answer.
     pub fn tid_address(&self, thread: &TranslatedThread) -> Result<Option<Addr>, Error> {
         Ok(self.ask_prctl(thread, PR_GET_TID_ADDRESS)?.map(Addr))
     }
@@ -65,8 +65,8 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns the registers of a thread that goes on after a system call which it does not make, with
-/// this result.
+/// Returns a thread's registers after a system call that it did not make itself, with this result.
+/// `registers` are those before the call.
 pub fn after_call(registers: &Registers, result: i64) -> Registers {
     // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
     Registers {

@@ -1,4 +1,5 @@
-//! Closes and opens foreign memory ([`Foreign`](super::foreign::Foreign)) in the process.
+//! Closes foreign memory ([`Foreign`](super::foreign::Foreign)) in the process, so that accesses
+//! fault, and opens it.
 
 use super::error::{Error, checked};
 use super::guard::{EVERYWHERE, bits_of};
@@ -21,7 +22,7 @@ const ENDING: [u64; 2] = [60, 231];
 
 impl TranslatedProcess {
     /// Notes that processes outside may write the file of a mapping. While there is such a file, no
-    /// system call is made in the code cache. Returns false if that was known.
+    /// system call is made in the code cache. Returns false if it was noted before.
     pub fn make_foreign(&mut self, mapping: &Mapping) -> bool {
         let is_new = self.space.foreign.note(mapping);
         if is_new {
@@ -30,8 +31,8 @@ impl TranslatedProcess {
         is_new
     }
 
-    /// Notes that only this process writes the file of a mapping, and gives its memory back to the
-    /// program. Returns where the file is mapped.
+    /// Notes that only this process writes the file of a mapping, and opens its memory for good.
+    /// Returns the ranges in which the file is mapped.
     pub fn make_own(&mut self, tracee: Tracee, file: &Mapping) -> Result<Vec<AddrRange>, Error> {
         let foreign = &self.space.foreign;
         let is_of_file = |mapping: &&Mapping| foreign.has(mapping) && mapping.is_same_file(file);
@@ -78,8 +79,8 @@ impl TranslatedProcess {
         !self.space.foreign.closed().is_empty()
     }
 
-    /// Closes all foreign memory. Returns the ranges that it closes for the first time, without
-    /// those that were open for an access.
+    /// Closes all foreign memory. Returns the ranges that were not closed before. Those that were
+    /// open for one access are not among them.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_shut() {
             return Ok(Vec::new());
@@ -105,7 +106,7 @@ impl TranslatedProcess {
         Ok(closed)
     }
 
-    /// Opens foreign memory for the access of one instruction.
+    /// Opens the foreign memory at `addr`, if it is closed, for the access of one instruction.
     pub(super) fn open_foreign(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
         match self.space.foreign.open_at(addr) {
             Some((pages, protection)) => self.protect_range(tracee, pages, protection),
@@ -114,7 +115,7 @@ impl TranslatedProcess {
     }
 
     /// Opens the foreign memory that the kernel may use in a call which a thread is about to make,
-    /// until it is closed again.
+    /// until the next [`Self::close_foreign`].
     pub fn open_foreign_for_call(&mut self, tracee: Tracee, call: &Call) -> Result<(), Error> {
         if !self.has_foreign() {
             return Ok(());
@@ -130,7 +131,7 @@ impl TranslatedProcess {
             .try_for_each(|arg| self.give_back_foreign(tracee, AddrRange::sized(Addr(*arg), size)))
     }
 
-    /// Opens the foreign memory that has a part of `range`, until it is closed again.
+    /// Opens the foreign memory that overlaps `range`, until the next [`Self::close_foreign`].
     pub fn give_back_foreign(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
         for (range, protection) in self.space.foreign.give_back(range) {
             self.protect_range(tracee, range, protection)?;
@@ -148,7 +149,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Drops what was translated from code that is also mapped in `range`, if it was overwritten
+    /// Drops the translations of code whose file is also mapped in `range`, if it was overwritten
     /// there.
     fn forget_overwritten_code(&mut self, range: AddrRange) {
         if !self.pages.has_changing() {

@@ -10,7 +10,7 @@ const PAGE_BYTES: usize = 4096;
 
 type Page = Box<[u8; PAGE_BYTES]>;
 
-/// Pages of code. A page that is not there is known as such.
+/// Pages of the program's code that were read. `None` is a page that cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     stable: AddressMap<u64, Option<Page>>,
@@ -18,7 +18,7 @@ pub(super) struct Pages {
     reported: AddressMap<u64, Page>,
 }
 
-/// Code bytes that changed.
+/// Bytes of code that changed, at their address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
     pub addr: Addr,
@@ -26,40 +26,41 @@ pub struct Change {
 }
 
 impl Pages {
-    /// Forgets the code of files on pages for which `is_forgotten` returns true.
+    /// Forgets the pages that cannot change for which `is_forgotten` returns true.
     pub(super) fn forget_stable(&mut self, is_forgotten: impl Fn(Addr) -> bool) {
         self.stable.retain(|page, _| !is_forgotten(Addr(*page)));
     }
 
-    /// Returns the changing code in `ranges`, as it was last translated from.
+    /// Returns the pages in `ranges` that can change, with their bytes at the last translation.
     pub(super) fn reported_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
         let pages = self.reported.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
-    /// Returns the pages that can change and were translated from.
+    /// Returns the addresses of the pages that can change and were translated from.
     pub(super) fn changing(&self) -> Vec<u64> {
         self.reported.keys().copied().collect()
     }
 
-    /// Returns true if there are any.
+    /// Returns true if code was translated from a page that can change.
     pub(super) fn has_changing(&self) -> bool {
         !self.reported.is_empty()
     }
 
-    /// Returns the pages that can change, were translated from, and begin in one of the ranges.
+    /// Returns the addresses of the pages that can change, were translated from, and begin in one
+    /// of the ranges.
     pub(super) fn changing_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
         let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
         self.reported.keys().copied().filter(is_in).collect()
     }
 
-    /// Forgets a page that can change.
+    /// Forgets the bytes of a page that can change.
     pub(super) fn forget(&mut self, page: u64) {
         self.reported.remove(&page);
     }
 
-    /// Returns true if a page that can change is not as it was last translated from.
+    /// Returns true if the bytes of a page that can change are not those at its last translation.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let reported = self.reported.get(&page);
@@ -68,13 +69,13 @@ impl Pages {
         })
     }
 
-    /// Returns a view for one translation.
+    /// Returns the program's code for one translation.
     pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
         View { pages: self, memory, space, changing: AddressMap::default() }
     }
 }
 
-/// Code as it is during one translation.
+/// The program's code during one translation. Each page is read once at most.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pages: &'a mut Pages,
@@ -100,7 +101,8 @@ impl View<'_> {
         known.as_deref()
     }
 
-    /// Returns the pages that were read and can change, and the changes since they were last read.
+    /// Returns the addresses of the pages that were read and can change, and the changes of these
+    /// pages since the last translation from them.
     pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
@@ -137,7 +139,7 @@ impl ProgramCode for View<'_> {
     }
 }
 
-/// Returns the smallest run of bytes that holds all changes.
+/// Returns the shortest part of `new` that contains all changes; the whole page without `old`.
 fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> Change {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);

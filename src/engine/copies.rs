@@ -1,5 +1,5 @@
 //! Copies of a translated process, made by fork. They share the code cache, so only one of them may
-//! run at a time: [`TranslatedProcess::switch`] turns from one to another.
+//! run at a time: [`TranslatedProcess::switch`] switches from one to another.
 
 use super::address_space::AddressSpace;
 use super::error::Error;
@@ -10,7 +10,7 @@ use crate::tracee::{Memory, Tracee};
 
 const PAGE_BYTES: usize = 4096;
 
-/// The state of a process when a copy of it was made.
+/// The mappings of a process, and the number of its zones of the code cache, when it was copied.
 #[derive(Clone, Debug)]
 pub struct Copied {
     space: AddressSpace,
@@ -18,13 +18,14 @@ pub struct Copied {
 }
 
 impl TranslatedProcess {
-    /// Notes what a copy has that is made now.
+    /// Returns the state that a copy of the process has if it is made now.
     pub fn copied(&self) -> Copied {
         Copied { space: self.space.clone(), zones: self.window.zone_count() }
     }
 
-    /// Turns to a copy of the process, whose only thread is stopped in the program. Drops the code
-    /// that is not the same there, and protects the rest.
+    /// Makes this the copy `pid` of the process, whose only thread, `tracee`, is stopped in the
+    /// program. Drops translations of code that differs in the copy, and write-protects other code
+    /// that can change.
     pub fn switch(&mut self, tracee: Tracee, pid: Pid, copied: &Copied) -> Result<(), Error> {
         self.pid = pid;
         self.memory = Memory::open(pid)?;
@@ -49,7 +50,7 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns the ranges in which the code of files is not the same.
+/// Returns the ranges of the executable mappings that only one of two address spaces has.
 fn differing_code(before: &AddressSpace, now: &AddressSpace) -> Vec<AddrRange> {
     let code = |space: &AddressSpace| -> Vec<Mapping> {
         space.mappings().filter(|mapping| mapping.protection.execute).cloned().collect()

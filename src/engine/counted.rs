@@ -1,5 +1,5 @@
-//! Runs of code that counts: up to a number of ticks or instructions, a place to stop, or an
-//! instruction that the tracer executes.
+//! Runs of threads in code that counts ticks: up to a number of ticks or instructions, a stop, or
+//! an instruction that the tracer executes.
 
 use super::actions::FORCED;
 use super::error::Error;
@@ -19,21 +19,21 @@ use crate::translate::{Hook, SPENT, is_spent, is_tick, slots};
 
 /// The result of stepping a thread out of the cache.
 pub(super) enum SteppedOut {
-    /// This is the program's state. The thread's registers are still those of the cache.
+    /// The program's state where the thread is. Its registers are still those of the cache.
     Exact(Box<Exact>),
-    /// The thread ended.
+    /// The thread ended, with this stop.
     Other(Stop),
 }
 
 impl TranslatedProcess {
-    /// Returns the ticks to run by a budget so that no more than `ticks` are executed. None:
-    /// it takes a bound.
+    /// Returns the budget (R11) for a run of at most `ticks` ticks. `None` if these are so few that
+    /// it takes a run up to a bound.
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         self.translator.budget(ticks)
     }
 
-    /// Runs a thread, which is stopped in the program, in code that counts. A place to stop where
-    /// it begins is passed. Returns the result, and the times that the thread left the cache.
+    /// Runs a thread, which is stopped in the program, in code that counts. It does not stop where
+    /// it begins. Returns the result, and the number of the thread's stops for its tracer.
     pub fn run_counted(
         &mut self,
         thread: &mut TranslatedThread,
@@ -45,8 +45,8 @@ impl TranslatedProcess {
         Ok((run, running.requests))
     }
 
-    /// Prepares a thread, which is stopped in the program, for a run. It is to be resumed. No other
-    /// thread may be in the cache: where that has no more room, all code is translated anew.
+    /// Moves a thread, which is stopped in the program, to the cache for a run. The caller resumes
+    /// it. No other thread may be in the cache: if it is full, all its code is dropped.
     pub fn begin_run(
         &mut self,
         thread: &mut TranslatedThread,
@@ -71,7 +71,8 @@ impl TranslatedProcess {
         Ok(Running { budget, bounded, requests: 0, glances: None })
     }
 
-    /// Waits for the end of a run, whose thread was resumed, or has the stop `seen`.
+    /// Waits for the end of a run whose thread was resumed. `seen` is a stop of the thread that the
+    /// caller was given already.
     pub fn go_on(
         &mut self,
         thread: &mut TranslatedThread,
@@ -164,7 +165,7 @@ impl TranslatedProcess {
         }
     }
 
-    /// Ends the run of a thread that made a request.
+    /// Ends the run of a thread that made a request: its distance is spent, or the cache is full.
     fn end_at_request(
         &self,
         thread: &mut TranslatedThread,
@@ -175,14 +176,14 @@ impl TranslatedProcess {
         let instructions = running.bounded.and_then(tail);
         let run = self.come_out(thread, running, RunEnd::Distance)?;
         let Run::Ran(ran) = run else { return Ok(run) };
-        // The next run would pass it.
+        // The next run would not stop where it begins.
         let ip = thread.tracee.instruction_pointer()?;
         let end = if self.translator.is_stop(ip.0) { RunEnd::Stop } else { ran.end };
         Ok(Run::Ran(Ran { instructions, end, ..ran }))
     }
 
-    /// Takes back an indirect branch to where no program can be: the thread is to execute it in the
-    /// program, so that its fault is the CPU's own.
+    /// Undoes an indirect branch to an address that is not canonical: the thread is to execute it
+    /// in the program, so that its fault is the CPU's own.
     fn take_back(&self, thread: &mut TranslatedThread, running: &Running) -> Result<Run, Error> {
         let registers = thread.tracee.registers()?;
         let number = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);
@@ -198,7 +199,7 @@ impl TranslatedProcess {
         Ok(Run::Ran(Ran { ticks, instructions: None, end: RunEnd::Native(None) }))
     }
 
-    /// Takes a thread, which a signal of the program stopped, out of the cache.
+    /// Takes a thread, which a signal of the program stopped, out of the cache, and ends its run.
     fn signalled(
         &self,
         thread: &mut TranslatedThread,
@@ -221,7 +222,7 @@ impl TranslatedProcess {
         Ok(Run::Signal(ran, info))
     }
 
-    /// Ends a run in its midst, at the next place where the program's state is exact.
+    /// Ends a run early, at the next place where the program's state is exact.
     pub fn end_run(&self, thread: &mut TranslatedThread, running: &Running) -> Result<Run, Error> {
         self.come_out(thread, running, RunEnd::Distance)
     }
@@ -239,8 +240,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Takes a thread out of the cache where an access of the program's faulted: before its
-    /// instruction.
+    /// Takes a thread out of the cache after a fault of one of the program's accesses, to before
+    /// the instruction that faulted.
     fn come_out_of_fault(
         &self,
         thread: &mut TranslatedThread,
@@ -296,9 +297,9 @@ impl TranslatedProcess {
         Err(Error::Inexact { tid: thread.tid(), at })
     }
 
-    /// Returns the program's registers of a thread that was killed in the midst of a run, at the
-    /// next place where they are exact, and the ticks that it executed in the run. Executes the
-    /// glue up to there in its place. None: the place is not known.
+    /// Returns the program's registers of a thread that was killed during a run, at the next place
+    /// where they are exact, and its ticks in the run up to there. Emulates the glue before that
+    /// place. `None` if the place is not known.
     pub fn end_of_run(
         &self,
         thread: &TranslatedThread,
@@ -324,8 +325,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Lets a thread execute one instruction, with these bytes, as the processor does it. `begun`
-    /// are its registers.
+    /// Lets a thread execute one instruction, whose bytes `code` begins with, as the processor does
+    /// it. `begun` are the thread's registers.
     pub(super) fn step_instruction(
         &mut self,
         thread: &mut TranslatedThread,
@@ -375,7 +376,7 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the bytes from an address on, at most those of the longest instruction.
+    /// Returns the readable bytes at an address, at most as many as the longest instruction has.
     pub(super) fn code_at(&self, ip: Addr) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
@@ -383,7 +384,7 @@ impl TranslatedProcess {
         bytes
     }
 
-    /// Translates code, unless the cache has no room for it.
+    /// Translates code. `None` if the cache has no room for it.
     fn translate_if_room(
         &mut self,
         thread: &TranslatedThread,
@@ -396,7 +397,7 @@ impl TranslatedProcess {
         }
     }
 
-    /// Translates code, and makes sure that it is as it was read.
+    /// Translates code, and protects its pages, until none of them was written in between.
     pub(super) fn translate_whole(
         &mut self,
         thread: &TranslatedThread,
@@ -412,8 +413,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the instructions after the last tick of the path by which a thread left a bounded
-    /// superblock.
+    /// Returns the number of instructions after the last tick of the path by which a thread left a
+    /// bounded superblock; `None` if the path is not known.
     fn tail_of(&self, thread: &TranslatedThread, superblock: u32, counter: u64) -> Option<u64> {
         let request = self.request(thread)?;
         let edge = self.translator.way_out(superblock, request.number, counter)?;

@@ -1,11 +1,13 @@
-//! Descriptors and files that system calls in the code cache use without a stop.
+//! The classes of file descriptors, devices and files by which system calls in the code cache are
+//! made without a stop.
 
 use super::process::TranslatedProcess;
 use super::window::DESCRIPTORS_OFFSET;
 use crate::translate::{CacheMemory, DESCRIPTOR_COUNT, DescriptorClass};
 
 impl TranslatedProcess {
-    /// Returns true if the class of a descriptor is known, or cannot be noted.
+    /// Returns true if the class of a descriptor is known, cannot be noted, or is not needed, since
+    /// no calls are made in the cache.
     pub fn knows_descriptor(&self, fd: u64) -> bool {
         if !has_entry(fd) || self.stops_at_calls || self.has_foreign() {
             return true;
@@ -28,14 +30,14 @@ impl TranslatedProcess {
         self.window.shared.write(DESCRIPTORS_OFFSET, &[0; DESCRIPTOR_COUNT]);
     }
 
-    /// Notes a device whose regular files and directories no thread waits for.
+    /// Notes a device (`st_dev`) on which calls for regular files and directories do not block.
     pub fn note_device(&mut self, device: u64) {
         if self.known.add_device(device) {
             self.log_calls();
         }
     }
 
-    /// Notes that a file is mapped: what is written to it is in the program's memory. The classes
+    /// Notes that a file is mapped: a write to the file changes the program's memory. The classes
     /// of all descriptors are forgotten.
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();

@@ -5,11 +5,11 @@ use crate::tracee;
 use crate::translate::TranslateError;
 use nix::errno::Errno;
 
-/// A fault of the engine.
+/// An error of the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Tracing failed.
+    /// A ptrace request or another system call failed.
     #[error(transparent)]
     Tracee(#[from] tracee::Error),
     /// The program's code could not be translated.
@@ -25,9 +25,9 @@ pub enum Error {
     /// its tracer.
     #[error("thread {tid} is at {at} of the code cache, where the program's state is unknown")]
     Inexact {
-        /// The thread.
+        /// The number of the thread.
         tid: Tid,
-        /// The address in the cache.
+        /// The thread's instruction pointer, in the cache.
         at: Addr,
     },
 }
@@ -43,7 +43,8 @@ impl Error {
     }
 }
 
-/// Checks the result of a system call that the traced process made.
+/// Returns the result of a system call that the traced process made, or an error if the call
+/// failed.
 pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     const LAST_ERRNO: i64 = 4095;
     if (-LAST_ERRNO..0).contains(&result) {
@@ -60,7 +61,7 @@ pub(super) fn no_room() -> Error {
     Error::NoRoom { call: "mmap" }
 }
 
-/// Returns an error of a system call of the tracer's.
+/// Returns the error for a failed system call of the tracer itself.
 pub(super) fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {
     tracee::Error::System {
         call,

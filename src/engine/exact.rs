@@ -8,15 +8,15 @@ use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::Memory;
 use crate::translate::{Edge, GlueMemory, GlueRegisters, Location, Step, slots};
 
-/// Glue is far shorter than this.
+/// The maximum number of steps through glue to an exact state: glue is far shorter.
 pub const STEPS_LIMIT: u32 = 1000;
-/// Bytes of the record of a system call, which is taken back where the call is not made.
+/// Bytes of the record of a system call. The record is dropped if the call is not made.
 const CALL_RECORD_BYTES: u64 = 4;
 const WORD_BYTES: u64 = 8;
 /// The opcode of RET with an operand (SDM volume 2, "RET").
 const RET_IMM16: u8 = 0xc2;
-/// Programs are below: the first address that is not canonical (SDM volume 1, "Canonical
-/// Addressing").
+/// The end of the addresses that a program can have: the first that is not canonical (SDM volume 1,
+/// "Canonical Addressing").
 pub const PROGRAM_END: u64 = 1 << 47;
 
 /// The state of a thread between two instructions of its program.
@@ -24,34 +24,38 @@ pub const PROGRAM_END: u64 = 1 << 47;
 pub struct Exact {
     /// The program's registers, with its own GS base.
     pub program: Registers,
-    /// The trace pointer: the end of the last record.
+    /// The trace pointer: the address after the last record in the buffer. The budget left, in code
+    /// that counts.
     pub pointer: u64,
-    /// The part of a path that was executed and is in no record, and where it leads.
+    /// The steps that were executed after the last record, and the address that is executed next.
+    /// `None` if all steps are recorded.
     pub partial: Option<(Vec<Step>, u64)>,
 }
 
 impl Exact {
-    /// Returns the ticks of the part of a path that is in no record.
+    /// Returns the number of ticks among the steps of `partial`.
     pub fn begun_ticks(&self) -> u64 {
         let path = self.partial.as_ref().map(|(path, _)| path.as_slice()).unwrap_or_default();
         path.iter().filter(|step| step.ticks).count() as u64
     }
 }
 
-/// Where the glue leads that a killed thread was in.
+/// The result of emulating the glue in which a thread was killed.
 #[derive(Debug)]
 pub enum Soon {
-    /// To this state.
+    /// The program's state at the next place where it is exact.
     Exact(Box<Exact>),
-    /// To a record at R11 that does not fit the thread's buffer: the registers are those before it.
+    /// The next record, at R11, does not fit the thread's buffer: the registers are those before
+    /// it.
     Full,
-    /// Nowhere that is known.
+    /// The program's state is not known: the thread was elsewhere, or damaged its memory.
     Unknown,
 }
 
 impl TranslatedProcess {
-    /// Returns the program's state, if all of it is known where a thread with these registers is.
-    /// A request of the thread is withdrawn: the program is about to execute its target.
+    /// Returns the program's state, if it is exact where a thread with these registers is.
+    /// Withdraws a request of the thread: the program is about to execute the code that was
+    /// requested.
     pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Exact> {
         if let Some(request) = self.request(thread) {
             let load = |slot| self.window.shared.load(thread.area.slot(slot));
@@ -76,8 +80,8 @@ impl TranslatedProcess {
         Some(self.exact_of(thread, registers, &location))
     }
 
-    /// Returns the program's state before an instruction whose stores are under way, one of which
-    /// faulted. None: the thread is elsewhere.
+    /// Returns the program's state before an instruction that was in the midst of its stores when
+    /// one of them faulted. `None` if the thread is elsewhere.
     pub(super) fn before_repeated(
         &self,
         thread: &TranslatedThread,
@@ -97,7 +101,8 @@ impl TranslatedProcess {
         Exact { program, pointer, partial }
     }
 
-    /// Returns the program's registers at a point of the cache, and the trace pointer.
+    /// Returns the program's registers and the trace pointer of a thread at `location` in the
+    /// cache. `registers` are the thread's.
     pub fn convert(
         &self,
         thread: &TranslatedThread,
@@ -130,24 +135,27 @@ impl TranslatedProcess {
         (program, pointer)
     }
 
-    /// Finds the point of the program that an address in the cache is for.
+    /// Finds the place in the program to which an address of the cache belongs, if there is one.
     pub fn locate(&self, at: u64) -> Option<Location> {
         self.translator.locate(at)
     }
 
-    /// Returns true if R11 is the program's where a thread is in the cache.
+    /// Returns true if R11 holds the program's value in a thread that is in the cache with these
+    /// registers.
     pub fn has_own_r11(&self, registers: &Registers) -> bool {
         let at = self.translator.locate(registers.rip);
         at.is_some_and(|at| at.exact && !at.point.state.r11_in_slot)
     }
 
-    /// Returns true if R11 may be the trace pointer where a thread is in the cache.
+    /// Returns true if R11 may hold the trace pointer in a thread that is in the cache with these
+    /// registers.
     pub fn may_have_trace_pointer(&self, registers: &Registers) -> bool {
         let at = self.translator.locate(registers.rip);
         at.is_none_or(|at| at.point.state.r11_in_slot)
     }
 
-    /// Takes a thread out of the cache: it is in the program, with these registers.
+    /// Takes a thread out of the cache: sets its registers to `program`, and the trace pointer that
+    /// is kept for its return to `pointer`.
     pub fn enter_program(
         &self,
         thread: &mut TranslatedThread,
@@ -160,8 +168,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Finds the next point where all of the program's state is known, from where a thread that was
-    /// killed is in the cache: executes the glue up to there in its place.
+    /// Finds the next place where the program's state is exact, for a thread that was killed in the
+    /// cache. Emulates the glue before that place, and updates `registers`. `tsc` returns the time
+    /// for an RDTSC of the glue.
     pub fn exact_soon(
         &self,
         thread: &TranslatedThread,
@@ -213,8 +222,9 @@ impl TranslatedProcess {
         request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)
     }
 
-    /// Returns the program's state before an indirect branch that a thread in the cache has just
-    /// recorded, in `edge`, and withdraws its request. None: the edge has no branch.
+    /// Returns the program's registers before an indirect branch that a thread in the cache has
+    /// just recorded, in `edge`, and the steps of the edge before the branch. Withdraws the
+    /// thread's request. `None` if the edge has no branch.
     pub fn before_branch(
         &self,
         thread: &TranslatedThread,
@@ -236,7 +246,7 @@ impl TranslatedProcess {
         Some((program, before.to_vec()))
     }
 
-    /// Returns the stack pointer before the branch at `ip`, which left `rsp`.
+    /// Returns the stack pointer before the branch at `ip`, after which it is `rsp`.
     fn stack_before(&self, ip: Addr, rsp: u64) -> u64 {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);

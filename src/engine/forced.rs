@@ -1,5 +1,5 @@
-//! Restores what the kernel takes from a program when it forces the code cache's signals through:
-//! their block, and their handler (`force_sig_info_to_task` in the kernel's signal.c).
+//! Restores the signal mask and the handlers that the kernel resets in a program when it forces the
+//! code cache's SIGTRAPs and SIGSEGVs on it (`force_sig_info_to_task` in the kernel's signal.c).
 
 use super::actions::{ACTION_BYTES, FORCED, SEGV_BIT, bit, is_ignoring, word};
 use super::error::{Error, checked};
@@ -13,15 +13,16 @@ use crate::translate::{CacheMemory, slots};
 
 /// Bytes of the kernel's signal set.
 const SET_BYTES: u64 = 8;
-/// Where the mask is from `RT_SIGRETURN`'s stack pointer on: `uc_sigmask` in the kernel's ucontext.
+/// Offset of the signal mask from the stack pointer at `rt_sigreturn`: `uc_sigmask` in the kernel's
+/// ucontext.
 const FRAME_MASK: u64 = 296;
 const RESET_HANDLER: u64 = 0x8000_0000;
-/// A place among the thread's own slots that is used for nothing else.
+/// Offset of 32 bytes among a thread's own slots that only hold an action for `rt_sigaction`.
 const SCRATCH: u32 = 0x80;
 const _: () = assert!(slots::COUNTER + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
 impl TranslatedProcess {
-    /// Reads the program's actions for the signals in question.
+    /// Reads the program's actions for SIGTRAP and SIGSEGV from the kernel, if an area is spare.
     pub fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
         let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
         let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
@@ -49,7 +50,7 @@ impl TranslatedProcess {
         thread.blocked = blocked & FORCED;
     }
 
-    /// Notes that the thread is about to return from a handler.
+    /// Notes that the thread is about to return from a handler, which restores its mask of signals.
     pub fn note_frame(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
             thread.blocked = mask & FORCED;
@@ -111,7 +112,7 @@ impl TranslatedProcess {
     }
 
     /// Notes the delivery of a signal of the program's. There is nothing to restore any more if the
-    /// kernel forced it, or if its handler serves once only.
+    /// kernel forced it, or if its handler is reset once it is called (`SA_RESETHAND`).
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
@@ -131,8 +132,8 @@ impl TranslatedThread {
         blocked && siginfo::code_of(info) <= 0
     }
 
-    /// Lets a fault come again whose place the program's signal took. The program's signal is sent
-    /// again when that is dealt with.
+    /// Blocks SIGSEGV again, so that a fault of the code cache is raised once more whose place a
+    /// signal of the program took. That signal is sent again after the fault.
     pub fn fault_again(&mut self) -> Result<(), Error> {
         self.owes_fault = true;
         Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)

@@ -6,24 +6,25 @@ use crate::common::{Addr, AddrRange};
 use crate::sideband::{Mapping, Protection};
 
 const PAGE_BYTES: u64 = 0x1000;
-/// The most bytes that one instruction accesses at an address: a register of AVX-512.
+/// The maximum number of bytes that one instruction accesses at an address: a register of AVX-512.
 const REACH_BYTES: u64 = 64;
 
 /// The foreign memory of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Foreign {
-    /// Mappings of the files that others may write.
+    /// One mapping of each file that processes outside may write.
     files: Vec<Mapping>,
     /// The closed ranges, and the program's protection of each.
     closed: Vec<(AddrRange, Protection)>,
-    /// The parts of them that are open for an access.
+    /// The parts of closed ranges that are open for an access.
     open: Vec<AddrRange>,
     /// True if there may be foreign mappings that are not closed.
     is_stale: bool,
 }
 
 impl Foreign {
-    /// Notes that processes outside write the file of a mapping. Returns false if that was known.
+    /// Notes that processes outside write the file of a mapping. Returns false if it was noted
+    /// before.
     pub(super) fn note(&mut self, mapping: &Mapping) -> bool {
         let is_new = !self.has_file(mapping);
         if is_new {
@@ -53,19 +54,18 @@ impl Foreign {
         !self.files.is_empty()
     }
 
-    /// Returns true if a mapping is foreign memory that can be closed. Code is executed where it
-    /// is.
+    /// Returns true if a mapping is foreign memory that can be closed. Executable mappings are not.
     pub(super) fn has(&self, mapping: &Mapping) -> bool {
         let Protection { shared, execute, read, write } = mapping.protection;
         shared && !execute && (read || write) && self.has_file(mapping)
     }
 
-    /// Returns true if all foreign memory is closed, as far as is known.
+    /// Returns true if all foreign memory is known to be closed.
     pub(super) fn is_shut(&self) -> bool {
         !self.is_stale && self.open.is_empty()
     }
 
-    /// Notes that the mappings changed.
+    /// Notes that the mappings changed, so that foreign ones may be open.
     pub(super) fn look_again(&mut self) {
         self.is_stale = self.is_any();
     }
@@ -75,7 +75,7 @@ impl Foreign {
         self.closed.push((range, protection));
     }
 
-    /// Notes that the mappings that are not closed are not foreign.
+    /// Notes that all foreign mappings are closed.
     pub(super) fn all_are_closed(&mut self) {
         self.is_stale = false;
     }
@@ -85,13 +85,14 @@ impl Foreign {
         self.closed.iter().any(|(closed, _)| closed.overlaps(range))
     }
 
-    /// Returns true if an access at an address faults because the recorder closed it.
+    /// Returns true if an access at an address faults because its memory is closed.
     pub(super) fn faults_at(&self, addr: Addr) -> bool {
         let is_open = self.open.iter().any(|open| open.contains(addr));
         !is_open && self.is_closed(AddrRange::sized(addr, 1))
     }
 
-    /// Opens the pages of an access at an address, and returns them with the program's protection.
+    /// Notes that the pages of an access at an address are open. Returns them, with the program's
+    /// protection; `None` if the address was not closed.
     pub(super) fn open_at(&mut self, addr: Addr) -> Option<(AddrRange, Protection)> {
         let (range, protection) = *self.closed.iter().find(|(range, _)| range.contains(addr))?;
         let last = addr.wrapping_add(REACH_BYTES - 1).page().wrapping_add(PAGE_BYTES);
@@ -100,12 +101,13 @@ impl Foreign {
         Some((pages, protection))
     }
 
-    /// Returns the parts that were open for an access.
+    /// Removes and returns the parts that are open for an access.
     pub(super) fn take_open(&mut self) -> Vec<AddrRange> {
         std::mem::take(&mut self.open)
     }
 
-    /// Returns the closed ranges that have a part of `range`, which are given back to the program.
+    /// Removes and returns the closed ranges that overlap `range`, each with the program's
+    /// protection.
     pub(super) fn give_back(&mut self, range: AddrRange) -> Vec<(AddrRange, Protection)> {
         let gone = self.closed.extract_if(.., |(closed, _)| closed.overlaps(range));
         let gone: Vec<_> = gone.collect();
@@ -114,7 +116,7 @@ impl Foreign {
         gone
     }
 
-    /// Returns the closed ranges.
+    /// Returns the closed ranges, each with the program's protection.
     pub(super) fn closed(&self) -> &[(AddrRange, Protection)] {
         &self.closed
     }
@@ -154,7 +156,8 @@ impl Foreign {
         joined.into_iter().map(|(mapping, _)| mapping).collect()
     }
 
-    /// Returns the end of the first piece of a range that is closed, or not, as a whole.
+    /// Returns the end of the first part of a range that is closed, or not closed, as a whole, and
+    /// the program's protection if it is closed.
     fn piece(&self, range: AddrRange) -> (Addr, Option<Protection>) {
         let at = self.closed.iter().find(|(closed, _)| closed.contains(range.start));
         if let Some((closed, protection)) = at {

@@ -1,7 +1,8 @@
 //! The gate: a page with a SYSCALL instruction, at an address that stays, in processes that filter
-//! their system calls (seccomp(2)). A filter that allows all calls from there lets pass what the
-//! process is made to execute. A child has a copy of the page. A program that is executed does not:
-//! such a filter also allows the one call that maps an empty page there, from anywhere.
+//! their system calls (seccomp(2)). A filter that allows all calls from the gate also allows those
+//! that the tracer makes the process execute. A child has a copy of the page. A program that is
+//! executed has none, so such a filter also allows the one call that maps an empty page at the
+//! gate, from anywhere.
 
 use super::error::{Error, checked, system};
 use super::patch::Patch;
@@ -9,18 +10,18 @@ use crate::common::{Addr, AddrRange};
 use crate::tracee::call_numbers::{MMAP, MUNMAP};
 use crate::tracee::{Memory, Tracee};
 
-/// Where the gate is as a rule: away from what the kernel places, and where the sanitizers of
-/// threads and memory take it for the program's.
+/// The preferred address of the gate: away from the mappings that the kernel places, in a range
+/// that ThreadSanitizer and MemorySanitizer leave to the program.
 pub(super) const GATE_NEAR: u64 = 0x7e88_0000_0000;
 pub(super) const PAGE_BYTES: u64 = 0x1000;
 const SYSCALL_BYTES: u64 = 2;
-/// `syscall; int3`.
+/// The first word of the gate's page: SYSCALL, and INT3s.
 const ENTRY: [u8; 8] = [0x0f, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
-/// Offset of the name of the shared memory.
+/// Offset in the page of the name of the shared memory (memfd_create(2)).
 const NAME: u64 = 16;
 const READ_EXECUTE: u64 = 5;
 
-/// Where a process has the gate, or is to have it.
+/// The address of a process's gate, whether it is mapped or is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate(pub(super) Addr);
 
@@ -78,7 +79,7 @@ impl Gate {
         })
     }
 
-    /// Takes the gate out of a process, through itself.
+    /// Unmaps the gate of a process, by the gate's own SYSCALL instruction.
     pub(super) fn remove(self, tracee: Tracee) -> Result<(), Error> {
         let args = [self.0.0, PAGE_BYTES, 0, 0, 0, 0];
         checked("munmap", tracee.inject(self.0, MUNMAP, args)?)?;
@@ -86,7 +87,7 @@ impl Gate {
     }
 }
 
-/// Returns what is in the page: words, with their offsets.
+/// Returns the contents of the gate's page: words, with their offsets.
 pub(super) fn content() -> impl Iterator<Item = (u64, u64)> {
     let name: [u8; 16] = *b"contraflow\0\0\0\0\0\0";
     let (low, high) = name.split_at(8);

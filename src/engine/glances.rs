@@ -1,4 +1,5 @@
-//! Glances: stops at which a thread of a replay waits in the cache for its tracer's answer.
+//! Glances: stops at which a thread of a replay stays in the cache, shows its registers in the
+//! shared memory, and waits there for its tracer's answer.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -10,14 +11,14 @@ use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glanced, slots};
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering;
 
-/// Looks at a thread's slot between two questions to the kernel, and such questions before a wait
-/// in the kernel: some 50 microseconds in all, about what a stop costs.
+/// The number of reads of a thread's slot before each poll of the kernel, and of such polls before
+/// a wait in the kernel: some 50 microseconds in all, about what a stop costs.
 const LOOKS: u32 = 100;
 const QUESTIONS: u32 = 20;
 
 impl TranslatedProcess {
     /// Lets a run, which was begun by a budget and not resumed, return [`super::Run::Glance`] at
-    /// stops. Its code is [`super::CodeKind::Counting`].
+    /// stops. Its code must be [`super::CodeKind::Counting`].
     pub fn listen(&self, thread: &TranslatedThread, running: &mut Running) -> Result<(), Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.store(area.slot(slots::GLANCE), 0);
@@ -37,7 +38,7 @@ impl TranslatedProcess {
         slot.compare_exchange(GLANCE_POSTED, answer as u64, success, failure).is_ok()
     }
 
-    /// Waits for a stop of a thread. `None`: it shows its registers before.
+    /// Waits for a stop of a thread. `None` if it shows its registers at a glance before.
     pub(super) fn wait_or_glance(&self, thread: &TranslatedThread) -> Result<Option<Stop>, Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         let is_posted = || shared.load(area.slot(slots::GLANCE)) == GLANCE_POSTED;
@@ -53,7 +54,7 @@ impl TranslatedProcess {
             }
         }
         shared.store(area.slot(slots::LISTENS), 0);
-        // One that was on its way gives up.
+        // A thread that shows its registers later gives up, and stops.
         let stop = if is_posted() { None } else { Some(wait_for(thread.tid())?) };
         shared.store(area.slot(slots::LISTENS), 1);
         Ok(stop)
@@ -76,7 +77,7 @@ impl TranslatedProcess {
         Glance { registers, answered, ticks: begun.wrapping_sub(budget) }
     }
 
-    /// Returns true if a place is a stop before an instruction.
+    /// Returns true if a thread at this place in the cache is at a stop, before the instruction.
     pub(super) fn stops_in(&self, at: &Location) -> bool {
         at.point.state.stops || !self.answers_calls() && self.translator.stops_at(at.superblock)
     }

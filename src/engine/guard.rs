@@ -1,5 +1,5 @@
 //! Code that can change: pages that code was translated from are write-protected where the program
-//! could write them, and what was translated from them is dropped when it does.
+//! could write them, and their translations are dropped when it does.
 
 use super::code::Change;
 use super::error::{Error, checked, no_room};
@@ -14,7 +14,7 @@ use crate::translate::{Bound, TranslateError};
 const PAGE_BYTES: u64 = 0x1000;
 const PROT_WRITE: u64 = 2;
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
-/// The most bytes that one store writes: a register of AVX-512.
+/// The maximum number of bytes that one store writes: a register of AVX-512.
 const LARGEST_STORE_BYTES: u64 = 64;
 
 /// Code that a thread is about to execute.
@@ -24,24 +24,24 @@ pub enum Wanted {
     Asked(Request),
     /// The code at an address.
     At(u64),
-    /// The code at an address, even where threads are to stop.
+    /// The code at an address, without the stop before its first instruction.
     Passing(u64),
-    /// The code at an address, up to a bound: of code that counts.
+    /// The code at an address, up to a bound. Only for code that counts or records again.
     Bounded(u64, Bound),
 }
 
 /// Code that was translated.
 #[derive(Debug)]
 pub struct Translation {
-    /// The number of its superblock.
+    /// The number of the superblock.
     pub superblock: u32,
-    /// Where in the cache it is entered.
+    /// The address in the cache at which the superblock is entered.
     pub address: u64,
-    /// Pages that it was translated from and that can change, by their addresses.
+    /// The addresses of the pages that it was translated from and that can change.
     pub pages: Vec<u64>,
-    /// Bytes of these pages that are other than when they were last translated from.
+    /// Bytes of these pages that changed since code was last translated from them.
     pub changes: Vec<Change>,
-    /// The number of edges before the translation: new ones are numbered from it on.
+    /// The number of edges before the translation, which is the number of the first new edge.
     pub first_edge: usize,
 }
 
@@ -54,8 +54,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Translates code, if it is not yet. The caller takes note of the changes and calls
-    /// [`Self::protect_all`] before any thread goes there.
+    /// Translates code, unless it is translated. The caller takes note of the changes and calls
+    /// [`Self::protect_all`] before any thread executes it.
     pub fn translate(&mut self, tracee: Tracee, wanted: Wanted) -> Result<Translation, Error> {
         let first_edge = self.translator.edge_count();
         let mut changes = Vec::new();
@@ -84,8 +84,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns where a superblock is entered: a thread that asks for the target of an indirect
-    /// branch has registers of the program in its slots.
+    /// Returns the address at which a superblock is entered. It is another one for the target of an
+    /// indirect branch, as the thread has registers of the program in its slots.
     fn entry_of(&self, superblock: u32, wanted: Wanted) -> u64 {
         let is_indirect = matches!(wanted, Wanted::Asked(request) if request.is_indirect());
         let entries = self.translator.superblock(superblock).map(|s| (s.accepted, s.body));
@@ -103,9 +103,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Protects pages that code was translated from, so that writes there are noticed. Returns
-    /// false if one was written between its reading and now: what was translated from it is
-    /// dropped then.
+    /// Write-protects pages that code was translated from, so that writes to them fault. Returns
+    /// false if one was written since it was read: the code that was translated from it is dropped
+    /// then.
     pub fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut is_current = true;
         for &page in pages {
@@ -122,7 +122,7 @@ impl TranslatedProcess {
         Ok(is_current)
     }
 
-    /// Returns true if the page could be written until now.
+    /// Write-protects a page. Returns true if it could be written until now.
     fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
         // Writes to closed memory are seen anyway.
         let is_closed = self.is_foreign(AddrRange::sized(Addr(page), PAGE_BYTES));
@@ -146,15 +146,15 @@ impl TranslatedProcess {
         }
     }
 
-    /// Restores the program's permissions to write all pages.
+    /// Restores the program's permissions on all pages, and opens all foreign memory.
     pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.give_back_foreign(tracee, EVERYWHERE)?;
         let pages = self.space.masked_in(EVERYWHERE);
         pages.into_iter().try_for_each(|page| self.unprotect(tracee, page))
     }
 
-    /// Restores permissions to write in a child, which has a copy of the process's memory, by
-    /// the SYSCALL instruction at `gadget`.
+    /// Restores permissions in a child as [`Self::unprotect_all`] does. The child has a copy of the
+    /// process's memory, and makes calls by the SYSCALL instruction at `gadget`.
     pub fn unprotect_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.open_foreign_in(child, gadget)?;
         for page in self.space.masked_in(EVERYWHERE) {
@@ -164,8 +164,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Restores the program's permissions to write in `range`, and drops what was translated
-    /// from there.
+    /// Restores the program's permissions on write-protected pages in `range`, and drops the code
+    /// that was translated from them.
     pub fn give_back_protection(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
         for page in self.space.masked_in(range) {
             self.unprotect(tracee, page)?;
@@ -181,16 +181,16 @@ impl TranslatedProcess {
         self.give_back_protection(tracee, AddrRange::sized(last.page(), PAGE_BYTES))
     }
 
-    /// Sets the protection of a page, as mprotect(2) has it.
+    /// Sets the protection of a page to `bits` (`PROT_*` of mprotect(2)).
     pub fn set_protection(&self, tracee: Tracee, page: u64, bits: u64) -> Result<(), Error> {
         let args = [page, PAGE_BYTES, bits, 0, 0, 0];
         checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
         Ok(())
     }
 
-    /// Makes mapped pages of code writable, of those that were protected while a thread unmapped
-    /// them: another thread got the same addresses and executed code there before the first one's
-    /// call was seen to be done. Returns true if there were any.
+    /// Makes those of `pages` writable that are executable and not writable. They were protected
+    /// while a thread unmapped them: another thread mapped the same addresses and executed code
+    /// there before the first one's call was seen to be done. Returns true if there were any.
     pub fn open_new_mappings(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut opened = false;
         for &page in pages {
@@ -202,7 +202,7 @@ impl TranslatedProcess {
         Ok(opened)
     }
 
-    /// Drops what was translated from code in `range`, which is not as it was.
+    /// Drops all that was translated from code in `range`, which changed.
     pub fn forget_code(&mut self, range: AddrRange) {
         let places: Vec<_> = std::iter::once(range).chain(self.space.aliases(range)).collect();
         for place in &places {
@@ -211,13 +211,14 @@ impl TranslatedProcess {
         self.pages.forget_stable(|page| has_part(&places, page));
     }
 
-    /// Forgets the code of files in `changed`, and where the mappings do not keep it as it is.
+    /// Forgets the pages of files' code that are in `changed`, or that are no longer stable.
     pub fn forget_stable_code(&mut self, changed: &[AddrRange]) {
         let space = &self.space;
         self.pages.forget_stable(|page| !space.is_stable(page) || has_part(changed, page));
     }
 
-    /// Returns code that can change in `ranges`, as it was when it was last translated from.
+    /// Returns the code pages in `ranges` that can change, with their bytes at the last
+    /// translation.
     pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         self.pages.reported_in(ranges)
     }
@@ -230,7 +231,7 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns a protection as mprotect(2) has it.
+/// Returns a protection as bits of mprotect(2) (`PROT_*`).
 pub fn bits_of(protection: Protection) -> u64 {
     u64::from(protection.read)
         | u64::from(protection.write) << 1

@@ -10,13 +10,13 @@ use crate::tracee::call_numbers::{
 
 const PAGE_BYTES: u64 = 0x1000;
 const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
-/// Where something is mapped, the kernel itself refuses.
+/// With this flag, the kernel itself refuses addresses that are mapped.
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
 impl TranslatedProcess {
-    /// Returns the error of a call that a thread is about to make, if it reaches the tracer's
-    /// mappings.
+    /// Returns the result, a negative error number, of a call that a thread is about to make and
+    /// that would change the tracer's mappings; `None` for other calls.
     pub fn refusal(&self, number: u64, registers: &Registers) -> Option<i64> {
         let own = &self.window.ranges;
         let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));
@@ -31,7 +31,7 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns the addresses whose mappings a call replaces, removes or changes.
+/// Returns the ranges whose mappings a call replaces, removes or changes; empty if there are none.
 fn changed_by(number: u64, r: &Registers) -> [AddrRange; 2] {
     let pages = |start: u64, size: u64| {
         let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);

@@ -11,9 +11,10 @@ use crate::tracee::Tracee;
 use crate::tracee::call_numbers::MADVISE;
 
 const PAGE_BYTES: u64 = 0x1000;
-/// The least that a call may write after a pointer: a page holds any structure.
+/// The minimum number of bytes that a call is assumed to write at a pointer: any structure fits in
+/// a page.
 const SMALLEST_REACH: u64 = PAGE_BYTES;
-/// The largest size of a buffer; a larger argument is a pointer or a flag.
+/// The limit of buffer sizes in bytes; a larger argument is a pointer or a flag.
 const LARGEST_REACH: u64 = 1 << 30;
 /// All numbers of system calls are less than this (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
@@ -26,7 +27,7 @@ pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
 impl TranslatedProcess {
-    /// Lets all calls that may write stop before they are made, from now on.
+    /// Makes threads stop before each system call that may write memory, from now on.
     pub(super) fn watch_kernel_writes(&mut self) {
         if self.watches_kernel_writes {
             return;
@@ -38,8 +39,8 @@ impl TranslatedProcess {
         self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
-    /// Restores the permissions of the pages that a call may write, which a thread is about to
-    /// make.
+    /// Restores the permissions of the pages that may be written by a call which a thread is about
+    /// to make. `registers` are the thread's.
     pub fn before_kernel_writes(
         &mut self,
         tracee: Tracee,

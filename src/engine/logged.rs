@@ -25,8 +25,8 @@ use LoggedClass::{
     ResultAtRsi, TerminalAtRdx, TimeAtRsi, TimeOfDay, Wakes, Writes,
 };
 
-/// Calls that do not wait without limit, change no mappings, signals or threads, and write nothing
-/// but what their class says.
+/// The numbers of calls that do not wait without limit, change no mappings, signals or threads, and
+/// write nothing but what their class says.
 const LOGGED: &[(u64, LoggedClass)] = &[
     (0, Reads),                    // read
     (1, Writes),                   // write
@@ -102,17 +102,18 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (439, Nothing),                // faccessat2
 ];
 
-/// Calls that were removed from a thread's log, and room for the next ones.
+/// System calls that were moved out of a thread's log, in a buffer that is used again for the next
+/// ones.
 #[derive(Debug, Default)]
 pub struct LoggedCalls {
     log: Vec<u8>,
-    /// The part that was not looked at yet.
+    /// The part of `log` with the calls that were not returned yet.
     rest: std::ops::Range<usize>,
     /// The registers of the thread, with its own GS base.
     now: Registers,
 }
 
-/// Returns the registers of a record with those that it has not.
+/// Returns the registers of a record, with those that it lacks from `now`.
 fn with_system_registers(record: Registers, now: &Registers) -> Registers {
     let Registers { cs, ss, fs_base, ds, es, fs, gs, .. } = *now;
     Registers { cs, ss, fs_base, ds, es, fs, gs, ..record }
@@ -123,8 +124,8 @@ fn writes_memory(class: LoggedClass) -> bool {
 }
 
 impl TranslatedProcess {
-    /// Lets threads make and log calls in the cache, from now on, where its code is
-    /// [`super::CodeKind::Logging`].
+    /// Sets which system calls threads make and log in the cache, where its code is
+    /// [`super::CodeKind::Logging`]: none while all calls have to stop.
     pub fn log_calls(&self) {
         if self.answers_calls() {
             return;
@@ -137,20 +138,21 @@ impl TranslatedProcess {
         self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
     }
 
-    /// Lets threads stop before each call, until `watches` is false.
+    /// Makes threads stop before each system call from now on if `watches` is true, and no longer
+    /// if it is false.
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
             self.log_calls();
         }
     }
 
-    /// Lets threads stop before each call, from now on.
+    /// Makes threads stop before each system call, from now on.
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
         self.log_calls();
     }
 
-    /// Prepares a thread's log.
+    /// Empties the log in an area.
     pub(super) fn clear_log(&self, area: &Area) {
         let shared = &self.window.shared;
         let room = if self.answers_calls() {
@@ -162,8 +164,9 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Moves the calls in a thread's log to `calls`, in place of those that it has. Their segments
-    /// and GS are those of `now`, the thread's registers. Where there are none, the calls are lost.
+    /// Moves the calls in a thread's log to `calls`, and drops those that it has. `now` returns the
+    /// thread's registers, from which the calls get their segment registers; if it returns `None`,
+    /// the calls are lost.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,
@@ -176,7 +179,7 @@ impl TranslatedProcess {
         if size == 0 {
             return;
         }
-        // The program can write there. Where it did, its calls are lost.
+        // The program can write to the slot. If it did, its calls are lost.
         let size = if size > area.buffer_bytes { 0 } else { size };
         let size = usize::try_from(size).unwrap_or(0);
         if calls.log.len() < size {
@@ -189,7 +192,8 @@ impl TranslatedProcess {
         calls.rest = 0..size;
     }
 
-    /// Removes and returns the first of the calls.
+    /// Removes and returns the first of the calls, with the program's registers; `None` if there is
+    /// none.
     pub fn next_logged_call(&self, calls: &mut LoggedCalls) -> Option<LoggedCall> {
         let rest = &calls.log[calls.rest.clone()];
         let (mut call, after) = LoggedCall::first_of(rest)?;
@@ -221,8 +225,9 @@ impl TranslatedProcess {
         self.log_code_at(at).is_some_and(|log| log.stop == at)
     }
 
-    /// Returns the program's state before a call that a thread is about to make and log, or that a
-    /// signal interrupted which the kernel would make again.
+    /// Returns the program's state before a call that a thread is about to make and log, or in
+    /// whose place it reads a clock or counter, or that a signal interrupted and the kernel would
+    /// restart. `None` if the thread is elsewhere.
     pub(super) fn before_logged_call(
         &self,
         thread: &TranslatedThread,
@@ -248,8 +253,8 @@ impl TranslatedProcess {
             .then(|| self.at_call(thread, &again))
     }
 
-    /// Returns the state before the call that a thread makes or logs, of registers that are the
-    /// program's but for RCX and R11.
+    /// Returns the state before the call that a thread makes or logs. `registers` are the
+    /// program's, except for RCX and R11.
     fn at_call(&self, thread: &TranslatedThread, registers: &Registers) -> Exact {
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {
@@ -263,7 +268,8 @@ impl TranslatedProcess {
         Exact { program, pointer: load(slots::TRACE_POINTER), partial: None }
     }
 
-    /// Returns the registers before the call whose record a thread writes.
+    /// Returns the registers before the call whose record a thread is writing; `None` if the slot
+    /// with the record's address is damaged.
     fn recorded_before(&self, thread: &TranslatedThread) -> Option<Registers> {
         let (shared, area) = (&self.window.shared, thread.area);
         let at = shared.load(area.slot(slots::LOG));
@@ -277,8 +283,8 @@ impl TranslatedProcess {
         LoggedCall::registers_of(&record)
     }
 
-    /// Returns the registers before a call in whose place a thread reads the clock, but for RCX and
-    /// R11.
+    /// Returns the registers, without RCX and R11, before a call in whose place a thread is reading
+    /// the clock; `None` if it is not.
     fn before_clock(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Registers> {
         let rip = registers.rip;
         let in_vdso = self.vdso.is_some_and(|vdso| vdso.contains(Addr(rip)));
@@ -290,8 +296,8 @@ impl TranslatedProcess {
         Some(with_system_registers(before, registers))
     }
 
-    /// Returns the registers before an instruction in whose place a thread reads a counter, but for
-    /// RCX and R11.
+    /// Returns the registers, without RCX and R11, before an instruction in whose place a thread is
+    /// reading a counter; `None` if it is not.
     fn before_counter(
         &self,
         thread: &TranslatedThread,
@@ -305,12 +311,12 @@ impl TranslatedProcess {
             return Some(*registers);
         }
         let before = with_system_registers(self.recorded_before(thread)?, registers);
-        // They are stored later than the others, and not changed.
+        // The code records the flags later than the others, and does not change them.
         Some(Registers { eflags: registers.eflags, ..before })
     }
 
-    /// Returns the state before a call of a thread that cannot store the time which it has read.
-    /// The call itself fails there.
+    /// Returns the program's state before a call in whose place a thread has read the clock, if a
+    /// fault keeps it from storing the time. The call itself fails there.
     pub(super) fn before_failed_store(
         &self,
         thread: &TranslatedThread,
@@ -325,7 +331,7 @@ impl TranslatedProcess {
         Ok(stores.then(|| self.at_call(thread, &registers)))
     }
 
-    /// Returns the code that reads a clock and has an address in a part of it.
+    /// Returns the clock-reading code whose part, as `part` returns it, contains `rip`.
     fn clock_code(
         &self,
         part: impl Fn(&ClockCode) -> std::ops::Range<u64>,
@@ -346,8 +352,8 @@ impl TranslatedProcess {
         self.log_calls();
     }
 
-    /// Copies what a call wrote in the place of a thread that is about to do so, and that would
-    /// take a step for each byte. Returns true if it was.
+    /// Copies the bytes that a call wrote, in the place of a thread that is about to do so in the
+    /// cache and would take a step for each byte. Returns true if they were copied.
     pub(super) fn copy_for(
         &self,
         thread: &TranslatedThread,

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 const PAGE_BYTES: u64 = 0x1000;
 
-/// Returns the mappings with the permission restored on the pages of `masked`, and joined again
-/// where that had split them.
+/// Returns the mappings with write permission on the pages of `masked`, joined again where its
+/// removal had split them.
 pub(super) fn unmask(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping> {
     if masked.is_empty() {
         return maps;

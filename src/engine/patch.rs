@@ -7,7 +7,8 @@ use nix::errno::Errno;
 
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
-/// The bytes that were overwritten. They must be restored before the program goes on.
+/// The former bytes of a place in a program that was overwritten. They must be restored before the
+/// program goes on.
 #[derive(Debug)]
 #[must_use]
 pub struct Patch {
@@ -16,7 +17,7 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Writes a SYSCALL instruction.
+    /// Overwrites the bytes at `at` with a SYSCALL instruction.
     pub fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
         Self::write(memory, at, &SYSCALL_INSN)
     }
@@ -30,7 +31,7 @@ impl Patch {
         Ok(Self { at, old })
     }
 
-    /// Restores the program's bytes.
+    /// Writes the program's own bytes back.
     pub fn restore(self, memory: &Memory) -> Result<(), Error> {
         Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
     }

@@ -9,15 +9,18 @@ const LOWEST: u64 = 0x10_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// All addresses are multiples of this, so that the kernel can use large pages.
 const ALIGNMENT: u64 = LARGE_PAGE_BYTES as u64;
-/// The free space around the tracer's mappings, where there is so much.
+/// The bytes that are left free on both sides of the tracer's mappings, if there is room.
 const MARGIN: u64 = 0x10_0000;
-/// Programs at fixed low addresses have their heap after them: the cache goes above both.
+/// Code below this address is that of a program at a fixed low address, which has its heap after
+/// it: the cache goes above both.
 const LOW_PROGRAM: u64 = 0x2000_0000;
 const ABOVE_LOW_PROGRAM: u64 = 0x5000_0000;
-/// The free space between the cache and the code above it, for libraries and heaps to come.
+/// The bytes that are left free between the cache and the code above it, for libraries and heaps
+/// that are mapped later.
 const BELOW_CODE: u64 = 0x1800_0000;
 
-/// Returns an address for `size` bytes, nearer than `reach` to `near`; `None` if all is taken.
+/// Returns a free address for `size` bytes that end nearer than `reach` to `near`; `None` if there
+/// is none.
 pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Option<u64> {
     let preferred = if near < LOW_PROGRAM {
         ABOVE_LOW_PROGRAM
@@ -35,7 +38,8 @@ pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Op
     })
 }
 
-/// Returns the free places nearest to `preferred`: itself, or at the edges of the mappings.
+/// Returns free addresses for `size` bytes, with `margin` around them: `preferred`, and places at
+/// the edges of the mappings.
 fn free_near(taken: &[AddrRange], preferred: u64, size: u64, margin: u64) -> Vec<u64> {
     let free = |addr: &u64| {
         let wanted = AddrRange::sized(addr.saturating_sub(margin).into(), size + 2 * margin);

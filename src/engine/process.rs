@@ -22,44 +22,47 @@ pub(super) const CLASSES: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) 
 /// System calls are classed by the low 16 bits of their numbers.
 const CLASS_COUNT: usize = 1 << 16;
 
-/// The task of translated code besides the program's own.
+/// The work that translated code does in addition to the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
-    /// It writes a record for each exit of a superblock. R11 is the trace pointer.
+    /// Writes a record for each exit of a superblock. R11 is the trace pointer.
     Recording,
-    /// It counts ticks and leaves instructions with a hook to its tracer, except for system calls
-    /// that have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
+    /// Counts ticks and leaves instructions with a hook to its tracer, except for system calls that
+    /// have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
     Counting,
-    /// It counts, and logs system calls ([`TranslatedProcess::log_calls`]).
+    /// Counts ticks, and makes and logs system calls ([`TranslatedProcess::log_calls`]). R11 is a
+    /// budget.
     Logging,
-    /// It records, and leaves instructions with a hook to its tracer. R11 is the trace pointer.
+    /// Writes records, and leaves instructions with a hook to its tracer. R11 is the trace pointer.
     Rerecording,
 }
 
-/// A process whose code runs translated. It stays as it is where a method fails.
+/// A process whose code runs translated. A method that fails undoes nothing.
 #[derive(Debug)]
 pub struct TranslatedProcess {
     pub(super) pid: Pid,
     /// The process's memory.
     pub memory: Memory,
-    /// Its mappings.
+    /// The process's mappings, as last read.
     pub space: AddressSpace,
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
     pub(super) pages: Pages,
     /// The program's actions for the signals that the code cache uses.
     pub(super) actions: Actions,
-    /// True once calls that may write memory stop, as the tracer write-protects pages.
+    /// True once threads stop before calls that may write memory, as there are write-protected
+    /// pages.
     pub(super) watches_kernel_writes: bool,
-    /// True once all calls stop, for good.
+    /// True once threads stop before all calls, for good.
     pub(super) stops_at_calls: bool,
-    /// True while all calls stop, since a debugger watches them.
+    /// True while threads stop before all calls, since a debugger watches them.
     pub(super) watches_calls: bool,
-    /// The facts that glue has beside the classes of calls.
+    /// The devices, mapped files and clocks by which glue decides about calls, beside their
+    /// classes.
     pub(super) known: Known,
     /// The vdso, if calls in the cache use it.
     pub(super) vdso: Option<AddrRange>,
-    /// The components whose saves are completed.
+    /// The XSAVE components with which XSAVECs are completed; `None` if they are not.
     pub(super) saves: Option<Components>,
     /// When the next indirect branch is sampled.
     pub(super) sampling: Sampling,
@@ -67,8 +70,8 @@ pub struct TranslatedProcess {
 
 impl TranslatedProcess {
     /// Makes the code cache of a process. `tracee`, one of its threads, is stopped in the program,
-    /// and no other runs. Each thread gets trace buffers of `buffer_bytes`. The system calls of
-    /// `seen` stop before they are made.
+    /// and no other runs. Each thread gets trace buffers of `buffer_bytes`. Threads stop before
+    /// system calls with the numbers `seen`.
     pub fn open(
         tracee: Tracee,
         pid: Pid,
@@ -79,7 +82,8 @@ impl TranslatedProcess {
         Self::open_at_gate(tracee, pid, code, buffer_bytes, seen, None)
     }
 
-    /// Makes the code cache of a process that may have a gate already.
+    /// Makes the code cache of a process, as [`Self::open`] does. `gate` is its gate, if it has
+    /// one.
     pub fn open_at_gate(
         tracee: Tracee,
         pid: Pid,
@@ -93,8 +97,8 @@ impl TranslatedProcess {
         Self::with_window(tracee, memory, code, seen, window)
     }
 
-    /// Makes the code cache of a process, away from `reserved`, where the process will have
-    /// its own mappings.
+    /// Makes the code cache of a process, as [`Self::open`] does, away from `reserved`, where the
+    /// process will have its own mappings.
     pub fn open_beside(
         tracee: Tracee,
         pid: Pid,
@@ -147,7 +151,7 @@ impl TranslatedProcess {
         };
         process.see_calls(seen);
         if code == CodeKind::Counting {
-            // Each may have an answer. Without one, it stops.
+            // Each call may have an answer. Without one, the thread stops.
             process.see_all_calls();
         }
         process.hide_ranges();
@@ -164,40 +168,41 @@ impl TranslatedProcess {
         &self.translator
     }
 
-    /// Sets the most bytes of the code cache within reach of some code.
+    /// Sets the maximum size of the code cache within reach of any code, in bytes.
     pub fn set_room(&mut self, bytes: u64) {
         self.translator.set_room(bytes);
     }
 
-    /// Takes note of the code that is executed, from now on ([`Self::unexpected_code`]).
+    /// Records the order in which code is first executed, from now on ([`Self::unexpected_code`]).
     pub fn learn_code(&mut self) {
         self.translator.learn_order();
     }
 
-    /// Lets code be translated early, in this order, as soon as some of it is executed. Translates
-    /// nothing yet: what is at these addresses may change.
+    /// Lets code at these addresses be translated early, in this order, once some of it is
+    /// executed. Translates nothing yet: the bytes there may change.
     pub fn expect_code(&mut self, addresses: impl IntoIterator<Item = u64>) {
         self.translator.expect(addresses);
     }
 
-    /// Returns addresses of code of files that was executed and not expected, in the order of its
-    /// first execution.
+    /// Returns the addresses of code of files that was executed and not expected, in the order of
+    /// its first execution.
     pub fn unexpected_code(&self) -> &[u64] {
         self.translator.unexpected()
     }
 
-    /// Lets the translator make superblocks anew that a sample of records shows to be hot.
+    /// Drops superblocks that a sample of records shows to be hot and that are worth translating
+    /// anew. The sample has the number of records of each edge.
     pub fn learn(&mut self, sample: &AddressMap<u32, u64>) {
         self.translator.learn(sample);
     }
 
-    /// Sets where threads leave the cache, before they execute what is there. No thread may be in
-    /// the cache.
+    /// Sets the program's addresses at which threads leave the cache, before they execute the
+    /// instruction there. No thread may be in the cache.
     pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
         self.translator.set_stops(stops);
     }
 
-    /// Lets these system calls stop before they are made, from now on. For recording code, which
+    /// Makes threads stop before these system calls, from now on. Only for recording code, which
     /// stops at each call with a class other than 0. (In logging code, 1 is a call that writes
     /// nothing.)
     pub fn see_calls(&self, numbers: impl IntoIterator<Item = u64>) {
@@ -231,7 +236,8 @@ impl TranslatedProcess {
         self.window.gate
     }
 
-    /// Makes the gate. All that the process is made to execute comes from there afterwards.
+    /// Makes the gate, unless the process has one. The system calls that the tracer makes it
+    /// execute come from there afterwards.
     pub fn make_gate(&mut self, tracee: Tracee) -> Result<Gate, Error> {
         if let Some(gate) = self.window.gate {
             return Ok(gate);
@@ -241,22 +247,22 @@ impl TranslatedProcess {
         Ok(gate)
     }
 
-    /// Takes the gate out of a child, which has a copy of it.
+    /// Unmaps the gate in a child, which has a copy of it.
     pub fn remove_gate_from(&self, child: Tracee) -> Result<(), Error> {
         self.window.gate.map_or(Ok(()), |gate| gate.remove(child))
     }
 
-    /// Keeps further ranges free, where the process will have something.
+    /// Keeps further ranges free of the tracer's mappings: the process will have its own there.
     pub fn reserve(&mut self, ranges: Vec<AddrRange>) {
         self.window.reserve(ranges);
     }
 
-    /// Returns true if an address is in the tracer's part of the process.
+    /// Returns true if an address is in one of the tracer's mappings in the process.
     pub fn is_own(&self, addr: Addr) -> bool {
         self.window.ranges.iter().any(|range| range.contains(addr))
     }
 
-    /// Makes an area for a thread to come.
+    /// Makes an area for a thread that is about to be created.
     pub fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
         let gadget = self.gadget();
         self.window.prepare_area(tracee, gadget)?;
@@ -264,7 +270,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Takes an area that was made, for a thread.
+    /// Removes and returns a spare area, with empty buffers; `None` if there is none.
     pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         let (area, busy) = self.window.take_area()?;
         self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
@@ -282,7 +288,7 @@ impl TranslatedProcess {
         self.window.recycle_area(area, busy);
     }
 
-    /// Returns how many of `size_bytes` at `addr` come before the tracer's own memory.
+    /// Returns how many of the `size_bytes` bytes at `addr` come before the tracer's own memory.
     pub fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
         let wanted = AddrRange::sized(addr, size_bytes as u64);
         let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
@@ -291,18 +297,18 @@ impl TranslatedProcess {
         visible.map_or(size_bytes, |visible| visible.min(size_bytes))
     }
 
-    /// Reads the program's memory, without the tracer's. Returns how many bytes are known.
+    /// Reads the program's memory, up to the tracer's. Returns the number of bytes that were read.
     pub fn read_visible(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let visible = self.visible_bytes(addr, buf.len());
         self.memory.read(addr, &mut buf[..visible])
     }
 
-    /// Returns what the program does at the signals that the code cache uses.
+    /// Returns the program's actions for SIGTRAP and SIGSEGV.
     pub fn actions(&self) -> &Actions {
         &self.actions
     }
 
-    /// Sets what the program does at these signals: a child's are its parent's.
+    /// Sets the program's actions for SIGTRAP and SIGSEGV: a child's are its parent's.
     pub fn set_actions(&mut self, actions: Actions) {
         self.actions = actions;
     }
@@ -312,20 +318,20 @@ impl TranslatedProcess {
         (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Takes all of the tracer's mappings but the gate out of a child of the process, which has
-    /// copies of them and stopped in the program, by the SYSCALL instruction at `gadget`.
+    /// Unmaps all of the tracer's memory but the gate in a child of the process, which has a copy
+    /// of it and is stopped in the program, by the SYSCALL instruction at `gadget`.
     pub fn remove_from(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.window.remove(child, gadget)
     }
 
-    /// Restores the permissions of the program's pages, and takes all of the tracer's mappings out
-    /// of the process. All threads are stopped in the program; `tracee` is one.
+    /// Restores the permissions of the program's pages, and unmaps all of the tracer's memory. All
+    /// threads are stopped in the program; `tracee` is one.
     pub fn leave(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.unprotect_all(tracee)?;
         self.window.leave(tracee, &self.memory)
     }
 
-    /// Takes the tracer's mappings out of a process that no code was translated of yet.
+    /// Unmaps the tracer's memory in a process of which no code was translated yet.
     pub fn give_up(&self, tracee: Tracee) -> Result<(), Error> {
         self.window.leave(tracee, &self.memory)
     }
@@ -345,7 +351,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Returns what a thread in the cache asks for, if it asks.
+    /// Returns the request of a thread in the cache, if it has made one.
     pub fn request(&self, thread: &TranslatedThread) -> Option<Request> {
         let shared = &self.window.shared;
         let number = shared.load(thread.area.slot(slots::REQUEST));
@@ -353,12 +359,13 @@ impl TranslatedProcess {
         (number != 0).then_some(Request { number, target })
     }
 
-    /// Returns the program's address that a request is for.
+    /// Returns the program's address whose code a request asks for.
     pub fn requested(&self, request: Request) -> u64 {
         request.address(&self.translator)
     }
 
-    /// Answers a thread's request: it goes on at an address of the cache when it is resumed.
+    /// Answers a thread's request: the thread continues at an address of the cache when it is
+    /// resumed.
     pub fn respond(&self, thread: &TranslatedThread, address: u64) {
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::RESPONSE), address);
@@ -378,7 +385,7 @@ impl Request {
         translator.requested(self.number, self.target)
     }
 
-    /// Returns true if the target of an indirect branch is asked for.
+    /// Returns true if the request is for the target of an indirect branch.
     pub(super) fn is_indirect(self) -> bool {
         self.number == slots::INDIRECT
     }

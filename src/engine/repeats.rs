@@ -1,4 +1,5 @@
-//! String instructions that a thread executes outside the cache, with all repetitions at once.
+//! Steps over string instructions with a REP prefix: a copy of the instruction executes all
+//! repetitions at once.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -11,7 +12,8 @@ use crate::translate::RepeatCopy;
 const INT3_BYTES: u64 = 1;
 
 impl TranslatedProcess {
-    /// Returns the copy of the instruction that `code` begins with, if it is repeated and has one.
+    /// Returns the copy, in the cache, of the REP instruction that `code` begins with; `None` if it
+    /// is another instruction.
     pub(super) fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
         self.translator.zones().first()?.repeat_copy(code)
     }
@@ -35,12 +37,12 @@ pub(super) fn step_or_repeat(
     Ok((stop, come_from_copy(tracee, copy, ip, stop)?))
 }
 
-/// Takes a thread from a copy of the instruction at `ip` back to the program, where it has stopped.
-/// Returns true if it has executed it.
+/// Moves a thread that has stopped in a copy of the instruction at `ip` back to the program.
+/// Returns true if it has executed the whole instruction.
 fn come_from_copy(tracee: Tracee, copy: RepeatCopy, ip: Addr, stop: Stop) -> Result<bool, Error> {
     let registers = match tracee.registers() {
         Ok(registers) => registers,
-        // It was killed: it is nowhere.
+        // It was killed, and has no registers.
         Err(_) if stop.is_end() => return Ok(false),
         Err(error) => return Err(error.into()),
     };

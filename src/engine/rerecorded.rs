@@ -1,4 +1,4 @@
-//! Runs of code that records and leaves hooks to its tracer: a run that is repeated, to get its
+//! Runs of code that records and leaves hooks to its tracer: a recorded run is repeated, to get its
 //! path.
 
 use super::code::Change;
@@ -19,38 +19,39 @@ const RECORD_BYTES: u64 = EdgeKind::Direct.record_bytes() as u64;
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Until so many records are written, or a buffer is full. One more path is executed.
+    /// Until this many records are written, or as many as a buffer holds, and one more.
     Records(u64),
-    /// Exactly this far, unless the superblock ends before.
+    /// Exactly as far as this bound, unless the superblock ends before.
     Bound(Bound),
 }
 
-/// A run that ended: its thread is stopped in the program.
+/// A run that has ended: its thread is stopped in the program.
 #[derive(Debug)]
 pub struct Rerun {
-    /// The records of its path.
+    /// The records of the run's path.
     pub records: Vec<u8>,
-    /// The part of a path that was executed and is in no record, and where it leads.
+    /// The steps that were executed after the last record, and the address that is executed next.
     pub partial: Option<(Vec<Step>, u64)>,
-    /// Why it ended.
+    /// The reason why the run ended.
     pub end: RerunEnd,
 }
 
 /// The reason for the end of a run.
 #[derive(Debug)]
 pub enum RerunEnd {
-    /// It went as far as it may.
+    /// The limit is reached.
     Limit,
-    /// It is at an instruction that its tracer has to execute.
+    /// The thread is at an instruction that its tracer has to execute.
     Native,
-    /// It is about to execute code that is other than it was when it was last translated.
+    /// The thread is about to execute code that has changed since it was last translated.
     Changed(Vec<Change>),
     /// A signal of the program is to be delivered.
     Signal(SiginfoBytes),
 }
 
 impl TranslatedProcess {
-    /// Runs a thread, which is stopped in the program, in code that records again.
+    /// Runs a thread, which is stopped in the program, up to a limit, and returns the records of
+    /// its path.
     pub fn rerun(&mut self, thread: &mut TranslatedThread, limit: Limit) -> Result<Rerun, Error> {
         let area = thread.area;
         let ip = thread.tracee.registers()?.rip;
@@ -96,7 +97,8 @@ impl TranslatedProcess {
         Ok(Rerun { records, partial: exact.partial, end })
     }
 
-    /// Resumes a thread in the cache until its run ends. Returns true if its buffer is full.
+    /// Resumes a thread in the cache until its run ends. Returns why it ended, and true if the
+    /// buffer was full.
     fn rerun_to_end(
         &mut self,
         thread: &mut TranslatedThread,
@@ -129,7 +131,7 @@ impl TranslatedProcess {
                     self.respond(thread, address);
                 }
                 SignalStop::Native(at) => {
-                    // Before the INT3, where all is known.
+                    // Back to the INT3, where the program's state is exact.
                     let registers = thread.tracee.registers()?;
                     let rip = registers.rip.wrapping_sub(1);
                     debug_assert_eq!(self.locate(rip).map(|at| at.superblock), Some(at.superblock));
@@ -158,8 +160,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the state before the indirect branch that a thread has just recorded, which leads to
-    /// where no program can be: the thread is to execute it in the program.
+    /// Returns the state before the indirect branch that a thread has just recorded, whose target
+    /// is not canonical: the thread is to execute the branch in the program.
     fn before_last_record(&self, thread: &TranslatedThread) -> Result<Exact, Error> {
         let registers = thread.tracee.registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);

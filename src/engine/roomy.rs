@@ -11,12 +11,12 @@ const SMALL_BYTES: usize = 512 << 10;
 const PAGE_BYTES: usize = 4096;
 const LARGE_BYTES: usize = 2 << 20;
 
-/// Returns an empty vector with room to grow, whose memory the kernel may give in large pages: some
-/// thousand first touches fewer.
+/// Returns an empty vector with room to grow. The kernel may back it with large pages, which saves
+/// some thousand page faults.
 pub(super) fn roomy<T>() -> Vec<T> {
     let vector: Vec<T> = with_room(ROOM_BYTES);
-    // The kernel places a mapping right below the last one: a larger one begins lower. The large
-    // pages begin where the small ones end then.
+    // The kernel places a mapping right below the last one, so a mapping that is larger by the
+    // excess begins that much lower. Its small pages then end where a large page begins.
     let excess = large_pages_of(&vector) % LARGE_BYTES;
     drop(vector);
     let vector = with_room(ROOM_BYTES + excess);
@@ -30,7 +30,7 @@ fn with_room<T>(bytes: usize) -> Vec<T> {
     vector
 }
 
-/// Returns the first address that is to be in large pages.
+/// Returns the first address of a vector's memory that is to be in large pages.
 fn large_pages_of<T>(vector: &[T]) -> usize {
     (vector.as_ptr().addr() + SMALL_BYTES) & !(PAGE_BYTES - 1)
 }

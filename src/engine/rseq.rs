@@ -1,5 +1,6 @@
-//! Restartable sequences (rseq(2)). The kernel moves the IP of a thread that it preempts in one,
-//! and must not look for it in the program's code while the thread is in the code cache.
+//! Restartable sequences (rseq(2)). The kernel moves the IP of a thread that it preempts in a
+//! sequence, and must not compare it with the program's addresses while the thread is in the code
+//! cache.
 
 use super::error::{Error, checked};
 use super::process::TranslatedProcess;
@@ -8,15 +9,17 @@ use crate::tracee::call_numbers::RSEQ;
 use crate::tracee::{Rseq, Tracee};
 
 const RSEQ_UNREGISTER: u64 = 1;
-/// Where `struct rseq` has the address of the `struct rseq_cs` at hand, and where that has the
-/// start, the length and the address of its abort handler (include/uapi/linux/rseq.h).
+/// Offset of the address of the current `struct rseq_cs` in `struct rseq`, and the size of the
+/// fields of a `struct rseq_cs`: the second is the sequence's start, the third its length, the
+/// fourth its abort handler (include/uapi/linux/rseq.h).
 const CS: u64 = 8;
 const FIELDS: u64 = 8;
 
 impl TranslatedProcess {
-    /// Unregisters a thread's restartable sequences, and returns what was registered.
+    /// Unregisters a thread's restartable sequences, and returns the registration; `None` if there
+    /// is none or the kernel does not report it.
     pub fn forbid_rseq(&self, tracee: Tracee) -> Result<Option<Rseq>, Error> {
-        // Kernels before 5.13 do not tell; theirs were not used by C libraries.
+        // Kernels before 5.13 do not report it, and their C libraries did not use it.
         let Some(rseq) = tracee.rseq().ok().flatten() else { return Ok(None) };
         self.abort_sequence(tracee, rseq)?;
         checked("rseq", self.call_rseq(tracee, rseq, RSEQ_UNREGISTER)?)?;
@@ -34,7 +37,8 @@ impl TranslatedProcess {
         Ok(tracee.inject(self.gadget(), RSEQ, args)?)
     }
 
-    /// Moves a thread in the midst of a sequence to where the kernel moves those that it preempts.
+    /// Moves a thread that is in a restartable sequence to the sequence's abort handler, as the
+    /// kernel does with those that it preempts.
     fn abort_sequence(&self, tracee: Tracee, rseq: Rseq) -> Result<(), Error> {
         let Some(cs) = self.word_at(rseq.addr.wrapping_add(CS)).filter(|&cs| cs != 0) else {
             return Ok(());

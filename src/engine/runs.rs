@@ -9,24 +9,25 @@ use crate::translate::{Bound, Hook};
 pub enum Distance {
     /// Until a budget is spent, as [`super::TranslatedProcess::budget`] returns it.
     Budget(u64),
-    /// Exactly this far, unless the superblock ends before.
+    /// Exactly as far as this bound, unless the superblock ends before.
     Bound(Bound),
 }
 
-/// A run that was begun.
+/// A run that was begun and has not ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     pub(super) budget: u64,
     /// The superblock that ends at a bound.
     pub(super) bounded: Option<u32>,
-    /// Times that the thread left the cache.
+    /// The number of times that the thread stopped for its tracer.
     pub requests: u64,
-    /// The registers with which it began, if stops are glances.
+    /// The thread's registers when the run began; `None` if stops are not glances.
     pub(super) glances: Option<Registers>,
 }
 
 impl Running {
-    /// Returns the ticks up to a point where R11 was `budget`, and counts from there on.
+    /// Returns the ticks that were executed until R11 was `budget`. The run's later ticks are
+    /// counted from there on.
     pub fn ticks_until(&mut self, budget: u64) -> u64 {
         std::mem::replace(&mut self.budget, budget).wrapping_sub(budget)
     }
@@ -41,16 +42,17 @@ pub enum Run {
     Signal(Ran, SiginfoBytes),
     /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
-    /// It made and logged a system call, but the log lacks some of its effects. The run goes on.
+    /// The thread made and logged a system call, but the log lacks some of its effects. The run
+    /// goes on.
     Called,
-    /// It is at a stop, and waits in the cache for the answer to its glance.
+    /// The thread is at a stop, and waits in the cache for the answer to its glance.
     Glance(Glance),
 }
 
-/// The distance that a thread ran.
+/// The distance that a thread ran, and why it stopped.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
-    /// Ticks that it executed.
+    /// The number of ticks that the thread executed.
     pub ticks: u64,
     /// Instructions after the last tick, or in all where there is no tick. None: not counted.
     pub instructions: Option<u64>,
@@ -58,14 +60,14 @@ pub struct Ran {
     pub end: RunEnd,
 }
 
-/// The result of a step.
+/// The result of executing one instruction of the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Stepped {
     /// The instruction is executed.
     Done,
-    /// A signal of the program is to be delivered first, or came of the instruction.
+    /// A signal of the program is to be delivered: it came first, or the instruction raised it.
     Signal(SiginfoBytes),
-    /// Something else happened to the thread.
+    /// The thread had another stop, which the caller handles.
     Other(Stop),
 }
 
@@ -74,24 +76,24 @@ pub enum Stepped {
 pub enum RunEnd {
     /// The thread ran as far as it may, or its superblock ended.
     Distance,
-    /// It is at a place where threads are to stop.
+    /// The thread is at an address where threads are to stop.
     Stop,
-    /// It is at an instruction that its tracer has to execute, and what that asks for if it does
-    /// not follow from the program's state.
+    /// The thread is at an instruction that its tracer has to execute: because of this hook, or,
+    /// without one, to execute it as it is.
     Native(Option<Hook>),
-    /// It has executed an instruction that accessed memory which a debug register watches.
+    /// The thread has executed an instruction that accessed memory which a debug register watches.
     Watchpoint,
-    /// A signal came.
+    /// A signal of the program came.
     Signal,
 }
 
-/// A thread at a stop, in the cache.
+/// The state of a thread that waits at a stop, in the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance {
     /// The program's registers.
     pub registers: Registers,
-    /// Answers to system calls that it has taken in the run.
+    /// The number of answers to system calls that the thread has taken in the run.
     pub answered: u64,
-    /// Its ticks since the last of them, or in the run if there is none.
+    /// The thread's ticks since the last of these answers, or in the run if there is none.
     pub ticks: u64,
 }

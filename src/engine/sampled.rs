@@ -6,7 +6,8 @@ use super::thread::TranslatedThread;
 use crate::translate::slots;
 
 impl TranslatedProcess {
-    /// Returns what [`Self::budget`] does, or less if an indirect branch is to be sampled before.
+    /// Returns the budget for at most `ticks` ticks ([`Self::budget`]), or a smaller one if an
+    /// indirect branch is to be sampled before.
     pub fn sampled_budget(&mut self, ticks: u64) -> Option<u64> {
         let budget = self.budget(ticks)?;
         Some(budget.min(self.sampling.ticks()))

@@ -11,7 +11,7 @@ const FIRST: u64 = 1 << 16;
 /// The factor of a linear congruential generator (Knuth, "MMIX").
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
-/// When to take the next sample.
+/// The state by which the distance to the next sample is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling {
     /// The mean distance of two samples, in ticks.
@@ -26,13 +26,14 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Returns the ticks to the next sample: by chance, so that no loop keeps in step with it.
+    /// Returns the ticks to the next sample, a random number, so that no loop keeps in step with
+    /// samples.
     pub(super) fn ticks(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(FACTOR).wrapping_add(1);
         self.period / 2 + (self.random >> 32) % self.period
     }
 
-    /// Notes a sample. `helps` is true if more of its kind may change the code.
+    /// Notes a sample. `helps` is true if more samples like it may change the code.
     pub(super) fn note(&mut self, helps: bool) {
         let period = if helps { self.period / 4 } else { self.period * 5 / 4 };
         self.period = period.clamp(SHORTEST, LONGEST);

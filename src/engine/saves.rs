@@ -1,6 +1,6 @@
 //! XSAVEC of programs, whose result is made to follow from the program's state
-//! ([`crate::translate::SavedState`]). XSAVEC leaves out components in their initial state;
-//! completing writes them.
+//! ([`crate::translate::SavedState`]). XSAVEC leaves out components in their initial state; to
+//! complete an XSAVEC is to write these, too.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -14,9 +14,9 @@ const PAGE_BYTES: usize = 0x1000;
 const LOW_HALF: u64 = u32::MAX as u64;
 
 impl TranslatedProcess {
-    /// Completes each XSAVEC without x87, from now on, as on a processor with the components of
-    /// `program`. `host` are those of this processor: if they differ, each XSAVEC takes a step. To
-    /// be called before any code is translated.
+    /// Completes each XSAVEC that saves SSE and at most AVX and AVX-512 state, from now on, as on a
+    /// processor with the components of `program`. `host` are those of this processor: if they
+    /// differ, each XSAVEC takes a step. To be called before any code is translated.
     pub fn complete_saves(&mut self, program: Option<Components>, host: Option<Components>) {
         self.saves = program;
         if let Some(components) = program.filter(|_| program == host) {
@@ -30,7 +30,7 @@ impl TranslatedProcess {
         hook_of(&code).filter(|_| self.saved_by(registers, &code).is_none())
     }
 
-    /// Returns true if a thread with these registers is at an XSAVEC without hook.
+    /// Returns true if a thread with these registers is at an XSAVEC that is completed.
     pub(super) fn is_completed(&self, registers: &Registers) -> bool {
         self.saved_by(registers, &self.code_at(Addr(registers.rip))).is_some()
     }
@@ -42,7 +42,8 @@ impl TranslatedProcess {
         self.saves?.saved_by(code, mask)
     }
 
-    /// Executes an XSAVEC without hook in a step of the thread, and completes it.
+    /// Executes an XSAVEC without hook in a step of the thread, and completes it. `begun` are the
+    /// thread's registers, `code` the instruction's bytes.
     pub(super) fn step_save(
         &mut self,
         thread: &mut TranslatedThread,
@@ -78,7 +79,8 @@ impl TranslatedProcess {
         if self.memory.read(at, &mut area) != area.len() {
             return Ok(());
         }
-        // On pages to which the processor wrote nothing, it did not fault: open them.
+        // Pages to which the processor wrote nothing did not fault, and may still be closed: opens
+        // them.
         for offset in (0..area.len()).step_by(PAGE_BYTES).chain([area.len() - 1]) {
             let addr = at.wrapping_add(offset as u64);
             if self.space.foreign.faults_at(addr) {
@@ -88,7 +90,7 @@ impl TranslatedProcess {
             }
         }
         saved.complete(&mut area);
-        // It can fail where the process ends, as it can be read above.
+        // This fails only if the process has ended: the memory was read above.
         let _ = self.memory.write(at, &area);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Seals of the shared memory. A program that finds it, through `/proc/self/map_files` or another
-//! mapping, can neither cut it short, which would be a SIGBUS of the recorder's, nor map it
+//! Seals of the shared memory. A program that finds the memory, through `/proc/self/map_files` or
+//! another mapping, can neither truncate it, which would raise a SIGBUS in the recorder, nor map it
 //! writable once more.
 
 use crate::tracee;
@@ -7,13 +7,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use std::fs::File;
 
-/// Seals a memfd of which all writable mappings are made.
+/// Seals a memfd once all its writable mappings are made: its size stays, and no more can be made.
 pub(super) fn seal(file: &File) -> Result<(), tracee::Error> {
     let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     let writes = SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE);
     let add = |seals| fcntl(file, FcntlArg::F_ADD_SEALS(seals));
     let result = match add(size | writes) {
-        // Kernels before 5.1 do not know it (fcntl(2)).
+        // Kernels before 5.1 do not know `F_SEAL_FUTURE_WRITE` (fcntl(2)).
         Err(Errno::EINVAL) => add(size),
         result => result,
     };

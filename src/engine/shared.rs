@@ -15,21 +15,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a large page (SDM volume 3, "Paging").
 pub(super) const LARGE_PAGE_BYTES: usize = 2 << 20;
-/// The number of the page in which the code begins, after the tables. Its first bytes stay in small
-/// pages until there are more, so that small programs do not pay for large ones.
+/// The number of the large page in which the code begins, after the tables. Its first `SMALL_BYTES`
+/// stay in small pages until there are more, so that small programs do not pay for large pages.
 const FIRST_OF_CODE: usize = 1;
 const SMALL_BYTES: usize = 512 << 10;
 
 /// A mapping of the shared memory in this process.
 #[derive(Debug)]
 pub struct Shared {
-    /// A multiple of the size of a large page, as the places of code in the traced process are.
+    /// The memory's address in this process: a multiple of the size of a large page, as the
+    /// addresses of code in the traced process are.
     start: NonNull<u8>,
     size: usize,
-    /// All that is mapped: the memory, and what is left around it.
+    /// The whole mapping: the memory, and the unused space around it that its alignment needs.
     whole: NonNull<libc::c_void>,
     whole_size: usize,
-    /// Large pages that the kernel was asked for.
+    /// For each large page, true if the kernel was asked to make it.
     asked: Vec<AtomicBool>,
 }
 
@@ -39,7 +40,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps `size` bytes of `file`.
+    /// Maps the first `size` bytes of `file` in this process.
     pub fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let whole_size = size.saturating_add(LARGE_PAGE_BYTES);
@@ -65,7 +66,8 @@ impl Shared {
         Ok(Arc::new(shared))
     }
 
-    /// Lets the kernel make one page of the small ones before `end`, if there are enough of them.
+    /// Asks the kernel, once, to make a large page of the small ones around the byte before `end`,
+    /// if enough of them are used.
     fn ask_for_large_page(&self, end: u64) {
         let Some(last) = usize::try_from(end).ok().and_then(|end| end.checked_sub(1)) else {
             return;
@@ -84,8 +86,8 @@ impl Shared {
         unsafe { libc::madvise(start.cast(), LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
-    /// Returns the place of `len` bytes at `offset`. Panics if they are not inside: offsets come
-    /// from the recorder's own layout, never from the program.
+    /// Returns the address, in this process, of `len` bytes at `offset`. Panics if they are not
+    /// inside: offsets come from the recorder's own layout, never from the program.
     fn at(&self, offset: u64, len: usize) -> *mut u8 {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.size);
@@ -94,7 +96,7 @@ impl Shared {
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    /// Returns the word at an offset.
+    /// Returns the 8-byte word at an offset, a multiple of 8.
     pub(super) fn word(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: inside the mapping, which is page-aligned and as long-lived as `self`, at a
@@ -110,7 +112,7 @@ impl Shared {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// Copies bytes out.
+    /// Copies bytes at an offset out of the shared memory.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap. If the program
@@ -149,7 +151,7 @@ impl Drop for Shared {
     }
 }
 
-/// Returns the address that mmap(2) returned.
+/// Returns the address that mmap(2) returned, or its error.
 fn mapped(result: *mut libc::c_void) -> Result<NonNull<libc::c_void>, Error> {
     if result == libc::MAP_FAILED {
         return Err(match Errno::last() {

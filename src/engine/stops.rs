@@ -8,68 +8,71 @@ use crate::insn::MAX_INSN_BYTES;
 use crate::tracee::{SiginfoBytes, Signo, siginfo};
 use crate::translate::Location;
 
-/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
+/// `si_code` of the SIGTRAP after a single step: over a system call, and over another instruction
+/// (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
-/// A debug register's address was accessed.
+/// `si_code` of a SIGTRAP: a debug register's address was accessed.
 const TRAP_HWBKPT: i32 = 4;
 /// `si_code` of a SIGSEGV: a protection forbids it.
 const SEGV_ACCERR: i32 = 2;
 /// `si_code` of a SIGTRAP that INT3 raised.
 const SI_KERNEL: i32 = 0x80;
-/// The kernel's code where a stepped thread enters a signal handler.
+/// `si_code` of the SIGTRAP that reports that a stepped thread has entered a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 /// The task of a thread before it stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Run.
+    /// The thread ran, in the cache or in the program.
     Runs,
-    /// Make a system call that its tracer wants to see the end of.
+    /// The thread made a system call whose end its tracer wants to see.
     Calls,
-    /// Execute one instruction of the program where it is.
+    /// The thread executed one instruction in the program's own code.
     Steps,
-    /// Enter a signal's handler.
+    /// The thread was to enter a signal's handler.
     EntersHandler,
-    /// Anything else.
+    /// The thread did anything else.
     Other,
 }
 
 /// Why a thread stopped for a signal.
 #[derive(Clone, Copy, Debug)]
 pub enum SignalStop {
-    /// It asks for code that has no superblock yet.
+    /// The thread asks for code that has no superblock yet.
     Request,
-    /// It is about to make a system call that its tracer wants to see.
+    /// The thread is about to make a system call that its tracer wants to see.
     BeforeCall(Location),
-    /// It is at an instruction that is not translated, or at a place where threads are to stop.
+    /// The thread is at an instruction that is not translated, or at an address where threads are
+    /// to stop.
     Native(Location),
-    /// It made and logged a system call, but the log lacks some of its effects.
+    /// The thread made and logged a system call, but the log lacks some of its effects.
     AfterCall,
-    /// It accessed a page after one of its buffers.
+    /// The thread accessed the page after one of its trace buffers.
     Guard,
-    /// It wrote to a page that code was translated from.
+    /// The thread wrote to a page, at this address, that code was translated from.
     CodeWrite(Addr),
-    /// It is to access foreign memory, at this address.
+    /// The thread is about to access closed foreign memory, at this address.
     Foreign(Addr),
-    /// It wrote to a page that another thread's write has just made writable.
+    /// The thread wrote to a page, and faulted, but another thread's write has just made the page
+    /// writable.
     StaleFault,
-    /// It accessed what a debug register watches.
+    /// The thread accessed memory that a debug register watches.
     Watchpoint,
-    /// Its system call or its instruction is done.
+    /// The system call or instruction that the thread was to execute is done.
     Done,
-    /// It has entered a handler.
+    /// The thread has entered a signal's handler.
     InHandler,
     /// The code cache faulted while the program had a blocked signal of the same number pending.
     /// The kernel reported only that signal. The fault will be repeated.
     HiddenFault,
-    /// The signal is the program's.
+    /// The signal is the program's: neither the code cache nor the tracer caused it.
     Program(SiginfoBytes),
 }
 
 impl SignalStop {
-    /// Returns true if the stop is the tracer's own affair, so that the program keeps its mask and
-    /// its handler ([`TranslatedProcess::restore_signal_state`]).
+    /// Returns true if the stop is known to be the tracer's own, so that the program's mask and
+    /// handler are to be restored ([`TranslatedProcess::restore_signal_state`]).
     pub fn is_tracers(&self) -> bool {
         match self {
             Self::Request
@@ -80,7 +83,7 @@ impl SignalStop {
             | Self::Foreign(_)
             | Self::StaleFault
             | Self::Done => true,
-            // Of these the caller finds out.
+            // For these the caller decides.
             Self::Guard
             | Self::Watchpoint
             | Self::InHandler
@@ -132,8 +135,9 @@ impl TranslatedProcess {
         Ok(own.unwrap_or(SignalStop::Program(info)))
     }
 
-    /// Classifies an INT3 of the cache. That of a request which was served before is the program's:
-    /// a SIGTRAP for it had come in the midst of the request, and is delivered now.
+    /// Classifies an INT3 of the cache; `None` if the signal is the program's. An INT3 whose
+    /// request was served before is one: a SIGTRAP of the program came in the midst of the request
+    /// and was taken for the request's. It is delivered now.
     fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
@@ -148,8 +152,9 @@ impl TranslatedProcess {
         Ok(self.locate(rip.wrapping_sub(1)).filter(is_native).map(SignalStop::Native))
     }
 
-    /// Classifies a fault. A thread that steps over a store faults too if another thread executed
-    /// code of the page, so that it was protected again; its store is opened once more in any case.
+    /// Classifies a fault; `None` if it is the program's. A thread that steps over a store also
+    /// faults if another thread executed code of the page, so that the page was protected again.
+    /// Its page is opened once more in any case.
     fn fault(
         &self,
         thread: &TranslatedThread,
@@ -173,8 +178,8 @@ impl TranslatedProcess {
         Ok(is_stale.then_some(stale))
     }
 
-    /// Returns true if a fault at `addr` is one of a store that could be executed now. A fault at
-    /// the instruction itself is one of execution.
+    /// Returns true if a fault at `addr` is that of a store which would succeed now. A fault at the
+    /// instruction itself is one of execution.
     fn is_of_store(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
         let ip = thread.tracee.instruction_pointer()?;
         let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);

@@ -9,7 +9,7 @@ use crate::tracee::{Error, Tracee, signals};
 use crate::translate::slots;
 use std::sync::Arc;
 
-/// Where a thread's registers belong.
+/// The code that a thread is in, which decides whose values its registers hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the code cache: R11, GS and the instruction pointer are the tracer's.
@@ -21,26 +21,26 @@ pub enum Place {
 /// A thread that runs in the code cache.
 #[derive(Debug)]
 pub struct TranslatedThread {
-    /// The thread.
+    /// The thread itself, for ptrace requests.
     pub tracee: Tracee,
-    /// Its process.
+    /// The thread's process.
     pub pid: Pid,
-    /// Where its registers belong.
+    /// The code that the thread is in.
     pub place: Place,
-    /// Its part of the shared memory.
+    /// The thread's part of the shared memory.
     pub area: Area,
-    /// The buffers of its area that are in use.
+    /// The trace buffers of the area that are in use.
     pub busy: Arc<Busy>,
-    /// The program's own GS base.
+    /// The GS base that the thread has in the program.
     pub(super) gs_base: u64,
     /// The signals of [`FORCED`] that the program blocks.
     pub(super) blocked: u64,
-    /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
+    /// True if a SIGSEGV that the program blocks was taken from it, and is to be sent again.
     pub(super) owes_fault: bool,
 }
 
 impl TranslatedThread {
-    /// Returns a thread with its own area, whose mask of signals is read now.
+    /// Creates a thread with its own area, and reads its mask of signals.
     pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
         let tracee = Tracee(tid);
         let blocked = tracee.signal_mask().unwrap_or(0) & FORCED;
@@ -54,29 +54,32 @@ impl TranslatedThread {
         self.gs_base
     }
 
-    /// Returns its number.
+    /// Returns the thread's number.
     pub fn tid(&self) -> Tid {
         self.tracee.0
     }
 
-    /// Returns R11 as it is kept while the register is the program's: the trace pointer of code
-    /// that records, as of the last place where the program needed the register.
+    /// Returns the value of R11 that is kept in the thread's area while the register is the
+    /// program's: the trace pointer of code that records, as of the last place where the program
+    /// needed the register.
     pub fn trace_pointer(&self, shared: &Shared) -> u64 {
         shared.load(self.area.slot(slots::TRACE_POINTER))
     }
 
-    /// Sets what [`Self::trace_pointer`] returns, and what R11 becomes when the thread enters the
+    /// Sets the value that [`Self::trace_pointer`] returns. R11 gets it when the thread enters the
     /// cache.
     pub fn set_trace_pointer(&self, shared: &Shared, pointer: u64) {
         shared.store(self.area.slot(slots::TRACE_POINTER), pointer);
     }
 
-    /// Returns the program's registers of a thread that is stopped outside of its translated code.
+    /// Returns the program's registers of a thread that is stopped outside of its translated code,
+    /// where only the GS base of its `registers` is the tracer's.
     pub fn own_registers(&self, registers: &Registers) -> Registers {
         Registers { gs_base: self.gs_base, ..*registers }
     }
 
-    /// Moves a thread to its own area, which was created in the cache and has not run yet.
+    /// Moves a thread that was created in the cache, and has not run yet, to its own area. The
+    /// thread that created it has `maker_gs_base` in the program.
     pub fn begin_in_cache(&mut self, maker_gs_base: u64) -> Result<(), Error> {
         // The kernel copied what the maker had in GS.
         self.gs_base = maker_gs_base;
@@ -97,7 +100,7 @@ impl TranslatedThread {
         Ok(())
     }
 
-    /// Returns true if a trap or fault of the code cache's is pending, which came in the same
+    /// Returns true if a SIGTRAP or SIGSEGV of the code cache is pending, which came in the same
     /// moment as the stop.
     pub fn is_forced_pending(&self) -> Result<bool, Error> {
         let now = signals(self.pid, self.tid())?;

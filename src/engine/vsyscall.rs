@@ -19,9 +19,9 @@ pub const fn call_at(ip: Addr) -> Option<u64> {
     }
 }
 
-/// Makes the call that a thread is at, through the SYSCALL instruction at `gadget`, and returns
-/// where the thread goes on. None: the thread is elsewhere, or the call faults, as it does without
-/// a recorder.
+/// Makes the call that a thread is at, through the SYSCALL instruction at `gadget`, and returns the
+/// address where the thread continues. `None`: the thread is elsewhere, or the call faults, as it
+/// does without a recorder.
 pub fn make_call(
     tracee: Tracee,
     memory: &Memory,

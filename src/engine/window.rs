@@ -16,24 +16,25 @@ use crate::translate::{DESCRIPTORS, slots};
 use std::fs::File;
 use std::sync::Arc;
 
-/// Bytes of address space for all that is shared; memory is used as it is touched.
+/// The size of the shared memory in bytes of address space; memory is used as it is touched.
 const TOTAL_BYTES: u64 = CODE_BYTES + (8 << 30);
-/// Bytes of its first part: the tables and the code cache, which the process never writes.
+/// The size of the first part of the shared memory: the tables and the code cache, which the
+/// process never writes.
 const CODE_BYTES: u64 = 4 << 30;
 /// Bytes of a zone of the code cache.
 pub(super) const ZONE_BYTES: u64 = 64 << 20;
-/// Zones are nearer than this to the code that is translated into them.
+/// The limit, in bytes, of a zone's distance from the code that is translated into it.
 const REACH_BYTES: u64 = 0x6800_0000;
-/// The place of the window from which all else is mapped: below everything that the kernel places,
-/// and where the sanitizers of threads and memory, which use most of the address space, take it for
-/// the program's.
+/// The preferred address of the mapping of all shared memory: below everything that the kernel
+/// places, in a range that ThreadSanitizer and MemorySanitizer, which use most of the address
+/// space, leave to the program.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 const PAGE_BYTES: u64 = 0x1000;
-/// Offset of the classes of descriptors, which threads write.
+/// Offset of the table of descriptors' classes, which threads write.
 pub(super) const DESCRIPTORS_OFFSET: u64 = CODE_BYTES;
 /// Offset of the first zone, after the tables.
 const FIRST_ZONE: u64 = LARGE_PAGE_BYTES as u64;
-/// Offset of the gate: no table is so large.
+/// Offset of the gate, in the last page before the first zone. No table is so large.
 const GATE_OFFSET: u64 = FIRST_ZONE - PAGE_BYTES;
 
 const NONE: u64 = 0;
@@ -46,7 +47,8 @@ const READ_EXECUTE: u64 = 5;
 pub(super) struct Window {
     pub(super) shared: Arc<Shared>,
     pub(super) pid: Pid,
-    /// Where the process has all of it, without access; parts are mapped again where they belong.
+    /// The address in the process of all shared memory, mapped without access. Its parts are mapped
+    /// a second time where they are used.
     base: u64,
     next_zone: u64,
     next_area: u64,
@@ -55,18 +57,18 @@ pub(super) struct Window {
     /// The zones of the code cache, with their offsets.
     zones: Vec<(AddrRange, u64)>,
     spare: Vec<(Area, Arc<Busy>)>,
-    /// Areas for threads that are about to be created.
+    /// The number of threads that are about to be created, each of which needs an area.
     promised: usize,
     pub(super) buffer_bytes: u64,
-    /// Where nothing may be placed, though nothing is mapped there yet.
+    /// Ranges where nothing may be placed, though nothing is mapped there yet.
     reserved: Vec<AddrRange>,
-    /// Its page is one of `ranges`.
+    /// The gate, if there is one. Its page is one of `ranges`.
     pub(super) gate: Option<Gate>,
 }
 
 impl Window {
-    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs. If the process
-    /// has a gate, this is the way by which the memory is made.
+    /// Makes the shared memory. `tracee` is stopped in the program, and no other thread runs. The
+    /// process makes the system calls for it at the gate, if it has one.
     pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
@@ -83,7 +85,7 @@ impl Window {
         }
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
-        // In the same page, which is there whatever the stack pointer is.
+        // The name is in the same page, which is mapped whatever the stack pointer is.
         let offset = if registers.rip & 0x800 == 0 { 0x800 } else { 0 };
         let name_at = Addr(gadget.page().0 + offset);
         let text = Patch::syscall(memory, gadget)?;
@@ -131,8 +133,8 @@ impl Window {
         };
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
         let base = base?;
-        // Neither the kernel's core dumps nor gcore's hold it. A second mapping of it has the same
-        // flags.
+        // Keeps the memory out of core dumps of the kernel and of gcore. A second mapping of it has
+        // the same flags.
         call("madvise", MADVISE, [base, TOTAL_BYTES, DONTDUMP, 0, 0, 0])?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
         Ok(Self {
@@ -151,7 +153,7 @@ impl Window {
         })
     }
 
-    /// Makes the gate.
+    /// Maps the gate at a free address.
     pub(super) fn make_gate(&mut self, tracee: Tracee, gadget: Addr) -> Result<Gate, Error> {
         let taken = taken(self.pid, &self.reserved)?;
         let at = place(&taken, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
@@ -160,7 +162,7 @@ impl Window {
         Ok(gate)
     }
 
-    /// Maps the page of the gate, in the place of a former one if there is one.
+    /// Maps the page of the gate, in place of a former one if there is one.
     fn put_gate(&mut self, tracee: Tracee, gadget: Addr, gate: Gate) -> Result<(), Error> {
         for (offset, word) in content() {
             self.shared.store(GATE_OFFSET + offset, word);
@@ -174,14 +176,15 @@ impl Window {
         Ok(())
     }
 
-    /// Places nothing more in these ranges.
+    /// Keeps these ranges free of further mappings of the tracer.
     pub(super) fn reserve(&mut self, ranges: Vec<AddrRange>) {
         self.reserved.extend(ranges);
         self.reserved.sort_by_key(|range| (range.start, range.end));
         self.reserved.dedup();
     }
 
-    /// Maps a zone of the code cache near `near`. Returns its address and its offset.
+    /// Maps a zone of the code cache near `near`. Returns its address, and its offset in the shared
+    /// memory.
     pub(super) fn zone(
         &mut self,
         tracee: Tracee,
@@ -197,7 +200,8 @@ impl Window {
         Ok((base, offset))
     }
 
-    /// Turns to a copy of the process, in which the zones from number `first` on are missing.
+    /// Makes this the memory of `pid`, a copy of the process, and maps there the zones that the
+    /// copy lacks: those from number `first` on.
     pub(super) fn switch(
         &mut self,
         tracee: Tracee,
@@ -212,12 +216,13 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the number of zones.
+    /// Returns the number of zones of the code cache.
     pub(super) fn zone_count(&self) -> usize {
         self.zones.len()
     }
 
-    /// Maps the first zone.
+    /// Maps the first zone of the code cache, near the instruction at which `tracee` is stopped.
+    /// Returns its address and its offset.
     pub(super) fn first_zone(
         &mut self,
         tracee: Tracee,
@@ -233,7 +238,7 @@ impl Window {
         zone.and_then(|zone| restored.map(|()| zone))
     }
 
-    /// Makes an area for one more thread.
+    /// Makes an area for one more thread that is about to be created, unless enough are spare.
     pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
@@ -241,7 +246,7 @@ impl Window {
         }
         let buffer_bytes = self.buffer_bytes;
         let size = Area { base: 0, offset: 0, buffer_bytes }.size_bytes();
-        // Not by the code: what is in reach of that is for zones.
+        // Not near the code: addresses in its reach are for zones.
         let taken = taken(self.pid, &self.reserved)?;
         let base = place(&taken, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_area, size, TOTAL_BYTES)?;
@@ -261,12 +266,12 @@ impl Window {
         Ok(())
     }
 
-    /// Takes an area that is ready.
+    /// Removes and returns a spare area; `None` if there is none.
     pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         self.spare.pop()
     }
 
-    /// Returns an area that was made and not taken.
+    /// Returns a spare area, and leaves it; `None` if there is none.
     pub(super) fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
         self.spare.last()
     }
@@ -282,8 +287,8 @@ impl Window {
         self.spare.insert(0, (area, busy));
     }
 
-    /// Takes all of the tracer's mappings but the gate out of a process that is stopped in the
-    /// program, by the SYSCALL instruction at `gadget`.
+    /// Unmaps all of the tracer's memory but the gate in a process that is stopped in the program,
+    /// by the SYSCALL instruction at `gadget`.
     pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         let gate = self.gate.map(Gate::page);
         for range in self.ranges.iter().filter(|range| Some(**range) != gate) {
@@ -293,7 +298,7 @@ impl Window {
         Ok(())
     }
 
-    /// Takes all of the tracer's mappings out of a process that goes on natively.
+    /// Unmaps all of the tracer's memory in a process that continues natively.
     pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         if let Some(gate) = self.gate {
             self.remove(tracee, gate.entry())?;
@@ -317,7 +322,7 @@ impl Window {
         protect(tracee, gadget, range, protection)
     }
 
-    /// Maps the pages at `offset` a second time.
+    /// Maps the shared pages at `offset` a second time, at `range`, in place of its mappings.
     fn map_again(
         &self,
         tracee: Tracee,
@@ -340,13 +345,14 @@ fn protect(tracee: Tracee, gadget: Addr, range: AddrRange, bits: u64) -> Result<
     Ok(())
 }
 
-/// Returns the ranges of a process's address space that are not free.
+/// Returns the ranges of a process's address space that are mapped or reserved.
 fn taken(pid: Pid, reserved: &[AddrRange]) -> Result<Vec<AddrRange>, Error> {
     let mapped = mappings(pid)?.into_iter().map(|mapping| mapping.range);
     Ok(mapped.chain(reserved.iter().copied()).collect())
 }
 
-/// Takes `size` bytes of the shared memory, from `next` on. They end at `end` at the latest.
+/// Takes `size` bytes, in whole pages, of the shared memory from `next` on, and returns their
+/// offset. They end at `end` at the latest.
 fn allocate(next: &mut u64, size: u64, end: u64) -> Result<u64, Error> {
     let offset = *next;
     *next = offset.saturating_add(size.next_multiple_of(0x1000));

@@ -18,8 +18,8 @@ use crate::pt::Packet;
 const MAX_BOUND: usize = 16;
 
 impl Decoder<'_> {
-    /// Handles the next packet, with tracing on and no TNT bits left, before executing any
-    /// instruction: it may bind before the next branch.
+    /// Handles the next packet when tracing is on and no TNT bits are left. Executes no instruction
+    /// first, since the packet may bind before the next branch.
     pub(super) fn bind(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         match self.bind_next(code) {
             Ok(item) => item,
@@ -80,7 +80,7 @@ impl Decoder<'_> {
         None
     }
 
-    /// Starts the walk to the place that a packet binds to, without the trace.
+    /// Handles a FUP, PSB, PTW or TIP.PGD: starts the walk to the place that the packet binds to.
     fn bind_ahead(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Result<(), Fault> {
         let offset = peeked.offset as u64;
         let (goal, then) = match peeked.packet {
@@ -115,8 +115,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Returns the address up to which code before a PSB was executed. `None` if the PSB+ does not
-    /// determine it, because of an overflow or a fault; a fault there belongs to the next segment.
+    /// Returns the goal of the walk before a PSB: the IP in its PSB+. `None` if the PSB+ does not
+    /// determine it, because of an overflow or a fault, which belongs to the next segment.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match self.read_psb(psb) {
             Ok(Some(plus)) if plus.mode.is_some_and(|(mode, _)| mode != self.mode) => {
@@ -129,7 +129,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Takes a FUP. Returns its address, which it must have.
+    /// Takes a FUP and returns its address. Fails if the packet is another one, or has no address.
     pub(super) fn take_fup(&mut self, peeked: &Peeked) -> Result<Addr, Fault> {
         let Packet::Fup(payload) = peeked.packet else {
             return Err((peeked.offset, GapReason::Unexpected(peeked.packet)));
@@ -139,8 +139,8 @@ impl Decoder<'_> {
         self.last_ip.reconstruct(payload).ok_or(no_address)
     }
 
-    /// Handles a FUP at its IP: it gives the IP of the packets before it, or else marks an
-    /// asynchronous event.
+    /// Handles a FUP when its IP is reached. The packets that waited for an IP get this one. If the
+    /// FUP belongs to none of them, and to no MODE.Exec, it begins an asynchronous event.
     pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
         let is_owned = self.bound.iter().any(|(_, packet)| owns_fup(packet));
         // A FUP after a MODE.Exec only places the change of mode.
@@ -152,7 +152,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Moves to the queue the packets that waited for their IP.
+    /// Queues the events of the packets that waited for their IP. `ip` is `None` if it is unknown.
     pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
         for (offset, packet) in self.bound.drain(..) {
             let kind = placed(packet, ip);
@@ -160,7 +160,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Moves to the queue everything that waits for a packet that did not follow.
+    /// Queues all events that wait for a packet, since that packet did not follow.
     pub(super) fn release(&mut self) {
         self.place_bound(None);
         self.release_held();
@@ -213,7 +213,8 @@ impl Decoder<'_> {
         true
     }
 
-    /// Queues PIP and VMCS, which precede the instruction they belong to while tracing is on.
+    /// Holds a PIP or VMCS, which precedes the instruction it belongs to while tracing is on.
+    /// Queues it otherwise.
     fn hold(&mut self, offset: u64, kind: EventKind) {
         match self.state {
             State::On | State::Async { .. } if self.held.len() < MAX_BOUND => {
@@ -223,7 +224,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Queues a packet about the machine until a later packet gives its IP, if one does.
+    /// Keeps a packet about the machine until a later packet gives its IP. Queues it if none will.
     fn note(&mut self, offset: u64, packet: Packet) {
         let waits = match self.state {
             State::On => waits_for_place(&packet),

@@ -25,9 +25,9 @@ pub(super) enum End {
     Vmptrld,
     /// The block has reached its size limit; the code continues.
     Limit,
-    /// No code bytes are known after it.
+    /// No code bytes are known after the block.
     NoCode,
-    /// The bytes after it are not an instruction.
+    /// The bytes after the block are not an instruction.
     BadInsn,
 }
 
@@ -53,7 +53,8 @@ impl End {
 }
 
 impl End {
-    /// Returns where control continues if that takes no packet.
+    /// Returns the exit that control takes without a packet; `None` if a packet decides, or no code
+    /// follows.
     pub(super) const fn straight(self) -> Option<BlockExit> {
         match self {
             Self::Jmp | Self::Call | Self::CallNext => Some(BlockExit::Branch),
@@ -90,11 +91,11 @@ impl BlockId {
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// A run of instructions from `ip` up to and including its first branch.
+/// Instructions in a straight line from `ip` on, up to and including a branch or another [`End`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) ip: Addr,
-    /// The target of the direct branch at the end.
+    /// The target of the direct branch at the end; zero if there is none.
     pub(super) target: Addr,
     /// The offset of the last instruction from `ip`, in bytes.
     last_offset: u16,
@@ -104,7 +105,7 @@ pub(super) struct Block {
     pub(super) mode: ExecMode,
     /// True if one of its instructions loads RSP; see [`Insn::loads_sp`].
     pub(super) loads_sp: bool,
-    /// The index of its first instruction size in the cache.
+    /// The index of the block's first instruction in the cache's `sizes`.
     sizes: u32,
     /// The successor blocks: after falling through, and after branching.
     links: [BlockId; 2],
@@ -187,10 +188,10 @@ pub struct BlockCache {
     blocks: Vec<Block>,
     /// Sizes of instructions in bytes, in the order of the blocks.
     sizes: Vec<u8>,
-    /// Block numbers by address, in open addressing with linear probing; `u32::MAX` if free.
+    /// A hash table of indices in `blocks`, by address, with linear probing; `u32::MAX` if free.
     slots: Vec<u32>,
     pub(super) chains: Chains,
-    /// The number of times that it was emptied.
+    /// The number of times that the cache was emptied.
     pub(super) emptied: u32,
     limit: usize,
 }
@@ -243,7 +244,7 @@ impl BlockCache {
         self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
     }
 
-    /// Returns the block that starts at `ip`.
+    /// Returns the block that starts at `ip`; `None` if it is not cached.
     #[inline]
     pub(super) fn find(&self, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         let mut slot = self.first_slot(ip, mode);
@@ -316,7 +317,8 @@ impl BlockCache {
         self.slots[slot] = id.0;
     }
 
-    /// Hashes by multiplication: the high bits of the product are the well-mixed ones.
+    /// Returns the slot where the search for a block begins. The high bits of the product are the
+    /// well-mixed ones.
     #[expect(clippy::cast_possible_truncation, reason = "the shift leaves an index")]
     fn first_slot(&self, ip: Addr, mode: ExecMode) -> usize {
         let key = ip.0 ^ ((mode as u64) << 62);
@@ -338,7 +340,7 @@ impl Draft {
         Self { block, sizes: Vec::with_capacity(16) }
     }
 
-    /// Returns the address of the next instruction.
+    /// Returns the address of the next instruction to append.
     pub(super) const fn next_ip(&self) -> Addr {
         self.block.fall()
     }
@@ -358,7 +360,7 @@ impl Draft {
         true
     }
 
-    /// Ends the block where the code ends.
+    /// Ends the block because no instruction follows, for the reason `end`.
     pub(super) fn stop(&mut self, end: End) {
         self.block.end = end;
     }

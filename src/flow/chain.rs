@@ -12,7 +12,8 @@ pub(super) const CHAIN_BITS: u8 = 10;
 /// The limit on calls that a chain leaves open, or has open at one time.
 pub(super) const MAX_CALLS: usize = 3;
 
-/// The part of the trace that a chain uses, and the width of its code.
+/// The key of a chain, besides its address: the TNT bits and the TIP that it can use, and the width
+/// of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u32);
 
@@ -22,8 +23,8 @@ impl Key {
     const TIP: u32 = 1 << 24;
     const MODE_SHIFT: u32 = 25;
 
-    /// Creates the key of the next of `bits`, and of a TIP right after all of them if `has_tip`. At
-    /// least one of them must exist.
+    /// Creates the key for the next [`CHAIN_BITS`] of `bits`. `has_tip` is true if a TIP follows
+    /// right after all of `bits`. There must be a bit or a TIP.
     #[inline]
     pub(super) const fn new(bits: TntBits, has_tip: bool, mode: ExecMode) -> Self {
         let next = (bits.next_16() >> (16 - CHAIN_BITS)) as u32;
@@ -52,27 +53,27 @@ pub(super) struct Chain {
     /// The address after the chain, if code and bits alone determine it.
     pub(super) next: Addr,
     pub(super) key: Key,
-    /// The index of its details.
+    /// The index of the chain's details in [`Chains`](super::chains::Chains).
     pub(super) detail: u32,
     /// The last tally round that counted the chain's blocks.
     pub(super) round: u32,
     pub(super) insns: u16,
-    /// The number of bits it uses; in the two highest bits, the largest number of calls that it has
-    /// open at one time.
+    /// The number of TNT bits that the chain uses; in the two highest bits, the maximum number of
+    /// calls that it has open at one time.
     pub(super) bits_and_depth: u8,
     pub(super) tail: Tail,
 }
 
 const _: () = assert!(size_of::<Chain>() == 32 && CHAIN_BITS < 16 && MAX_CALLS < 4);
 
-/// The way in which control leaves a chain's last block.
+/// How control leaves the last block of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// By a conditional branch.
     Plain,
     /// By a return from a call in the chain.
     Return,
-    /// By a compressed return from a call before the chain.
+    /// By a compressed return that belongs to a call before the chain.
     Out,
     /// By a jump to the target in a TIP.
     TipJump,
@@ -80,7 +81,8 @@ pub(super) enum Tail {
     TipCall,
     /// By a return to the target in a TIP.
     TipReturn,
-    /// The chain is empty: the first branch takes a TIP before the bits.
+    /// The chain is empty: the first branch takes a deferred TIP, which follows the bits of later
+    /// branches.
     Ask,
 }
 
@@ -93,7 +95,7 @@ impl Tail {
 }
 
 impl Chain {
-    /// A free slot.
+    /// The contents of a free slot.
     pub(super) const NONE: Self = Self {
         from: Addr(0),
         next: Addr(0),
@@ -114,13 +116,13 @@ impl Chain {
         self.from == from && self.key == key
     }
 
-    /// Returns the number of bits it uses.
+    /// Returns the number of TNT bits that the chain uses.
     #[inline]
     pub(super) const fn bits(&self) -> u8 {
         self.bits_and_depth & 0x3f
     }
 
-    /// Returns the largest number of calls that it has open at one time.
+    /// Returns the maximum number of calls that the chain has open at one time.
     #[inline]
     pub(super) const fn depth(&self) -> u8 {
         self.bits_and_depth >> 6
@@ -130,13 +132,13 @@ impl Chain {
 /// A call in a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// The block that ends in it.
+    /// The block that ends in the call.
     pub(super) block: BlockId,
     pub(super) site: Addr,
     pub(super) return_address: Addr,
-    /// Its target; meaningless if that is in a TIP.
+    /// The target of the call; meaningless if it is in a TIP.
     pub(super) entry: Addr,
-    /// Instructions of the chain up to and including it.
+    /// The number of the chain's instructions up to and including the call.
     pub(super) insns: u16,
 }
 
@@ -169,11 +171,12 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Returns the number of calls open before the last block's branch.
+    /// Returns the number of calls that are open before the last block's branch, which `tail`
+    /// describes.
     pub(super) fn open_before_last(&self, tail: Tail) -> u8 {
         match tail {
             Tail::TipCall => self.open.saturating_sub(1),
-            // The call that it returns from was open.
+            // The call from which this branch returns was open.
             Tail::Return => self.open + 1,
             _ => self.open,
         }

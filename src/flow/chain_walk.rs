@@ -24,24 +24,24 @@ struct Walk {
     open: u8,
     calls: [Option<Call>; MAX_CALLS],
     blocks: Vec<BlockId>,
-    /// The chain up to the last bit that was used, or the TIP.
+    /// The blocks up to the last branch that used a TNT bit or the TIP.
     kept: Draft,
 }
 
-/// The successor of a block.
+/// The result of following the branch at a block's end.
 enum Step {
     To(BlockExit, Addr),
-    /// The address after the call at the end of this block.
+    /// To the address after this call, by a return.
     Back(Call),
-    /// Out of the chain.
+    /// The chain ends with this block.
     End(Tail),
-    /// None: the chain ends before this block.
+    /// The chain ends before this block.
     Stop,
 }
 
 impl Code<'_> {
-    /// Adds the chain from an address. Returns `None` if there is none: the available bits and TIP
-    /// do not suffice to execute the next branch.
+    /// Builds and caches the chain from an address. Returns `None` if there is none: the available
+    /// bits and TIP do not suffice to execute the next branch.
     ///
     /// All that is walked is certain to be executed, except at the trace's end or damage: no packet
     /// binds before the branches that have their bits or TIP.
@@ -149,7 +149,7 @@ fn exit(end: End, bit: Option<bool>) -> Exit {
 }
 
 impl Walk {
-    /// Executes the branch of a block.
+    /// Follows the branch at the end of a block. Uses a TNT bit or the TIP if the branch needs it.
     fn step(&mut self, id: BlockId, block: &Block) -> Step {
         match block.end {
             // A block that loads RSP is executed outside of chains, so that call watchers see it.

@@ -6,9 +6,9 @@ use super::item::Span;
 use crate::common::Addr;
 
 const FIRST_SLOTS_LOG2: u32 = 12;
-/// The largest table, of 4 MiB.
+/// The binary logarithm of the maximum number of slots, which take 4 MiB.
 const LAST_SLOTS_LOG2: u32 = 17;
-/// The number of slots that can hold a chain: its home slot and those after it.
+/// The number of slots in which a chain can be: its home slot and the next ones.
 const PROBES: usize = 4;
 /// The limit on stored blocks, including those of evicted chains. Beyond it, all chains are
 /// dropped.
@@ -26,9 +26,9 @@ struct Detail {
     /// The tally to which the numbers in the marks belong.
     owner: u32,
     count: u8,
-    /// Calls that are open at the end.
+    /// The number of calls that are open at the end of the chain.
     open_at_end: u8,
-    /// Calls that are open before the last block's branch.
+    /// The number of calls that are open before the last block's branch.
     open_before_last: u8,
     marks_count: u8,
 }
@@ -55,7 +55,7 @@ impl Chains {
         self.slots.fill(Chain::NONE);
     }
 
-    /// Returns the chain from an address.
+    /// Returns the chain from an address; `None` if it is not cached.
     ///
     /// The next lookup depends on its result, so its latency matters. The branch predictor learns
     /// that the chain is in its home slot; a branch-free choice between two slots takes longer.
@@ -68,7 +68,7 @@ impl Chains {
         self.find_after(slot, from, key)
     }
 
-    /// Returns the chain if it is in one of the later slots.
+    /// Returns the chain if it is in one of the slots after `first`.
     fn find_after(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
         let mut later = (1..PROBES).map(|later| self.wrap(first + later));
         later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
@@ -93,7 +93,8 @@ impl Chains {
         self.slots.get(at.0)
     }
 
-    /// Returns the chain's home slot. Mixes address and key separately: the bits are known later.
+    /// Returns a chain's home slot. Hashes address and key separately: the bits in the key are
+    /// known later.
     #[inline]
     const fn home_slot(&self, from: Addr, key: Key) -> usize {
         let from = from.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);

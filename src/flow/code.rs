@@ -60,7 +60,7 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
-    /// Adds these addresses to a list. Cheaper than [`Self::addrs`] where the cache has them.
+    /// Appends the addresses that [`Self::addrs`] returns to a list. Faster if the cache has them.
     pub fn add_addrs(&mut self, ip: Addr, mode: ExecMode, count: u32, to: &mut Vec<Addr>) {
         let id = self.find(ip, mode);
         let sizes = match self.cache.get(id) {
@@ -127,7 +127,8 @@ impl<'i> Code<'i> {
         self.cache.get(id)
     }
 
-    /// Returns how many instructions of the block precede `addr`, if `addr` is one of them.
+    /// Returns the number of the block's instructions before `addr`; `None` if none of them starts
+    /// there.
     pub(super) fn insns_before(&self, id: BlockId, addr: Addr) -> Option<u32> {
         let block = self.cache.get(id).filter(|block| block.covers(addr))?;
         let mut ip = block.ip;
@@ -169,7 +170,7 @@ impl<'i> Code<'i> {
         next
     }
 
-    /// Returns the block at `to`, which a return reached whose call ended the block `call`.
+    /// Returns the block at `to`, the target of a return whose call is at the end of block `call`.
     pub(super) fn follow_return(&mut self, call: BlockId, to: Addr, mode: ExecMode) -> BlockId {
         // The id may predate the last emptying of the cache, and denote some other block.
         let is_call = |block: &Block| block.fall() == to && block.mode == mode;
@@ -200,9 +201,9 @@ impl<'i> Code<'i> {
 /// The last instruction of a span; see [`Code::last`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// The address after it.
+    /// The address after the instruction.
     pub end: Addr,
-    /// True if it is an indirect near call.
+    /// True if the instruction is an indirect near call.
     pub is_indirect_call: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::pt::{
     BlockContext, Errata, Erratum, IpPayload, LastIp, Located, Packet, decode, decode_flawed,
 };
 
-/// Reads packets in order.
+/// A reader of a trace's packets, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'t> {
     trace: &'t [u8],
@@ -18,7 +18,7 @@ pub(super) struct Cursor<'t> {
 }
 
 const LONG_TNT_BYTES: usize = 8;
-/// The number of short TNT packets that are taken at once, and their size: each is one byte.
+/// The number of short TNT packets that are taken at once, which is their size in bytes as well.
 const SHORT_TNTS: usize = 8;
 const LARGEST_TIP_BYTES: usize = 9;
 
@@ -109,9 +109,8 @@ impl<'t> Cursor<'t> {
         self.context == BlockContext::None
     }
 
-    /// Moves the bits of the next short TNT packets to `bits`, until there are `wanted`. Only
-    /// outside BBP blocks. Returns true if no more can follow: there are enough, or a TIP comes
-    /// next.
+    /// Moves the bits of the next short TNT packets to `bits`, until there are `wanted`. Must be
+    /// called outside BBP blocks. Returns true if there are enough bits, or a TIP comes next.
     #[expect(clippy::inline_always, reason = "what moves stays in registers")]
     #[inline(always)]
     pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, wanted: u8) -> bool {
@@ -176,8 +175,9 @@ impl<'t> Cursor<'t> {
         is_usual || decode_tip(rest).is_some()
     }
 
-    /// Returns the address of the next TIP, decompressed against `last_ip`, which it replaces, and
-    /// the packet's end. Returns `None`, and changes nothing, for any other packet.
+    /// Returns the address in the TIP that comes next, and the offset after the packet.
+    /// Decompresses the address against `last_ip`, and updates it. Returns `None`, and changes
+    /// nothing, for any other packet.
     #[inline]
     pub(super) fn peek_tip(&self, last_ip: &mut LastIp) -> Option<(Addr, usize)> {
         let rest = self.trace.get(self.offset..)?;
@@ -208,7 +208,7 @@ impl<'t> Cursor<'t> {
         self.context = peeked.context;
     }
 
-    /// Takes the next packet. Returns its offset and itself; `None` at the end.
+    /// Takes the next packet and returns it with its offset; `None` at the end of the trace.
     pub(super) fn take(&mut self) -> Result<Option<(usize, Packet)>, Fault> {
         let Some(peeked) = self.peek()? else { return Ok(None) };
         self.pass(&peeked);

@@ -24,7 +24,7 @@ pub struct Config {
     /// The IP filter ranges (`IA32_RTIT_ADDRn_A` to `_B`, configured as filters). Empty if there
     /// are none. Only erratum SKL014 needs them.
     pub filter: Vec<AddrRange>,
-    /// The `TraceStop` ranges, for the same erratum.
+    /// The `TraceStop` ranges. Only erratum SKL014 needs them.
     pub trace_stop: Vec<AddrRange>,
     /// The clock settings for times between TSC packets; see [`Decoder::time`]. If `None`, MTC and
     /// CYC packets are ignored.
@@ -50,7 +50,7 @@ impl Default for Config {
     }
 }
 
-/// Decodes a trace into [`FlowItem`]s.
+/// A decoder of a trace into [`FlowItem`]s.
 #[derive(Clone, Debug)]
 pub struct Decoder<'t> {
     pub(super) trace: &'t [u8],
@@ -61,15 +61,15 @@ pub struct Decoder<'t> {
     fresh_from: usize,
     pub(super) config: Config,
     pub(super) state: State,
-    /// The next instruction; valid while tracing is on.
+    /// The address of the next instruction; valid while tracing is on.
     pub(super) ip: Addr,
     /// The block at `ip`, if it is known.
     pub(super) hint: BlockId,
     pub(super) mode: ExecMode,
-    /// The last executed instruction.
+    /// The address of the last executed instruction.
     pub(super) last: Addr,
     pub(super) tnt: TntBits,
-    /// Direct jumps since the last TNT bit or TIP was used.
+    /// The number of direct jumps and calls since the last TNT bit or TIP was used.
     pub(super) without_bit: u32,
     pub(super) last_ip: LastIp,
     pub(super) stack: ReturnStack,
@@ -77,7 +77,8 @@ pub struct Decoder<'t> {
     pub(super) queue: VecDeque<FlowItem>,
     /// Packets that wait for the FUP with their IP.
     pub(super) bound: Vec<(u64, Packet)>,
-    /// Events of the next far branch, MOV CR3 or VMPTRLD.
+    /// Events that wait for the next far branch, MOV CR3 or VMPTRLD, or for the report of an
+    /// overflow.
     pub(super) held: Vec<Event>,
     /// The mode that the next TIP, TIP.PGE or FUP applies.
     pub(super) next_mode: Option<NextMode>,
@@ -105,9 +106,9 @@ pub(super) enum State {
     Off,
     /// Tracing is on at `ip`.
     On,
-    /// Walk to where a packet binds, without the trace.
+    /// Walk to the place that a packet binds to, without taking packets.
     Lead(Lead),
-    /// At the IP of a FUP that a TIP or TIP.PGD must follow.
+    /// At the IP of the FUP at this offset, which a TIP or TIP.PGD must follow.
     Async { fup: u64 },
     /// After an OVF at this offset: a FUP may follow.
     Overflow { ovf: u64 },
@@ -186,7 +187,8 @@ impl<'t> Decoder<'t> {
         self.next_any(code)
     }
 
-    /// Takes the next TNT bits, up to the first packet that matters.
+    /// Takes the bits of the next TNT packets, up to the first packet that is not TNT, padding or
+    /// timing.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
         if self.cursor.is_at_tip() {
@@ -199,7 +201,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Takes TNT bits as [`Self::read_ahead`] does, up to the next timing packet.
+    /// Takes TNT bits as [`Self::read_ahead`] does, but only up to the next timing packet.
     #[cold]
     fn read_ahead_timed(&mut self) {
         let packets = self.cursor.take_tnts::<true>(&mut self.tnt);
@@ -252,7 +254,7 @@ impl<'t> Decoder<'t> {
         self.cursor.offset() as u64
     }
 
-    /// Returns the next instruction, if tracing is on.
+    /// Returns the address of the next instruction; `None` unless tracing is on.
     pub const fn ip(&self) -> Option<Addr> {
         match self.state {
             State::On | State::Lead(_) | State::Async { .. } => Some(self.ip),
@@ -265,12 +267,12 @@ impl<'t> Decoder<'t> {
         self.mode
     }
 
-    /// Returns the last CR3 in the trace, bits 51 to 5.
+    /// Returns the last CR3 in the trace, bits 51 to 5; `None` before the first one.
     pub const fn cr3(&self) -> Option<u64> {
         self.cr3
     }
 
-    /// Returns the last time-stamp counter in the trace.
+    /// Returns the last time-stamp counter in the trace; `None` before the first one.
     pub const fn tsc(&self) -> Option<Tsc> {
         self.tsc
     }
@@ -315,13 +317,13 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Returns where [`find_psb`] finds the PSB that was read at `offset`; it handles preceding
-    /// bytes that look like a PSB's. Segments start there as well.
+    /// Returns the offset of the PSB that was read at `offset`, as [`find_psb`] determines it:
+    /// preceding bytes can look like a PSB's. Segments start at this offset as well.
     pub(super) fn psb_at(&self, offset: usize) -> usize {
         find_psb(self.trace, offset).unwrap_or(offset)
     }
 
-    /// Takes the state from the PSB+ at `psb`, unless the segment ends there.
+    /// Continues with the state in the PSB+ at `psb`, or ends decoding if the segment ends there.
     pub(super) fn enter(&mut self, psb: usize) {
         self.forget();
         self.cursor = self.cursor.moved_to(psb);
@@ -360,7 +362,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Reads the packets of a PSB+ that are not part of the CPU's state.
+    /// Passes the packets of a PSB+ to the clock, and queues those that are events: MNT.
     fn read_notes(&mut self, end: usize) {
         while self.cursor.offset() < end {
             let Ok(Some(peeked)) = self.cursor.peek() else { break };

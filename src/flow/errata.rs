@@ -27,8 +27,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns true for SKL014: the direct branch at the end of `block` leaves the traced code, and
-    /// its TIP.PGD may then have no IP.
+    /// Returns true if erratum SKL014 applies: the direct branch at the end of `block` leaves the
+    /// traced code, and its TIP.PGD may then have no IP.
     pub(super) fn is_skl014(&self, block: &Block) -> bool {
         let config = &self.config;
         let is_direct = matches!(block.end, End::Jmp | End::Call | End::CallNext);
@@ -57,13 +57,13 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns true for APL11: the packet after an OVF is a superfluous TIP.PGD.
+    /// Returns true if erratum APL11 applies: the packet after an OVF is a superfluous TIP.PGD.
     pub(super) fn is_apl11(&self, peeked: &Peeked) -> bool {
         self.has(Erratum::Apl11) && matches!(peeked.packet, Packet::TipPgd(_))
     }
 
-    /// Returns true for APL12: the FUP after an OVF, which was just taken, is superfluous, as later
-    /// packets show that tracing is off.
+    /// Returns true if erratum APL12 applies: the FUP after an OVF, which was just taken, is
+    /// superfluous, as later packets show that tracing is off.
     pub(super) fn is_apl12(&self) -> bool {
         self.has(Erratum::Apl12) && self.shows_off(self.cursor)
     }
@@ -99,7 +99,7 @@ impl Decoder<'_> {
         while let Ok(Some(peeked)) = cursor.peek() {
             match peeked.packet {
                 Packet::Fup(payload) => {
-                    // The packet is read again, for what it binds to.
+                    // The FUP is read again, so that it binds as usual.
                     let ip = self.last_ip.reconstruct(payload);
                     return self.resume_at(transaction.unwrap_or(cursor), ip);
                 }

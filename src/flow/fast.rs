@@ -59,7 +59,7 @@ impl Decoder<'_> {
         Some(self.step_to((next, target.ip), block, Exit::Call))
     }
 
-    /// Executes a compressed return to a known call.
+    /// Executes a compressed return, if the block after its call is known.
     #[inline]
     fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
@@ -69,7 +69,7 @@ impl Decoder<'_> {
         Some(self.step_to(next, block, Exit::Ret))
     }
 
-    /// Returns the block that a return goes to, and its address.
+    /// Returns the target block of a compressed return, and its address; `None` if it is not known.
     #[inline]
     fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;

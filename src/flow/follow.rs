@@ -34,7 +34,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Executes the block's last branch.
+    /// Executes the last instruction of a block and moves to the next block. Returns how control
+    /// left.
     fn leave(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let block = here.block;
         let exit = match block.end {
@@ -65,7 +66,7 @@ impl Decoder<'_> {
         Ok(exit)
     }
 
-    /// Detects a loop of direct jumps, which unused TNT bits never leave.
+    /// Detects an endless loop of direct jumps, in which the unused TNT bits have no branch.
     fn check_end_of_circle(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
         self.without_bit += 1;
         if self.without_bit < super::fast::CIRCLE_BLOCKS {
@@ -188,7 +189,7 @@ impl Decoder<'_> {
         self.hint = BlockId::NONE;
     }
 
-    /// Returns the span of a whole block. Events held for its last instruction follow it.
+    /// Returns the span of a whole block, and queues the events held for its last instruction.
     pub(super) fn span(&mut self, block: &Block, exit: Exit) -> FlowItem {
         self.last = block.last();
         if !self.held.is_empty() && block.end.changes_context() {

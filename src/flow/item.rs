@@ -21,20 +21,20 @@ pub enum FlowItem {
 pub struct Span {
     /// The address of the first instruction.
     pub ip: Addr,
-    /// The address of the last one.
+    /// The address of the last instruction.
     pub last: Addr,
     /// The number of instructions, at least 1. A REP-prefixed instruction counts once.
     pub insns: u32,
     /// Width of the code.
     pub mode: ExecMode,
-    /// The way in which control left.
+    /// How control left the span.
     pub exit: Exit,
 }
 
-/// The way in which control left a [`Span`].
+/// How control left a [`Span`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// To the next instruction, as the last one is not a branch. Also if an event ended the run.
+    /// To the next instruction: the last one is not a branch, or an event ended the span.
     Next,
     /// A conditional branch that was taken.
     Taken,
@@ -63,7 +63,7 @@ pub enum Exit {
 pub struct Event {
     /// The offset of its packet in the trace, in bytes.
     pub offset: u64,
-    /// Its kind.
+    /// The kind of the event, with its data.
     pub kind: EventKind,
 }
 
@@ -73,33 +73,33 @@ pub struct Event {
 pub enum EventKind {
     /// Tracing is enabled at `ip` (TIP.PGE).
     Enabled {
-        /// The next instruction.
+        /// The address of the next instruction.
         ip: Addr,
     },
     /// A branch, or MOV CR3, left the traced code (TIP.PGD).
     Disabled {
-        /// The branch, which is the last instruction of the preceding span.
+        /// The address of the branch, which is the last instruction of the preceding span.
         at: Addr,
-        /// Its target, if the packet contains it.
+        /// The target of the branch; `None` if the packet does not contain it.
         ip: Option<Addr>,
     },
     /// An asynchronous event, such as an interrupt or a signal, left the traced code.
     AsyncDisabled {
-        /// The instruction that was about to execute.
+        /// The address of the instruction that was about to execute.
         at: Addr,
-        /// The destination, if the packet contains it.
+        /// The destination; `None` if the packet does not contain it.
         ip: Option<Addr>,
     },
     /// An asynchronous event diverted control inside the traced code.
     AsyncBranch {
-        /// The instruction that was about to execute.
+        /// The address of the instruction that was about to execute.
         from: Addr,
-        /// The instruction that executes next.
+        /// The address of the instruction that executes next.
         to: Addr,
     },
     /// Packets were lost in an internal buffer overflow.
     Overflow {
-        /// Where tracing resumed, if it did at once.
+        /// The address at which tracing resumed; `None` if it did not resume at once.
         ip: Option<Addr>,
     },
     /// The width of the code changed.
@@ -114,7 +114,7 @@ pub enum EventKind {
     },
     /// A transaction began, was committed (both flags false) or was aborted.
     Tsx {
-        /// The instruction that was about to execute, if tracing is on.
+        /// The address of the instruction that was about to execute; `None` if tracing is off.
         ip: Option<Addr>,
         /// True if a transaction is running.
         in_tx: bool,
@@ -130,14 +130,14 @@ pub enum EventKind {
     },
     /// The current VMCS changed.
     Vmcs {
-        /// Its physical address.
+        /// The physical address of the VMCS.
         base: u64,
     },
     /// A `TraceStop` range was entered; the trace ends until software restarts it.
     Stop,
     /// PTWRITE wrote a value.
     Ptwrite {
-        /// The instruction, if known.
+        /// The address of the PTWRITE; `None` if it is unknown.
         ip: Option<Addr>,
         /// The operand.
         value: u64,
@@ -146,13 +146,13 @@ pub enum EventKind {
     },
     /// The time-stamp counter at this point of the trace.
     Tsc(Tsc),
-    /// The core:bus ratio changed.
+    /// The core:bus ratio at this point of the trace.
     Cbr(u8),
     /// Any other packet about the machine: power, event trace, PEBS, maintenance, trigger.
     Note {
         /// The packet.
         packet: Packet,
-        /// The instruction that was about to execute, if a FUP gives it.
+        /// The address of the instruction that was about to execute, if a FUP gives it.
         ip: Option<Addr>,
     },
 }
@@ -163,9 +163,9 @@ pub enum EventKind {
 pub struct Gap {
     /// The offset of the fault in the trace, in bytes.
     pub offset: u64,
-    /// The instruction that would have been next, if known.
+    /// The address of the instruction that would have been next; `None` if it is unknown.
     pub last_ip: Option<Addr>,
-    /// The reason.
+    /// The reason why the path is lost.
     pub reason: GapReason,
 }
 
@@ -189,19 +189,19 @@ pub enum GapReason {
     /// The bytes at this address are not an instruction.
     #[error("the code at {0} is not an instruction")]
     BadInsn(Addr),
-    /// The branch needs a packet of another kind than the next one.
+    /// The branch at this address needs a packet, but the next packet is of another kind.
     #[error("the branch at {0} has no packet")]
     NoBranchPacket(Addr),
-    /// A compressed return has no call to return to.
+    /// The return at this address is compressed, but there is no call to which it can return.
     #[error("the return at {0} has no call")]
     ReturnWithoutCall(Addr),
-    /// The bit of a compressed return is not taken.
+    /// The return at this address has a TNT bit that says not taken.
     #[error("the return at {0} is marked as not taken")]
     ReturnNotTaken(Addr),
-    /// The code does not lead to the address in a packet.
+    /// The code does not lead to this address, which is in a packet.
     #[error("the code does not lead to {0}")]
     NotReached(Addr),
-    /// A PTW packet has no PTWRITE.
+    /// The code does not lead to a PTWRITE, which a PTW packet needs.
     #[error("the code does not lead to a PTWRITE")]
     NoPtwrite,
     /// The code leads to no place that a packet could bind to.

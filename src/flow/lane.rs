@@ -15,7 +15,7 @@ use crate::pt::LastIp;
 
 /// A receiver of the executed chains.
 pub(super) trait Sink {
-    /// Handles the chain executed at `ip` with the next of `bits`.
+    /// Handles the execution of the chain `at` from `ip` on. The chain uses the first of `bits`.
     fn chain(&mut self, ip: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>);
 }
 
@@ -28,7 +28,7 @@ struct Lane<'t> {
 }
 
 impl Decoder<'_> {
-    /// Returns true if the next item is a block, or an item found while executing one.
+    /// Returns true if tracing is on and no item is queued, so that the next step executes code.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.state == State::On && self.queue.is_empty()
@@ -109,7 +109,7 @@ impl Decoder<'_> {
 
 impl Code<'_> {
     /// Returns the chain from an address whose first branch takes a TIP, although there are bits
-    /// for later branches.
+    /// for later branches; `None` if there is none.
     #[cold]
     #[inline(never)]
     fn chain_with_tip(&mut self, from: Addr, bits: TntBits, mode: ExecMode) -> Option<ChainId> {
@@ -141,8 +141,8 @@ impl Lane<'_> {
         self.tnt.len() < CHAIN_BITS && self.cursor.is_at_tip()
     }
 
-    /// Takes the next TIP and returns its address. Returns `None`, and takes nothing, if it has
-    /// none.
+    /// Takes the next TIP and returns its address. Returns `None`, and takes nothing, if no TIP
+    /// with an address comes next.
     #[expect(clippy::inline_always, reason = "what changes with every chain stays in registers")]
     #[inline(always)]
     fn take_tip(&mut self) -> Option<Addr> {

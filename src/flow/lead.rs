@@ -14,14 +14,14 @@ use crate::pt::PayloadSize;
 /// instructions, without a conditional branch, but endless loops do.
 const MAX_BLOCKS: u32 = 1 << 12;
 
-/// The goal of a walk.
+/// The place in the code to which a walk leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// This instruction, before it is executed.
+    /// The instruction at this address, before it is executed.
     Ip(Addr),
     /// The next branch that takes a TIP, before it is executed.
     Tip,
-    /// The branch to which a TIP.PGD with this payload belongs.
+    /// The end of the branch to which a TIP.PGD with this IP belongs.
     Disable(Option<Addr>),
     /// The end of the next PTWRITE, or of the one at this address.
     Ptwrite(Option<Addr>),
@@ -31,17 +31,17 @@ pub(super) enum Goal {
     End,
 }
 
-/// A path to a goal.
+/// The path of a walk, and the action at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lead {
-    /// The number of whole blocks on it.
+    /// The number of whole blocks on the path.
     blocks: u32,
-    /// The number of instructions in the block after those.
+    /// The number of instructions to execute in the block after the whole ones.
     insns: u32,
     then: Then,
 }
 
-/// The action at the end of the path.
+/// The action at the end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// Handle the next packet again, which is not taken yet.
@@ -59,8 +59,8 @@ pub(super) enum Then {
 }
 
 impl Decoder<'_> {
-    /// Starts the walk to `goal`. If the goal cannot be reached, walks as far as the code is
-    /// certain.
+    /// Starts the walk to `goal`, where the action `then` happens. If the goal cannot be reached,
+    /// walks as far as the code is certain, and then reports a gap at `offset`.
     pub(super) fn set_out(&mut self, code: &mut Code<'_>, offset: usize, goal: Goal, then: Then) {
         let lead = match self.look_over(code, goal) {
             Ok((blocks, insns)) => Lead { blocks, insns, then },
@@ -109,12 +109,13 @@ impl Decoder<'_> {
         goal.at_end_of(block)
     }
 
-    /// Returns true if `goal` can be reached.
+    /// Returns true if the walk to `goal` succeeds.
     pub(super) fn leads_to(&self, goal: Goal, code: &mut Code<'_>) -> bool {
         self.look_over(code, goal).is_ok()
     }
 
-    /// Executes the next block on the path.
+    /// Executes the next whole block of a walk. After the last one, executes the remaining
+    /// instructions and the action.
     pub(super) fn lead(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         if lead.blocks > 0 {
             self.state = State::Lead(Lead { blocks: lead.blocks - 1, ..lead });
@@ -195,7 +196,7 @@ impl Then {
     }
 }
 
-/// The meaning of the end of a block for a goal.
+/// How a walk to a goal continues after a block.
 #[derive(Clone, Copy, Debug)]
 enum AtEnd {
     /// The goal is reached after the block is executed.
@@ -204,7 +205,7 @@ enum AtEnd {
     ReachedBefore,
     /// The path continues in this direction.
     Follow(BlockExit),
-    /// The path ends.
+    /// The path ends here, for this reason.
     Lost(GapReason),
 }
 

@@ -7,21 +7,21 @@ use super::psb::PsbPlus;
 use crate::common::Tsc;
 use crate::pt::Packet;
 
-/// A change of tracing, or a time, in a trace.
+/// A point in a trace at which tracing turns on or off, or at which the time is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The offset in bytes of the packet; for [`TurnKind::Off`], the offset after it.
+    /// The offset in bytes from which on the change or the time holds.
     pub offset: usize,
-    /// Its kind.
+    /// The change, or the time.
     pub kind: TurnKind,
 }
 
 /// The kind of a [`Turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnKind {
-    /// Tracing is on from here on, even if it was on before.
+    /// Tracing is on from the offset on. It may have been on before.
     On,
-    /// Tracing is off from here.
+    /// Tracing is off from the offset on.
     Off,
     /// The time-stamp counter has this value.
     Time(Tsc),

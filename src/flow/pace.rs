@@ -1,5 +1,5 @@
 //! Measures the time of each item, and its instructions per core clock if there are CYC packets.
-//! Adds nothing to the decoder's clock.
+//! Reads the decoder's clock and does not change it.
 
 use super::code::Last;
 use super::decoder::Decoder;
@@ -25,20 +25,21 @@ pub struct Timing {
     pub pace: Option<Pace>,
 }
 
-/// Measures the items of a segment. It must see all of them, in order. A CYC gives the core clocks
-/// at the first branch of the next packet (SDM section "Cycle Count Packet").
+/// A meter for the items of one segment. It must see all of them, in order. A CYC gives the core
+/// clocks at the first branch of the next packet (SDM section "Cycle Count Packet").
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     insns: u64,
-    /// The last point with known core clocks, if tracing has been on since then.
+    /// The instructions and core clocks at the last point where both were known; `None` if tracing
+    /// was off after it.
     since: Option<Pace>,
-    /// The core clocks of the last packet used: further branches of that packet have none.
+    /// The core clocks that were used last. Only the first branch of a packet has them.
     used: Option<u64>,
 }
 
 impl Meter {
-    /// Returns the time and pace of the item that `decoder` just yielded; for a block, with its
-    /// last instruction.
+    /// Returns the time and pace of the item that `decoder` just yielded. `last` is the last
+    /// instruction of a block.
     pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Timing {
         let reported = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
         let pace = self.pace(item, last, reported);
@@ -73,7 +74,8 @@ impl Meter {
         pace
     }
 
-    /// Sets a point with known core clocks. Returns the pace since the last one.
+    /// Sets a point with known core clocks. Returns the pace since the last one; `None` if there is
+    /// none.
     fn at(&mut self, cycles: u64) -> Option<Pace> {
         self.used = Some(cycles);
         let since = self.since.replace(Pace { insns: self.insns, cycles })?;

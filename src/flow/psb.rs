@@ -10,9 +10,9 @@ use crate::pt::{Errata, Erratum, LastIp, Packet};
 /// The CPU state that a PSB+ reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PsbPlus {
-    /// The next instruction, if tracing is on.
+    /// The address of the next instruction; `None` if tracing is off.
     pub(super) ip: Option<Addr>,
-    /// The width of the code, and RFLAGS.IF.
+    /// The width of the code, and RFLAGS.IF; `None` without a MODE.Exec.
     pub(super) mode: Option<(ExecMode, bool)>,
     pub(super) cr3: Option<u64>,
     /// The offset of the TSC packet, and its time.
@@ -28,7 +28,7 @@ pub(super) struct PsbPlus {
 pub(super) type Fault = (usize, GapReason);
 
 impl PsbPlus {
-    /// Reads the PSB+ at `cursor`. Returns `None` at the trace's end.
+    /// Reads the PSB+ at `cursor`. Returns `None` if the trace ends in it.
     pub(super) fn read(mut cursor: Cursor<'_>, errata: Errata) -> Result<Option<Self>, Fault> {
         match cursor.take()? {
             Some((_, Packet::Psb)) => {}
@@ -57,7 +57,7 @@ impl PsbPlus {
         Ok(None)
     }
 
-    /// Takes one packet. Returns true at the end.
+    /// Adds the state that a packet reports. Returns true if the packet ends the PSB+.
     fn accept(&mut self, at: usize, packet: Packet) -> Result<bool, Fault> {
         match packet {
             Packet::PsbEnd => return Ok(true),

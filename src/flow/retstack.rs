@@ -10,7 +10,7 @@ const DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct ReturnStack {
     entries: [(Addr, BlockId); DEPTH],
-    /// The index of the next entry.
+    /// The index at which the next entry is pushed.
     top: usize,
     len: usize,
 }

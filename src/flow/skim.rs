@@ -15,11 +15,11 @@ use crate::common::Addr;
 /// A receiver of the calls and returns of a skimmed trace. It is called in execution order for
 /// everything except plain jumps. Instructions are counted from the start of the tally's round.
 pub trait CallWatch {
-    /// True if nothing needs to be reported.
+    /// True if the watch ignores everything, so that nothing is reported.
     const IS_IDLE: bool = false;
 
-    /// Handles the arrival of control at `ip`, before the instruction number `index`. Control
-    /// leaves the code there by a plain jump, unless another method is called.
+    /// Handles the arrival of control at `ip`, before the instruction number `index`. Unless
+    /// another method is called next, control leaves the code at `ip` by a plain jump.
     fn arrive(&mut self, ip: Addr, index: u64);
 
     /// Handles the instruction number `index`, a near call at `site` to `entry`. A return from it
@@ -34,11 +34,11 @@ pub trait CallWatch {
     /// it.
     fn leave(&mut self, span: &Span, following: Addr, code: &Code<'_>);
 
-    /// Handles a call or return to a target that is not known yet, by which control leaves.
+    /// Handles a call or return by which control leaves. Its target is where control arrives next.
     fn leave_by(&mut self, by: Leaving);
 }
 
-/// A way other than a plain jump in which control leaves a chain.
+/// How control leaves a chain, if not by a plain jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// By a near call.
@@ -112,8 +112,7 @@ impl<W: CallWatch> Sink for Skim<'_, W> {
     }
 }
 
-/// Reports the calls and returns of a chain at whose start control arrived, with the instruction
-/// number `first`.
+/// Reports the calls and returns of a chain. `first` is the number of its first instruction.
 #[inline]
 fn report_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &mut W) {
     if W::IS_IDLE {

@@ -13,17 +13,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A block, as the addresses of its first and last instruction.
 pub type Bounds = (Addr, Addr);
 
-/// Counts executed instructions and blocks; see [`Decoder::skim`](super::Decoder::skim). The
-/// numbers of blocks persist from one round to the next.
+/// The executed instructions and blocks of a part of a trace; see
+/// [`Decoder::skim`](super::Decoder::skim). The numbers of blocks persist from one round to the
+/// next.
 #[derive(Debug)]
 pub struct Tally {
-    /// Instructions executed in this round.
+    /// The number of instructions executed in this round.
     pub insns: u64,
     executed: Executed,
     numbering: Numbering,
-    /// Stored in chains that were counted in this round. Unique among the rounds of all tallies.
+    /// The identifier of this round, stored in chains that were counted in it. Unique among the
+    /// rounds of all tallies.
     round: u32,
-    /// Stored in blocks and chains whose numbers belong to this tally.
+    /// The identifier of this tally, stored in blocks and chains that have its numbers.
     owner: u32,
 }
 
@@ -55,8 +57,8 @@ impl Tally {
         })
     }
 
-    /// Returns the same set as words: the index of a group of 64 numbers, and its bits, the lowest
-    /// number in the lowest bit.
+    /// Returns the set of [`Self::blocks`] as words: the index of a group of 64 numbers, and its
+    /// bits, the lowest number in the lowest bit.
     pub fn words(&self) -> impl Iterator<Item = (u32, u64)> {
         self.executed.words()
     }
@@ -66,7 +68,7 @@ impl Tally {
         &self.numbering.bounds
     }
 
-    /// Adds a block, or a part of one.
+    /// Counts a block, or a part of one, as executed.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.numbering.number_of(bounds);
         self.executed.add(mark_of(number));
@@ -78,7 +80,7 @@ impl Tally {
         chain.round == self.round
     }
 
-    /// Adds the blocks of a chain.
+    /// Counts the blocks of a chain as executed.
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
         match cache.chains.mark(at, self.round, self.owner) {
@@ -126,13 +128,13 @@ impl Tally {
         let id = code.find(span.ip, span.mode);
         match code.block(id) {
             Some(block) if block.last() == span.last => self.add_block(code, id),
-            // An event cut it short.
+            // An event cut the block short.
             _ => self.add((span.ip, span.last)),
         }
     }
 }
 
-/// Numbers blocks in the order in which they are first seen.
+/// The numbers of blocks, in the order in which they were first seen.
 #[derive(Debug, Default)]
 struct Numbering {
     bounds: Vec<Bounds>,
@@ -140,7 +142,7 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the number of a block, a new one at its first call.
+    /// Returns the number of a block; a new one if it has none.
     fn number_of(&mut self, bounds: Bounds) -> u32 {
         *self.numbers.entry(bounds).or_insert_with(|| {
             self.bounds.push(bounds);
@@ -188,7 +190,7 @@ impl Executed {
         self.used[word >> 6] |= 1 << (word & 63);
     }
 
-    /// Returns the words with a bit set, in order.
+    /// Returns the words that have a bit set, each with its index, in ascending order.
     fn words(&self) -> impl Iterator<Item = Mark> {
         let groups = self.used.iter().zip(self.words.chunks(64)).zip(0_u32..);
         groups.flat_map(|((used, words), group)| {
@@ -208,7 +210,7 @@ impl Executed {
     }
 }
 
-/// Iterates over the positions of the set bits.
+/// An iterator over the positions of the set bits, from the lowest on.
 struct Ones(u64);
 
 impl Iterator for Ones {

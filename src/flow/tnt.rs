@@ -106,7 +106,7 @@ impl TntBits {
         self.len += len;
     }
 
-    /// Returns the outcome of the next branch without removing it.
+    /// Returns the outcome of the next branch without removing it; `None` if no bit is left.
     #[inline]
     pub(super) const fn peek(self) -> Option<bool> {
         if self.len == 0 { None } else { Some(self.bits >> 63 != 0) }

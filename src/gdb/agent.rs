@@ -6,7 +6,7 @@ use super::numbers;
 use crate::common::Addr;
 use crate::session::KnownRegisters;
 
-/// The largest number of executed operations.
+/// The maximum number of executed operations.
 const OPERATIONS_LIMIT: usize = 10_000;
 const STACK_LIMIT: usize = 256;
 
@@ -15,7 +15,7 @@ const STACK_LIMIT: usize = 256;
 pub(super) enum Fault {
     /// A register or memory with an unknown value.
     Unknown,
-    /// The expression is malformed, too long, or not a condition.
+    /// The expression is malformed, takes too many operations, or uses an unsupported one.
     Malformed,
 }
 
@@ -44,7 +44,8 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Executes one operation; returns the value at the end of the expression.
+    /// Executes one operation. Returns the expression's value if the operation is its end; `None`
+    /// for others.
     fn step(&mut self) -> Result<Option<i64>, Fault> {
         let operation = self.operand(1)?;
         match operation {
@@ -96,7 +97,7 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    /// Returns the next bytes of the code, the most significant first.
+    /// Reads the next `bytes` bytes of the code as a number, the most significant byte first.
     fn operand(&mut self, bytes: usize) -> Result<u64, Fault> {
         let end = self.at + bytes;
         let operand = self.code.get(self.at..end).ok_or(Fault::Malformed)?;
@@ -164,7 +165,8 @@ impl Machine<'_> {
         self.push(value)
     }
 
-    /// Extends the low bits of the value, with or without their sign.
+    /// Replaces the top of the stack by its low bits, extended to 64 bits with or without their
+    /// sign.
     fn extend(&mut self, signed: bool) -> Result<(), Fault> {
         let bits = self.operand(1)?;
         let value = self.pop()?;

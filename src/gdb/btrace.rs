@@ -1,6 +1,6 @@
 //! gdb's `record btrace pt`: the raw packets of a thread up to its current position, for gdb's own
-//! decoder. It replaces reverse execution in gdb between the commands `record btrace pt` and
-//! `record stop`.
+//! decoder. Between the commands `record btrace pt` and `record stop`, this replaces reverse
+//! execution in gdb.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,14 +15,15 @@ const RING_BYTES: u64 = 0x1_0000;
 
 /// The branch trace that a client enabled.
 pub(super) struct Btrace {
-    /// The position where it begins.
+    /// The position at which the trace begins.
     since: u64,
     /// The hash of the trace that the client has of each thread.
     sent: HashMap<Tid, u64>,
 }
 
 impl Btrace {
-    /// Notes that the client gets this trace. Returns false if it has it already.
+    /// Notes that the client gets this trace of a thread. Returns false if the client has it
+    /// already.
     fn renew(&mut self, tid: Tid, trace: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         trace.hash(&mut hasher);
@@ -30,8 +31,8 @@ impl Btrace {
         self.sent.insert(tid, hash) != Some(hash)
     }
 
-    /// Forgets which traces the client has: it is gone. Tracing stays enabled, and the next client
-    /// gets each trace as a whole.
+    /// Forgets which traces the client has, after the client has gone. Tracing stays enabled, and
+    /// the next client gets each trace as a whole.
     pub(super) fn forget_client(&mut self) {
         self.sent.clear();
     }
@@ -49,8 +50,8 @@ pub(super) fn answer<R: Run>(
             if let Err(error) = served.session.run().prepare_path(&mut |_, _| !interrupted()) {
                 return Some(format!("E.{error}").into_bytes());
             }
-            // The present of a live program begins its trace, as gdb expects. The past has all of
-            // it.
+            // Enabled at the present of a live program, the trace begins there, as gdb expects. In
+            // the past it has the whole history.
             let run = served.session.run();
             let now =
                 run.position().filter(|position| run.is_live() && position.at == position.total);
@@ -65,7 +66,7 @@ pub(super) fn answer<R: Run>(
     Some(b"OK".to_vec())
 }
 
-/// Returns the document `btrace` for an annex.
+/// Returns the document `btrace` for an annex; `None` for an unknown annex, or without packets.
 pub(super) fn trace<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
     // PT traces have no deltas: gdb then requests what is new, which is the whole trace or nothing.
     if !matches!(annex, b"all" | b"new") {

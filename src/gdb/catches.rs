@@ -16,7 +16,8 @@ pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Ve
     Some(b"OK".to_vec())
 }
 
-/// Returns a note about system calls with unknown numbers, for the user after a resume.
+/// Returns a note about system calls with unknown numbers, for the user after a resume; `None` if
+/// there were none.
 pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
     let gone_over = match session.run().unknown_calls() {
         0 => String::new(),

@@ -2,9 +2,9 @@
 //!
 //! gdb names the thread to resume (`Hc`) only under scheduler locking. Otherwise `bs` is meant for
 //! the thread that its user has selected, which no packet names. It is the thread of the last stop,
-//! until `thread N` checks another one (`T`). `info threads` reads all of them (`Hg`) without a
-//! selection, but lists them first. So an `Hg` before any listing, by simpler clients, can count as
-//! a selection.
+//! until `thread N` checks another one (`T`). `info threads` reads the registers of all threads
+//! (`Hg`) without a selection, but lists the threads first. So an `Hg` before any listing, by
+//! simpler clients, can count as a selection.
 //!
 //! gdb ignores the reply to `H`: it assumes that each of its choices succeeded and does not repeat
 //! it. So the choice of a thread that does not exist now is kept here, too. Until that thread
@@ -22,7 +22,8 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Returns the choices of a client that sees `tid` stopped.
+    /// Returns the choices of a client that was sent a stop of thread `tid` and has chosen nothing
+    /// since.
     pub(super) fn stopped_at(tid: Tid) -> Self {
         Self { general: tid, resumed: None, stepping: tid, listed: false }
     }

@@ -28,7 +28,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Bytes of console output in one packet.
+/// The maximum number of bytes of console output in one packet.
 const CONSOLE_BYTES: usize = 1000;
 /// The period at which a running search checks for Ctrl-C.
 const POLL_PERIOD: Duration = Duration::from_millis(5);
@@ -36,11 +36,11 @@ const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// The end of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It detached.
+    /// The client detached.
     Detached,
-    /// It killed the program.
+    /// The client killed the program.
     Killed,
-    /// It closed the connection.
+    /// The client closed the connection, or the server shall end.
     Gone,
 }
 
@@ -72,7 +72,7 @@ fn console(text: &str) -> Vec<u8> {
     pieces.flat_map(|piece| frame::encode(format!("O{}", hex::encode(piece)).as_bytes())).collect()
 }
 
-/// The connection: receives units, sends bytes.
+/// A client's connection: receives units (packets, acknowledgements, Ctrl-C), sends bytes.
 struct Line<'a> {
     transport: &'a mut dyn Transport,
     options: &'a Options,
@@ -82,8 +82,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Returns the next unit; `None` if the client has gone, or the server shall end. Asks the
-    /// session questions that arrive before it.
+    /// Returns the next unit; `None` if the client has gone, or the server shall end. Puts
+    /// questions of other threads to the session if they arrive before the unit.
     fn next(&mut self, session: &mut dyn AnySession) -> io::Result<Option<Unit>> {
         loop {
             while let Some(question) = self.transport.question() {
@@ -103,7 +103,7 @@ impl Line<'_> {
         }
     }
 
-    /// Lets the run use the time until something arrives.
+    /// Lets the run prepare data for later commands until input or a question arrives.
     fn idle(&mut self, session: &mut dyn AnySession) {
         if !self.has_news() {
             let line = RefCell::new(self);
@@ -111,7 +111,8 @@ impl Line<'_> {
         }
     }
 
-    /// Returns true if something has arrived, or if the server shall end.
+    /// Returns true if input or a question has arrived, the client has gone, or the server shall
+    /// end.
     fn has_news(&mut self) -> bool {
         self.poll();
         let has_input = self.framer.has_input() || self.transport.has_question();
@@ -128,7 +129,7 @@ impl Line<'_> {
         self.broken || self.framer.take_interrupt() || (self.options.is_to_end)()
     }
 
-    /// Takes what has arrived.
+    /// Reads the bytes that have arrived, without waiting.
     fn poll(&mut self) {
         match self.transport.poll() {
             Ok(Some(bytes)) => {
@@ -150,22 +151,22 @@ pub(super) struct Client<'a, R: Run> {
     line: RefCell<Line<'a>>,
     chosen: Chosen,
     features: ClientFeatures,
-    /// The source line over which it steps back.
+    /// The source line over which gdb steps back.
     source_line: Option<SourceLine>,
-    /// The end of its `finish`.
+    /// The end of gdb's current `finish`.
     finish: Option<Finish>,
-    /// True if it requested that writable memory is hidden.
+    /// True if the client requested that writable memory is hidden.
     hides_data: bool,
     acknowledges: bool,
     /// True for `target extended-remote`, which stays connected after the program's end.
     extended: bool,
-    /// Its settings for the next program.
+    /// The client's settings for the next program.
     preparation: Preparation,
     conditions: Conditions,
     saved: Saved,
     /// The position to move to at the next resume.
     seeks: Option<u64>,
-    /// True once it has read a register.
+    /// True once LLDB has read a register with `p`.
     probed: bool,
     /// True if Ctrl-C arrived while the run was stopped, or was stopping for another reason. The
     /// next resume reports it.

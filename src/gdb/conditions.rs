@@ -1,6 +1,7 @@
 //! Conditions of breakpoints, which gdb sends as agent expressions with `Z0` and `Z1`: a stop whose
-//! conditions are all false is skipped. If one cannot be evaluated, as in the past, where memory is
-//! unknown, the stop is reported, and gdb shows the reason when it evaluates the condition itself.
+//! conditions are all false is skipped. If a condition cannot be evaluated, which is common in the
+//! past of a path, the stop is reported, and gdb shows the reason when it evaluates the condition
+//! itself.
 
 use super::agent;
 use super::hex;
@@ -9,20 +10,20 @@ use crate::session::{self, KnownRegisters, ReadMemory, Run, Session, Stop, StopR
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The largest number of breakpoints with conditions.
+/// The maximum number of breakpoints with conditions.
 const BREAKPOINTS_LIMIT: usize = 10_000;
 const CONDITIONS_LIMIT: usize = 100;
 
 /// The conditions of the breakpoints that a client has inserted, by type and address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
-    /// Expressions by breakpoint; without an expression it always stops.
+    /// The expressions of each breakpoint; a breakpoint without expressions always stops.
     inserted: BTreeMap<(u8, Addr), Vec<Vec<u8>>>,
 }
 
 impl Conditions {
     /// Notes `Z0`, `Z1`, `z0` or `z1`, and returns the packet without the fields after the
-    /// breakpoint's kind. Returns `None` if it is malformed.
+    /// breakpoint's kind. Returns other packets unchanged, and `None` if the packet is malformed.
     pub(super) fn note<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let [action @ (b'Z' | b'z'), kind @ (b'0' | b'1'), b',', place @ ..] = body else {
             return Some(body);
@@ -62,7 +63,7 @@ impl Conditions {
         }) && any
     }
 
-    /// Returns the conditions for a run that evaluates them on its way.
+    /// Returns the conditions in the form for a run that evaluates them itself.
     pub(super) fn for_run(&self) -> session::Conditions {
         if self.inserted.values().all(Vec::is_empty) {
             return session::Conditions::default();

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
 const FOREIGN: &[u8] = b"E.contraflow serves the user who started it only";
-/// The largest number of messages about rejected clients that wait to be shown.
+/// The maximum number of messages about rejected clients that wait to be shown.
 const REFUSALS: usize = 16;
 /// The period at which a waiting server checks whether it shall end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 /// The time that a rejected client has to read the reason.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest number of clients being rejected at once; more are disconnected without a reason.
+/// The maximum number of clients being rejected at once; more are disconnected without a reason.
 const TURNED_AWAY_LIMIT: usize = 16;
 
 type Client = Box<dyn Transport + Send>;
@@ -65,8 +65,8 @@ impl Door {
         Self { clients, refusals, state, knock, doorman: Some(doorman) }
     }
 
-    /// Waits for the next client, or for the end. Other clients are rejected while it is served.
-    /// Passes messages about rejected clients to `announce`.
+    /// Waits for the next client; returns `None` if the server shall end. Other clients are
+    /// rejected while a client is served. Passes messages about rejected clients to `announce`.
     pub(super) fn admit(
         &self,
         is_to_end: &dyn Fn() -> bool,
@@ -85,7 +85,7 @@ impl Door {
         Ok(None)
     }
 
-    /// Admits the next client after the current one has left.
+    /// Allows the next client in, after the current one has left.
     pub(super) fn vacate(&self) {
         self.state.occupied.store(false, Ordering::SeqCst);
     }

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The largest number of open files, against clients that never close them.
+/// The maximum number of open files, against clients that never close them.
 const MAX_OPEN: usize = 256;
 
 /// The files that a client has open, by descriptor.

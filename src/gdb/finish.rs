@@ -1,21 +1,22 @@
 //! `qContraflow.finish:TID,ADDRESS,FRAMES`: the end of a `finish`, reported by the gdb script
 //! before gdb resumes. Not part of gdb's protocol. FRAMES is the number of frames in the call
-//! history at that point. `qContraflow.finish:` alone removes it.
+//! history at that point. `qContraflow.finish:` alone withdraws the report.
 //!
 //! When its breakpoint at ADDRESS is hit, gdb reads the returned value from registers, prints it
 //! and adds it to the value history. It reads unavailable registers as zeros (`get_return_value` in
-//! infcmd.c has no alternative). If they are unavailable, this stop is therefore reported without a
-//! signal: gdb stops, but counts no breakpoint as hit and reads no value.
+//! infcmd.c has no alternative). If they are unavailable, the stop at ADDRESS is therefore reported
+//! without a signal: gdb stops, but counts no breakpoint as hit and reads no value.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::common::{Addr, Tid};
 use crate::session::{Run, Session, Stop, StopReason};
 
-/// The note shown with such a stop.
+/// The note for gdb's user at a stop that ends a `finish` without a known returned value.
 pub(super) const NOTE: &str = "contraflow: the value returned is not known in the past\n";
 
-/// The end of a `finish`.
+/// The place at which a `finish` of gdb ends: the return address in a thread, and the number of
+/// frames there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finish {
     thread: Tid,
@@ -33,7 +34,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Finish> {
 
 impl Finish {
     /// Returns true at the stop that ends the `finish`, if the returned value is unknown there. In
-    /// a recursion, inner activations reach the same address before.
+    /// a recursion, inner activations reach the same address earlier, with more frames.
     pub(super) fn ends_at<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let run = session.run();
         matches!(stop.reason, StopReason::Breakpoint(_))

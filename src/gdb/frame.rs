@@ -3,7 +3,7 @@
 
 use super::hex;
 
-/// The largest packet accepted from a client, and the size announced to it.
+/// The maximum size of a packet's body from a client, which is announced to the client.
 pub(super) const PACKET_SIZE_BYTES: usize = 0x2_0000;
 
 /// An element of a client's byte stream: a packet, an acknowledgement or Ctrl-C.
@@ -33,12 +33,12 @@ impl Framer {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Returns true if there is input.
+    /// Returns true if there is input that was not taken yet.
     pub(super) fn has_input(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Removes and returns the next whole unit.
+    /// Removes and returns the next unit; `None` if there is no whole one yet.
     pub(super) fn take(&mut self) -> Option<Unit> {
         while let Some(&first) = self.input.first() {
             let unit = match first {
@@ -91,7 +91,7 @@ impl Framer {
     }
 }
 
-/// Returns the packet with a body.
+/// Returns a body framed as a packet.
 pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(body.len() + 4);
     packet.push(b'$');
@@ -100,7 +100,7 @@ pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The size from which replies are compressed.
+/// The minimum size of replies that are compressed.
 const COMPRESSED_FROM_BYTES: usize = 64;
 /// The offset of a run-length count's character; counts above `~` are not possible.
 const COUNT_OFFSET: u8 = 29;

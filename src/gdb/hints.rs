@@ -1,5 +1,6 @@
 //! Hints to gdb's user on connecting. At this time gdb shows console output only if it comes with
-//! the reply to `qTStatus`, which gdb sends once. Our script keeps gdb from sending it.
+//! the reply to `qTStatus`, which gdb sends once. contraflow's script keeps gdb from sending this
+//! packet.
 
 use super::{frame, hex};
 

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
-/// The most bytes and questions that wait for the server.
+/// The maximum number of items, reads of bytes or questions, that wait for the server.
 pub(super) const WAITING_ITEMS: usize = 16;
 
 /// A question: it is executed in the thread of the server.
@@ -15,13 +15,13 @@ pub(super) type Question = Box<dyn FnOnce(&mut dyn AnySession) + Send>;
 
 /// A thing that a server with an [`Inquirer`] waits for.
 pub(super) enum Item {
-    /// Bytes of the client; none is the end of its connection.
+    /// Bytes that the client sent; empty at the end of its connection.
     Bytes(io::Result<Vec<u8>>),
     /// A question of another thread.
     Question(Question),
 }
 
-/// A handle for questions.
+/// A handle by which other threads ask the served session questions.
 #[derive(Clone, Debug)]
 pub struct Inquirer {
     items: SyncSender<Item>,
@@ -58,7 +58,7 @@ impl Inquirer {
     }
 
     /// Asks the session, and waits for the answer. Returns `None` if the server has ended. While
-    /// the program runs, the answer waits for its stop.
+    /// the program runs, the caller waits for the program's stop.
     pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,
@@ -66,8 +66,8 @@ impl Inquirer {
         self.ask_later(question).recv().ok()
     }
 
-    /// Asks the session, and returns where the answer arrives. There is none if the server has
-    /// ended.
+    /// Asks the session, and returns the channel on which the answer arrives. No answer arrives if
+    /// the server has ended.
     pub fn ask_later<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,

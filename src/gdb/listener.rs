@@ -48,7 +48,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns the address for gdb's `target remote`.
+    /// Returns the socket's address as text for gdb's `target remote`.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -68,7 +68,7 @@ impl Drop for Bound {
     }
 }
 
-/// Binds a socket, and replaces one that no server uses any more.
+/// Binds a socket at `path`, and replaces a socket there that no server uses any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {

@@ -107,7 +107,8 @@ fn signal(stop: Stop, signals: Numbering) -> u8 {
     }
 }
 
-/// Splits a packet about a thread's registers from the thread at its end.
+/// Splits a packet about the state of one thread into the plain packet and the thread named at its
+/// end (`;thread:TID;`). Returns `None` for other packets.
 pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
     const THREAD: &[u8] = b";thread:";
     let at = body.windows(THREAD.len()).position(|window| window == THREAD)?;

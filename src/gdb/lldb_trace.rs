@@ -11,7 +11,7 @@ const KIND: &str = "iptTrace";
 const CPU: &str = "procfsCpuInfo";
 /// A CPU without errata: family, model and stepping.
 const PLAIN_CPU: (u16, u8, u8) = (6, 0x7e, 5);
-/// The size limit of a trace, since it is copied.
+/// The maximum size of a trace that is sent, since it is copied.
 const TRACE_LIMIT_BYTES: usize = 1 << 28;
 
 /// Returns the reply to a `jLLDBTrace` packet; `None` for other packets.

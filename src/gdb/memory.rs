@@ -7,7 +7,7 @@ use crate::session::{Run, Session};
 
 /// `EFAULT`: no byte is known at the address.
 const UNKNOWN: &[u8] = b"E0e";
-/// The largest read whose reply fits a packet, with two digits per byte.
+/// The maximum size of a read: its reply, with two digits per byte, fits a packet.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
 /// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets. Writable memory

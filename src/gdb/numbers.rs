@@ -12,7 +12,7 @@ const X87_CONTROL: [&str; 8] =
     ["fctrl", "fstat", "ftag", "fiseg", "fioff", "foseg", "fooff", "fop"];
 const AFTER_SSE: [&str; 4] = ["mxcsr", "orig_rax", "fs_base", "gs_base"];
 
-/// The registers by their numbers.
+/// All registers, in the order of gdb's numbers.
 static BY_NUMBER: LazyLock<Vec<Register>> = LazyLock::new(|| {
     let named = |names: &'static [&str]| names.iter().filter_map(|name| Register::from_name(name));
     named(&FIRST)
@@ -28,17 +28,17 @@ static BY_NUMBER: LazyLock<Vec<Register>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Returns all registers in the order of their numbers.
+/// Returns all registers, in the order of gdb's numbers.
 pub(super) fn registers() -> impl Iterator<Item = Register> {
     BY_NUMBER.iter().copied()
 }
 
-/// Returns the register with a number.
+/// Returns the register with this gdb number; `None` if there is none.
 pub(super) fn register(number: usize) -> Option<Register> {
     BY_NUMBER.get(number).copied()
 }
 
-/// Returns the number of a register.
+/// Returns gdb's number of a register.
 pub(super) fn number(register: Register) -> Option<usize> {
     BY_NUMBER.iter().position(|known| *known == register)
 }

@@ -1,4 +1,4 @@
-//! Keeps gdb waiting for a slow reply, as for a process with many threads: it gives up if no byte
+//! Keeps gdb waiting for a slow reply, as for a process with many threads: gdb gives up if no byte
 //! arrives for two seconds (`set remotetimeout`). An unrequested acknowledgement is a byte without
 //! effect.
 
@@ -7,10 +7,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The period of the bytes.
+/// The time between two bytes that keep gdb waiting.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// A sender of acknowledgements, until it is dropped.
+/// A guard with a thread that sends acknowledgements to gdb until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct Patience {
     end: Option<Sender<()>>,

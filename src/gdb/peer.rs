@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 /// The state of an open connection (the kernel's `TCP_ESTABLISHED`).
 const ESTABLISHED: &str = "01";
 
-/// The owner of the other end.
+/// The owner of the client's end of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// The server's own user, or root.
@@ -44,7 +44,8 @@ pub(crate) fn is_own_client(stream: &TcpStream) -> bool {
     matches!(Peer::of(stream), Ok(Peer::Own | Peer::Remote))
 }
 
-/// Returns the user whose open socket is at `local`, connected to `remote`.
+/// Returns the ID of the user whose open socket is at `local`, connected to `remote`; `None` if the
+/// tables lack this socket.
 fn owner(tables: &[String], local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let wanted = [local, remote].map(canonical);
     tables.iter().flat_map(|table| table.lines()).find_map(|line| {

@@ -85,7 +85,7 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
     }
 }
 
-/// Parses a run control packet; `None` if it is malformed or not supported by a history.
+/// Parses a run control packet; `None` if it is malformed or has an unsupported action.
 pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
@@ -101,7 +101,7 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<
     }
 }
 
-/// Returns the signal of `C` and `S`, in the kernel's numbering.
+/// Returns the kernel's number of the signal in a `C` or `S` action; 0 without a signal.
 fn signal_of(action: &[u8], signals: Numbering) -> i32 {
     match action {
         [b'C' | b'S', number @ ..] => {

@@ -6,10 +6,10 @@ use crate::common::Tid;
 use crate::session::{KnownRegisters, Register, Run, Session};
 use std::collections::BTreeMap;
 
-/// The largest number of saved states.
+/// The maximum number of saved states.
 const STATES_LIMIT: usize = 1000;
 
-/// The registers that a client has saved, by the numbers in the replies.
+/// The registers that a client has saved, by the number that the reply to each save contained.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
     states: BTreeMap<u64, (Tid, KnownRegisters)>,
@@ -17,7 +17,8 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// Returns the reply to one of the two packets; `None` for others.
+    /// Returns the reply to `QSaveRegisterState` or `QRestoreRegisterState`; `None` for other
+    /// packets.
     pub(super) fn answer<R: Run>(
         &mut self,
         session: &mut Session<R>,

@@ -4,19 +4,20 @@ use super::{frame, hex};
 use crate::common::{Addr, Tid};
 use crate::session::{Run, Session};
 
-/// The size of one read of memory.
+/// The maximum size of one read of memory.
 const PIECE_BYTES: usize = 1 << 16;
-/// The largest size of a pattern.
+/// The maximum size of a pattern.
 const PATTERN_LIMIT_BYTES: usize = PIECE_BYTES / 2;
-/// The largest range of one request; the client can continue after it.
+/// The maximum range of one request in bytes. A longer search ends there, and the client can
+/// continue it; a longer CRC is refused.
 const REACH_BYTES: u64 = 1 << 32;
 /// The polynomial of gdb's CRC (IEEE 802.3, most significant bit first).
 const POLYNOMIAL: u32 = 0x04c1_1db7;
-/// `EFAULT`.
+/// The reply for unknown memory: `EFAULT`.
 const UNKNOWN: &[u8] = b"E0e";
 
-/// Returns the reply to one of the two packets; `None` for others. Calls `interrupted` regularly,
-/// and stops if it returns true.
+/// Returns the reply to `qSearch:memory` or `qCRC`; `None` for other packets. Calls `interrupted`
+/// regularly, and stops if it returns true.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,

@@ -12,11 +12,11 @@ use std::io::{self, Read, Write};
 /// The fate of a live program when its client disconnects without notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDisconnect {
-    /// Kill it.
+    /// Kill the program.
     Kill,
-    /// Detach from it.
+    /// Detach from the program.
     Detach,
-    /// Keep it stopped until another client connects.
+    /// Keep the program stopped until another client connects.
     #[default]
     Keep,
 }
@@ -28,7 +28,7 @@ pub struct Options {
     pub edge_as_trap: bool,
     /// True to end when the first client leaves.
     pub once: bool,
-    /// True to wait for clients even without a program: they may start another one.
+    /// True to wait for clients even without a program, since a client may start one.
     pub persists: bool,
     /// The fate of a live program when its client disconnects without notice.
     pub on_disconnect: OnDisconnect,
@@ -134,7 +134,8 @@ pub fn serve<R: Run>(
     }
 }
 
-/// Ends the session: no other client will handle the program.
+/// Kills the program, since no other client will handle it. If the server shall end
+/// ([`Options::is_to_end`]), detaches instead from a program that it attached to.
 fn end<R: Run>(served: &mut Served<R>, options: &Options) {
     let run = served.session.run_mut();
     if (options.is_to_end)() { run.abandon() } else { run.kill() }

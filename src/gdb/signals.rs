@@ -8,7 +8,8 @@ const NUMBERS: [u8; 31] = [
     1, 2, 3, 4, 5, 6, 10, 8, 9, 30, 11, 31, 13, 14, 15, 0, 20, 19, 17, 18, 21, 22, 16, 24, 25, 26,
     27, 28, 23, 32, 12,
 ];
-/// The kernel's first real-time signal, and those of gdb: 32 and 64 are not next to the others.
+/// The kernel's first real-time signal, and gdb's numbers of real-time signals: those of the
+/// signals 32 and 64 are not next to the others.
 const FIRST_REAL_TIME: i32 = 32;
 const GDB_REAL_TIME_33: u8 = 45;
 const GDB_REAL_TIME_32: u8 = 77;
@@ -41,8 +42,8 @@ impl Numbering {
         }
     }
 
-    /// Parses the signals of `QPassSignals:N;N...`, the client's numbers in hexadecimal; signal 1
-    /// in bit 0.
+    /// Parses the list of `QPassSignals:N;N...`, the client's numbers in hexadecimal. Returns the
+    /// set of the kernel's signals, with signal 1 in bit 0; `None` if the list is malformed.
     pub(super) fn set(self, list: &[u8]) -> Option<u64> {
         let mut signals = 0;
         for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {

@@ -1,7 +1,8 @@
 //! `qContraflow.line:TID,START,END`: the source line over which a thread steps back, reported by
 //! the gdb script. Not part of gdb's protocol, in which only forward steps have an address range
-//! (`vCont;r`): backward, gdb sends a packet per instruction. With this, `bs` continues like
-//! `vCont;r` while gdb would only step again. `qContraflow.line:` alone ends it.
+//! (`vCont;r`): backward, gdb sends a packet per instruction. After this report, one `bs` takes all
+//! steps after which gdb would only send another `bs`, as `vCont;r` does forward.
+//! `qContraflow.line:` alone withdraws the report.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
@@ -31,8 +32,8 @@ impl SourceLine {
         back && order.thread == self.tid && self.holds(session)
     }
 
-    /// Returns true if gdb would continue to step: the thread is inside the line, not at its start,
-    /// where gdb might stop, and the stack is unchanged.
+    /// Returns true if gdb would continue to step after `stop`: the thread is inside the line, in
+    /// the same activation of its function, and not at the line's start, where gdb might stop.
     pub(super) fn goes_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
         let at_start = || session.run().pc(self.tid) == Some(self.range.start);

@@ -12,9 +12,9 @@ use crate::common::{Addr, Tid};
 use crate::session::{CallFrame, Older, Register, Run, Session};
 use std::fmt::LowerHex;
 
-/// The largest number of frames in one reply.
+/// The maximum number of frames in one reply.
 const MAX_FRAMES: u64 = 512;
-/// The largest distance of an overflowed stack pointer below its stack.
+/// The maximum distance of an overflowed stack pointer below its stack, in bytes.
 const LARGEST_FRAME_BYTES: u64 = 8 << 20;
 
 /// Returns the reply to the text after `qContraflow.stack:`; `None` if it is malformed.
@@ -41,7 +41,7 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     Some(reply.into_bytes())
 }
 
-/// Returns the number of a reason; the script has the sentence for each.
+/// Returns the number of `older` in a reply; the script has the sentence for each number.
 const fn number_of(older: Older) -> u8 {
     match older {
         Older::Nothing => 0,
@@ -58,8 +58,8 @@ fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
     registers.has_all_general() && rsp.is_some_and(|rsp| knows_stack(session, tid, Addr(rsp)))
 }
 
-/// Returns true if the stack is known. After an overflow, `rsp` is below the stack, and the next
-/// memory that can be written counts.
+/// Returns true if a thread's stack memory is known at `rsp`. After a stack overflow `rsp` is below
+/// the stack, so the next writable memory above it is tried as well.
 fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
     let knows = |addr: Addr| session.run().read_memory(tid, addr, &mut [0; 8]) == 8;
     let overflown = || {

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The largest number of environment edits.
+/// The maximum number of environment edits.
 const EDITS_LIMIT: usize = 10_000;
 
 /// The client's settings for the next program.

@@ -10,27 +10,28 @@ use crate::session::{Forks, Run, Session};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct ClientFeatures {
-    /// True if it understands `swbreak` stops.
+    /// True if the client understands `swbreak` stops.
     pub(super) swbreak: bool,
-    /// True if it understands `hwbreak` stops.
+    /// True if the client understands `hwbreak` stops.
     pub(super) hwbreak: bool,
-    /// True if it understands that no thread is running any more.
+    /// True if the client understands the reply that no resumed thread is left (`N`).
     pub(super) no_resumed: bool,
-    /// True if it understands `exec` stops.
+    /// True if the client understands `exec` stops.
     pub(super) exec_events: bool,
     /// True if thread IDs include the process, in both directions.
     pub(super) multiprocess: bool,
-    /// The kinds of forks for which it understands stops.
+    /// The kinds of forks for which the client understands stops.
     pub(super) forks: Forks,
-    /// True if it wants all threads in each stop reply.
+    /// True if the client wants all threads in each stop reply.
     pub(super) lists_threads: bool,
-    /// True if its packets about registers name their thread.
+    /// True if the client's packets about registers name their thread.
     pub(super) names_threads: bool,
-    /// Its numbering of signals.
+    /// The client's numbering of signals.
     pub(super) signals: Numbering,
-    /// True if it expands run-length encoding in replies, as gdb and LLDB do.
+    /// True if the client expands run-length encoding in replies, as gdb and LLDB do.
     pub(super) expands_runs: bool,
-    /// True for LLDB or one of its front ends: only gdb offers to relocate instructions.
+    /// True for LLDB or one of its front ends, recognized by the lack of `qRelocInsn`, which only
+    /// gdb offers.
     pub(super) lldb: bool,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     }
 }
 
-/// Adds this room's features to gdbstub's.
+/// Returns the reply to `qSupported`: gdbstub's features, and those that this server has besides.
 pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool) -> Vec<u8> {
     let mut features: Vec<&[u8]> = gdbstub
         .split(|byte| *byte == b';')

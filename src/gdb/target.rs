@@ -25,7 +25,7 @@ use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOp
 use gdbstub::target::{Target, TargetError, TargetResult};
 use std::convert::Infallible;
 
-/// `EROFS`: the registers and the memory of a recording.
+/// `EROFS`: a refused write of registers or memory, as in a recording.
 const READ_ONLY: u8 = 30;
 /// `ESRCH`: no such thread now.
 const NO_THREAD: u8 = 3;
@@ -66,7 +66,7 @@ impl<R: Run> Served<R> {
         served
     }
 
-    /// Determines the available registers.
+    /// Determines the available registers, and writes the target description anew.
     pub(super) fn describe(&mut self) {
         let tid = self.session.last_stop().thread;
         let vectors = Vectors::of(&self.session.run().registers(tid));

@@ -43,7 +43,7 @@ const MXCSR: &str = concat!(
     r#"<field name="FZ" start="15" end="15"/></flags>"#,
 );
 
-/// The largest available vector registers.
+/// The available vector registers; each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Vectors {
     Sse,
@@ -52,7 +52,7 @@ pub(super) enum Vectors {
 }
 
 impl Vectors {
-    /// Returns the vector registers that are known of a thread.
+    /// Returns the largest vectors of which a thread's registers are known.
     pub(super) fn of(registers: &KnownRegisters) -> Self {
         match (registers.has_avx512(), registers.has_avx()) {
             (true, _) => Self::Avx512,
@@ -66,12 +66,12 @@ impl Vectors {
     }
 }
 
-/// Returns the registers in the description.
+/// Returns the registers that the target description contains.
 pub(super) fn served(vectors: Vectors) -> Vec<Register> {
     numbers::registers().filter(|register| vectors.bring(*register)).collect()
 }
 
-/// Returns the description of those registers.
+/// Returns the target description, `target.xml`, with the registers of [`served`].
 pub(super) fn describe(vectors: Vectors) -> String {
     let mut xml = String::from(
         r#"<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd"><target version="1.0"><architecture>i386:x86-64</architecture><osabi>GNU/Linux</osabi>"#,

@@ -7,15 +7,15 @@ use crate::common::{Pid, Tid};
 /// The threads that a packet names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadChoice {
-    /// `-1`.
+    /// All threads (`-1`).
     All,
-    /// `0`.
+    /// Any thread (`0`).
     Any,
     /// This thread.
     One(Tid),
 }
 
-/// Parses a thread ID.
+/// Parses a thread ID; `None` if it is malformed.
 pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     let tid = match text.strip_prefix(b"p") {
         // A process without a thread means all of its threads.
@@ -43,12 +43,12 @@ pub(super) fn process(text: &[u8]) -> Option<Pid> {
     hex::number(text).and_then(|pid| i32::try_from(pid).ok()).map(Pid)
 }
 
-/// Formats a thread ID for clients that handle several processes.
+/// Formats a thread ID with its process, `pPID.TID`, for clients that handle several processes.
 pub(super) fn format_both(pid: Pid, tid: Tid) -> String {
     format!("p{:x}.{:x}", pid.0, tid.0)
 }
 
-/// Formats a thread ID.
+/// Formats a thread ID without its process.
 pub(super) fn format(tid: Tid) -> String {
     format!("{:x}", tid.0)
 }

@@ -10,15 +10,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread;
 use std::time::Duration;
 
-/// The largest size of one read.
+/// The maximum size of one read.
 const READ_BYTES: usize = 0x1_0000;
-/// The longest wait for bytes.
+/// The maximum time of one wait for bytes.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
 /// A stream that supports blocking and non-blocking reads.
 pub(super) trait Transport {
-    /// Waits for bytes; none means that the client has gone. Fails with `Interrupted` after a
-    /// signal, or after a while.
+    /// Waits for bytes; no bytes mean that the client has gone. Fails with `Interrupted` after a
+    /// signal, a question, or a limited time.
     fn wait(&mut self) -> io::Result<Vec<u8>>;
 
     /// Returns the available bytes, if any; an empty buffer means that the client has gone.
@@ -37,7 +37,7 @@ pub(super) trait Transport {
         None
     }
 
-    /// Returns true if a question arrived.
+    /// Returns true if a question has arrived and was not taken yet.
     fn has_question(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub(super) trait Socket: Read + Write {
     /// Sets non-blocking mode.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
 
-    /// Sets the longest time of a read.
+    /// Sets the maximum time of a read.
     fn set_read_timeout(&self, longest: Duration) -> io::Result<()>;
 
     /// Returns another handle of the same socket.
@@ -138,7 +138,7 @@ fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true if there is nothing to read at the moment.
+/// Returns true if an error means that there is nothing to read at the moment.
 fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -8,10 +8,11 @@ use crate::session::{Library, Run, Session, ThreadInfo};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
-/// Bytes of a document in one reply, so that a fully escaped piece fits a packet.
+/// The maximum number of document bytes in one reply: even with all of them escaped, it fits a
+/// packet.
 const PIECE_BYTES: u64 = frame::PACKET_SIZE_BYTES as u64 / 2 - 16;
 
-/// A document at the time of its first read.
+/// A `qXfer` document, as it was at its first read.
 #[derive(Debug)]
 pub(super) struct Document {
     key: (Vec<u8>, Tid),
@@ -85,7 +86,7 @@ fn piece(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
 
 enum Produced {
     Bytes(Vec<u8>),
-    /// Not available in this run.
+    /// The document is not available in this run.
     Absent,
     NoSuchObject,
 }
@@ -141,8 +142,9 @@ fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// Returns the list in gdb's format. The program itself, which has no path in the linker's list, is
-/// an attribute, but not for LLDB, which reads it as the address of the pointer to `r_debug`.
+/// Returns the document `libraries-svr4`. The program itself, which has no path in the linker's
+/// list, is the attribute `main-lm`. LLDB does not get this attribute, since it would read it as
+/// the address of the pointer to `r_debug`.
 fn libraries(libraries: &[Library], client: ClientFeatures) -> Vec<u8> {
     let mut xml = String::from(r#"<library-list-svr4 version="1.0""#);
     let main = libraries.iter().find(|library| library.path.is_empty());

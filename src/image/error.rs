@@ -1,4 +1,4 @@
-//! The errors of reading and writing this room's files.
+//! The errors of reading ELF and core files, and of writing core files.
 
 use crate::common::Addr;
 
@@ -12,7 +12,7 @@ pub enum Error {
         /// The first four bytes, or fewer.
         start: Vec<u8>,
     },
-    /// It starts as an ELF file, but a header or a table is damaged or truncated.
+    /// The bytes start as an ELF file, but a header or a table is damaged or truncated.
     #[error("damaged ELF file: {reason}; fetch it again or record anew")]
     DamagedElf {
         /// The damage.
@@ -33,7 +33,7 @@ pub enum Error {
         /// `e_type` of the ELF header.
         file_type: u16,
     },
-    /// A core of another machine.
+    /// A core of a machine other than 64-bit x86.
     #[error(
         "a core of ELF machine {machine} and class {class}; only 64-bit x86 (62, 2) is supported"
     )]
@@ -48,7 +48,7 @@ pub enum Error {
     DamagedNote {
         /// `n_type` of the note.
         kind: u32,
-        /// The offset of its contents in the file, in bytes.
+        /// The file offset of the note's contents, in bytes.
         offset: u64,
     },
     /// The contents do not fit in a core file.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The address concerned, or zero.
         addr: Addr,
     },
-    /// Writing failed.
+    /// Writing the core failed.
     #[error("cannot write the core: {0}; free some space or choose another place")]
     Write(#[from] std::io::Error),
 }

@@ -1,21 +1,23 @@
 //! Computes when a mapping in a CPU's trace took effect at the earliest. The trace contains times
-//! only at intervals (TSC packets), so code may have been executed later than the last time before
-//! it. Where nothing was mapped before, no other code can have been executed: such a mapping takes
-//! effect from the start of its program. A mapping over another one keeps its time.
+//! only at intervals (TSC packets), so the last time before an instruction can be earlier than the
+//! mapping of its code. Where nothing was mapped before, no other code can have been executed: such
+//! a mapping takes effect from the start of its program. A mapping over another one keeps its time.
 
 use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
 
-/// Computes a floor for each mapping: the earliest time at which it can have taken effect.
+/// The mappings of a process so far. They determine the floor of the next mapping: the earliest
+/// time at which it can have taken effect.
 #[derive(Debug, Default)]
 pub struct Floors {
-    /// The program's start; 0 if nothing was mapped before.
+    /// The time at which the program started; 0 if nothing was mapped before.
     since: Tsc,
     mapped: RangeSet,
 }
 
 impl Floors {
-    /// Starts another program. Returns the earliest time at which it takes effect.
+    /// Starts another program, which has no mappings yet. Returns the earliest time at which the
+    /// program takes effect.
     pub fn exec(&mut self, tsc: Tsc) -> Tsc {
         if !self.mapped.is_empty() {
             self.since = tsc;
@@ -24,7 +26,7 @@ impl Floors {
         self.since
     }
 
-    /// Adds a mapping. Returns the earliest time at which it takes effect.
+    /// Adds a mapping. Returns the floor of the mapping.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let is_over = self.mapped.overlaps(range);
         self.mapped.insert(range);

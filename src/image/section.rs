@@ -21,12 +21,13 @@ pub struct Section {
     pub bytes: Bytes,
     /// The offset in `bytes` of the first byte of `range`.
     pub offset: u64,
-    /// True if the program may write to it now.
+    /// True if the program may write to the mapping now.
     pub writable: bool,
-    /// True if the program may execute it now.
+    /// True if the program may execute the mapping now.
     pub executable: bool,
-    /// True if the program could have changed it since it was mapped: it was writable at some time,
-    /// as relocated read-only data was. Need not be set while it is writable.
+    /// True if the program could have changed the bytes since they were mapped: the mapping was
+    /// writable at some time, as relocated read-only data was. Need not be set while it is
+    /// writable.
     pub altered: bool,
     /// The path of the mapped file, or a name in brackets such as `[vdso]`; empty if anonymous.
     pub name: Arc<str>,
@@ -53,7 +54,7 @@ impl Section {
         self.offset.checked_add(inside)
     }
 
-    /// Returns true if its bytes are those that the program saw at any time since it was mapped: it
+    /// Returns true if the program saw these bytes at all times since they were mapped: the section
     /// maps a file (or the vdso) and was never writable.
     pub fn is_file_data(&self) -> bool {
         !self.writable && !self.altered && (self.name.starts_with('/') || &*self.name == "[vdso]")

@@ -57,7 +57,7 @@ impl Image {
         self.with(Section { range, bytes, offset: 0, altered: true, build_id: None, ..below })
     }
 
-    /// Returns the section that contains `addr`.
+    /// Returns the section that contains `addr`; `None` if nothing is mapped there.
     pub fn section_at(&self, addr: Addr) -> Option<&Section> {
         tree::find(&self.root, addr)
     }
@@ -115,7 +115,7 @@ impl CodeSource for Image {
     }
 }
 
-/// Reads an [`Image`] and caches the section of the last read. For one thread.
+/// A reader of an [`Image`] that caches the section of the last read. For one thread.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     image: &'a Image,

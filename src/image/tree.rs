@@ -69,7 +69,7 @@ pub(super) fn concat(low: Link, high: Link) -> Link {
     }
 }
 
-/// Applies `change` to every section. `change` keeps the range.
+/// Returns a copy of the tree with `change` applied to every section. `change` keeps the range.
 pub(super) fn map(tree: &Link, change: &impl Fn(&Section) -> Section) -> Link {
     let node = tree.as_ref()?;
     Some(Arc::new(Node {
@@ -134,7 +134,8 @@ fn join(low: Link, section: Arc<Section>, high: Link) -> Link {
     }
 }
 
-/// Creates a node of subtrees whose heights differ by at most two, rotated to differ by one.
+/// Creates a node of subtrees whose heights differ by at most two, rotated to differ by at most
+/// one.
 fn balance(low: Link, section: Arc<Section>, high: Link) -> Link {
     match (&low, &high) {
         (Some(tall), _) if tall.height > height(&high) + 1 => rotate_right(tall, section, high),

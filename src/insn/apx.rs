@@ -8,12 +8,13 @@ use crate::common::Addr;
 const REX2: u8 = 0xd5;
 /// REX2.M0: the opcode is in map 1, whose legacy encoding begins with 0F.
 const M0: u8 = 0x80;
-/// REX2.W.
+/// REX2.W: 64-bit operands.
 const W: u8 = 0x08;
 /// The opcode of JMPABS, which an 8-byte target follows.
 const JMPABS: u8 = 0xa1;
 
-/// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix.
+/// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix. Returns `None`
+/// if it has none, is truncated or is invalid.
 pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     let prefixes = bytes.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
     let (legacy, rest) = bytes.split_at(prefixes);

@@ -25,7 +25,7 @@ pub enum Class {
     },
     /// Unconditional direct near jump: no packet.
     Jmp {
-        /// Target.
+        /// The target of the jump.
         target: Addr,
     },
     /// Direct near call: no packet.
@@ -65,7 +65,7 @@ impl Class {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
 
-    /// Returns the target of a direct branch.
+    /// Returns the target of a direct branch; `None` for other classes.
     pub const fn target(self) -> Option<Addr> {
         match self {
             Self::Jcc { target } | Self::Jmp { target } | Self::Call { target } => Some(target),
@@ -77,26 +77,26 @@ impl Class {
 /// One decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Insn {
-    /// Its address.
+    /// The instruction's address.
     pub ip: Addr,
-    /// Its size in bytes, 1 to 15.
+    /// The instruction's size in bytes, 1 to 15.
     pub len: u8,
-    /// Its control transfer.
+    /// The instruction's control transfer.
     pub class: Class,
     /// True for a string instruction with a REP prefix: it iterates many times but retires, and
     /// counts, once.
     pub rep: bool,
-    /// Whether it copies all flags: to memory (PUSHF) or from memory (POPF, IRET).
+    /// The copy that the instruction makes of all flags, if it makes one.
     pub flags: FlagsCopy,
-    /// True if it loads RSP with a value from outside the current function: control may then be on
-    /// another stack, or in an outer frame of this one.
+    /// True if the instruction loads RSP with a value from outside the current function: control
+    /// may then be on another stack, or in an outer frame of this one.
     pub loads_sp: bool,
 }
 
 /// A copy of all flags, the trap flag (RFLAGS.TF) with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlagsCopy {
-    /// The instruction makes none.
+    /// The instruction makes no copy.
     #[default]
     None,
     /// To memory (PUSHF), where a program that is stepped sees the flag.

@@ -3,10 +3,10 @@
 /// CS.L and CS.D, as a MODE.Exec packet reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExecMode {
-    /// CS.L = 0, CS.D = 0.
+    /// 16-bit code: CS.L = 0, CS.D = 0.
     Bits16,
-    /// CS.L = 0, CS.D = 1.
+    /// 32-bit code: CS.L = 0, CS.D = 1.
     Bits32,
-    /// CS.L = 1.
+    /// 64-bit code: CS.L = 1.
     Bits64,
 }

@@ -1,12 +1,12 @@
-//! Code that uses general registers only.
+//! Recognizes code that uses general registers only.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register,
 };
 
-/// Returns the targets outside of `code`, which lies at `at`, of its direct calls and jumps. `None`
-/// if it uses x87, MMX, vector, mask or tile registers, calls or jumps indirectly, or does not
-/// decode.
+/// Returns the targets outside of `code` of the direct calls and jumps in it; `code` lies at `at`.
+/// `None` if it uses x87, MMX, vector, mask or tile registers, calls or jumps indirectly, or does
+/// not decode.
 pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
     let is_inside = |target: u64| target.wrapping_sub(at) < code.len() as u64;
     let (mut targets, mut info) = (Vec::new(), InstructionInfoFactory::new());

@@ -99,18 +99,19 @@ impl Registers {
         Some(Self::from_words(words))
     }
 
-    /// Returns the general register, or RIP, with a DWARF number.
+    /// Returns the value of the general register, or of RIP, with a DWARF number; `None` for
+    /// others.
     pub fn by_dwarf_number(&self, number: u16) -> Option<u64> {
         let place = BY_DWARF_NUMBER.get(usize::from(number))?;
         Some(self.to_words()[*place])
     }
 
-    /// Returns the name of the general register, or of RIP, that has a DWARF number.
+    /// Returns the name of the general register, or of RIP, with a DWARF number; `None` for others.
     pub fn name_of_dwarf_number(number: u16) -> Option<&'static str> {
         BY_DWARF_NUMBER.get(usize::from(number)).map(|place| Self::NAMES[*place])
     }
 
-    /// Returns the DWARF number of a general register or RIP.
+    /// Returns the DWARF number of a general register or RIP by name; `None` for other names.
     pub fn dwarf_number(name: &str) -> Option<u16> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         let number = BY_DWARF_NUMBER.iter().position(|known| *known == place)?;

@@ -14,16 +14,16 @@ use iced_x86::{
 
 const DF: u64 = 1 << 10;
 
-/// Where the bytes of a value come from.
+/// The source of a value's bytes, across one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// From before the instruction, which wrote other bytes or none.
+    /// The bytes are those from before the instruction, which wrote other bytes or none.
     Kept,
     /// The instruction wrote some bytes of the value: those in `of`.
     Written {
         /// The bytes of the value that were written.
         of: ValuePlace,
-        /// Their origin.
+        /// The origin of these bytes.
         from: Origin,
     },
 }
@@ -31,20 +31,21 @@ pub enum Source {
 /// The origin of bytes that an instruction wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// They are as they were there, before the instruction.
+    /// The bytes are those that were at this place before the instruction.
     Copied(ValuePlace),
-    /// The instruction has them in its own bytes, or they are 0 whatever its operands are.
+    /// The bytes are part of the instruction, or its result is the same whatever its operands are.
     Constant,
     /// The address after a call.
     ReturnAddress,
-    /// They are the result of an operation on these.
+    /// The bytes are the result of an operation on the bytes at these places.
     Computed(Vec<ValuePlace>),
-    /// They are the kernel's.
+    /// The kernel wrote the bytes.
     Kernel,
 }
 
 /// Finds the origin of the bytes at `wanted`, as they are after the 64-bit instruction at the start
-/// of `bytes`. `before` and `after` are the general registers around it.
+/// of `bytes`. `before` and `after` are the general registers around it. Bytes that do not decode
+/// write nothing.
 pub fn source_of(
     bytes: &[u8],
     before: &Registers,
@@ -65,8 +66,8 @@ pub fn source_of(
     found.map_or(Source::Kept, |(of, from)| Source::Written { of, from })
 }
 
-/// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for the
-/// registers of addresses.
+/// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
+/// registers that only form an address.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -74,13 +75,13 @@ pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     Executed { insn: &insn, info: &info, before, after: before }.operands_read()
 }
 
-/// Returns true if the 64-bit instruction at the start of `bytes` sets flags that branches test.
+/// Returns true if the 64-bit instruction at the start of `bytes` may change any of the flags.
 pub fn sets_flags(bytes: &[u8]) -> bool {
     let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     !insn.is_invalid() && insn.rflags_modified() != 0
 }
 
-/// An instruction that was executed.
+/// An executed instruction, with the general registers before and after it.
 struct Executed<'a> {
     insn: &'a Instruction,
     info: &'a InstructionInfo,
@@ -118,7 +119,7 @@ fn moved_bytes(insn: &Instruction) -> Option<u64> {
         }
         _ if insn.op_mask() != Register::None => return None,
         M::Movd | M::Vmovd | M::Movss | M::Vmovss => 4,
-        // The one with strings has implied operands.
+        // The MOVSD of strings has implied operands.
         M::Movsd | M::Vmovsd if !insn.is_string_instruction() => 8,
         M::Movq | M::Vmovq | M::Movlps | M::Movlpd | M::Vmovlps | M::Vmovlpd => 8,
         M::Movzx | M::Movsx | M::Movsxd => u64::MAX,
@@ -149,7 +150,7 @@ fn has_constant_result(insn: &Instruction) -> bool {
 }
 
 impl Executed<'_> {
-    /// Returns the place of an operand; `None` for an immediate and what is no value.
+    /// Returns the place of an operand; `None` unless it is memory or a general or vector register.
     fn operand(&self, number: u32) -> Option<ValuePlace> {
         match self.insn.op_kind(number) {
             OpKind::Register => {
@@ -187,7 +188,7 @@ impl Executed<'_> {
     }
 
     fn in_register(&self, wanted: Part) -> FoundOrigin {
-        // The result, of which the decoder knows nothing.
+        // The result, of which the disassembler knows nothing.
         let calls = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
         if calls && wanted.of.0 == Register::RAX {
             return Some((ValuePlace::Register(wanted), Origin::Kernel));
@@ -339,7 +340,7 @@ impl Executed<'_> {
     }
 
     /// Returns the part of a register that the instruction writes, from the first written byte to
-    /// the last.
+    /// the last; `None` if it writes none.
     fn written_part(&self, whole: Whole) -> Option<Part> {
         let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
         let parts = writes.filter_map(|used| Part::of_name(used.register()));
@@ -349,7 +350,7 @@ impl Executed<'_> {
             let size_bytes = one.end().max(other.end()) - offset;
             Part { of: whole, offset, size_bytes }
         })?;
-        // A write to the low half of a general register clears the other one (SDM volume 1,
+        // A write to the low half of a general register clears the high half (SDM volume 1,
         // "General-Purpose Registers in 64-Bit Mode").
         let is_half = !whole.0.is_zmm() && all.size_bytes == 4;
         Some(if is_half { Part { size_bytes: GENERAL_BYTES, ..all } } else { all })
@@ -402,7 +403,8 @@ impl Executed<'_> {
         [0, 1].into_iter().find(is_register).and_then(|number| self.operand(number))
     }
 
-    /// Returns the first element that STOS wrote to a part of memory.
+    /// Returns the first element that STOS wrote to `written`, a part of the memory `write`, and
+    /// its origin in RAX.
     fn stored_element(&self, write: AddrRange, written: AddrRange) -> (ValuePlace, Origin) {
         let size = self.insn.memory_size().size() as u64;
         let offset = (written.start.0 - write.start.0) % size;
@@ -412,7 +414,7 @@ impl Executed<'_> {
         (of, Origin::Copied(ValuePlace::Register(from)))
     }
 
-    /// Returns the memory that MOVS read.
+    /// Returns the memory that MOVS read when it wrote `write`.
     fn copied_string(&self, write: AddrRange) -> Option<ValuePlace> {
         let size = write.size_bytes();
         let element = self.insn.memory_size().size() as u64;
@@ -448,12 +450,13 @@ impl Executed<'_> {
         Some(AddrRange::sized(Addr(at.wrapping_sub(down)), rounds.checked_mul(size)?))
     }
 
-    /// Returns the origin that is an operation on all that the instruction read.
+    /// Returns the origin for the result of an operation on all that the instruction read.
     fn computed(&self) -> Origin {
         Origin::Computed(self.operands_read())
     }
 
-    /// Returns the places that the instruction read, except for the registers of addresses.
+    /// Returns the places that the instruction read, except for registers that only form an
+    /// address.
     fn operands_read(&self) -> Vec<ValuePlace> {
         let insn = self.insn;
         let is_of_address = |register: Register| {
@@ -462,7 +465,7 @@ impl Executed<'_> {
             let is_operand = insn.op_kinds().zip(0..).any(|(kind, number)| {
                 kind == OpKind::Register && insn.op_register(number).full_register() == full
             });
-            // The registers of its address are the operands of LEA.
+            // The operands of LEA are the registers of its address.
             insn.mnemonic() != Mnemonic::Lea
                 && !is_operand
                 && addresses.iter().any(|of| of.full_register() == full)

@@ -9,7 +9,7 @@ use iced_x86::{
 };
 use std::sync::OnceLock;
 
-/// The least bound in bytes of the area of XSAVE and XRSTOR.
+/// The minimum of the bound in bytes on the area of XSAVE and XRSTOR.
 const LEAST_XSAVE_BYTES: u64 = 4096;
 
 /// RFLAGS.DF: string instructions run downwards.
@@ -39,14 +39,15 @@ pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given
-/// the general registers before it. None: that is not known.
+/// the general registers before it. `None` if that is not known: for scatters, stores of tiles and
+/// bytes that do not decode.
 pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, registers.rip, DecoderOptions::NONE).decode_out(&mut insn);
     if insn.is_invalid() || insn.is_vsib() || is_of_tile(&insn) {
         return None;
     }
-    // A REP instruction may do all that RCX says.
+    // A REP instruction may make all the repetitions that RCX asks for.
     Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
 }
 
@@ -99,12 +100,12 @@ fn xsave_bytes() -> u64 {
     })
 }
 
-/// Returns the bound in bytes where the enabled features take so many.
+/// Returns the bound in bytes if the area of all enabled features takes `enabled` bytes.
 fn xsave_bound(enabled: u32) -> u64 {
     LEAST_XSAVE_BYTES.max(enabled.into())
 }
 
-/// Returns the value that a register contributes to an address.
+/// Returns the value that a register contributes to an address; `None` for vector registers.
 pub(super) fn value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,

@@ -16,15 +16,15 @@ pub struct Whole(pub(super) Register);
 /// Some bytes of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// The register.
+    /// The whole register.
     pub of: Whole,
-    /// The offset of the first byte.
+    /// The offset of the first byte in the register.
     pub offset: u64,
     /// The number of bytes.
     pub size_bytes: u64,
 }
 
-/// Where a value is.
+/// The place of a value: in memory, or in a part of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValuePlace {
     /// In memory.
@@ -34,7 +34,8 @@ pub enum ValuePlace {
 }
 
 impl Whole {
-    /// Returns the general register with a DWARF number (System V ABI for AMD64, figure 3.36).
+    /// Returns the general or vector register with a DWARF number (System V ABI for AMD64, figure
+    /// 3.36); `None` for other numbers.
     pub fn of_dwarf(number: u16) -> Option<Self> {
         const GENERAL: [Register; 16] = [
             Register::RAX,
@@ -60,25 +61,25 @@ impl Whole {
         }
     }
 
-    /// Returns the number of a vector register.
+    /// Returns the number of a vector register; `None` for a general one.
     pub fn vector_number(self) -> Option<usize> {
         self.0.is_zmm().then(|| self.0.number())
     }
 
-    /// Returns the value of a general register.
+    /// Returns the value of a general register; `None` for a vector register.
     pub fn value(self, registers: &Registers) -> Option<u64> {
         self.0.is_gpr64().then(|| value(self.0, registers)).flatten()
     }
 
-    /// Returns true if the kernel sets it as a signal's handler begins (`setup_rt_frame` in the
-    /// kernel's arch/x86).
+    /// Returns true if the kernel sets the register when a signal's handler begins
+    /// (`setup_rt_frame` in the kernel's arch/x86).
     pub fn is_set_for_handler(self) -> bool {
         use Register as R;
         matches!(self.0, R::RAX | R::RDI | R::RSI | R::RDX | R::RSP)
     }
 
-    /// Returns true if functions restore it before they return (System V ABI for AMD64, figure
-    /// 3.4). RSP is not among them.
+    /// Returns true if functions restore the register before they return (System V ABI for AMD64,
+    /// figure 3.4). RSP is not among these registers.
     pub fn is_preserved(self) -> bool {
         use Register as R;
         matches!(self.0, R::RBX | R::RBP | R::R12 | R::R13 | R::R14 | R::R15)
@@ -86,7 +87,8 @@ impl Whole {
 }
 
 impl Part {
-    /// Returns the bytes that a name such as AH or XMM3 means.
+    /// Returns the part of a register that a name such as AH or XMM3 means; `None` for the names of
+    /// registers that are neither general nor vector registers.
     pub(super) fn of_name(register: Register) -> Option<Self> {
         let full = register.full_register();
         if !full.is_gpr64() && !full.is_zmm() {
@@ -97,7 +99,7 @@ impl Part {
         Some(Self { of: Whole(full), offset, size_bytes })
     }
 
-    /// Returns the bytes of it that others of the register are, too.
+    /// Returns the bytes that both parts have; `None` if they do not overlap.
     pub(super) fn common(self, other: Self) -> Option<Self> {
         let start = self.offset.max(other.offset);
         let end = (self.offset + self.size_bytes).min(other.offset + other.size_bytes);
@@ -114,8 +116,8 @@ impl Part {
 }
 
 impl fmt::Display for Part {
-    /// Writes the name that assemblers have for these bytes. Of others, that of the smallest part
-    /// that has them, and which of its bytes they are, from 0: `xmm0[8..16]`.
+    /// Writes the name that assemblers have for these bytes. If they have none, writes the name of
+    /// the smallest part that contains them, and the range of their bytes in it: `xmm0[8..16]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Register::values().filter(|name| name.is_gpr() || name.is_vector_register());
         let parts = names.filter_map(|name| Some((name, Self::of_name(name)?)));

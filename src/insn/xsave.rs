@@ -1,6 +1,6 @@
 //! The parts of XSAVE areas that all formats have (SDM volume 1, "XSAVE-Managed State").
 
-/// State components, as bits of XCR0 and of the header.
+/// The x87 state. This and the next constants are state components: bits of XCR0 and of the header.
 pub const X87: u64 = 1;
 /// XMM0 to XMM15, and MXCSR.
 pub const SSE: u64 = 1 << 1;
@@ -13,12 +13,12 @@ pub const ZMM_HIGH: u64 = 1 << 6;
 /// ZMM16 to ZMM31.
 pub const HIGH_ZMM: u64 = 1 << 7;
 
-/// Offset of XMM0.
+/// Offset of XMM0 in the area.
 pub const XMM: usize = 160;
 /// Offset of the enabled state components, which the kernel writes into the bytes of the FXSAVE
 /// area that are reserved for software (`arch/x86/kernel/fpu` in the kernel).
 pub const XCR0: usize = 464;
 /// Offset of the header's first word: the components that are not in their initial state.
 pub const XSTATE_BV: usize = 512;
-/// Offset of what follows the header.
+/// Offset of the first component after the header.
 pub const EXTENDED: usize = 576;

@@ -1,4 +1,4 @@
-//! An opened recording, with a place in its history.
+//! An open recording, with a current position in its history.
 
 use super::answer::Answer;
 use super::host::{Host, Opened};
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 
 /// The maximum number of threads that `where` lists.
 const THREADS_LIMIT: usize = 50;
-/// The rows of a page, if the client does not say.
+/// The default number of rows of a page.
 const PAGE: usize = 20;
 /// The maximum number of rows of a page.
 const LARGEST_PAGE: usize = 200;
 
-/// An opened recording.
+/// An open recording, with a current position: the session's.
 pub(super) struct Debuggee {
     pub(super) dir: PathBuf,
     pub(super) asked: Asked,
     pub(super) session: Box<dyn AnySession>,
     pub(super) sources: Vec<SourceDirectory>,
-    /// The lines that have code, by address, once a request needs them.
+    /// The source lines that have code, by address; empty until a request needs them.
     pub(super) lines: OnceCell<Vec<SourceLine>>,
     _kept: Box<dyn Any>,
 }
@@ -62,14 +62,15 @@ impl Debuggee {
         self.session.run()
     }
 
-    /// Returns a thread that the client named, or the one that stopped.
+    /// Returns the thread that the client named, or else the one that stopped. Fails if it does not
+    /// exist at the position.
     pub(super) fn thread(&self, named: Option<i32>) -> Result<Tid, String> {
         let Some(tid) = named.map(Tid) else { return Ok(self.session.last_stop().thread) };
         let is_there = self.run().threads().iter().any(|thread| thread.tid == tid);
         if is_there { Ok(tid) } else { Err(format!("there is no thread {tid} here")) }
     }
 
-    /// Returns the current position as text.
+    /// Returns the current position as text; `None` without a history.
     pub(super) fn position(&self) -> Option<String> {
         let position = self.run().position()?;
         Some(Position::text(position.at, self.run().is_exact()))
@@ -85,7 +86,8 @@ impl Debuggee {
         Ok(self.here())
     }
 
-    /// Describes the current place.
+    /// Returns the current position as JSON, with its thread, function and line, and the reason of
+    /// the stop.
     pub(super) fn here(&self) -> Value {
         let stop = self.session.last_stop();
         let mut here = Map::new();
@@ -97,7 +99,7 @@ impl Debuggee {
         Value::Object(here)
     }
 
-    /// Describes the current place, the run, and its threads.
+    /// Returns the JSON of [`Self::here`], and with it the threads, the run and its end.
     pub(super) fn whereabouts(&self) -> Value {
         let mut here = self.here();
         let run = self.run();
@@ -129,7 +131,8 @@ impl Debuggee {
         here
     }
 
-    /// Returns the function, file, line and address of some code.
+    /// Returns the cells for the function, file, line and address of some code; null if they are
+    /// unknown.
     pub(super) fn place_of(&self, addr: Option<Addr>) -> Map<String, Value> {
         let place = addr.map(|addr| self.asked.place(addr)).unwrap_or_default();
         place_cells(&place, addr)
@@ -151,13 +154,13 @@ impl Debuggee {
                 format!("at the handler of {name}")
             }
             StopReason::Executed => "at the start of another program".to_owned(),
-            // Stops of live programs, and those at calls, which are not asked for.
+            // Stops of live programs and at system calls: this server asks for neither.
             _ => "stopped".to_owned(),
         }
     }
 }
 
-/// Returns the function, file, line and address of a place.
+/// Returns the cells for the function, file and line of a place, and for its address.
 pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Value> {
     let (file, line) = place.line.clone().unzip();
     let mut cells = Map::new();
@@ -168,7 +171,7 @@ pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Valu
     cells
 }
 
-/// Returns the size of a page.
+/// Returns the number of rows of a page: the client's limit, or the default, in the allowed range.
 pub(super) fn page(limit: Option<usize>) -> usize {
     limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)
 }

@@ -1,4 +1,4 @@
-//! The call stack at the current position.
+//! The tool `backtrace`: the call stack at the current position.
 
 use super::answer::Answer;
 use super::debuggee::{Debuggee, page, place_cells};
@@ -16,15 +16,15 @@ const MOST_ACTIVATIONS: usize = 10_000;
 
 /// An activation of a function, with the functions that are inlined at its place.
 pub(super) struct Activation {
-    /// The number of its innermost frame.
+    /// The number of the activation's innermost frame.
     pub(super) level: usize,
-    /// Its registers, if they are known.
+    /// The registers of the activation; `None` if only the path is known.
     pub(super) registers: Option<FrameRegisters>,
-    /// The address of its next instruction: the return address for callers.
+    /// The address of the next instruction in the activation: the return address for callers.
     pub(super) next: Addr,
-    /// An address in the instruction that it executes: the call for callers.
+    /// An address in the instruction that the activation executes: the call for callers.
     pub(super) lookup: Addr,
-    /// Its frames, innermost first; never none.
+    /// The frames of the activation, innermost first; never none.
     pub(super) places: Vec<Place>,
 }
 

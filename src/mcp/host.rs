@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 /// A recording that was opened.
 pub struct Opened {
-    /// Its directory.
+    /// The directory of the recording.
     pub dir: PathBuf,
-    /// The recording for questions.
+    /// The recording for questions about its whole history.
     pub asked: Asked,
-    /// The recording at a position: the end.
+    /// The session with the recording, at its end.
     pub session: Box<dyn AnySession>,
-    /// Directories of source files that it contains.
+    /// The directories of source files that the recording contains.
     pub sources: Vec<SourceDirectory>,
-    /// Dropped with it.
+    /// A value that is dropped with the recording, such as the guard of a temporary directory.
     pub kept: Box<dyn Any>,
 }
 
-/// A question for gdb.
+/// A question for gdb: the value of an expression at a position.
 #[derive(Clone, Copy, Debug)]
 pub struct GdbQuestion<'a> {
     /// The directory of the recording.
@@ -33,18 +33,18 @@ pub struct GdbQuestion<'a> {
     pub expression: &'a str,
 }
 
-/// The surroundings of a server. An error is a sentence for the client.
+/// The surroundings of a server. Errors are sentences for the client.
 pub trait Host {
     /// Opens a recording by its directory or name; the latest one for `None`.
     fn open(&self, name: Option<&Path>) -> Result<Opened, String>;
 
-    /// Returns an execution as JSON; `texts` are the expressions.
+    /// Returns an execution as JSON; `texts` are the expressions of its values.
     fn hit(&self, hit: &Hit, texts: &[String], is_exact: bool) -> Value;
 
-    /// Returns a call as JSON.
+    /// Returns a call as JSON, with the values that `wanted` asks for.
     fn call(&self, call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Value;
 
-    /// Returns a step to an origin as JSON.
+    /// Returns a step on the search for the origin of `expression` as JSON.
     fn origin_step(&self, step: &OriginStep, expression: &str, is_exact: bool) -> Value;
 
     /// Returns gdb's text for the value of an expression.

@@ -1,4 +1,4 @@
-//! A thread of a session, as the values of expressions need it.
+//! The registers and memory of a thread, as the evaluation of expressions needs them.
 
 use crate::common::{Addr, Tid};
 use crate::session::{KnownRegisters, Register, Run};

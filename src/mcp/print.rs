@@ -1,5 +1,5 @@
-//! Values of expressions at the current position: by the debug information, or by gdb where that is
-//! not enough.
+//! The tool `print`: values of expressions at the current position, by the debug information, or by
+//! gdb where the debug information is not enough.
 
 use super::answer::Answer;
 use super::debuggee::Debuggee;
@@ -28,7 +28,7 @@ impl Debuggee {
         let texts = match Question::parse(&wanted.expressions) {
             Ok(question) if question.is_empty() => return Err("give an expression".to_owned()),
             Ok(question) => question.texts().map(str::to_owned).collect(),
-            // It may have a meaning for gdb, as a whole.
+            // The text may have a meaning for gdb, as a whole.
             Err(_) => vec![wanted.expressions.clone()],
         };
         let activations = self.activations(tid);
@@ -68,8 +68,8 @@ impl Debuggee {
         Ok(json!({"position": self.position(), "thread": tid.0, "values": rows}))
     }
 
-    /// Evaluates an expression in a frame, or in the innermost one that knows its names. Returns
-    /// the number of the frame, too.
+    /// Evaluates an expression in frame `frame`, or else in the innermost frame that knows its
+    /// names. Also returns the number of the frame that was used.
     fn value(
         &self,
         tid: Tid,
@@ -85,8 +85,8 @@ impl Debuggee {
         })
     }
 
-    /// Calls `evaluate` in a frame, or in the innermost one in which it succeeds. Also returns the
-    /// number of that frame.
+    /// Calls `evaluate` in frame `frame`, or else in the innermost frame in which it succeeds. Also
+    /// returns the number of the frame that was used.
     fn in_frames<T>(
         &self,
         tid: Tid,
@@ -106,7 +106,7 @@ impl Debuggee {
             if frame.is_some_and(|frame| frame != activation.level) {
                 continue;
             }
-            // Unknown registers make unknown values.
+            // Without registers, the values that depend on them are unknown.
             let unknown = FrameRegisters { words: [None; 17], is_interrupted: true };
             let registers = activation.registers.as_ref().unwrap_or(&unknown);
             let is_innermost = activation.level == 0;
@@ -134,7 +134,8 @@ impl Debuggee {
         Ok(values.iter().all(is_true))
     }
 
-    /// Returns the address range of the value of an expression.
+    /// Returns the address range of the value of an expression in the thread that stopped. Fails if
+    /// it is not in one range, or too large to watch.
     pub(super) fn memory_of(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;
@@ -158,7 +159,8 @@ impl Debuggee {
         }
     }
 
-    /// Asks gdb for a value.
+    /// Asks gdb for the value of an expression in a frame of the thread that stopped. Fails for
+    /// other threads, and for expressions that could execute commands.
     fn by_gdb(
         &self,
         host: &dyn Host,
@@ -170,7 +172,7 @@ impl Debuggee {
         if self.session.last_stop().thread != tid {
             return Err("only the thread that stopped is shown by it".to_owned());
         }
-        // `$_shell` runs commands of the shell, and a line ends the expression.
+        // `$_shell` runs commands of the shell, and a newline ends the expression.
         if expression.contains("$_") || expression.contains(char::is_control) {
             return Err("gdb is not asked for its convenience functions and variables".to_owned());
         }

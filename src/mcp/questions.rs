@@ -1,4 +1,4 @@
-//! Questions about the whole run, in pages.
+//! The tools `hits`, `calls` and `origin`: questions about the whole run, in pages.
 
 use super::answer::Answer;
 use super::debuggee::{Debuggee, page};
@@ -84,12 +84,12 @@ impl Debuggee {
         if at.is_some() && wanted.frame.is_some() {
             return Err("`frame` is of the current position: go there first".to_owned());
         }
-        // The end of a run is after its last position.
+        // At the end of the run, `at` is after the last position.
         let here = self.run().position().filter(|here| here.at < here.total).map(|here| here.at);
         let stopped = self.session.last_stop().thread;
         let frame = match wanted.frame {
             Some(frame) => Some(self.activation_of(frame)?),
-            // A register is that of the innermost frame.
+            // Registers are those of the innermost frame.
             None => text.starts_with('$').then_some(0),
         };
         let origin = OriginQuestion {

@@ -38,7 +38,7 @@ pub fn serve(host: impl Host + Send + 'static) -> io::Result<()> {
         }
     });
     is_over.store(true, Ordering::Relaxed);
-    // A read of the standard input cannot be ended.
+    // A pending read of the standard input cannot be ended.
     runtime.shutdown_background();
     // A panic was printed when it happened.
     let _ = worker.join();

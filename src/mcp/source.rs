@@ -1,4 +1,4 @@
-//! Lines of the source.
+//! The tool `source`: lines of source files.
 
 use super::answer::Answer;
 use super::debuggee::{Debuggee, page};
@@ -10,11 +10,11 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The longest line that is shown whole, in characters.
+/// The maximum number of characters of a line; a longer one is cut.
 const LONGEST_LINE: usize = 300;
 
 impl Debuggee {
-    /// Returns the lines that have code, by address.
+    /// Returns the source lines that have code, in the order of their addresses.
     pub(super) fn lines(&self) -> &[SourceLine] {
         self.lines.get_or_init(|| {
             let mut lines = self.asked.symbols().source_lines();
@@ -60,7 +60,7 @@ impl Debuggee {
         found.ok_or_else(|| format!("the debug information has no line for {addr}"))
     }
 
-    /// Returns the file and line of `FILE:LINE`, or of a function.
+    /// Returns the file and line that `at` names: `FILE:LINE`, a function or an address.
     fn line_of(&self, at: &str) -> Result<(PathBuf, u32), String> {
         if let Some((file, line)) = at.rsplit_once(':')
             && let Ok(line) = line.parse()
@@ -74,7 +74,7 @@ impl Debuggee {
         self.location_at(code.first().copied())
     }
 
-    /// Returns where a source file is on this machine.
+    /// Returns the path of a source file on this machine, given its path in the debug information.
     fn placed(&self, named: &Path) -> PathBuf {
         let moved = self
             .sources

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A request for a tool.
+/// A call of a tool, with its arguments.
 #[derive(Debug)]
 pub(super) enum Request {
     Open(requests::Open),
@@ -31,7 +31,7 @@ pub(super) const INSTRUCTIONS: &str = "contraflow shows the recorded run of a pr
      its next page begins.";
 
 impl Request {
-    /// Reads the arguments of a tool. An error is a sentence.
+    /// Parses the name and the arguments of a tool. An error is a sentence for the client.
     pub(super) fn parse(tool: &str, arguments: Option<JsonObject>) -> Result<Self, String> {
         let given = Value::Object(arguments.unwrap_or_default());
         Ok(match tool {

@@ -1,4 +1,4 @@
-//! Moves through the history: to code, to a change of memory, by steps.
+//! The tools `back` and `forward`: moves to code, to a change of memory, or by steps.
 
 use super::answer::Answer;
 use super::debuggee::Debuggee;
@@ -13,10 +13,12 @@ use crate::symbols::FrameRegisters;
 use crate::values::Question;
 use std::collections::BTreeSet;
 
-/// The function of the current place, by which steps over lines are measured.
+/// The activation at the current position, by which the ends of steps over lines and out of
+/// functions are recognized.
 struct CurrentFunction {
     /// The canonical frame address: the stack pointer before its call.
     cfa: u64,
+    /// The return address; `None` if the function has no caller.
     returns_to: Option<Addr>,
 }
 
@@ -128,7 +130,7 @@ impl Debuggee {
         }
     }
 
-    /// Returns the content of memory, as far as it is known.
+    /// Returns the bytes in a range of memory, up to the first unknown one.
     fn bytes_at(&self, range: AddrRange) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let thread = self.session.last_stop().thread;
@@ -171,8 +173,8 @@ impl Debuggee {
         }
     }
 
-    /// Runs forward until a thread reaches one of the addresses in the same activation or in a
-    /// caller.
+    /// Runs forward until a thread reaches one of the addresses in the current activation or in a
+    /// caller of it.
     fn run_to(
         &mut self,
         tid: Tid,
@@ -220,7 +222,7 @@ impl Debuggee {
         Ok(CurrentFunction { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
     }
 
-    /// Returns where the other lines of a thread's function begin.
+    /// Returns the addresses at which other lines of the thread's current function begin.
     fn other_lines(&self, tid: Tid) -> BTreeSet<Addr> {
         let symbols = self.asked.symbols();
         let Some(pc) = self.run().pc(tid) else { return BTreeSet::new() };

@@ -10,15 +10,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
-/// A request, and where its answer goes.
+/// A request, and the sender of its answer.
 pub(super) struct Job {
     pub(super) request: Request,
-    /// Returns true if the client wants no answer any more.
+    /// Returns true if the client has cancelled the request or has left.
     pub(super) is_cancelled: Box<dyn Fn() -> bool + Send>,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// Starts the thread. It ends when no sender of jobs is left.
+/// Starts the thread of the recording, and returns a sender of jobs for it. The thread ends when no
+/// sender is left.
 pub(super) fn start(
     host: impl Host + Send + 'static,
 ) -> std::io::Result<(Sender<Job>, JoinHandle<()>)> {
@@ -48,7 +49,7 @@ fn answer_one(
     interrupted: &dyn Fn() -> bool,
 ) -> Answer {
     if let Request::Open(open) = request {
-        // The processes of the last one end before others begin.
+        // The processes of the previous recording end before others begin.
         *debuggee = None;
         let opened = debuggee.insert(Debuggee::open(host, &open)?);
         return Ok(opened.whereabouts());

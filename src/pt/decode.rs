@@ -76,7 +76,8 @@ impl BlockContext {
     }
 }
 
-/// Decodes the first packet of `bytes`, outside a BBP block. Returns it and its length in bytes.
+/// Decodes the first packet of `bytes`, outside a BBP block. Returns the packet and its length in
+/// bytes.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Decoded {
     let &opcode = bytes.first().ok_or(PacketError::Truncated)?;
@@ -128,7 +129,7 @@ fn byte(bytes: &[u8], at: usize) -> Result<u8, PacketError> {
     bytes.get(at).copied().ok_or(PacketError::Truncated)
 }
 
-/// Removes the stop bit, which is the highest set bit, from a nonzero payload.
+/// Returns the outcomes in a nonzero TNT payload: the bits below its stop bit, the highest set bit.
 #[inline]
 fn tnt(payload: u64) -> Tnt {
     let len = payload.ilog2();
@@ -233,7 +234,7 @@ fn extended(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Decodes extended packets about power, blocks of items and event trace.
+/// Decodes other extended packets: maintenance, power, blocks of items and event trace.
 fn rare(bytes: &[u8], opcode: u8) -> Decoded {
     match opcode {
         0xc3 => match byte(bytes, 2)? {

@@ -116,7 +116,7 @@ fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the newest `capacity` bits below their stop bit; `None` if there are no bits.
+/// Returns the newest `capacity` bits with a stop bit above them; `None` if there are no bits.
 fn tnt_payload(tnt: Tnt, capacity: u8) -> Option<u64> {
     debug_assert!((1..=capacity).contains(&tnt.len), "a TNT of {} branches", tnt.len);
     let stop = 1_u64 << tnt.len.min(capacity);

@@ -59,7 +59,7 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// An erratum, by its first name.
+/// An erratum, under the first of the names that Intel gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Erratum {

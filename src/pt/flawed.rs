@@ -11,9 +11,9 @@ const SKZ84_TMA_BYTES: usize = 8;
 pub struct Located {
     /// The packet.
     pub packet: Packet,
-    /// The offset of its first byte; earlier bytes belong to no packet.
+    /// The offset of the packet's first byte; earlier bytes belong to no packet.
     pub start: usize,
-    /// The offset after its last byte.
+    /// The offset after the packet's last byte.
     pub end: usize,
 }
 
@@ -30,7 +30,7 @@ pub fn decode_flawed(
             Ok(Located { packet: Packet::Ovf, start: 1, end: 3 })
         }
         Ok((packet, end)) => Ok(Located { packet, start: 0, end }),
-        // The packet's time is wrong, so it is dropped.
+        // The time in the TMA is wrong, so padding replaces it.
         Err(PacketError::BadTma)
             if errata.has(Erratum::Skz84) && bytes.len() >= SKZ84_TMA_BYTES =>
         {
@@ -40,8 +40,8 @@ pub fn decode_flawed(
     }
 }
 
-/// Returns true for erratum SKD007: an OVF replaces the second byte of a CYC. The bytes then decode
-/// as a CYC directly followed by another one, which the CPU never writes otherwise.
+/// Returns true if erratum SKD007 applies: an OVF replaces the second byte of a CYC. The bytes then
+/// decode as a CYC directly followed by another one, which the CPU never writes otherwise.
 fn is_skd007(bytes: &[u8], errata: Errata) -> bool {
     errata.has(Erratum::Skd007) && matches!(bytes, [_, 0x02, 0xf3, ..])
 }

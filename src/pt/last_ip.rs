@@ -4,7 +4,7 @@
 use super::{IpCompression, IpPayload};
 use crate::common::Addr;
 
-/// Bits 47 to 0.
+/// A mask of bits 47 to 0.
 const LOW_48: u64 = 0xffff_ffff_ffff;
 
 /// The IP that the next payload is compressed against.

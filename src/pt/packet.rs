@@ -75,21 +75,21 @@ pub enum Packet {
     ModeExec {
         /// The code's width.
         mode: ExecMode,
-        /// RFLAGS.IF if event trace is enabled (the packet's IF bit).
+        /// The packet's IF bit: RFLAGS.IF if event trace is enabled.
         interrupts: bool,
     },
     /// Transaction state; a commit if both are false. The CPU never sets both.
     ModeTsx {
-        /// INTX: a transaction starts at the following FUP's IP.
+        /// True if a transaction starts at the following FUP's IP (INTX).
         in_tx: bool,
-        /// `TXAbort`: the transaction was aborted.
+        /// True if the transaction was aborted (`TXAbort`).
         aborted: bool,
     },
     /// Paging information: a write of CR3, or its value at a PSB.
     Pip {
         /// CR3, its bits 51 to 5; the other bits are 0.
         cr3: u64,
-        /// NR: the processor is in VMX non-root operation.
+        /// True if the processor is in VMX non-root operation (NR).
         non_root: bool,
     },
     /// A branch or event landed in a `TraceStop` range.
@@ -102,7 +102,7 @@ pub enum Packet {
     Tma {
         /// The low 16 bits of the crystal clock counter.
         ctc: u16,
-        /// TSC ticks since that counter last incremented, 9 bits.
+        /// TSC ticks since the crystal clock counter last incremented, 9 bits.
         fast_counter: u16,
     },
     /// Core clocks since the last CYC.
@@ -121,12 +121,12 @@ pub enum Packet {
         value: u64,
         /// The operand's size.
         size: PayloadSize,
-        /// A FUP with the instruction's IP follows.
+        /// True if a FUP with the instruction's IP follows.
         ip: bool,
     },
     /// Execution stopped: C-state entry, frequency change...
     ExStop {
-        /// A FUP with the IP at which it stopped follows.
+        /// True if a FUP with the IP at which execution stopped follows.
         ip: bool,
     },
     /// An MWAIT that requested a C-state deeper than C0.0.
@@ -138,7 +138,7 @@ pub enum Packet {
     },
     /// Power entry: a C-state deeper than C0.0 begins.
     PwrE {
-        /// HW: initiated by hardware, not by an instruction.
+        /// True if hardware initiated the entry, and not an instruction (HW).
         hardware: bool,
         /// Resolved thread C-state, 4 bits.
         state: u8,
@@ -166,14 +166,14 @@ pub enum Packet {
     Bip {
         /// Item number, 5 bits; its meaning depends on the block's type.
         id: u8,
-        /// The value.
+        /// The item's value.
         value: u64,
         /// The value's size, from the BBP.
         size: PayloadSize,
     },
     /// Block end.
     Bep {
-        /// A FUP with the IP at which the block was generated follows.
+        /// True if a FUP with the IP at which the block was generated follows.
         ip: bool,
     },
     /// Control flow event (event trace).
@@ -182,7 +182,7 @@ pub enum Packet {
         kind: u8,
         /// The interrupt's or exception's vector, or 0.
         vector: u8,
-        /// A FUP with the event's IP follows.
+        /// True if a FUP with the event's IP follows.
         ip: bool,
     },
     /// Event data for the CFE that follows.
@@ -194,13 +194,14 @@ pub enum Packet {
     },
     /// A trigger (debug register, performance counter) fired.
     Trig {
-        /// The triggers, one bit each.
+        /// The triggers that fired, one bit each.
         triggers: u8,
-        /// A FUP follows.
+        /// True if a FUP follows.
         ip: bool,
-        /// The trigger fired more often than there are packets.
+        /// True if a trigger fired more often than there are packets.
         multiple: bool,
-        /// Instructions since the last packet with an instruction's position, if counted.
+        /// Instructions since the last packet with an instruction's position; `None` if not
+        /// counted.
         instructions: Option<u16>,
     },
 }

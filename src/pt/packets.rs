@@ -3,7 +3,7 @@
 
 use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flawed, find_psb};
 
-/// Iterates over the packets of a trace with their offsets in it.
+/// An iterator over the packets of a trace, each with its offset in the trace.
 ///
 /// ```
 /// use contraflow::pt::{Packet, Packets, PacketError};

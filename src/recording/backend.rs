@@ -1,26 +1,27 @@
-//! The name of the backend in a manifest.
+//! The name of the backend that made a recording, as its manifest has it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The backend that took a trace. A manifest with a name that this version does not know opens too.
+/// The backend that made a recording. A name that this version does not know is kept, so manifests
+/// of later versions can be opened, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum BackendName {
     /// The CPU's PT unit, through Linux perf.
     Perf,
-    /// Translation.
+    /// Translation that records the path.
     Soft,
     /// Single-stepping.
     Step,
-    /// Translation that counts: the recording has a log, and replays.
+    /// Translation that counts ticks: the recording has a log, and can be replayed.
     Exact,
-    /// A replay: the path of an exact recording.
+    /// A replay, which made the path of an exact recording.
     Replay,
-    /// None: the trace was imported.
+    /// No backend: the trace was imported from another tool.
     Import,
-    /// One of another version.
+    /// A backend that this version does not know, by its name.
     Other(String),
 }
 

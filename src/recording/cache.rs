@@ -9,16 +9,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The directory in the store. Its name hides it from lists of recordings.
+/// The name of the cache's directory in the store. It hides the directory from lists of recordings.
 const DIRECTORY: &str = ".contraflow-cache";
 
-/// Returns the directory of a kind of files; `None` if the store's is unknown.
+/// Returns the directory for cached files of a kind; `None` if the store's directory is unknown.
 pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
     store.path().map(|dir| dir.join(DIRECTORY).join(kind))
 }
 
-/// Writes a file anew, in a directory that keeps at most `most` files. Other recorders may write
-/// the same file.
+/// Writes or replaces a cached file atomically, in a directory that keeps at most `most` files.
+/// Other recorders may write the same file at the same time.
 pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
     if !path.exists() {
         make_room(path.parent().unwrap_or(path), most)?;
@@ -32,8 +32,8 @@ pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
     written
 }
 
-/// Makes a directory, and removes the files in it that were not written for the longest time if
-/// there are as many as it may have.
+/// Creates a directory if needed. If it has `most` files or more, removes the `most / 4` that were
+/// modified least recently.
 fn make_room(dir: &Path, most: usize) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let age = |entry: fs::DirEntry| {

@@ -8,7 +8,8 @@ use std::fs;
 use std::io;
 
 impl Reader {
-    /// Returns the damage of this recording: one error per file, in order.
+    /// Checks all files of this recording and returns the damage: one error per damaged file, in
+    /// the order of the checks; empty for an intact recording.
     pub fn damage(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());
@@ -28,7 +29,8 @@ impl Reader {
         damage
     }
 
-    /// Returns the errors of listed files that are missing, or whose size or checksum has changed.
+    /// Returns an error for each file in the list of checksums that is missing, or whose size or
+    /// checksum has changed; empty if there is no list.
     fn listed_damage(&self) -> Vec<Error> {
         let Some(sums) = self.sums() else { return Vec::new() };
         sums.names().filter_map(|name| sums.check_file(self.dir(), name).err()).collect()
@@ -56,7 +58,7 @@ impl Reader {
         Ok(ids)
     }
 
-    /// Fails if the manifest of a complete recording does not name all its traces.
+    /// Fails if a thread has a trace but the manifest of a complete recording does not name it.
     pub(super) fn no_thread_is_left_out(&self) -> Result<(), Error> {
         let Some(end) = &self.manifest().end else { return Ok(()) };
         let dir = self.dir().join(TRACE_DIR);

@@ -1,9 +1,9 @@
 //! Chunks with checksums, which keep growing files readable after their writer was killed.
 //!
-//! There are two forms. A *framed* file (the sideband, the log) is a sequence of
-//! `length, CRC-32, payload`. A *summed* file (a trace) is raw, so that any PT decoder can read it.
-//! A second file beside it has one entry per chunk: the offset of the chunk's end, and the CRC-32
-//! of the chunk.
+//! There are two forms. A *framed* file (the sideband, the log) is a sequence of `length, CRC-32,
+//! payload`. A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file
+//! beside it has one entry per chunk: the offset of the chunk's end, the CRC-32 of the chunk, and
+//! the CRC-32 of the entry.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;
@@ -50,13 +50,13 @@ impl Appender {
         Ok(())
     }
 
-    /// Appends `payload` with its length and checksum.
+    /// Appends a chunk to a framed file: the length and the checksum of `payload`, then `payload`.
     pub(super) fn append_framed(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.append(&frame(payload))
     }
 }
 
-/// Returns a payload with its length and checksum before it.
+/// Returns a chunk of a framed file: the length and the checksum of `payload`, then `payload`.
 pub(super) fn frame(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
@@ -76,16 +76,17 @@ pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
     entry
 }
 
-/// The extent of a file's whole chunks.
+/// The extent of the whole chunks at the start of a file: complete, and with the right checksum.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Whole {
-    /// Bytes covered by whole chunks.
+    /// The size of all whole chunks together, in bytes.
     pub(super) size_bytes: u64,
-    /// True if something other than a whole chunk follows.
+    /// True if something other than a whole chunk follows the whole ones.
     pub(super) broken: bool,
 }
 
-/// Checks the bytes of a summed file against its entries. Calls `passed` with the checked size.
+/// Checks the bytes of a summed file against its entries, chunk by chunk. Calls `passed` with the
+/// number of bytes checked so far.
 pub(super) fn check_summed(bytes: &[u8], sums: &[u8], passed: &mut dyn FnMut(usize)) -> Whole {
     let mut start = 0;
     for entry in sums.chunks(SUM_ENTRY_BYTES) {
@@ -129,7 +130,8 @@ fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     (crc32fast::hash(payload) == sum).then_some(from..from + length)
 }
 
-/// Returns the error for a broken file of a complete recording.
+/// Returns the error for a broken file of a complete recording: truncated if its size `found` is
+/// less than `expected`, else a wrong checksum.
 pub(super) fn not_whole(path: &Path, whole: &Whole, expected: Option<u64>, found: u64) -> Error {
     match expected {
         Some(expected) if found < expected => {

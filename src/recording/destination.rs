@@ -10,27 +10,27 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The size of the probe file: without this much space no recording begins.
+/// The size of the probe file in bytes: with less free space, no recording begins.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// The name of the probe file.
+/// The name of a file that is written and removed to check that the directory is writable.
 const PROBE: &str = ".contraflow-probe";
 /// The temporary name of [`STARTING`].
 const STARTING_PARTIAL: &str = "starting.partial";
 
-/// An empty, writable directory.
+/// An empty, writable directory for a new recording.
 #[derive(Debug)]
 pub struct Destination {
     dir: PathBuf,
-    /// True if the directory did not exist before.
+    /// True if the directory was created for this recording, so giving up removes it.
     made: bool,
-    /// The previous recording, under its temporary name.
+    /// The path to which the recording that is being replaced was renamed; `None` if there is none.
     aside: Option<PathBuf>,
 }
 
 impl Destination {
-    /// Returns the directory that the user named: a new or an empty one, or with `force` that of a
-    /// recording, which is renamed.
+    /// Prepares the directory that the user named: creates it, or uses it if it is empty. With
+    /// `force`, first renames a recording there, which the new one is to replace.
     pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
         let mut place = match occupant(dir)? {
             Occupant::Nothing => Self { dir: dir.to_owned(), made: true, aside: None },
@@ -43,14 +43,14 @@ impl Destination {
         place.tried(made)
     }
 
-    /// Returns a new directory of the store.
+    /// Creates a new directory in the store, for a recording of `program`.
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
         let place = Self { dir: store.allocate(program)?, made: true, aside: None };
         place.tried(Ok(()))
     }
 
-    /// Renames the recording in `dir` for a while. Returns `dir` as the destination that replaces
-    /// it.
+    /// Renames the recording in `dir`, until [`Self::keep`] removes or [`Self::give_up`] restores
+    /// it. Returns `dir` as the destination of the new recording.
     fn instead_of(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");
@@ -67,7 +67,8 @@ impl Destination {
         builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
     }
 
-    /// Checks that the directory is writable and has enough space.
+    /// Checks that the directory was made, is writable and has enough space. If not, undoes
+    /// everything and returns the error.
     fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
         let probe = || {
@@ -90,7 +91,8 @@ impl Destination {
         &self.dir
     }
 
-    /// Removes the previous recording after the new one has begun.
+    /// Removes the recording that is being replaced, if any. To be called once the new one has
+    /// begun.
     pub fn keep(self) -> Result<(), Error> {
         match self.aside {
             Some(aside) => fs::remove_dir_all(&aside).at(&aside),
@@ -98,7 +100,8 @@ impl Destination {
         }
     }
 
-    /// Restores the previous state as far as possible, since there will be no recording.
+    /// Removes the directory or its contents, and restores the recording that was to be replaced,
+    /// as far as possible. To be called if there will be no recording.
     pub fn give_up(self) {
         let _ = if self.made { fs::remove_dir_all(&self.dir) } else { emptied(&self.dir) };
         if let Some(aside) = &self.aside {
@@ -128,8 +131,8 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
     Ok(if is_recording { Occupant::Recording } else { Occupant::Other })
 }
 
-/// Returns true for an empty directory, and for one in which a recorder was killed before its
-/// recording began. Also for one that does not exist or cannot be read.
+/// Returns true if a directory is empty, or has only the files of a recorder that was killed before
+/// its recording began. Also if it does not exist or cannot be read.
 pub(super) fn is_bare(dir: &Path) -> bool {
     let is_empty = |file: &fs::DirEntry| file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     fs::read_dir(dir).into_iter().flatten().flatten().all(|file| match file.file_name() {
@@ -138,7 +141,7 @@ pub(super) fn is_bare(dir: &Path) -> bool {
     })
 }
 
-/// Removes the contents of a directory that was empty.
+/// Removes everything in a directory that had nothing of the user's before ([`is_bare`]).
 fn emptied(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -18,7 +18,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns true if the file does not exist.
+    /// Returns true if the cause is that the file does not exist.
     pub(super) fn is_missing(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
     }
@@ -37,7 +37,7 @@ pub enum ErrorKind {
     /// The directory is not a recording.
     #[error("not a recording: it has neither manifest.json nor starting.json")]
     NotARecording,
-    /// The directory of recordings is unknown.
+    /// The store's directory is unknown, since there is no home directory.
     #[error("there is no home directory to keep recordings in")]
     Homeless,
     /// The store is empty.
@@ -55,9 +55,9 @@ pub enum ErrorKind {
     /// The recording has the format of another version.
     #[error("recording format {found}, but this contraflow reads format {expected}")]
     Version {
-        /// The recording's format.
+        /// The format version of the recording.
         found: u32,
-        /// The format that this program reads.
+        /// The current format version of this program.
         expected: u32,
     },
     /// The bytes of a chunk differ from those that were written.
@@ -80,7 +80,7 @@ pub enum ErrorKind {
     /// A file of a complete recording is missing.
     #[error("missing, so the recording is damaged")]
     Gone,
-    /// A file that the recording's list does not contain.
+    /// A file of a complete recording is not listed in its manifest or its checksums.
     #[error("the recording does not list it, so one of the two is damaged")]
     Unlisted,
     /// A record of the sideband cannot be decoded.
@@ -98,7 +98,7 @@ pub enum ErrorKind {
     /// A file exceeds the size limit of its kind.
     #[error("larger than {limit} bytes")]
     TooLarge {
-        /// The largest allowed size in bytes.
+        /// The maximum allowed size in bytes.
         limit: u64,
     },
     /// The description of an LLDB trace bundle is invalid.
@@ -139,19 +139,19 @@ pub enum ErrorKind {
     /// The trace includes the kernel.
     #[error("traces the kernel, too")]
     OfKernel,
-    /// The traces are of CPUs, and their threads cannot be determined.
+    /// The traces are of CPUs, and their threads cannot be determined, for the named reason.
     #[error("has traces of CPUs, but {0}, so their threads cannot be separated")]
     NoSwitches(&'static str),
-    /// Pieces of a trace overlap.
+    /// Two AUX areas of a perf.data file contain the same bytes of a trace.
     #[error("the AUX area at offset {offset:#x} begins before the end of the one before it")]
     Overlapping {
-        /// Offset in the file of the record of the later piece.
+        /// The file offset of the later area's record.
         offset: u64,
     },
-    /// There are several processes to choose from.
+    /// A perf.data file has several processes, listed here, and none of them was chosen.
     #[error("has several processes: {0}")]
     WhichProcess(String),
-    /// The chosen process does not exist.
+    /// The perf.data file does not have the chosen process, only those listed.
     #[error("has no process {0}, but these: {1}")]
     NoSuchProcess(Pid, String),
     /// The core file is of another process.
@@ -203,7 +203,7 @@ pub enum ErrorKind {
     /// A file became shorter while it was packed.
     #[error("became shorter while it was packed")]
     Shrunk,
-    /// A file is in the place of a recording's directory.
+    /// The path of a recording is that of a file, not of a directory.
     #[error("a file, not a recording's directory")]
     IsFile,
     /// The contents of a stored image differ from what was stored.
@@ -217,7 +217,7 @@ impl Error {
     }
 }
 
-/// An extension that adds the path to an I/O result.
+/// An extension of I/O results that adds the path to an error.
 pub(super) trait At<T> {
     fn at(self, path: &Path) -> Result<T, Error>;
 }

@@ -3,12 +3,12 @@
 use crate::common::Tid;
 use std::fmt;
 
-/// The version in every manifest.
+/// The format version in every new manifest.
 pub const FORMAT_VERSION: u32 = 5;
 /// The first version whose exact recordings have no entries for XSAVEC without x87: its result
 /// follows from the program's state.
 pub const COMPLETED_SAVES_VERSION: u32 = 4;
-/// The oldest version that readers know. It has no logs.
+/// The oldest format version that readers know. It has no logs.
 pub(super) const OLDEST_VERSION: u32 = 2;
 
 /// The manifest of a complete recording.
@@ -22,9 +22,10 @@ pub const RECORDER: &str = "recorder";
 pub(super) const CHECKSUMS: &str = "checksums";
 /// The events of the operating system.
 pub(super) const SIDEBAND: &str = "sideband.bin";
-/// The log of an exact recording, or its first part.
+/// The log of an exact recording; if the log has several parts, the first one.
 pub(super) const LOG: &str = "log.bin";
-/// The places of a path in the exact recording that it was made from.
+/// The places of an exact recording that its path passes; only in the recording of a path that a
+/// replay made.
 pub(super) const PLACES: &str = "places.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
@@ -35,8 +36,8 @@ pub(super) const TRACE_DIR: &str = "trace";
 /// The directory with the path of an exact recording, itself a recording, once a replay has made
 /// it.
 pub(super) const PATH_DIR: &str = "path";
-/// The directory of an exact recording's keyframes, named by the numbers of log entries before
-/// them.
+/// The directory of an exact recording's keyframes. Their names are the numbers of log entries
+/// before them.
 pub(super) const KEYFRAME_DIR: &str = "keyframes";
 /// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";
@@ -44,21 +45,21 @@ pub(super) const IMAGE_DIR: &str = "images";
 pub const DEBUG_DIR: &str = "debug";
 /// The directory of source files, by their paths; packed recordings only.
 pub const SOURCE_DIR: &str = "sources";
-/// The list of the directories in it that debug information names.
+/// The file in [`SOURCE_DIR`] with the list of the source directories that debug information names.
 pub const SOURCE_LIST: &str = ".directories";
 
 /// The number of buffered bytes at which a chunk of trace is written.
 pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;
 /// The number of buffered bytes at which a chunk of sideband is written.
 pub(super) const SIDEBAND_CHUNK_BYTES: usize = 64 << 10;
-/// The largest chunk that readers accept.
+/// The maximum size of a chunk that readers accept, in bytes.
 pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
-/// The largest number of entries of a run.
+/// The maximum number of log entries of a run.
 const LOG_ENTRIES_LIMIT: u64 = 1 << 62;
-/// The largest manifest or list of checksums that readers accept.
+/// The maximum size of a manifest or list of checksums that readers accept, in bytes.
 pub(super) const TEXT_LIMIT_BYTES: u64 = 64 << 20;
 
-/// The source of a trace's PT bytes.
+/// The ID of a trace: the thread or the CPU whose PT bytes it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TraceId {
     /// A thread.
@@ -76,7 +77,8 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// Returns the name of the part of a log that begins after so many entries of the run.
+/// Returns the file name of the part of a log that begins after the first `first` entries of the
+/// run.
 pub(super) fn log_name(first: u64) -> String {
     if first == 0 { LOG.to_owned() } else { format!("log-{first}.bin") }
 }

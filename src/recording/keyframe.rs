@@ -1,8 +1,9 @@
 //! Keyframes of an exact recording: the whole state of its process at some places of the run, from
 //! which a replay can begin.
 //!
-//! A keyframe is a file like the log: the entries that a log would begin with if the recording had
-//! begun at that place, and the end of a log. One without its end was not completed.
+//! A keyframe is a file like the log. It has the entries that a log would begin with if the
+//! recording had begun at that place, and ends like a whole log. One that does not was not
+//! completed.
 
 use super::chunk::Appender;
 use super::error::{At, Error};
@@ -21,12 +22,13 @@ use std::thread::{self, Builder};
 
 const EXTENSION: &str = ".bin";
 
-/// The chunks that each processor compresses before they are written.
+/// The number of chunks per processor that are collected, and then compressed in parallel.
 const CHUNKS_PER_CPU: usize = 4;
-/// The most processors that compress: each has megabytes of chunks.
+/// The maximum number of processors that compress: each needs megabytes for its chunks.
 const MOST_CPUS: usize = 8;
 
-/// A keyframe that is being written. Several processors compress it, since its program waits.
+/// A keyframe that is being written. Several processors compress it, since the program waits for
+/// it.
 #[derive(Debug)]
 pub struct KeyframeWriter {
     file: Appender,
@@ -72,7 +74,7 @@ impl KeyframeWriter {
             let threads: Vec<_> = chunks.chunks(of_cpu).map(spawn).collect();
             let frames = threads.into_iter().map(|(part, thread)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // The user has as many threads as are allowed.
+                // The user already has as many threads as are allowed.
                 Err(_) => frame_all(part),
             });
             frames.collect()
@@ -81,24 +83,24 @@ impl KeyframeWriter {
     }
 }
 
-/// Returns chunks as a log has them.
+/// Returns chunks, compressed and framed as in a log.
 fn frame_all(chunks: &[Vec<u8>]) -> Vec<u8> {
     chunks.iter().map(|chunk| framed(chunk)).collect::<Vec<_>>().concat()
 }
 
-/// Returns the name of the keyframe after so many entries of the log.
+/// Returns the file name of the keyframe after `entry` entries of the log.
 pub(super) fn keyframe_name(entry: u64) -> String {
     format!("{entry}{EXTENSION}")
 }
 
-/// Returns the path of a keyframe in its recording.
+/// Returns the path of that keyframe file, relative to its recording.
 pub(super) fn listed_name(entry: u64) -> String {
     format!("{KEYFRAME_DIR}/{}", keyframe_name(entry))
 }
 
 impl Reader {
-    /// Returns the numbers of log entries before the keyframes, in order. Whether a keyframe can be
-    /// read is not known yet.
+    /// Returns the number of log entries before each keyframe, in ascending order. Some of the
+    /// keyframes may be unreadable.
     pub fn keyframes(&self) -> Vec<u64> {
         let dir = self.dir().join(KEYFRAME_DIR);
         if must_be_directory(&dir).is_err() {
@@ -117,7 +119,7 @@ impl Reader {
         entries
     }
 
-    /// Opens the keyframe after so many entries of the log.
+    /// Opens the keyframe after `entry` entries of the log.
     pub fn keyframe(&self, entry: u64) -> Result<Log, Error> {
         let name = listed_name(entry);
         let path = self.dir().join(&name);

@@ -1,5 +1,5 @@
-//! The code that earlier runs executed, by files: a run that executes the same files translates it
-//! before it is needed.
+//! Lists of the code that earlier runs executed, one for each file. A run that executes the same
+//! files translates the listed code before it is needed.
 
 use super::cache;
 use super::chunk::{frame, frames};
@@ -11,24 +11,23 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most addresses of a file that are kept.
+/// The maximum number of offsets that the list of a file has.
 const MOST: usize = 1 << 16;
-/// The most files of which code is known, and the largest of these lists: an address takes at most
-/// 10 bytes.
+/// The maximum number of lists, and the maximum size of one in bytes: an offset takes at most 10.
 const MOST_FILES: usize = 512;
 const LARGEST_BYTES: u64 = 1 << 20;
-/// The length of a name of an image.
+/// The length of an image's name: a SHA-256 in hexadecimal.
 const NAME_BYTES: usize = 64;
 
-/// Lists of the code that was executed of files, in the order in which it was first executed.
+/// The lists of executed code: for each file, the offsets of code in the order of first execution.
 #[derive(Clone, Debug, Default)]
 pub struct KnownCode {
-    /// `None`: nothing is kept.
+    /// The directory of the lists; `None` if none are kept.
     dir: Option<PathBuf>,
 }
 
 impl KnownCode {
-    /// Returns the lists of a store.
+    /// Returns the lists that a store keeps.
     pub fn of(store: &Store) -> Self {
         Self { dir: cache::directory(store, "code") }
     }
@@ -38,13 +37,14 @@ impl KnownCode {
         Self::of(&Store::of_user())
     }
 
-    /// Returns the offsets in a file at which code began that was executed; empty if none are
-    /// known.
+    /// Returns the listed offsets of a file, at which earlier runs began to execute code; empty if
+    /// none are known.
     pub fn load(&self, file: &ImageId) -> Vec<u64> {
         self.path_of(file).and_then(|path| read(&path).ok()).unwrap_or_default()
     }
 
-    /// Adds offsets to the list of a file. Errors are ignored: the next run is slower.
+    /// Adds offsets to the list of a file, up to its maximum length. Ignores errors, which only
+    /// make the next run slower.
     pub fn add(&self, file: &ImageId, offsets: &[u64]) {
         let Some(path) = self.path_of(file) else { return };
         let mut all = read(&path).unwrap_or_default();
@@ -63,8 +63,8 @@ impl KnownCode {
     }
 }
 
-/// Returns the addresses of offsets in a file of which the part from `from` on is mapped at
-/// `range`.
+/// Returns the addresses of offsets in a file whose part from offset `from` on is mapped at
+/// `range`. Leaves out offsets that are not mapped there.
 pub fn addresses_in(range: AddrRange, from: u64, offsets: &[u64]) -> impl Iterator<Item = u64> {
     let address = move |offset: &u64| range.start.0.checked_add(offset.checked_sub(from)?);
     let is_inside = move |addr: &u64| range.contains(Addr(*addr));

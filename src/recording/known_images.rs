@@ -10,35 +10,35 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// The most files whose hash is kept.
+/// The maximum number of files whose hash is kept.
 const MOST_FILES: usize = 2048;
 const LARGEST_BYTES: u64 = 256;
-/// Of a file that changed in the last moments, the times do not tell whether it changed again.
+/// Times do not show whether a file that changed this recently changed again.
 const RECENT: Duration = Duration::from_secs(2);
 
 /// The hashes of files, by device and inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownImages {
-    /// `None`: nothing is kept.
+    /// The directory of the hashes; `None` if none are kept.
     dir: Option<PathBuf>,
 }
 
-/// A file at a time.
+/// The identity and the state of a file at one moment, by which its hash is found.
 #[derive(Debug)]
 pub(super) struct Seen {
     path: PathBuf,
-    /// Its size, and its times of modification and status change: they change with its content, and
-    /// programs cannot set the last.
+    /// The size, and the times of modification and status change. They change with the content, and
+    /// programs cannot set the time of status change.
     stamp: String,
 }
 
 impl KnownImages {
-    /// Returns the hashes of a store.
+    /// Returns the hashes that a store keeps.
     pub(super) fn of(store: &Store) -> Self {
         Self { dir: cache::directory(store, "images") }
     }
 
-    /// Returns a file as it is now, if it has been so for a while.
+    /// Returns the present state of a file; `None` if it changed recently, or no hashes are kept.
     pub(super) fn see(&self, file: &File) -> Option<Seen> {
         self.seen(&file.metadata().ok()?, SystemTime::now())
     }
@@ -63,12 +63,12 @@ impl Seen {
         is_hash.then(|| ImageId(id.to_owned()))
     }
 
-    /// Returns true if the file is still as it was.
+    /// Returns true if `file` is this file, in the same state.
     pub(super) fn is_same(&self, file: &File, known: &KnownImages) -> bool {
         known.see(file).is_some_and(|now| now.path == self.path && now.stamp == self.stamp)
     }
 
-    /// Keeps the hash of the file. Errors are ignored: the next run is slower.
+    /// Keeps the hash of the file. Ignores errors, which only make the next run slower.
     pub(super) fn keep(&self, id: &ImageId) {
         let text = format!("{}{}", self.stamp, id.0);
         let _ = cache::write(&self.path, text.as_bytes(), MOST_FILES);

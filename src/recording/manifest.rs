@@ -20,18 +20,18 @@ pub struct Manifest {
     pub program: String,
     /// The arguments, including the program's name. Bytes that are not UTF-8 are written as `\xNN`.
     pub argv: Vec<String>,
-    /// The environment, `NAME=value`, escaped in the same form.
+    /// The environment, `NAME=value`, with other bytes escaped like those of the arguments.
     pub env: Vec<String>,
     /// The working directory.
     pub cwd: String,
-    /// The first process.
+    /// The ID of the first process.
     pub pid: Pid,
-    /// The start of the run, in nanoseconds since 1970.
+    /// The start of the run, in nanoseconds since 1970; 0 if unknown.
     pub started_unix_ns: u64,
     /// The CPU of the run.
     pub cpu: HostCpu,
     /// The extensions of the instruction set that an exact recording may have used, by the names
-    /// that compilers use; empty for others.
+    /// that compilers use; empty in other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
     /// The settings of the capture.
@@ -50,7 +50,7 @@ impl Manifest {
 /// The identification of a CPU by CPUID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCpu {
-    /// The vendor string, e.g. `GenuineIntel`.
+    /// The vendor string, e.g. `GenuineIntel`; empty if the CPU is unknown.
     pub vendor: String,
     /// The display family.
     pub family: u32,
@@ -72,7 +72,7 @@ impl fmt::Display for HostCpu {
 /// The settings of the capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The backend.
+    /// The backend that made the recording.
     pub backend: BackendName,
     /// Bytes of trace between PSB packets; 0 if unknown.
     pub psb_period_bytes: u64,
@@ -120,11 +120,11 @@ pub struct Hardware {
     /// The IP filter ranges; empty for all code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<AddrRange>,
-    /// `MTCFreq`, if there are MTC packets.
+    /// `MTCFreq` of `IA32_RTIT_CTL`, if there are MTC packets.
     pub mtc_freq: Option<u8>,
     /// CPUID leaf 15H, EBX and EAX.
     pub cpuid_15: Option<(u32, u32)>,
-    /// The nominal frequency, in 100 MHz.
+    /// The CPU's nominal frequency, in units of 100 MHz.
     pub nominal_ratio: Option<u8>,
 }
 
@@ -153,15 +153,15 @@ fn clocks(
 pub struct Import {
     /// The kind of source: `perf.data`, `LLDB trace bundle` or `raw trace`.
     pub kind: String,
-    /// The imported file.
+    /// The path of the imported file.
     pub source: String,
     /// The IP filter ranges; empty for all code.
     pub filter: Vec<AddrRange>,
-    /// `MTCFreq`.
+    /// `MTCFreq` of `IA32_RTIT_CTL`, if known.
     pub mtc_freq: Option<u8>,
     /// CPUID leaf 15H, EBX and EAX.
     pub cpuid_15: Option<(u32, u32)>,
-    /// The nominal frequency, in 100 MHz.
+    /// The CPU's nominal frequency, in units of 100 MHz, if known.
     pub nominal_ratio: Option<u8>,
     /// The threads that the traces of CPUs can contain; `None` for any thread.
     #[serde(default)]
@@ -175,24 +175,24 @@ impl Import {
     }
 }
 
-/// The facts that are only known at the end.
+/// The results of a run, which are only known at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// The ending of the program; `None` if it was detached before.
     pub exit: Option<Exit>,
-    /// Wall-clock time, in nanoseconds.
+    /// The duration of the run in wall-clock time, in nanoseconds; 0 if unknown.
     pub duration_ns: u64,
-    /// The number of instructions executed by all threads.
+    /// The number of instructions executed by all threads; 0 if unknown.
     pub instructions: u64,
     /// The conversion from TSC values to time.
     pub clock: TscClock,
     /// The threads, in order of creation.
     pub threads: Vec<ThreadEntry>,
-    /// The traced CPUs, if the traces are of CPUs. The sideband then has the context switches that
-    /// assign them to threads.
+    /// The traced CPUs, if the traces are of CPUs and not of threads. The sideband then has the
+    /// context switches that assign the traces to threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuEntry>,
-    /// The log's contents, of an exact recording.
+    /// The totals of the log, in an exact recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogTotals>,
     /// The nanoseconds from the recording's start to the moment at which it reached its size limit.
@@ -201,7 +201,7 @@ pub struct End {
     pub ring_since_ns: Option<u64>,
 }
 
-/// The contents of a log, in numbers.
+/// The totals of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogTotals {
     /// The number of entries.
@@ -213,7 +213,7 @@ pub struct LogTotals {
 }
 
 impl LogTotals {
-    /// Counts an entry.
+    /// Adds an entry with this number of ticks.
     pub(super) fn count(&mut self, ticks: u64) {
         self.entries += 1;
         self.ticks = self.ticks.saturating_add(ticks);
@@ -245,13 +245,13 @@ pub struct ThreadEntry {
     pub tid: Tid,
     /// The process ID.
     pub pid: Pid,
-    /// The name at the end.
+    /// The thread's name at its end.
     pub name: String,
     /// Size of the trace in bytes.
     pub trace_bytes: u64,
     /// The number of executed instructions.
     pub instructions: u64,
-    /// The address of the instruction that it would have executed next.
+    /// The address of the instruction that the thread would have executed next, if known.
     pub final_pc: Option<Addr>,
 }
 

@@ -1,15 +1,16 @@
-//! The places of a path in the exact recording that it was made from: which instruction of a thread
-//! comes after so many entries of the log and ticks.
+//! Places of an exact recording that its path passes. Each assigns a thread and a count of its
+//! instructions to a number of log entries and ticks.
 
 use crate::common::Tid;
 
-/// A place that a replay passed as it made the path. Right after an entry (`ticks` is 0) it is the
-/// first one of its tick. Elsewhere it may be anywhere within the tick.
+/// A place of an exact recording that a replay passed as it made the path. Right after an entry
+/// (`ticks` is 0), it is the first instruction of its tick. Elsewhere it may be any instruction of
+/// its tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathPlace {
-    /// The number of entries of the log before it.
+    /// The number of entries of the log before this place.
     pub entry: u64,
-    /// The ticks since the last one.
+    /// The ticks since the last entry.
     pub ticks: u64,
     /// The thread that executes next.
     pub tid: Tid,

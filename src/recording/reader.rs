@@ -29,16 +29,16 @@ use std::sync::Arc;
 /// The number of attempts to list the files of a log: the recorder may drop one of them each time.
 const LOG_TRIES: u32 = 5;
 
-/// An open recording.
+/// A recording that is open for reading.
 #[derive(Debug)]
 pub struct Reader {
     dir: PathBuf,
     manifest: Manifest,
-    /// The checksums of a complete recording.
+    /// The checksums of a complete recording; `None` for a cut one.
     sums: Option<Sums>,
 }
 
-/// The whole chunks of a trace.
+/// The bytes of a trace, up to its last whole chunk.
 #[derive(Clone, Debug)]
 pub struct Trace {
     mapped: Arc<Mapped>,
@@ -59,14 +59,14 @@ impl Trace {
     }
 }
 
-/// A releaser of memory for a sequential reader of a file.
+/// A sequential pass over a mapped file, which releases the memory of the bytes that were read.
 #[derive(Debug)]
 pub struct Releaser<'a> {
     mapped: &'a Mapped,
     released: usize,
 }
 
-/// The number of bytes released at a time.
+/// The minimum number of bytes released at a time.
 const RELEASE_BYTES: usize = 16 << 20;
 
 impl<'a> Releaser<'a> {
@@ -75,7 +75,7 @@ impl<'a> Releaser<'a> {
         Self { mapped, released: 0 }
     }
 
-    /// Releases the memory of the bytes before `at`, which have been read.
+    /// Releases the memory of the bytes before `at`, which have been read, once they are many.
     pub fn pass(&mut self, at: usize) {
         if at.saturating_sub(self.released) >= RELEASE_BYTES {
             self.mapped.release(self.released..at);
@@ -108,7 +108,7 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), manifest, sums: Some(sums) })
     }
 
-    /// Returns the checksums of the files of a complete recording.
+    /// Returns the checksums of the files of a complete recording; `None` for a cut one.
     pub(super) fn sums(&self) -> Option<&Sums> {
         self.sums.as_ref()
     }
@@ -128,8 +128,8 @@ impl Reader {
         self.manifest.end.is_none()
     }
 
-    /// Returns the threads of the manifest or, for a cut recording, those that have a trace, or
-    /// that the sideband names, in numerical order.
+    /// Returns the threads of the manifest. For a cut recording, returns those that have a trace
+    /// or, if the recording is exact, those that start in the sideband, in numerical order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         match &self.manifest.end {
             Some(end) => {
@@ -145,7 +145,7 @@ impl Reader {
         self.manifest.capture.backend == BackendName::Exact
     }
 
-    /// Returns the threads that began, in numerical order.
+    /// Returns the threads that start in the sideband, in numerical order.
     fn begun(&self) -> Result<Vec<Tid>, Error> {
         let records = self.sideband()?;
         let begun = records.iter().filter(|record| record.event == Event::ThreadStart);
@@ -173,7 +173,8 @@ impl Reader {
         Ok(tids)
     }
 
-    /// Returns the traces: one of each CPU, else one of each thread; none in an exact recording.
+    /// Returns the IDs of the traces: one of each traced CPU, else one of each thread; none in an
+    /// exact recording.
     pub fn traces(&self) -> Result<Vec<TraceId>, Error> {
         match &self.manifest.end {
             _ if self.is_exact() => Ok(Vec::new()),
@@ -184,10 +185,11 @@ impl Reader {
         }
     }
 
-    /// Returns the path of an exact recording, if it was made and is whole.
+    /// Opens the path that is kept with this exact recording; `None` if no replay made it, or it is
+    /// not whole or not of this recording.
     pub fn kept_path(&self) -> Option<Self> {
         let path = Self::open(&self.path_dir()).ok()?;
-        // One that was made before the recording was whole lacks its end.
+        // A path that was made before the recording was complete lacks the end.
         let facts = |of: &Self| {
             let duration_ns = of.manifest.end.as_ref().map(|end| end.duration_ns);
             (of.manifest.started_unix_ns, of.manifest.pid, duration_ns)
@@ -196,7 +198,8 @@ impl Reader {
         (!self.is_cut() && has_places && facts(&path) == facts(self)).then_some(path)
     }
 
-    /// Returns the places of the path of an exact recording, in the order of the run.
+    /// Returns the places of the exact recording that this path passes, in the order of the run;
+    /// empty in other recordings.
     pub fn places(&self) -> Result<Vec<PathPlace>, Error> {
         let path = self.dir.join(PLACES);
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(PLACES)) else {
@@ -207,8 +210,8 @@ impl Reader {
         Ok(chunks.filter_map(PathPlace::from_bytes).collect())
     }
 
-    /// Returns the directory where the path of an exact recording is to be kept, and removes what
-    /// is there.
+    /// Removes the path that is kept with this exact recording, if any. Returns the directory for a
+    /// new one.
     pub fn prepare_path(&self) -> Result<PathBuf, Error> {
         let dir = self.path_dir();
         match fs::remove_dir_all(&dir) {
@@ -217,7 +220,7 @@ impl Reader {
         }
     }
 
-    /// Takes the turn at making the path. Returns `None` while another process or thread has it.
+    /// Takes the lock for making the path. Returns `None` while another process or thread has it.
     pub fn take_turn(&self) -> Option<Turn> {
         Turn::take(&self.dir)
     }
@@ -226,7 +229,8 @@ impl Reader {
         self.dir.join(PATH_DIR)
     }
 
-    /// Returns the bytes of a trace, checked against their checksums.
+    /// Returns the bytes of a trace, checked against their checksums: of a cut recording, up to the
+    /// last whole chunk.
     pub fn trace(&self, trace: TraceId) -> Result<Trace, Error> {
         let path = self.dir.join(TRACE_DIR).join(trace_name(trace));
         let sums_path = self.dir.join(TRACE_DIR).join(sums_name(trace));
@@ -251,7 +255,7 @@ impl Reader {
         Ok(Trace { mapped: Arc::new(mapped), size_bytes })
     }
 
-    /// Returns the size of a trace in bytes, as the manifest states it.
+    /// Returns the size of a trace in bytes according to the manifest; `None` if it is not listed.
     pub fn listed_bytes(&self, trace: TraceId) -> Option<u64> {
         let end = self.manifest.end.as_ref()?;
         match trace {
@@ -313,7 +317,7 @@ impl Reader {
             let parts = numbers.into_iter().map(|number| self.open_log_part(number));
             match parts.collect::<Result<Vec<_>, Error>>() {
                 Ok(parts) => return Ok(Some(Log::of_parts(first, parts))),
-                // The recorder dropped it after it was listed.
+                // The recorder dropped the part after it was listed.
                 Err(error) if self.is_cut() && error.is_missing() && !last_try => {}
                 Err(error) => return Err(error),
             }
@@ -321,7 +325,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Returns the numbers of the entries with which the parts of the log begin, in order.
+    /// Returns the number of entries of the run before each part of the log, in ascending order.
     pub(super) fn log_parts(&self) -> Result<Vec<u64>, Error> {
         let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
             sums.names().filter_map(log_part).collect()
@@ -344,27 +348,28 @@ impl Reader {
         Ok((path, mapped))
     }
 
-    /// Returns the contents of the log in numbers, counted in its entries; `None` without a log.
+    /// Decodes the log and returns its totals; `None` without a log.
     pub fn log_totals(&self) -> Result<Option<LogTotals>, Error> {
         self.log()?.map(|log| log.totals()).transpose()
     }
 
-    /// Returns the path of a stored image, checked.
+    /// Checks a stored image and returns its path.
     pub fn image_path(&self, id: &ImageId) -> Result<PathBuf, Error> {
         self.image(id).map(|_| self.dir.join(IMAGE_DIR).join(&id.0))
     }
 
-    /// Returns the stored image of a mapped file, checked.
+    /// Returns the bytes of a stored image, checked against the checksums, or against its ID if the
+    /// recording is cut.
     pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let Some(sums) = &self.sums else { return self.named_image(id) };
         let (path, file) = self.open_image(id)?;
-        // The CRC-32 is several times as fast as the hash in its name.
+        // The CRC-32 is computed several times as fast as the hash in the image's name.
         sums.check(&format!("{IMAGE_DIR}/{id}"), &path, Sum::of_file(&file).at(&path)?)
             .map_err(|_| Error::new(&path, ErrorKind::ImageDamaged))?;
         Mapped::of_file(&file).at(&path)
     }
 
-    /// Returns a stored image, checked against the hash in its name.
+    /// Returns the bytes of a stored image, checked against the hash that is its ID.
     pub(super) fn named_image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let (path, file) = self.open_image(id)?;
         if image_id(&file).at(&path)? != *id {
@@ -387,17 +392,18 @@ impl Reader {
         Ok((path, file))
     }
 
-    /// Returns true if there is a final state.
+    /// Returns true if the recording has a final state.
     pub fn has_core(&self) -> bool {
         self.sums.as_ref().is_some_and(|sums| sums.lists(CORE))
     }
 
-    /// Returns the final state, checked; `None` if the recorder was killed before it wrote one.
+    /// Returns the core file with the final state, checked; `None` if there is none.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
         Ok(self.stored_core()?.map(|state| state.core))
     }
 
-    /// Returns the final state, checked; `None` if there is none.
+    /// Returns the core file with the final state, checked, and the ranges of its data; `None` if
+    /// there is none.
     pub fn stored_core(&self) -> Result<Option<StoredCore>, Error> {
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(CORE)) else {
             return Ok(None);
@@ -414,7 +420,7 @@ impl Reader {
 pub struct StoredCore {
     /// An ELF core file.
     pub core: Mapped,
-    /// The ranges of its bytes that the file system stores, in order. All others are zeros.
+    /// The ranges of the file that the file system stores, in order. All other bytes are zeros.
     pub data: Vec<Range<u64>>,
 }
 
@@ -443,7 +449,8 @@ fn read_sums(dir: &Path) -> Result<Sums, Error> {
     Sums::parse(&text).ok_or_else(|| Error::new(&path, ErrorKind::Damaged))
 }
 
-/// Checks the version before the rest, whose form may differ in another version.
+/// Checks the format version of a manifest before the rest, whose form may differ in other
+/// versions.
 fn check_version(path: &Path, text: &[u8]) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
     struct Version {

@@ -23,7 +23,7 @@ pub fn open_regular(path: &Path, links: Links) -> io::Result<File> {
         Links::Refuse => (fs::symlink_metadata(path)?, OFlag::O_NOFOLLOW),
     };
     must_be_regular(metadata.file_type())?;
-    // Another file may have taken its place since.
+    // Another file may have taken the place of the checked one since.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | no_follow;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
     must_be_regular(file.metadata()?.file_type())?;

@@ -1,6 +1,6 @@
 //! The contents of files that many recordings of a store need: programs and libraries. Each is one
 //! file, with a hard link in every recording that has it, so a recording of a large program neither
-//! copies nor reads it. The links are the count of its users.
+//! copies nor reads it. The number of links shows whether a recording has the file.
 
 use super::cache;
 use super::regular::read_limited;
@@ -14,50 +14,52 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The largest size of all files without a recording.
+/// The maximum size in bytes of all shared files together that no recording has.
 const UNUSED_LIMIT_BYTES: u64 = 1 << 30;
-/// The most files whose checksum is kept.
+/// The maximum number of files whose checksum is kept.
 const MOST_SUMS: usize = 4096;
 const LARGEST_SUM_BYTES: u64 = 64;
 /// The time of modification of a file that nothing has written to since it was stored.
 const INTACT: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// The contents that the recordings of a store share.
+/// The contents of files that the recordings of a store share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedImages {
-    /// The files and their checksums; `None`: nothing is shared.
+    /// The directories of the shared files and of their checksums; `None` if nothing is shared.
     dirs: Option<(PathBuf, PathBuf)>,
-    /// Set once contents that no recording has were removed.
+    /// True once contents that no recording has were removed.
     is_pruned: Cell<bool>,
 }
 
 impl SharedImages {
-    /// Returns what the recordings of a store share.
+    /// Returns the shared contents of a store.
     pub(super) fn of(store: &Store) -> Self {
         let sums = cache::directory(store, "sums");
         let dirs = cache::directory(store, "contents").zip(sums);
         Self { dirs, is_pruned: Cell::new(false) }
     }
 
-    /// Links a content into a recording. Returns false if it is not there, or was written to.
+    /// Links the shared file of an image into a recording, as `target`. Returns false if the file
+    /// is missing, was written to, or cannot be linked.
     pub(super) fn take(&self, id: &ImageId, size_bytes: u64, target: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
         let shared = contents.join(&id.0);
         let is_intact = fs::symlink_metadata(&shared)
             .is_ok_and(|m| m.is_file() && m.len() == size_bytes && is_intact(&m));
-        // The file may be elsewhere, or have too many links.
+        // The link fails on another file system, or if the file has too many links.
         is_intact && fs::hard_link(&shared, target).is_ok()
     }
 
-    /// Shares a content that a recording has stored. Errors are ignored: the next run is slower.
+    /// Shares an image that a recording has stored. The first call also removes unused contents.
+    /// Ignores errors, which only make the next run slower.
     pub(super) fn offer(&self, id: &ImageId, stored: &Path) {
         let Some((contents, _)) = &self.dirs else { return };
         let shared = contents.join(&id.0);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(contents);
         let is_first = !self.is_pruned.replace(true);
         let made = made.and_then(|()| if is_first { remove_unused(contents) } else { Ok(()) });
-        // Another recorder may do the same. The one that is there was written to, or is on another
-        // file system than the recording: then it stays.
+        // Another recorder may do the same. A shared file that exists already was written to, and
+        // is replaced; or it is on another file system than the recording, and stays.
         let partial = shared.with_extension(std::process::id().to_string());
         let linked = made.and_then(|()| fs::hard_link(stored, &partial));
         if linked.and_then(|()| fs::rename(&partial, &shared)).is_err() {
@@ -80,12 +82,12 @@ impl SharedImages {
     pub(super) fn keep_sum(&self, id: &str, sum: Sum) {
         let Some((_, sums)) = &self.dirs else { return };
         let text = format!("{} {:08x}", sum.size_bytes, sum.crc32);
-        // The next run is slower.
+        // An error only makes the next run slower.
         let _ = cache::write(&sums.join(id), text.as_bytes(), MOST_SUMS);
     }
 }
 
-/// Marks a file as complete: every later write shows.
+/// Marks a file as intact by its time of modification, which every later write changes.
 pub(super) fn seal(file: &File) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(INTACT))
 }
@@ -94,13 +96,13 @@ fn is_intact(metadata: &Metadata) -> bool {
     metadata.modified().is_ok_and(|modified| modified == INTACT)
 }
 
-/// Removes contents that no recording has, those that were used least recently first, if they are
-/// large.
+/// Removes the least recently used contents that no recording has, until the others have at most
+/// [`UNUSED_LIMIT_BYTES`].
 fn remove_unused(contents: &Path) -> io::Result<()> {
     let mut unused = Vec::new();
     for entry in fs::read_dir(contents)?.flatten() {
         let Ok(metadata) = entry.metadata() else { continue };
-        // A link that came or went changed the status.
+        // Making or removing a link sets this time.
         let used = Duration::new(u64::try_from(metadata.ctime()).unwrap_or(0), 0);
         if metadata.nlink() == 1 {
             unused.push((used, metadata.len(), entry.path()));
@@ -162,7 +164,7 @@ mod tests {
         assert!(shared.take(id, 4, &scene.path("third")), "nothing was written");
         fs::write(&first, b"evil").unwrap();
         assert!(!shared.take(id, 4, &scene.path("fourth")));
-        // A recording that stores it again shares it again.
+        // A recording that stores the contents again shares them again.
         shared.offer(id, &scene.stored("fifth", b"code"));
         assert!(shared.take(id, 4, &scene.path("sixth")));
         assert_eq!(fs::read(scene.path("sixth")).unwrap(), b"code");

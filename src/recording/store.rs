@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const LATEST: &str = "latest";
-/// The start of the name of a directory for a recording that is not complete yet.
+/// The start of the names of hidden directories: caches, and recordings that are being unpacked.
 const HIDDEN: &[u8] = b".contraflow-";
 
 /// A directory of recordings.
@@ -22,11 +22,11 @@ pub struct Store {
 /// A recording of the store.
 #[derive(Debug)]
 pub struct Entry {
-    /// The name of its directory.
+    /// The name of the recording's directory.
     pub name: String,
-    /// The path of its directory.
+    /// The path of the recording's directory.
     pub path: PathBuf,
-    /// The time of the last write.
+    /// The time at which the directory was last modified.
     pub modified: SystemTime,
     /// The opened recording, or the reason why it cannot be opened.
     pub opened: Result<Reader, Error>,
@@ -71,7 +71,8 @@ impl Store {
         Ok(dir.to_owned())
     }
 
-    /// Creates a directory for a recording of `program`, named after it with the next free number.
+    /// Creates a directory for a recording of `program`, named after the program with the next free
+    /// number.
     pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
         let dir = self.make()?;
         let mut builder = DirBuilder::new();
@@ -100,7 +101,8 @@ impl Store {
         Ok(next)
     }
 
-    /// Points `latest` at a recording of this store. Does nothing for a recording elsewhere.
+    /// Points the link `latest` at a recording of this store. Does nothing for a recording
+    /// elsewhere.
     pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let Some(name) = recording.strip_prefix(dir).ok() else { return Ok(()) };
@@ -163,7 +165,8 @@ impl Store {
         self.relink_latest(recording)
     }
 
-    /// Keeps `latest` from dangling while there is another recording.
+    /// Points `latest` at the newest recording if it pointed at the removed one; without
+    /// recordings, removes the link.
     fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let latest = dir.join(LATEST);

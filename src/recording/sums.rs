@@ -30,7 +30,8 @@ impl Sum {
         Self { size_bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
     }
 
-    /// Reads the file without its holes: a core file may have terabytes of them.
+    /// Returns the size and checksum of a file. Does not read its holes: a core file may have
+    /// terabytes of them.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len();
         let mut hasher = Hasher::new();
@@ -65,7 +66,7 @@ pub(super) fn data_of(file: &File) -> io::Result<Vec<Range<u64>>> {
     Ok(all)
 }
 
-/// Returns the offset of the next data or hole, from `at` on.
+/// Returns the offset of the next data or hole, from `at` on; `size_bytes` if there is none.
 pub(super) fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
     let from = i64::try_from(at).map_err(io::Error::other)?;
     match lseek(file, from, what) {
@@ -94,7 +95,7 @@ fn zeros(mut count: u64) -> Hasher {
     all
 }
 
-/// The files of a recording, by their paths in it.
+/// The sizes and checksums of a recording's files, by their paths in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums(BTreeMap<String, Sum>);
 
@@ -111,7 +112,7 @@ impl Sums {
         self.0.contains_key(name)
     }
 
-    /// Checks the size and checksum of a file against the list.
+    /// Checks that the list has this size and checksum for the file `name`.
     pub(super) fn check(&self, name: &str, path: &Path, found: Sum) -> Result<(), Error> {
         let kind = match self.0.get(name) {
             Some(expected) if *expected == found => return Ok(()),
@@ -124,7 +125,7 @@ impl Sums {
         Err(Error::new(path, kind))
     }
 
-    /// Reads a file of `dir`, checks it and returns it.
+    /// Opens a file of the recording in `dir`, and returns it after a check against the list.
     pub(super) fn check_file(&self, dir: &Path, name: &str) -> Result<File, Error> {
         let path = dir.join(name);
         let file = open_regular(&path, Links::Refuse);

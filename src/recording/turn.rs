@@ -1,20 +1,20 @@
-//! Locks of a recording's directory, so that one process or thread at a time makes what is kept
-//! with it.
+//! A lock on a recording's directory: one process or thread at a time makes data that are kept with
+//! the recording, such as its path.
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::path::Path;
 
-/// A turn, which ends when it is dropped or its process ends.
+/// The lock on a recording's directory, held until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Turn {
-    /// `None`: the file system has no locks.
+    /// `None` if the directory cannot be locked: then any number of processes may go ahead.
     _lock: Option<Flock<File>>,
 }
 
 impl Turn {
-    /// Takes the turn at the recording in a directory. Returns `None` while another one has it.
+    /// Takes the lock on a directory. Returns `None` while another process or thread has it.
     pub(super) fn take(dir: &Path) -> Option<Self> {
         let Ok(dir) = File::open(dir) else { return Some(Self { _lock: None }) };
         match Flock::lock(dir, FlockArg::LockExclusiveNonblock) {

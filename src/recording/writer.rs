@@ -26,7 +26,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-/// The largest number of traces whose files stay open between two chunks.
+/// The maximum number of traces whose files stay open between two chunks.
 const OPEN_TRACES: usize = 32;
 
 /// A recording that is being written.
@@ -37,7 +37,7 @@ pub struct Writer {
     pending: Vec<u8>,
     /// The log of an exact recording.
     log: Option<LogParts>,
-    /// The places of the path of an exact recording.
+    /// The places that the path of an exact recording passes, if this is such a path.
     places: Option<Appender>,
     traces: BTreeMap<TraceId, TraceFile>,
     /// The traces that are complete.
@@ -54,8 +54,8 @@ struct TraceFile {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not exist. One of the exact backend has
-    /// a log.
+    /// Starts a recording in `dir`, which must be empty or not exist. A recording of the exact
+    /// backend has a log.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
@@ -84,13 +84,13 @@ impl Writer {
         })
     }
 
-    /// Uses the hashes and the contents of files that earlier recordings of a store needed.
+    /// Reuses the hashes and the contents of files that earlier recordings of a store needed.
     pub fn use_known_images(&mut self, store: &Store) {
         self.known_images = KnownImages::of(store);
         self.shared_images = SharedImages::of(store);
     }
 
-    /// Writes the values known at the start again, after the process has started.
+    /// Writes the starting manifest again, with values that are known since the process started.
     pub fn restart(&self, starting: &Manifest) -> Result<(), Error> {
         start(&self.dir, starting)
     }
@@ -100,8 +100,8 @@ impl Writer {
         &self.dir
     }
 
-    /// Starts the trace of a thread. Continues the trace if there is one. Exact recordings have
-    /// none.
+    /// Starts the trace of a thread, unless there is one. Does nothing in an exact recording, which
+    /// has no traces.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
         if self.log.is_some() { Ok(()) } else { self.start(TraceId::Thread(tid)) }
     }
@@ -123,8 +123,8 @@ impl Writer {
         self.append(TraceId::Thread(tid), packets)
     }
 
-    /// Writes the whole of a trace that another tool took. Calls `passed` with the number of bytes
-    /// done.
+    /// Appends bytes to a trace that another tool took, and starts it if there is none. Calls
+    /// `passed` with the number of these bytes written so far.
     pub fn whole_trace(
         &mut self,
         trace: TraceId,
@@ -141,7 +141,8 @@ impl Writer {
         })
     }
 
-    /// Completes a trace and closes its files: there may be more than a process can have open.
+    /// Completes a trace and closes its files: there may be more traces than a process can have
+    /// open files.
     pub fn end_trace(&mut self, trace: TraceId) -> Result<(), Error> {
         if let Some(mut file) = self.traces.remove(&trace) {
             flush_sideband(&mut self.sideband, &mut self.pending)?;
@@ -183,26 +184,26 @@ impl Writer {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
     }
 
-    /// Begins the list of the places of a path.
+    /// Creates the file for the places that this path of an exact recording passes.
     pub fn start_places(&mut self) -> Result<(), Error> {
         self.places = Some(Appender::create(self.dir.join(PLACES))?);
         Ok(())
     }
 
-    /// Appends places of a path.
+    /// Appends places, if [`Self::start_places`] was called.
     pub fn places(&mut self, places: &[PathPlace]) -> Result<(), Error> {
         let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
         self.places.as_mut().map_or(Ok(()), |file| file.append(&bytes))
     }
 
-    /// Writes out the log, and returns its contents in numbers; `None` if there is none.
+    /// Writes out the log, and returns the totals of the parts that are kept; `None` without a log.
     pub fn log_totals(&mut self) -> Result<Option<LogTotals>, Error> {
         self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
         Ok(self.log.as_ref().map(LogParts::kept_totals))
     }
 
-    /// Returns the entries and ticks of the log since the beginning of the run, and the size of
-    /// what is kept of it.
+    /// Returns the number of entries and ticks of the log since the beginning of the run, and the
+    /// size of the parts that are kept; zeros without a log.
     pub fn log_so_far(&self) -> LogTotals {
         self.log.as_ref().map_or_else(LogTotals::default, LogParts::totals_since_start)
     }
@@ -217,12 +218,12 @@ impl Writer {
         self.log.as_mut().map_or(Ok(()), |log| log.drop_before(first))
     }
 
-    /// Begins the keyframe after so many entries of the log.
+    /// Begins the keyframe after `entry` entries of the log.
     pub fn keyframe(&self, entry: u64) -> Result<KeyframeWriter, Error> {
         KeyframeWriter::create(&self.dir, entry)
     }
 
-    /// Removes a keyframe.
+    /// Removes the keyframe after `entry` entries of the log.
     pub fn remove_keyframe(&self, entry: u64) -> Result<(), Error> {
         let path = self.dir.join(KEYFRAME_DIR).join(keyframe_name(entry));
         fs::remove_file(&path).at(&path)
@@ -240,13 +241,14 @@ impl Writer {
         })
     }
 
-    /// Returns the size of a thread's trace so far, in bytes.
+    /// Returns the size of a thread's trace so far, in bytes; 0 if it was not started or has ended.
     pub fn trace_bytes(&self, tid: Tid) -> u64 {
         let trace = self.traces.get(&TraceId::Thread(tid));
         trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
-    /// Returns the size in bytes of the files that grow during a run: traces, sideband and log.
+    /// Returns the size in bytes of the files that grow during a run: sideband, log, and traces
+    /// that have not ended.
     pub fn grown_bytes(&self) -> u64 {
         let of_trace = |trace: &TraceFile| {
             let pending = trace.pending.len() as u64;
@@ -257,8 +259,8 @@ impl Writer {
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
-    /// Stores a file's contents: by a link to those of an earlier recording, or by reflink if the
-    /// file system supports it.
+    /// Stores a file's contents as an image: by a link to the image of an earlier recording, else
+    /// by reflink if the file system supports it, else by a copy. Returns the image's ID.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let seen = self.known_images.see(source);
         if let Some(id) = self.shared_image(source, seen.as_ref()) {
@@ -287,7 +289,8 @@ impl Writer {
         Ok(id)
     }
 
-    /// Links the contents of a file that an earlier recording stored, if it is still as it was.
+    /// Links the image that an earlier recording stored of a file, if the file has not changed;
+    /// `None` if there is no such image.
     fn shared_image(&self, source: &File, seen: Option<&Seen>) -> Option<ImageId> {
         let id = seen?.id()?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -296,7 +299,7 @@ impl Writer {
         (is_there || self.shared_images.take(&id, size_bytes, &target)).then_some(id)
     }
 
-    /// Stores bytes that are not in a file.
+    /// Stores bytes that are not in a file as an image, and returns its ID.
     pub fn image_from_bytes(&self, bytes: &[u8]) -> Result<ImageId, Error> {
         let id = ImageId(hexadecimal(&Sha256::digest(bytes)));
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -306,7 +309,8 @@ impl Writer {
         Ok(id)
     }
 
-    /// Stores an image of another recording. The two share the file where they can.
+    /// Stores an image of another recording. The two recordings share the file if a hard link can
+    /// be made.
     pub fn image_of(&self, reader: &Reader, id: &ImageId) -> Result<(), Error> {
         let source = reader.image_path(id)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -316,7 +320,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the final core of another recording, if it has one.
+    /// Stores the final core of another recording, if it has one, by a hard link or a copy.
     pub fn core_of(&self, reader: &Reader) -> Result<(), Error> {
         if !reader.has_core() {
             return Ok(());
@@ -340,7 +344,8 @@ impl Writer {
         self.dir.join(CORE).with_extension("partial")
     }
 
-    /// Completes the recording: buffered data, the core's name, checksums, then the manifest.
+    /// Completes the recording: writes buffered data, the core's name, the checksums, then the
+    /// manifest. Returns the directory.
     pub fn finish(mut self, manifest: &Manifest) -> Result<PathBuf, Error> {
         self.flush()?;
         let partial = self.core_partial();
@@ -419,7 +424,7 @@ impl TraceFile {
     }
 }
 
-/// Writes the values known at the start of a recording.
+/// Writes the manifest with the values known at the start of a recording.
 fn start(dir: &Path, starting: &Manifest) -> Result<(), Error> {
     let path = dir.join(STARTING);
     write_by_rename(&path, &json(&path, starting)?)

@@ -1,5 +1,5 @@
-//! The way back from the end of a run, prepared while the user looks at the end: the run from the
-//! keyframe before, with checkpoints.
+//! Prepares for going back from the end of a run, while the user looks at the end: replays the part
+//! since the last keyframe in a second process, and keeps checkpoints.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -8,21 +8,23 @@ use super::process::Replay;
 use super::row::Row;
 use super::stand::{Ahead, Stand};
 
-/// The largest memory of a process of which there are two for a while.
+/// The maximum memory of a process, in bytes, for which a second one is made.
 const LARGEST_BYTES: u64 = 2 << 30;
 
 impl Replay {
-    /// Goes the way to the end of the run from the keyframe before, in another process, and leaves
-    /// checkpoints on it, if the replay has nothing before the end. Ends soon after `interrupted`
-    /// returns true, and goes on when it is called again. The replay stays where it is.
+    /// Replays the run from the last keyframe before the end to the end, in another process, and
+    /// leaves checkpoints on the way, if the replay's own process begins at the end. Ends soon
+    /// after `interrupted` returns true, and continues when it is called again. The replay's
+    /// position stays.
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.is_without_past() && self.go_ahead(interrupted).is_err() {
-            // Who steps back meets the error.
+            // The next step back meets the error.
             self.ahead = Ahead::Failed;
         }
     }
 
-    /// Returns true at the end of the run, if no place before it is in the process, and one can be.
+    /// Returns true if the replay is at the end of the run, its process begins there, and one that
+    /// begins earlier can be made.
     pub(super) fn is_without_past(&self) -> bool {
         let here = self.position();
         let is_begin = here == Position::after_entries(self.epoch.begins);
@@ -47,7 +49,7 @@ impl Replay {
         went.map(|_| ())
     }
 
-    /// Goes to the end. Returns false if it was interrupted.
+    /// Runs to the end, and keeps checkpoints. Returns false if it was interrupted.
     fn go_towards(&mut self, end: Position, interrupted: &dyn Fn() -> bool) -> Result<bool, Error> {
         self.keep_here()?;
         if !self.keep_near_checkpoints(end, interrupted)?
@@ -62,7 +64,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Loads the keyframe before the end, or the start of the program.
+    /// Loads the last keyframe before the end, or the start of the program, into a new process.
     fn stand_before(&mut self, end: Position) -> Result<Stand, Error> {
         let (number, before) = (self.number, Position::after_entries(end.entry.saturating_sub(1)));
         let reserved = self.outline.ranges_of(number);
@@ -85,8 +87,8 @@ impl Replay {
         self.row = Row::default();
     }
 
-    /// Turns to the part of the way that was made ready, if it begins before a position of a
-    /// program.
+    /// Switches to the process of an interrupted preparation, if it is of program `number` and
+    /// begins at or before `target`; otherwise drops it. Returns true if it switched.
     pub(super) fn turn_to_part(&mut self, number: usize, target: Position) -> bool {
         let Ahead::Part(mut stand) = std::mem::take(&mut self.ahead) else { return false };
         let begins = Position::after_entries(stand.epoch.begins);

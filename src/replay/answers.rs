@@ -15,33 +15,33 @@ use crate::tracee::call_numbers::ARCH_PRCTL;
 use crate::translate::Counter;
 use std::collections::BTreeMap;
 
-/// Entries of one thread that happen at instructions with a hook.
+/// The next entries of one thread that the cache answers in a run.
 pub(super) struct Ahead {
-    /// Those that are answered in the cache.
+    /// The entries that are answered in the cache.
     calls: Vec<Current>,
-    /// The ticks of all of them, and of the entry after them.
+    /// The sum of the ticks of these entries and of the entry after them.
     pub(super) ticks: u64,
-    /// Where the log has each of the calls, and goes on after them.
+    /// The place in the log of each of these entries, and of the entry after them.
     pub(super) places: Vec<Cursor>,
 }
 
-/// The effects of a system call or an instruction.
+/// The effects of a recorded system call or counter-reading instruction, for the cache to repeat.
 struct Answer<'a> {
-    /// The call's result, or the time-stamp counter.
+    /// The call's result, or the time-stamp counter that the instruction read.
     result: i64,
-    /// RCX after it, if the instruction sets that.
+    /// RCX after the instruction, if it sets RCX.
     rcx: Option<u64>,
     writes: &'a [Write],
 }
 
-/// The counters that instructions read, by the address after them, while the program executes
-/// nothing.
+/// The counter that the instruction before each address reads; `None` if it reads none. Valid as
+/// long as the program executes nothing.
 type KnownCounters = BTreeMap<u64, Option<Counter>>;
 
 impl Replay {
-    /// Offers answers for the next calls of the loaded thread, as far as nothing has to be done for
-    /// them but what the cache can do, and a run ends at none of them. After them, it comes to
-    /// another instruction with a hook, before entry number `last`.
+    /// Offers answers for the next entries of the loaded thread, as long as they have only effects
+    /// that the cache can repeat, no goal ends the run there, and they are before entry number
+    /// `last`. The thread stops at the instruction of the entry after them.
     pub(super) fn answer_ahead(
         &mut self,
         tid: Tid,
@@ -77,7 +77,7 @@ impl Replay {
             }
             cursor.skip()?;
         }
-        // The last one is where the run ends.
+        // The run ends at the last one, which is not answered.
         ahead.calls.pop();
         while answers.len() > ahead.calls.len() {
             answers.pop();
@@ -128,7 +128,7 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Returns what an entry's system call or instruction did, if the cache can do it.
+    /// Returns the effects of an entry's system call or instruction, if the cache can repeat them.
     fn answer_of<'a>(
         &self,
         entry: &'a Entry,
@@ -154,7 +154,7 @@ impl Epoch {
         is_answered.then_some(Answer { result: done.result, rcx: None, writes: &done.writes })
     }
 
-    /// Returns the counter that the instruction before an address reads.
+    /// Returns the counter that the instruction before an address reads; `None` if it reads none.
     fn counter_before(&self, rip: u64) -> Option<Counter> {
         let mut bytes = [0; 3];
         let at = Addr(rip.wrapping_sub(bytes.len() as u64));

@@ -1,4 +1,5 @@
-//! Copies of the replay's process that were kept on the way, from which it can go on.
+//! Checkpoints: copies of the replay's process, kept on the way, from which the replay can
+//! continue.
 
 use super::contexts::Contexts;
 use super::epoch::Epoch;
@@ -11,7 +12,8 @@ use crate::recording::log::Cursor;
 use crate::tracee::{Tracee, end};
 use std::collections::BTreeMap;
 
-/// Checkpoints that are kept: where there are more, every second one goes.
+/// The maximum number of checkpoints, without near ones: if there are more, every second is
+/// removed.
 const MOST: usize = 32;
 
 /// A copy of the process, stopped at a position between two ticks.
@@ -34,7 +36,8 @@ impl Drop for Checkpoint {
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     kept: BTreeMap<Position, Checkpoint>,
-    /// Those before the place where the user is, ever denser.
+    /// The near checkpoints: further ones before the user's position, denser the closer they are to
+    /// it.
     near: BTreeMap<Position, Checkpoint>,
 }
 
@@ -47,22 +50,22 @@ impl Checkpoints {
         last(&self.kept).max(last(&self.near))
     }
 
-    /// Returns the last position before `position` that has a checkpoint.
+    /// Returns the last position before `position` that has a checkpoint other than a near one.
     pub(super) fn strictly_before(&self, position: Position) -> Option<Position> {
         self.kept.range(..position).next_back().map(|(position, _)| *position)
     }
 
-    /// Returns the number of checkpoints.
+    /// Returns the number of checkpoints, without near ones.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Removes those near the place where the user was.
+    /// Removes the near checkpoints.
     pub(super) fn forget_near(&mut self) {
         self.near.clear();
     }
 
-    /// Returns where each of them goes on in the log.
+    /// Returns the place at which each checkpoint continues in the log.
     pub(super) fn cursors(&mut self) -> impl Iterator<Item = &mut Cursor> {
         let all = self.kept.values_mut().chain(self.near.values_mut());
         all.map(|checkpoint| &mut checkpoint.cursor)
@@ -72,12 +75,12 @@ impl Checkpoints {
         self.kept.get(&position).or_else(|| self.near.get(&position))
     }
 
-    /// Removes a checkpoint near the user's place.
+    /// Removes the near checkpoint at a position.
     pub(super) fn forget(&mut self, position: Position) {
         self.near.remove(&position);
     }
 
-    /// Removes every second checkpoint but the first.
+    /// Removes every second checkpoint, other than near ones. The first stays.
     fn thin(&mut self) {
         let mut number = 0;
         self.kept.retain(|_, _| {
@@ -88,7 +91,7 @@ impl Checkpoints {
 }
 
 impl Epoch {
-    /// Keeps a copy of the process as it is.
+    /// Keeps a copy of the process as a checkpoint at its position, unless there is one.
     pub(super) fn keep(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
         if self.checkpoints.get(position).is_none() {
             let checkpoint = self.copy(cursor)?;
@@ -100,8 +103,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Keeps a copy of the process as it is, near the place where the user is. Returns false if
-    /// there was one.
+    /// Keeps a copy of the process as a near checkpoint at its position. Returns false if there was
+    /// a checkpoint.
     pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<bool, Error> {
         if self.checkpoints.get(position).is_some() {
             return Ok(false);
@@ -122,7 +125,8 @@ impl Epoch {
         Ok(checkpoint)
     }
 
-    /// Turns to a copy of a checkpoint. Returns the log's cursor there.
+    /// Replaces the process by a copy of the checkpoint at a position. Returns the log's cursor
+    /// there; `None` if there is no such checkpoint.
     pub(super) fn restore(&mut self, position: Position) -> Result<Option<Cursor>, Error> {
         let Some(checkpoint) = self.checkpoints.get(position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
@@ -140,7 +144,7 @@ impl Epoch {
         end(before);
         self.engine.switch(tracee, pid, &checkpoint.copied)?;
         if !self.shared.is_empty() {
-            // Its memory files are others.
+            // The new process has other memory files.
             self.look_at_mappings()?;
         }
         Ok(Some(cursor))

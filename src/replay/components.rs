@@ -12,22 +12,23 @@ pub(super) const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_XTILEDATA: u64 = 18;
 
 impl Epoch {
-    /// Lets the process use a component. A CPU without it was named when the recording was opened.
+    /// Asks the kernel to let the process use a component. Ignores a refusal: a CPU without the
+    /// component was reported when the recording was opened.
     pub(super) fn permit(&self, component: u64) -> Result<(), Error> {
         let args = [ARCH_REQ_XCOMP_PERM, component, 0, 0, 0, 0];
         self.thread.tracee.inject(self.page, ARCH_PRCTL, args)?;
         Ok(())
     }
 
-    /// Lets the process use all components, if its program has begun before: it may have asked for
-    /// them.
+    /// Lets the process use AMX's tiles, unless `begins` are the registers at the first instruction
+    /// of its program: the program may have asked for them before.
     pub(super) fn permit_what_was_asked(&self, begins: &Registers) -> Result<(), Error> {
         if is_first_instruction(begins) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
     }
 }
 
-/// Returns true if the kernel has just loaded a program, and set all registers to 0 but for the
-/// stack's and the instruction's pointers.
+/// Returns true if these are the registers of a program that the kernel has just loaded: all are 0
+/// but the stack pointer and the instruction pointer.
 fn is_first_instruction(registers: &Registers) -> bool {
     let Registers {
         rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, ..

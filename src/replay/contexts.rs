@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 
 pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
-/// A thread of the program.
+/// The state of a thread of the program.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) registers: Registers,
     pub(super) extended: Bytes,
-    /// The number of the system call that it is in while others run.
+    /// The number of the system call that the thread is in while others run; `None` if it is in
+    /// none.
     pub(super) call: Option<u64>,
-    /// The last signal that it got.
+    /// The siginfo of the last signal that the thread got.
     pub(super) siginfo: Option<Bytes>,
 }
 
@@ -46,7 +47,7 @@ impl Contexts {
         Self { threads: BTreeMap::new(), loaded: None, page }
     }
 
-    /// Returns the threads that exist.
+    /// Returns the program's threads.
     pub(super) fn tids(&self) -> impl Iterator<Item = Tid> {
         self.threads.keys().copied()
     }
@@ -72,7 +73,7 @@ impl Contexts {
         }
     }
 
-    /// Returns the thread whose registers the process has.
+    /// Returns the thread whose registers the process holds, if there is one.
     pub(super) fn loaded(&self) -> Option<Tid> {
         self.loaded
     }
@@ -90,7 +91,7 @@ impl Contexts {
         Ok(true)
     }
 
-    /// Takes the registers of the loaded thread from the process.
+    /// Saves the registers of the loaded thread, which stays loaded, in its context.
     pub(super) fn save(&mut self, tracee: Tracee) -> Result<(), Error> {
         if let Some(context) = self.loaded.and_then(|tid| self.threads.get_mut(&tid)) {
             context.registers = tracee.registers()?;
@@ -99,7 +100,7 @@ impl Contexts {
         Ok(())
     }
 
-    /// Sets the extended state of a thread.
+    /// Sets the extended state (XSAVE area) of a thread.
     pub(super) fn set_extended(
         &mut self,
         tid: Tid,

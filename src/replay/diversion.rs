@@ -18,7 +18,7 @@ use crate::tracee::siginfo;
 use crate::translate::{Bound, Hook};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ticks between two looks at whether the user has had enough.
+/// Ticks between two checks whether the user has interrupted the run.
 const CHUNK_TICKS: u64 = 20_000_000;
 const PRIVATE: u64 = libc::MAP_PRIVATE as u64;
 const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
@@ -29,20 +29,21 @@ const FUTEX_WAKE: u64 = 1;
 const ENOSYS: i64 = -libc::ENOSYS as i64;
 const EBADF: i64 = -libc::EBADF as i64;
 const EAGAIN: i64 = -libc::EAGAIN as i64;
-/// The most bytes that one call prints.
+/// The maximum number of bytes that are printed from one buffer of a call.
 const LARGEST_OUTPUT: u64 = 1 << 20;
-/// `IOV_MAX`.
+/// The maximum number of buffers of a writev(2) (`IOV_MAX`).
 const MOST_PARTS: u64 = 1024;
-/// A lock that another thread has is not waited for longer than so many calls.
+/// The maximum number of waits (futex(2)) for a lock in one run: another thread, which does not
+/// run, has the lock then.
 const MOST_WAITS: u32 = 1000;
 
-/// The moment that a diversion leaves.
+/// The place that a diversion left, and to which its end returns.
 #[derive(Debug)]
 pub(super) struct Diverted {
     position: Position,
-    /// The instruction and stack pointers of the threads there.
+    /// The instruction and stack pointers of the threads at `position`.
     places: BTreeMap<Tid, (u64, u64)>,
-    /// True if the copy is kept for this diversion alone.
+    /// True if the checkpoint at `position` is kept for this diversion alone.
     owns_copy: bool,
     is_at_end: bool,
 }
@@ -50,27 +51,29 @@ pub(super) struct Diverted {
 /// The reason why a run in a diversion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiversionEnd {
-    /// The thread is at a stop.
+    /// The thread is at a stop that the goals accept.
     Stop,
-    /// It has executed one instruction.
+    /// The thread has executed one instruction.
     Step,
-    /// It gets this signal.
+    /// The thread gets this signal.
     Signal(i32),
-    /// It ends its process, or waits for another thread: there it stays.
+    /// The thread is at a call that ends it or its process, or waits for another thread. It stays
+    /// there.
     Stuck,
-    /// The user had enough.
+    /// The user interrupted the run.
     Interrupted,
 }
 
 impl Replay {
-    /// Returns true in a diversion in which a thread is not where it was.
+    /// Returns true if there is a diversion, in which a thread has another instruction or stack
+    /// pointer than when the diversion began.
     pub fn is_elsewhere(&self, tid: Tid) -> bool {
         let here = self.registers_of(tid).ok().map(|registers| (registers.rip, registers.rsp));
         let diverted = self.diverted.as_ref();
         diverted.is_some_and(|diverted| diverted.places.get(&tid).copied() != here)
     }
 
-    /// Begins a diversion, unless there is one.
+    /// Begins a diversion at the current position, unless there is one.
     fn divert(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() {
             return Ok(());
@@ -88,7 +91,7 @@ impl Replay {
         mapped
     }
 
-    /// Ends a diversion: everything is as it was.
+    /// Ends the diversion, if there is one: all is as before it, but for memory that is lent.
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
         self.keep_lent();
@@ -100,19 +103,21 @@ impl Replay {
         Ok(())
     }
 
-    /// Sets the general registers of a thread, in a diversion.
+    /// Sets the general registers of a thread, in a diversion, which it begins if there is none.
     pub fn divert_registers(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
         self.divert()?;
         self.epoch.set_registers(tid, *registers)
     }
 
-    /// Sets the extended state of a thread, in a diversion.
+    /// Sets the extended state (XSAVE area) of a thread, in a diversion, which it begins if there
+    /// is none.
     pub fn divert_extended(&mut self, tid: Tid, extended: Vec<u8>) -> Result<(), Error> {
         self.divert()?;
         self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
     }
 
-    /// Writes memory, in a diversion if it is the program's.
+    /// Writes memory, in a diversion (which it begins if there is none) if the memory is the
+    /// program's.
     pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         if self.write_lent(addr, bytes) {
             return Ok(());
@@ -187,7 +192,8 @@ impl Replay {
         Ok(self.step_on(print, &mut 0)?.unwrap_or(DiversionEnd::Step))
     }
 
-    /// Executes one instruction; a system call is answered.
+    /// Executes one instruction of the loaded thread; answers it if it is a system call. Returns
+    /// why the thread has to end its run there; `None` if it can go on.
     fn step_on(
         &mut self,
         print: &mut dyn FnMut(&[u8]),
@@ -205,7 +211,7 @@ impl Replay {
         })
     }
 
-    /// Makes a harmless system call, and refuses the others.
+    /// Answers a system call: makes or imitates harmless ones, and refuses the others.
     fn answer_call(
         &mut self,
         print: &mut dyn FnMut(&[u8]),
@@ -237,7 +243,7 @@ impl Replay {
             }
             GETPID => i64::from(self.pid().0),
             GETTID => i64::from(self.epoch.contexts.loaded().unwrap_or_default().0),
-            // Of brk(2) that is a failure: malloc(3) maps memory then.
+            // For brk(2), 0 is a failure: malloc(3) maps memory then.
             BRK | RT_SIGPROCMASK | RT_SIGACTION | SCHED_YIELD => 0,
             _ => ENOSYS,
         };
@@ -246,7 +252,8 @@ impl Replay {
         Ok(raised.map(DiversionEnd::Signal))
     }
 
-    /// Changes private anonymous memory.
+    /// Makes a call that changes private anonymous memory, and returns its result. Refuses a call
+    /// that maps a file or at a fixed address.
     fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let [start, size, _, fourth, ..] = args;
         let is_refused = match number {

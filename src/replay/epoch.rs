@@ -9,7 +9,7 @@ use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread};
 use crate::tracee;
 
-/// A process of the replay, and its copies.
+/// A process of the replay, and its checkpoints.
 #[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) engine: TranslatedProcess,
@@ -20,10 +20,10 @@ pub(super) struct Epoch {
     pub(super) shared: SharedFiles,
     /// Free ranges below the stacks, into which these may grow.
     pub(super) below_stacks: Vec<AddrRange>,
-    /// The number of log entries before it.
+    /// The number of log entries before the point where the process began.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
-    /// The bytes of its memory that came from the final state.
+    /// The number of bytes of its memory that came from the recording's final state.
     pub(super) final_bytes: u64,
     pub(super) one_cpu: OneCpu,
 }

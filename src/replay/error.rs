@@ -26,15 +26,15 @@ pub enum Error {
     /// The log ends in the middle of something, or makes no sense.
     #[error("the log makes no sense at entry {entry}: {what}")]
     BadLog {
-        /// The number of the entry.
+        /// The number of the log entry.
         entry: u64,
-        /// The fault.
+        /// A description of the fault.
         what: &'static str,
     },
     /// The log writes to, or maps, memory that the replay itself has.
     #[error("the log changes the memory at {range}, which the program cannot have had")]
     NotOfProgram {
-        /// The memory.
+        /// The range of that memory.
         range: AddrRange,
     },
     /// The run was not the recorded one.
@@ -43,13 +43,13 @@ pub enum Error {
          comes before is exact"
     )]
     Diverged {
-        /// The place.
+        /// The position where the difference was found.
         position: Position,
-        /// The thread that executed.
+        /// The thread that the log says executes there.
         tid: Tid,
-        /// Its instruction pointer.
+        /// The thread's instruction pointer.
         ip: Addr,
-        /// The difference.
+        /// A description of the difference.
         what: String,
     },
     /// The caller interrupted the writing of the path.

@@ -10,7 +10,7 @@ use crate::insn::Registers;
 use crate::recording::log::{Done, Entry, Happening, Place, after_call, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 
-/// `arch_prctl(2)`, which sets a base that the recorder keeps.
+/// The operation of `arch_prctl(2)` that sets the GS base, which the recorder kept.
 const ARCH_SET_GS: u64 = 0x1001;
 
 /// Where the thread of an entry must be before it happens.
@@ -18,9 +18,9 @@ const ARCH_SET_GS: u64 = 0x1001;
 pub(super) enum Site {
     /// At an instruction that the recorder executed: a system call, or one with a hook.
     Hook,
-    /// At this place.
+    /// At this instruction of the thread, after as many ticks as the entry has.
     Place(Place),
-    /// Where it is already.
+    /// Anywhere: the entry happens where the thread is.
     Here,
 }
 
@@ -49,8 +49,8 @@ impl Replay {
         }
     }
 
-    /// Lets the next entry happen, at whose site its thread is. Returns false at the last entry of
-    /// the run, where the replay stays.
+    /// Applies the next entry of the log, whose thread is at the entry's site. Returns false at the
+    /// last entry of the run, where the replay stays.
     pub(super) fn happen(&mut self) -> Result<bool, Error> {
         let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
@@ -74,7 +74,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Turns to another program of the run, at its first instruction.
+    /// Replaces the process by one with another program of the run, where that begins.
     pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
@@ -87,7 +87,8 @@ impl Replay {
         self.keep_here()
     }
 
-    /// Compares the thread's registers with those of the recorded run.
+    /// Compares the registers and the ticks of an entry's thread with those of the recorded run.
+    /// Fails if they differ.
     pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Error> {
         let is_beside = matches!(
             entry.happening,
@@ -108,7 +109,7 @@ impl Replay {
         Err(self.diverged(entry.tid, "its registers are others"))
     }
 
-    /// Returns the registers of a thread.
+    /// Returns the general registers of a thread; zeros if there is no such thread.
     pub(super) fn registers_of(&self, tid: Tid) -> Result<Registers, Error> {
         if self.epoch.contexts.loaded() == Some(tid) {
             return Ok(self.epoch.thread.tracee.registers()?);
@@ -124,7 +125,8 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Lets happen to a thread what an entry says, whose site it is at.
+    /// Applies an entry of the log to the process and to the entry's thread, which is at the
+    /// entry's site.
     pub(super) fn happen(
         &mut self,
         tid: Tid,

@@ -29,8 +29,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves over the last entry of a log that is written on, if that only says where the program
-    /// is, and the replay is there.
+    /// Moves past the last entry of the log of a program that still runs, if that entry only
+    /// records where the program is, and the replay is there.
     pub fn meet_end(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.last() {
             return Ok(());
@@ -46,7 +46,7 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Keeps ranges free for the program. Returns false if some are not.
+    /// Reserves ranges for the program. Returns false if the replay has memory in some of them.
     fn keeps_free(&mut self, ranges: &[AddrRange]) -> bool {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden();

@@ -1,4 +1,4 @@
-//! Memory that a keyframe of the run's end has in the final state of the recording.
+//! The memory of a keyframe at the run's end, which the recording stores in its final state.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -13,7 +13,7 @@ use std::ops::Range;
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Epoch {
-    /// Writes the private memory of no file as the final state has it. It is zeros so far.
+    /// Copies private anonymous memory, which is zeros so far, from the final state.
     pub(super) fn take_final_memory(
         &mut self,
         start: &Start,
@@ -39,7 +39,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Writes the bytes of a section that are within a range, and in `data` of its file.
+    /// Writes the bytes of a section that are in the range `within`, and in one of the ranges
+    /// `data` of the core file, which are stored.
     fn write_section(
         &mut self,
         section: &Section,

@@ -1,4 +1,4 @@
-//! Forward: to goals, by single instructions, and past entries of the log.
+//! Moves forward: to goals, by single instructions, and past entries of the log.
 
 use super::error::Error;
 use super::events::Site;
@@ -10,13 +10,13 @@ use super::watches::{Executed, Watch, Watching};
 use crate::common::Tid;
 use crate::recording::log::{Current, Entry, Happening};
 
-/// The smallest piece of a run.
+/// The result of the smallest move: an instruction, or an entry of the log.
 pub(super) enum Advanced {
     /// The thread executed an instruction.
     Executed,
     /// An entry of the log happened.
     Happened(Current),
-    /// An entry or an instruction met a watch: its number.
+    /// An entry or an instruction met the watch with this index.
     Watch(usize),
     /// The run has no more instructions.
     End,
@@ -32,7 +32,7 @@ impl Replay {
         Ok(found)
     }
 
-    /// Acts while memory is watched.
+    /// Calls `act` while memory is watched.
     fn with_watches<T>(
         &mut self,
         watches: &[Watch],
@@ -85,8 +85,8 @@ impl Replay {
         if self.position() == last { Ok(()) } else { self.seek(last) }
     }
 
-    /// Executes one instruction of a thread, or lets happen what happens to it next. Other threads
-    /// may run before that.
+    /// Executes one instruction of a thread, or applies the next entry of the log that is its own.
+    /// Other threads may run before that.
     pub fn step_forward(
         &mut self,
         tid: Tid,
@@ -133,7 +133,7 @@ impl Replay {
             }
         }
         while self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
-            // It comes out of the call later.
+            // The thread returns from the call later.
             if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
                 return Ok(found);
             }
@@ -149,8 +149,8 @@ impl Replay {
         Ok(Found::Goal)
     }
 
-    /// Returns the signal of the next entry, if its thread is where it is delivered and a step ends
-    /// there.
+    /// Returns the signal that the next entry delivers, if the entry's thread is at the entry's
+    /// site and a step ends there.
     fn signal_ahead(&mut self, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
         let signal = |event: &KernelEvent| matches!(event, KernelEvent::Signal(_));
         let Some(event) = self.event_ahead(goals).filter(signal) else { return Ok(None) };
@@ -158,8 +158,8 @@ impl Replay {
         Ok(if self.is_at_site(&entry)? { Some(event) } else { None })
     }
 
-    /// Executes one instruction of the thread that is next in the order of the run, or lets the
-    /// next entry of the log happen.
+    /// Executes one instruction of the thread that is next in the order of the run, or applies the
+    /// next entry of the log.
     pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<Found, Error> {
         let advanced = self.with_watches(watches, Self::advance)?;
         Ok(match advanced {
@@ -169,7 +169,7 @@ impl Replay {
         })
     }
 
-    /// Executes one instruction of the thread that is next, or lets the next entry happen.
+    /// Executes one instruction of the thread that is next, or applies the next entry of the log.
     pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
         self.load_next()?;
@@ -212,7 +212,8 @@ impl Replay {
         Ok(is_there && self.ticks == entry.ticks)
     }
 
-    /// Runs until the next entry is one of a thread.
+    /// Runs until the next entry of the log is one of thread `tid`. Returns what ended the run
+    /// before that, if something did.
     fn run_until_next_is(
         &mut self,
         tid: Tid,
@@ -230,7 +231,8 @@ impl Replay {
         Ok(None)
     }
 
-    /// Returns the thread that executed the last instruction, or to which the last entry happened.
+    /// Returns the thread that executed the last instruction, or to which the last entry happened;
+    /// `None` at the beginning.
     pub fn last_to_advance(&mut self) -> Result<Option<Tid>, Error> {
         let here = self.position();
         if (here.ticks, here.instructions) == (0, 0) {

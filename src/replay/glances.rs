@@ -1,5 +1,5 @@
-//! Stops that are judged while the thread waits in the cache: most stops of a search are passed,
-//! and that takes a fraction of the time of a stop.
+//! Stops at which a thread waits in the cache while the goals accept or pass them (glances): a
+//! search passes most stops, and a glance takes a fraction of the time of a stop.
 
 use super::error::Error;
 use super::events::Site;
@@ -13,13 +13,14 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
-/// True if tracer and thread may run at the same time. To find out takes as long as a stop.
+/// True if tracer and thread may run at the same time. To find out takes as long as a stop, so it
+/// is done once.
 static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
 impl Looks<'_> {
-    /// Returns true if stops of such a run may be glances: if it has any, and tracer and thread
-    /// would not wait for the same CPU. Runs up to a bound end at stops.
+    /// Returns true if stops of a run over this distance may be glances: if it has any, and tracer
+    /// and thread would not wait for the same CPU. Runs up to a bound end at stops.
     pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
         let has_budget = matches!(distance, Distance::Budget(_));
         has_budget && !self.goals.stops.is_empty() && *HAS_CPUS
@@ -33,7 +34,8 @@ impl Replay {
         self.glanced.as_ref().is_some_and(|glanced| glanced.needs_stop.load(Ordering::Relaxed))
     }
 
-    /// Runs the loaded thread once, and judges the stops to which it comes.
+    /// Runs the loaded thread once. At stops, it waits at a glance, and goes on if the goals do not
+    /// accept the stop.
     pub(super) fn run_with_glances(
         &mut self,
         distance: Distance,
@@ -54,7 +56,8 @@ impl Replay {
         }
     }
 
-    /// Returns whether a stop is accepted. `None`: the thread has to stop for that.
+    /// Returns true if the goals accept a stop. `None`: the thread has to stop before they can
+    /// decide.
     fn judge(&mut self, glance: &Glance, looks: &Looks<'_>) -> Option<bool> {
         let position = self.position_of(glance, looks)?;
         let registers = glance.registers;
@@ -65,8 +68,8 @@ impl Replay {
         (!needs_stop).then_some(accepts)
     }
 
-    /// Returns the position of a thread that waits. `None` if an entry of the log may happen to it
-    /// there before it executes the instruction.
+    /// Returns the position of a thread that waits at a glance. `None` if an entry of the log may
+    /// happen to it there before it executes the instruction.
     fn position_of(&self, glance: &Glance, looks: &Looks<'_>) -> Option<Position> {
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;

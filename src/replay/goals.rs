@@ -7,26 +7,26 @@ use crate::recording::log::{Cursor, Entry};
 use crate::tracee::SiginfoBytes;
 use std::collections::BTreeSet;
 
-/// The reasons to end a run on its way.
+/// The conditions that end a run on its way.
 #[derive(Clone, Copy)]
 pub struct Goals<'a> {
-    /// Instructions before which it ends.
+    /// The addresses of instructions before which the run ends.
     pub stops: &'a BTreeSet<Addr>,
-    /// Asked at each of them; false passes it. Where [`Replay::needs_stop`] is true then, it is
-    /// asked again.
+    /// Called at each of these instructions. The run goes on if it returns false. It is called
+    /// again, at a stopped thread, if [`Replay::needs_stop`] is true after the call.
     pub accepts: &'a dyn Fn(&Replay) -> bool,
-    /// Says at which acts of the kernel it ends.
+    /// Returns true for the acts of the kernel at which the run ends.
     pub events: &'a dyn Fn(KernelEvent) -> bool,
-    /// The number of the entry before whose system call or signal it does not end.
+    /// The number of an entry whose system call or signal does not end the run.
     pub passed: Option<u64>,
-    /// Equal for equal answers of these.
+    /// A number that is the same for goals whose functions return the same.
     pub key: u64,
-    /// Asked regularly; true ends it.
+    /// Called regularly. The run ends if it returns true.
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Goals<'a> {
-    /// Returns goals that are stops alone.
+    /// Returns goals that end a run at these stops only.
     pub fn at(stops: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
         let (accepts, events) = (&|_: &Replay| true, &|_| false);
         Self { stops, accepts, events, passed: None, key: 0, interrupted }
@@ -36,7 +36,7 @@ impl<'a> Goals<'a> {
 /// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is where it was to go.
+    /// The run is where it was to go.
     Goal,
     /// The run has no more instructions.
     End,
@@ -44,32 +44,32 @@ pub enum Found {
     Stop,
     /// The kernel is about to do something to a thread, or has done so.
     Event(KernelEvent),
-    /// Watched memory was accessed: the number of the watch. The access is done.
+    /// The memory of the watch with this index was accessed. The access is done.
     Watch(usize),
-    /// The user had enough.
+    /// The user interrupted the run.
     Interrupted,
 }
 
-/// The reason why a piece of a run ended.
+/// The reason why the loaded thread's run in the engine ended.
 pub(super) enum Met {
-    /// It executed what it should.
+    /// The thread executed its distance, or a part of it, and nothing happened.
     Nothing,
     /// The thread is at an instruction with a hook.
     Hook,
-    /// A stop.
+    /// The thread is at a stop.
     Stop,
-    /// Perhaps an access to watched memory. True: the next instruction is a stop, which another run
-    /// would pass.
+    /// Perhaps watched memory was accessed. True if the thread is also at a stop, which the next
+    /// run would pass.
     Watch(bool),
-    /// A fault.
+    /// The thread has faulted.
     Fault(Box<SiginfoBytes>),
 }
 
-/// The facts by which stops are judged on the way of a run.
+/// The facts by which a run decides about stops at glances.
 pub(super) struct Looks<'a> {
     pub(super) goals: &'a Goals<'a>,
-    /// The entry that comes next, where none is answered in the cache.
+    /// The next entry of the log, if no entries are answered in the cache.
     pub(super) entry: Option<&'a Entry>,
-    /// Where the log has the entries that are answered there.
+    /// The places in the log of the entries that are answered in the cache, if such are offered.
     pub(super) answered: Option<&'a [Cursor]>,
 }

@@ -9,11 +9,11 @@ use crate::sideband::{Mapping, Protection};
 use crate::tracee::call_numbers::MMAP;
 use std::collections::BTreeMap;
 
-/// The first address, in a range that neither Linux nor a sanitizer uses unasked.
+/// The lowest address that is lent, in a range that neither Linux nor a sanitizer uses unasked.
 const FIRST: Addr = Addr(0x4100_0000_0000);
 /// The size of a page, and so of the smallest area.
 const PAGE_BYTES: u64 = 0x1000;
-/// The most that is lent.
+/// The maximum number of bytes that are lent at once.
 const LIMIT_BYTES: u64 = 64 << 20;
 
 /// The memory that is lent to the debugger, by address.
@@ -35,7 +35,8 @@ impl Area {
 }
 
 impl Lent {
-    /// Returns the address of as many new bytes; `None` if that is too much.
+    /// Adds an area of at least `size` bytes, in whole pages, and returns its address; `None` if
+    /// too much would be lent.
     fn add(&mut self, size: u64, protection: Protection, taken: &[Mapping]) -> Option<Addr> {
         let lent: u64 = self.areas.values().map(|area| area.bytes.len() as u64).sum();
         let size = size.max(1).checked_next_multiple_of(PAGE_BYTES)?;
@@ -56,14 +57,14 @@ impl Lent {
         area.bytes.get(usize::try_from(addr.0 - start.0).ok()?..).filter(|bytes| !bytes.is_empty())
     }
 
-    /// Returns the bytes of a range; `None` if it is not lent as a whole.
+    /// Returns the bytes of a range; `None` if no area contains all of it.
     fn whole_mut(&mut self, addr: Addr, size: usize) -> Option<&mut [u8]> {
         let (start, area) = self.areas.range_mut(..=addr).next_back()?;
         let offset = usize::try_from(addr.0 - start.0).ok()?;
         area.bytes.get_mut(offset..offset.checked_add(size)?)
     }
 
-    /// Returns the areas as mappings.
+    /// Returns the lent areas as mappings, by address.
     fn mappings(&self) -> impl Iterator<Item = Mapping> {
         self.areas.iter().map(|(start, area)| Mapping {
             range: area.range(*start),
@@ -74,8 +75,8 @@ impl Lent {
 }
 
 impl Replay {
-    /// Lends memory to the debugger. The bytes are zero, and are kept wherever the replay goes.
-    /// Returns `None` if there is too much.
+    /// Lends memory to the debugger. The bytes are zero at first, and are kept wherever the replay
+    /// goes. Returns its address; `None` if too much would be lent.
     pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
         let taken = self.mappings();
         let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };
@@ -90,7 +91,7 @@ impl Replay {
         self.lent.areas.remove(&start).is_some()
     }
 
-    /// Reads memory that is lent, and not mapped now.
+    /// Reads memory that is lent, and not mapped now. Returns the number of bytes that were read.
     pub(super) fn read_lent(&self, addr: Addr, buf: &mut [u8]) -> usize {
         if self.diverted.is_some() {
             return 0;
@@ -112,7 +113,7 @@ impl Replay {
         if self.diverted.is_some() { Vec::new() } else { self.lent.mappings().collect() }
     }
 
-    /// Maps all that is lent, as a diversion begins.
+    /// Maps all lent memory in the process, as a diversion begins.
     pub(super) fn map_all_lent(&mut self) -> Result<(), Error> {
         let starts: Vec<Addr> = self.lent.areas.keys().copied().collect();
         starts.into_iter().try_for_each(|start| self.map_lent(start))
@@ -131,7 +132,7 @@ impl Replay {
         self.epoch.overwrite(start, &area.bytes)
     }
 
-    /// Keeps the contents of what is lent, as a diversion ends.
+    /// Copies the contents of lent memory from the process, as a diversion ends.
     pub(super) fn keep_lent(&mut self) {
         for (start, area) in &mut self.lent.areas {
             let mut now = vec![0; area.bytes.len()];

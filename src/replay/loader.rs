@@ -1,4 +1,4 @@
-//! A process with the memory of a program, at its first instruction or at a keyframe.
+//! Makes a process with the memory of a program, at its first instruction or at a keyframe.
 
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
@@ -12,14 +12,14 @@ use crate::recording::{COMPLETED_SAVES_VERSION, Reader};
 use crate::tracee::{Tracee, end, start_empty};
 use crate::translate::Components;
 
-/// Code that counts writes no records.
+/// Bytes of a trace buffer. Few are enough, as code that counts writes no records.
 const BUFFER_BYTES: u64 = 256 << 10;
-/// A stack may grow to as much.
+/// The size, in bytes, to which a stack may grow.
 pub(super) const STACK_BYTES: u64 = 64 << 20;
 /// The bytes left free below a stack (`stack_guard_gap` in the kernel).
 pub(super) const STACK_GAP_BYTES: u64 = 1 << 20;
 
-/// A process without memory.
+/// A process that has none of the program's memory yet.
 struct Empty {
     pid: Pid,
     page: Addr,
@@ -29,8 +29,8 @@ struct Empty {
 }
 
 impl Epoch {
-    /// Loads a program where the recording has its beginning. Returns where the log goes on.
-    /// `reserved` are all addresses that it ever has something at.
+    /// Loads a program at its start in the recording. Returns the process, and the place where the
+    /// log continues. `reserved` are all ranges that the program ever maps.
     pub(super) fn load(
         start: &ProgramStart,
         reader: &Reader,
@@ -73,7 +73,7 @@ impl Epoch {
         Ok(epoch)
     }
 
-    /// Loads the keyframe after so many entries of the log.
+    /// Loads the keyframe that was taken after `entry` entries of the log.
     pub(super) fn load_keyframe(
         entry: u64,
         reader: &Reader,
@@ -85,7 +85,8 @@ impl Epoch {
         Self::load_state(entry, state, reader, code, reserved)
     }
 
-    /// Loads a keyframe from its first entry on.
+    /// Loads the keyframe that was taken after `entry` entries of the log. `cursor` is at its own
+    /// first entry.
     fn load_state(
         entry: u64,
         mut cursor: Cursor,
@@ -114,8 +115,8 @@ impl Epoch {
         Err(bad())
     }
 
-    /// Returns a process with the memory and the registers of a start, and of the entries that
-    /// belong to it.
+    /// Makes a process with the memory and the registers of a program's start, and of the entries
+    /// right after it that belong to it.
     fn filled(
         start: &Start,
         tid: Tid,
@@ -178,11 +179,12 @@ impl Epoch {
     }
 }
 
-/// Returns a stack about as large as it may become: the kernel lets it grow as it is used.
+/// Returns a stack's mapping, extended downwards to about the size that it may reach: the kernel
+/// lets it grow as it is used.
 fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);
-    // From its end, which stays where it is: a keyframe's stack has grown.
+    // Counted from the stack's end, which stays where it is: a keyframe's stack has grown.
     let start = stack.range.end.0.saturating_sub(STACK_BYTES).max(lowest);
     let whole = start.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
     let start = whole.min(stack.range.start.0);

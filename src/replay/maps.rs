@@ -13,7 +13,7 @@ use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP
 use crate::tracee::{self, PageMap, Tracee, mappings};
 use std::os::unix::ffi::OsStrExt;
 
-/// Where the page of the SYSCALL instruction has room for a path.
+/// Offset of the room for a path in the page of the SYSCALL instruction.
 pub(super) const ROOM: u64 = 0x100;
 const ROOM_BYTES: usize = 0x1000 - 0x100;
 const PAGE_BYTES: u64 = 4096;
@@ -25,7 +25,7 @@ const MAYMOVE_FIXED: u64 = 3;
 const DONTNEED: u64 = 4;
 
 impl Epoch {
-    /// Makes the changes that a system call made.
+    /// Repeats the changes of mappings that a recorded system call made.
     pub(super) fn apply_maps(
         &mut self,
         changes: &[MapChange],
@@ -84,8 +84,9 @@ impl Epoch {
         }
     }
 
-    /// Returns a range with the room below a stack, if the range has the lowest page of that: a
-    /// stack grows with the protection of its lowest page, and here it has all its room already.
+    /// Returns a range, extended by the unused room below a stack if the stack's lowest page is in
+    /// the range: a stack grows with the protection of its lowest page, and here it has all its
+    /// room already.
     fn with_room_to_grow(&self, range: AddrRange) -> AddrRange {
         let has_bottom = |room: &&AddrRange| {
             room.start < range.start && range.start <= room.end && room.end < range.end
@@ -100,8 +101,9 @@ impl Epoch {
         }
     }
 
-    /// Moves pages, and adds pages to them or removes some. The kernel may have joined in the
-    /// recorded process what are several mappings here: they are moved one after the other.
+    /// Moves the pages of `from` to `to`, and adds pages at their end or removes some. Several
+    /// mappings here may be one in the recorded process, where the kernel joined them: they are
+    /// moved one by one.
     fn move_mappings(&mut self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));
@@ -131,7 +133,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Fails for memory of the replay's own, which a damaged or hostile log may name.
+    /// Fails if a range has a part of the replay's own memory, which a damaged or hostile log may
+    /// name.
     pub(super) fn must_be_of_program(&self, range: AddrRange) -> Result<(), Error> {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden().iter().chain([&page]);
@@ -154,7 +157,7 @@ impl Epoch {
         self.must_be_of_program(range).is_ok() && pages.all(is_writable)
     }
 
-    /// Maps something at its place.
+    /// Maps a recorded mapping at its address.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.must_be_of_program(mapped.range)?;
         if let Some(part) = mapped.shared {
@@ -200,7 +203,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Writes what the kernel or an instruction wrote.
+    /// Repeats recorded writes of the kernel or of an instruction.
     pub(super) fn apply_writes(&mut self, writes: &[Write]) -> Result<(), Error> {
         writes.iter().try_for_each(|Write { addr, bytes }| self.overwrite(*addr, &bytes.0))
     }
@@ -220,11 +223,11 @@ impl Epoch {
         Ok(())
     }
 
-    /// Extends a stack down to `addr`, as the kernel does. Returns false if that is not below a
+    /// Extends a stack down to `addr`, as the kernel does. Returns false if `addr` is not below a
     /// stack.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
-        // The kernel keeps no distance from what is inaccessible.
+        // The kernel keeps no distance from inaccessible mappings.
         let gap =
             |protection| if protection == Protection::default() { 0 } else { STACK_GAP_BYTES };
         let hidden = self.engine.space.hidden().iter().map(|range| (range.end, STACK_GAP_BYTES));
@@ -257,7 +260,8 @@ impl Epoch {
         })
     }
 
-    /// Drops what is known of code in a range whose mapping changes.
+    /// Drops the translated code of a range whose mapping is about to change, and restores the
+    /// permissions of its pages.
     pub(super) fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
         self.must_be_of_program(range)?;
         self.engine.give_back_protection(self.thread.tracee, range)?;
@@ -265,7 +269,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Lets the process make a system call of the replay's own.
+    /// Makes the process execute a system call for the replay itself. `name` is for errors.
     pub(super) fn call(
         &mut self,
         name: &'static str,
@@ -276,14 +280,14 @@ impl Epoch {
         call_in(self.thread.tracee, self.page, name, number, args)
     }
 
-    /// Reads the mappings again.
+    /// Reads the mappings again, and takes note of changed code.
     pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
         let seen = self.engine.space.refresh(self.thread.pid)?;
         self.note_changes(&seen);
         Ok(())
     }
 
-    /// Reads the mappings in a range again.
+    /// Reads the mappings in a range again, and takes note of changed code.
     fn look_at_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
         let seen = self.engine.space.refresh_in(self.thread.pid, range)?;
         self.note_changes(&seen);
@@ -296,13 +300,13 @@ impl Epoch {
         if changed.is_empty() {
             return;
         }
-        // Its files are the recording's, which never change.
+        // The mapped files are the recording's, which never change.
         self.engine.space.set_kept(crate::sideband::Mapping::is_file);
         self.engine.forget_stable_code(&changed);
     }
 }
 
-/// Lets a process make a system call, by the SYSCALL instruction in `page`.
+/// Makes a process execute a system call, by the SYSCALL instruction in `page`. Returns its result.
 pub(super) fn call_in(
     tracee: Tracee,
     page: Addr,
@@ -321,7 +325,7 @@ pub(super) fn system(call: &'static str, errno: i32) -> Error {
     tracee::Error::of_call(call, errno).into()
 }
 
-/// Returns a protection as mmap(2) has it.
+/// Returns a protection as bits of mmap(2) (`PROT_*`).
 pub(super) fn bits(protection: Protection) -> u64 {
     crate::engine::bits_of(protection)
 }

@@ -1,5 +1,6 @@
-//! Replay and replayed process on one CPU: they take turns, and on two CPUs each of them would have
-//! to wake the other one's. In virtual machines a turn then takes half as long again.
+//! Keeps the replay and its process on one CPU. They take turns: while one runs, the other waits
+//! for it. On two CPUs, each of them would have to wake the other one's, and in virtual machines a
+//! turn then takes half as long again.
 
 use crate::common::Tid;
 use crate::tracee::Cpus;
@@ -7,7 +8,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// The time after which the kernel places the two anew, as others may be there by then.
+/// The time after which the kernel may place the two on another CPU, as this one may be busy by
+/// then.
 const PERIOD: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -16,9 +18,9 @@ thread_local! {
 
 /// The state of a thread that replays.
 struct ThisThread {
-    /// The spans that it is in, one inside the other.
+    /// The number of spans that the thread is in, one inside the other.
     spans: u32,
-    /// The CPUs that it may use after them, while it is kept on one.
+    /// The CPUs that the thread may use after these spans, if it is kept on one now.
     own: Option<Cpus>,
 }
 
@@ -30,8 +32,8 @@ impl ThisThread {
     }
 }
 
-/// A span of turns, in which this thread may be kept on a CPU. It has all its own again after the
-/// last.
+/// A series of turns, in which this thread may be kept on one CPU. After the outermost span, the
+/// thread may use all its CPUs again.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Span(PhantomData<*const ()>);
@@ -55,21 +57,21 @@ impl Drop for Span {
     }
 }
 
-/// The CPU on which the two take turns.
+/// Keeps the replay's thread and the process's thread on the same CPU.
 #[derive(Debug)]
 pub(super) struct OneCpu {
-    /// True if there are others.
+    /// True if the two may use more than one CPU.
     has_choice: bool,
     /// The thread that was placed last, and the CPU that it is kept on, if any. A copy of a process
     /// is where its original was kept.
     placed: Option<(Tid, Option<Cpus>)>,
-    /// The CPUs that the two may use.
+    /// The CPUs that the two may use outside of turns.
     own: Option<Cpus>,
     next_placing: Instant,
 }
 
 impl OneCpu {
-    /// Keeps nothing anywhere yet.
+    /// Returns a state in which no thread is kept on a CPU yet.
     pub(super) fn new() -> Self {
         let own = THIS_THREAD.with_borrow(|this| this.own).or_else(|| Cpus::of_this_thread().ok());
         let is_choice = |own: Cpus| Cpus::current().is_ok_and(|here| own.without(here).is_some());
@@ -77,7 +79,8 @@ impl OneCpu {
         Self { has_choice, placed: None, own, next_placing: Instant::now() }
     }
 
-    /// Begins a turn of a thread of the process. Where the kernel refuses, turns take longer.
+    /// Begins a turn of a thread of the process: keeps both threads on this CPU. If the kernel
+    /// refuses, turns take longer.
     pub(super) fn begin_turn(&mut self, tid: Tid) -> Span {
         let span = Span::begin();
         let now = Instant::now();

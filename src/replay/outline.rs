@@ -1,4 +1,4 @@
-//! The shape of the log, known without running anything.
+//! A summary of the log, made without running the program.
 
 use super::error::Error;
 use super::position::Position;
@@ -12,51 +12,53 @@ use std::collections::BTreeMap;
 /// An act of the kernel that a debugger can stop at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelEvent {
-    /// A system call is about to be made: its number.
+    /// The system call with this number is about to be made.
     Call(u64),
-    /// A system call has returned.
+    /// The system call with this number has returned.
     Return(u64),
-    /// A signal is about to be delivered to its handler.
+    /// The signal with this number is about to be delivered to its handler.
     Signal(i32),
 }
 
 impl KernelEvent {
-    /// Returns true for what is about to happen: a run ends before it, and the next one passes it.
+    /// Returns true if the act is about to happen: a run ends before it, and the next one passes
+    /// it.
     pub fn is_ahead(self) -> bool {
         matches!(self, Self::Call(_) | Self::Signal(_))
     }
 }
 
-/// The log's entries in short.
+/// A summary of the log's entries.
 #[derive(Debug)]
 pub(super) struct Outline {
-    /// Where the programs begin.
+    /// The start of each program of the run, in their order.
     pub(super) starts: Vec<ProgramStart>,
-    /// The first entries after their memory.
+    /// For each program, the number of the first entry after its start and memory.
     begins: Vec<u64>,
-    /// The number of entries before those of the log, which were dropped.
+    /// The number of entries before the log's first one, which were dropped.
     first: u64,
     entries: Vec<Line>,
     total_ticks: u64,
-    /// True if the last entry is that of the run's end, after which nothing is.
+    /// True if the last entry is the end of the run.
     is_finished: bool,
     files: BTreeMap<String, ImageId>,
-    /// All addresses that each program ever has something at.
+    /// For each program, all ranges that it ever maps.
     ranges: Vec<Vec<AddrRange>>,
-    /// Where the log goes on after each keyframe that is between two entries of it.
+    /// The place where the log continues after each keyframe that is between two of its entries, by
+    /// the number of entries before it.
     keyframes: BTreeMap<u64, Cursor>,
-    /// Memory that became foreign, with the numbers of its entries.
+    /// The ranges that became foreign memory, each with the number of its entry.
     foreign: Vec<(u64, AddrRange)>,
 }
 
-/// Where the recording has the beginning of a program.
+/// The place in the recording where a program begins.
 #[derive(Debug)]
 pub(super) enum ProgramStart {
-    /// The log has it, from this entry on.
+    /// In the log, at this entry.
     Entry(Cursor),
-    /// The log before a keyframe was dropped.
+    /// At a keyframe: the log before it was dropped.
     Keyframe {
-        /// The entries of the keyframe.
+        /// The first entry of the keyframe itself.
         start: Cursor,
         /// The first entry of the log.
         after: Cursor,
@@ -64,14 +66,14 @@ pub(super) enum ProgramStart {
 }
 
 impl ProgramStart {
-    /// Returns a cursor at the entry `Start`.
+    /// Returns a cursor at the entry `Start` with which the program begins.
     pub(super) fn cursor(&self) -> Cursor {
         match self {
             Self::Entry(start) | Self::Keyframe { start, .. } => start.clone(),
         }
     }
 
-    /// Returns true if it is before an entry of the log.
+    /// Returns true if the program begins before an entry of the log.
     fn is_before(&self, entry: u64) -> bool {
         match self {
             Self::Entry(start) => start.index() < entry,
@@ -80,27 +82,27 @@ impl ProgramStart {
     }
 }
 
-/// An entry in short.
+/// The summary of an entry.
 #[derive(Debug)]
 struct Line {
     tid: Tid,
-    /// The ticks of all threads before the interval that it ends.
+    /// The ticks of all threads before the interval that the entry ends.
     ticks_before: u64,
     act: Act,
 }
 
-/// The acts of the kernel that an entry records.
+/// The act of the kernel that an entry records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// None that a debugger can stop at.
+    /// No act that a debugger can stop at.
     Other,
-    /// A system call, and its return.
+    /// The system call with this number, and its return.
     Call(u32),
-    /// A system call that returns later.
+    /// The system call with this number, which returns later.
     Enters(u32),
-    /// The return of such a call.
+    /// The return of the system call with this number, which began in an earlier entry.
     Returns(u32),
-    /// A signal that has a handler.
+    /// The delivery of the signal with this number to its handler.
     Signal(i32),
 }
 
@@ -135,7 +137,7 @@ impl Outline {
             }
             let Some(entry) = cursor.current()? else { break };
             if here == 0 {
-                // Whatever it is: no program begins elsewhere.
+                // Even if this entry is no start: loading the program fails then.
                 starts.push(ProgramStart::Entry(cursor.clone()));
             }
             is_finished = matches!(entry.happening, Happening::Finish { .. });
@@ -189,7 +191,8 @@ impl Outline {
         })
     }
 
-    /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
+    /// Returns the first position of a moment ([`Replay::moment`]), at or after entry number
+    /// `first`.
     pub(super) fn position(&self, first: u64, moment: u64) -> Position {
         let begins = |entry: u64| self.moment(Position::after_entries(entry));
         // A run whose end is not recorded ends after its last entry.
@@ -211,17 +214,18 @@ impl Outline {
         ticks.saturating_add(position.entry.saturating_sub(self.first))
     }
 
-    /// Returns the number of the log's first entry: that of the entries that were dropped.
+    /// Returns the number of the log's first entry, which is the number of entries that were
+    /// dropped.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Returns the number of entries of the run.
+    /// Returns the number of entries of the run, with those that were dropped.
     pub(super) fn len(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// Returns an entry in short.
+    /// Returns the summary of an entry; `None` if the log does not have it.
     fn line(&self, entry: u64) -> Option<&Line> {
         let at = usize::try_from(entry.checked_sub(self.first)?).ok()?;
         self.entries.get(at)
@@ -232,17 +236,17 @@ impl Outline {
         self.len().saturating_sub(self.is_finished.into())
     }
 
-    /// Returns the thread of an entry.
+    /// Returns the thread of an entry; `None` if the log does not have the entry.
     pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
         self.line(entry).map(|line| line.tid)
     }
 
-    /// Returns the last entry of a thread before an entry.
+    /// Returns the number of the last entry of a thread before entry number `before`.
     pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
         (self.first..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
-    /// Returns the next entry of a thread, from an entry on.
+    /// Returns the number of the first entry of a thread from entry number `from` on.
     pub(super) fn next_of(&self, tid: Tid, from: u64) -> Option<u64> {
         (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
     }
@@ -263,13 +267,13 @@ impl Outline {
         Position::after_entries(self.begins.get(number).copied().unwrap_or(0))
     }
 
-    /// Returns all addresses that a program ever has something at.
+    /// Returns all ranges that a program ever maps.
     pub(super) fn ranges_of(&self, number: usize) -> Vec<AddrRange> {
         self.ranges.get(number).cloned().unwrap_or_default()
     }
 
-    /// Returns the last keyframe of a program at or before a position, and where the log goes on
-    /// after it.
+    /// Returns the last keyframe of a program at or before a position: the number of entries before
+    /// it, and the place where the log continues.
     pub(super) fn keyframe_before(
         &self,
         number: usize,
@@ -280,17 +284,18 @@ impl Outline {
         (entry >= first).then(|| (entry, cursor.clone()))
     }
 
-    /// Forgets a keyframe that is of no use.
+    /// Forgets a keyframe that is not to be used.
     pub(super) fn forget_keyframe(&mut self, entry: u64) {
         self.keyframes.remove(&entry);
     }
 
-    /// Returns the keyframes.
+    /// Returns the number of entries before each keyframe.
     pub(super) fn keyframes(&self) -> Vec<u64> {
         self.keyframes.keys().copied().collect()
     }
 
-    /// Returns the act of the kernel right before an entry happens.
+    /// Returns the act of the kernel that is about to happen before an entry: a system call or a
+    /// signal.
     pub(super) fn event_before(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Enters(number) => Some(KernelEvent::Call(number.into())),
@@ -299,7 +304,7 @@ impl Outline {
         }
     }
 
-    /// Returns the act of the kernel after which an entry has happened.
+    /// Returns the act of the kernel that has happened after an entry: the return of a system call.
     pub(super) fn event_after(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Returns(number) => Some(KernelEvent::Return(number.into())),
@@ -311,27 +316,26 @@ impl Outline {
         self.line(entry).map_or(Act::Other, |line| line.act)
     }
 
-    /// Returns the stored files that the programs mapped, by their paths; of several with one path
-    /// the last.
+    /// Returns the stored files that the programs mapped, by their paths. If there are several with
+    /// one path, it is the last.
     pub(super) fn files(&self) -> &BTreeMap<String, ImageId> {
         &self.files
     }
 
-    /// Returns true if some of a range was foreign memory of a program, which had it, before an
-    /// entry.
+    /// Returns true if a part of a range became foreign memory of a program before an entry.
     pub(super) fn is_foreign(&self, number: usize, before: u64, range: AddrRange) -> bool {
         let begin = self.begins.get(number).copied().unwrap_or(0);
         let mut foreign = self.foreign.iter().filter(|(entry, _)| (begin..before).contains(entry));
         foreign.any(|(_, foreign)| foreign.overlaps(range))
     }
 
-    /// Returns the ticks of all threads.
+    /// Returns the ticks of all threads in the whole run.
     pub(super) fn total_ticks(&self) -> u64 {
         self.total_ticks
     }
 
-    /// Returns true if the entries from one on and before another are of one thread, which does not
-    /// tick.
+    /// Returns true if all entries from number `first` to before `end` are of one thread, which
+    /// executes no ticks between them.
     pub(super) fn are_of_one_place(&self, first: u64, end: u64) -> bool {
         let index =
             |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);
@@ -340,7 +344,8 @@ impl Outline {
         is_one && !lines.is_empty() && self.ticks_before(first) == self.ticks_before(end)
     }
 
-    /// Returns the ticks of all threads before the interval that an entry ends.
+    /// Returns the ticks of all threads before the interval that an entry ends; those of the whole
+    /// run after the last entry.
     pub(super) fn ticks_before(&self, entry: u64) -> u64 {
         let dropped = if entry < self.first { 0 } else { self.total_ticks };
         self.line(entry).map_or(dropped, |line| line.ticks_before)
@@ -353,7 +358,7 @@ struct OpenCalls(BTreeMap<Tid, u32>);
 
 impl OpenCalls {
     fn act_of(&mut self, tid: Tid, happening: &Happening) -> Act {
-        // The kernel looks at the low half of a number only.
+        // The kernel uses only the low half of a call's number.
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
         match happening {
             Happening::Call { number, .. } => Act::Call(low(*number)),
@@ -375,7 +380,7 @@ impl OpenCalls {
     }
 }
 
-/// Returns the addresses at which a change maps something.
+/// Returns the range at which a change maps something; `None` if it maps nothing.
 fn range_of(change: &MapChange) -> Option<AddrRange> {
     match change {
         MapChange::Map(mapped) => Some(mapped.range),
@@ -384,7 +389,7 @@ fn range_of(change: &MapChange) -> Option<AddrRange> {
     }
 }
 
-/// Sorts ranges, and joins those that meet.
+/// Sorts ranges, and joins those that touch or overlap.
 fn join(ranges: &mut Vec<AddrRange>) {
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 /// The time between two checkpoints, where the program writes to few pages.
 const PERIOD: Duration = Duration::from_millis(300);
-/// The part of the time that copying pages may take: one in so many.
+/// Copying pages may take one part in this many of the time.
 const SHARE: u32 = 5;
-/// The most that the copy of a page takes, on first use of the memory in a virtual machine.
+/// The longest time that the copy of a page takes: on first use of the memory in a virtual machine.
 const COPY_TIME: Duration = Duration::from_micros(25);
-/// The time between two looks at the pages.
+/// The minimum time between two checks of how many pages were copied.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 
-/// The last checkpoint, and when another one is worth its time.
+/// The time of the last checkpoint and the kernel's work before it, by which the next one is timed.
 #[derive(Debug)]
 pub(super) struct Pace {
     kept: Instant,
@@ -22,7 +22,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins to count at a checkpoint of a process.
+    /// Begins to measure time and work at a checkpoint of a process.
     pub(super) fn from(pid: Pid) -> Self {
         let kept = Instant::now();
         Self { kept, before: kernel_work(pid).unwrap_or_default(), next_look: kept + PERIOD }

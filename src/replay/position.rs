@@ -7,14 +7,14 @@ use std::fmt;
 pub struct Position {
     /// The number of entries of the log that came before.
     pub entry: u64,
-    /// The ticks that the thread of the next entry executed since then.
+    /// The ticks that the thread of the next entry executed since the last of these entries.
     pub ticks: u64,
-    /// The instructions that it executed since the last of these ticks.
+    /// The instructions that this thread executed since the last of these ticks.
     pub instructions: u64,
 }
 
 impl Position {
-    /// Returns the position right after an entry.
+    /// Returns the position right after the first `entry` entries.
     pub const fn after_entries(entry: u64) -> Self {
         Self { entry, ticks: 0, instructions: 0 }
     }

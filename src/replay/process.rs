@@ -1,4 +1,4 @@
-//! The replay of a recording: where it is, and how it gets elsewhere.
+//! The replay of a recording, and its position.
 
 use super::diversion::Diverted;
 use super::epoch::Epoch;
@@ -18,40 +18,40 @@ use crate::recording::log::{Cursor, Entry, Happening};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 
-/// A replay, at a position.
+/// A replay of an exact recording, at a position.
 #[derive(Debug)]
 pub struct Replay {
     pub(super) reader: Reader,
-    /// The code that it executes.
+    /// The kind of translated code that the replay runs.
     pub(super) code: CodeKind,
     pub(super) outline: Outline,
     pub(super) epoch: Epoch,
-    /// The number of the epoch.
+    /// The number of the program (epoch) of the run that is loaded.
     pub(super) number: usize,
     pub(super) cursor: Cursor,
-    /// The ticks of the thread of the next entry since the last one.
+    /// The ticks of the thread of the next entry since the last entry.
     pub(super) ticks: u64,
-    /// Its instructions since the last tick; none where they were not counted.
+    /// The instructions of this thread since its last tick; `None` if they were not counted.
     pub(super) instructions: Option<u64>,
     pub(super) pace: Pace,
-    /// True where the run has no more instructions.
+    /// True if the run has no more instructions.
     pub(super) is_at_end: bool,
     first: Position,
-    /// The instructions before the user's place.
+    /// The instructions before the user's position, which can be undone.
     pub(super) row: Row,
     /// The hits of the last search backwards.
     pub(super) hits: Option<Hits>,
-    /// The moment that was left in a diversion.
+    /// The place that the diversion left, if there is one.
     pub(super) diverted: Option<Diverted>,
-    /// The memory that the debugger allocated.
+    /// The memory that is lent to the debugger.
     pub(super) lent: Lent,
-    /// The number of the entry where the run ends, as far as it is known.
+    /// The number of the entry before which the run ends; `u64::MAX` if no end is known yet.
     pub(super) end: u64,
-    /// The way back from the end.
+    /// The preparation for going back from the end.
     pub(super) ahead: Ahead,
-    /// The place of a thread that waits at a stop for an answer.
+    /// The state of the thread that waits at a glance, while its stop is decided.
     pub(super) glanced: Option<Glanced>,
-    /// Set if that thread stops next: whether its stop is accepted.
+    /// Whether the stop of this thread is accepted, if it stops next and that is decided.
     pub(super) judged: Option<bool>,
 }
 
@@ -94,13 +94,12 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Returns the recording.
+    /// Returns the recording that is replayed.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Returns the position; that of the last tick where the instructions since it were not
-    /// counted.
+    /// Returns the position; that of the last tick if the instructions since then were not counted.
     pub fn position(&self) -> Position {
         if let Some(glanced) = &self.glanced {
             return glanced.position;
@@ -114,25 +113,25 @@ impl Replay {
         self.first
     }
 
-    /// Returns the number of a position's moment: the ticks and the entries before it. No two
-    /// places between two ticks have the same.
+    /// Returns the number of a position's moment: the sum of the ticks and the entries before it.
+    /// Each tick and each entry begins another moment.
     pub fn moment(&self, position: Position) -> u64 {
         self.outline.moment(position)
     }
 
-    /// Returns the first position of a moment.
+    /// Returns the first position of a moment ([`Self::moment`]).
     pub fn position_of_moment(&self, moment: u64) -> Position {
         self.outline.position(self.first.entry, moment)
     }
 
-    /// Returns the number of the last moment.
+    /// Returns the number of the last moment of the run ([`Self::moment`]).
     pub fn last_moment(&self) -> u64 {
         let entries = self.outline.last().saturating_sub(self.outline.first());
         self.outline.total_ticks().saturating_add(entries)
     }
 
-    /// Returns the moments with which the intervals before each entry of the log begin, and one
-    /// after the last.
+    /// Returns the moment at which the interval before each entry of the log begins, and one after
+    /// the last.
     pub fn interval_starts(&self) -> Vec<u64> {
         let starts = (self.outline.first()..=self.outline.last() + 1).map(Position::after_entries);
         starts.map(|at| self.moment(at)).collect()
@@ -163,7 +162,7 @@ impl Replay {
         }
     }
 
-    /// Ends the run before an entry: what comes there is not known.
+    /// Ends the run before an entry: the run is not known from there on.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
         for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {
@@ -171,13 +170,13 @@ impl Replay {
         }
     }
 
-    /// Returns true if the replay is where the run ends, or the recording does.
+    /// Returns true if the replay is at the end of the run, or of the recording.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// Returns the stored files that the program mapped, by their paths; of several with one path
-    /// the last.
+    /// Returns the stored files that the program mapped, by their paths. If there are several with
+    /// one path, it is the last.
     pub fn files(&self) -> &BTreeMap<String, ImageId> {
         self.outline.files()
     }
@@ -192,7 +191,7 @@ impl Replay {
         self.outline.total_ticks()
     }
 
-    /// Returns the thread that executes next: that of the next entry.
+    /// Returns the thread that executes next, that of the next entry; `None` after the last entry.
     pub(super) fn next_thread(&mut self) -> Result<Option<Tid>, Error> {
         Ok(self.cursor.peek()?.map(|entry| entry.tid))
     }

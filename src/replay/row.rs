@@ -1,5 +1,5 @@
-//! The instructions right before the user's place, with what each of them overwrote: stepping back
-//! among them takes no replay.
+//! The instructions right before the user's position, with the bytes that each of them overwrote:
+//! stepping back among them takes no replay.
 
 use super::error::Error;
 use super::position::Position;
@@ -9,16 +9,16 @@ use crate::insn::{MAX_INSN_BYTES, Registers, may_write};
 use crate::recording::log::{Bytes, Write};
 
 const NT_X86_XSTATE: u32 = 0x202;
-/// Ticks that a row goes back.
+/// The number of ticks that a row reaches back.
 const ROW_TICKS: u64 = 64;
-/// A row does not go back beyond an instruction that writes more.
+/// The maximum number of bytes that an instruction of a row overwrites in one range.
 const LARGEST_BYTES: u64 = 1 << 16;
 
-/// Instructions in the order of their execution.
+/// The states before each of some consecutive instructions of a thread, in the order of execution.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     instructions: Vec<Before>,
-    /// The position after the last of them.
+    /// The position after the last of these instructions.
     end: Position,
 }
 
@@ -28,13 +28,13 @@ struct Before {
     position: Position,
     registers: Registers,
     extended: Bytes,
-    /// The bytes that it overwrote.
+    /// The former bytes of the memory that the instruction may have overwritten.
     overwritten: Vec<Write>,
 }
 
 impl Replay {
-    /// Goes back by one instruction of the thread that executes, within its interval. Returns false
-    /// if there is none.
+    /// Moves back by one instruction of the thread that executes, within its interval. Returns
+    /// false if there is none that can be undone.
     pub(super) fn undo_one(&mut self, here: Position) -> Result<bool, Error> {
         if self.row.end != here || self.row.instructions.is_empty() {
             self.fill_row(here)?;
@@ -75,8 +75,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Notes the state before the next instruction. None: what it will write is not known, or is
-    /// too much.
+    /// Returns the state before the next instruction. `None` if the memory that it will write is
+    /// not known, or is too much.
     fn before_instruction(&self, position: Position) -> Result<Option<Before>, Error> {
         let tracee = self.epoch.thread.tracee;
         let registers = tracee.registers()?;

@@ -1,4 +1,4 @@
-//! Forward through the run: by ticks, in the engine's counting code, from event to event.
+//! Runs forward: by ticks, in the engine's counting code, from one entry of the log to the next.
 
 use super::error::Error;
 use super::events::Site;
@@ -14,14 +14,15 @@ use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::Bound;
 use std::collections::BTreeSet;
 
-/// Ticks between two looks at whether the user has had enough.
+/// Ticks between two checks whether the user has interrupted the run.
 const CHUNK_TICKS: u64 = 20_000_000;
-/// The budget near an instruction with a hook.
+/// The minimum budget, in ticks, of a run to an instruction with a hook.
 const FEW_TICKS: u64 = 1000;
 
 impl Replay {
-    /// Runs to a place between two ticks: `entry` entries, and `ticks` of the next one's thread.
-    /// Ends before that at a goal, unless that is where it begins.
+    /// Runs until the replay has passed as many entries as the first number of `until`, and the
+    /// thread of the next entry has executed as many ticks as the second; `None`: to the end. Ends
+    /// before that at a goal, unless that is where the run begins.
     pub(super) fn travel(
         &mut self,
         until: Option<(u64, u64)>,
@@ -58,7 +59,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns true if the thread that is about to execute stops here.
+    /// Returns true if the thread that executes next is to stop here: it attempts its next
+    /// instruction, and the goals accept the stop.
     pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> Result<bool, Error> {
         if let Some(judged) = self.judged.take() {
             return Ok(judged);
@@ -68,7 +70,8 @@ impl Replay {
     }
 
     /// Returns true if the thread attempts its next instruction before another entry of the log
-    /// happens to it. Otherwise it will come here once more: after others ran, or after a handler.
+    /// happens to it. Otherwise the thread will be here once more: after others ran, or after a
+    /// handler.
     fn is_attempted(&mut self) -> Result<bool, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(true) };
         let Site::Place(place) = self.site_of(&entry) else { return Ok(true) };
@@ -145,12 +148,12 @@ impl Replay {
         event.filter(|event| (goals.events)(*event))
     }
 
-    /// Returns what the kernel did in the last entry, if a run ends there.
+    /// Returns the act of the kernel in the last entry, if a run ends after it.
     pub(super) fn event_passed(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         self.event_after(self.cursor.index().checked_sub(1)?, goals)
     }
 
-    /// Returns what the kernel did in an entry, if a run ends after it.
+    /// Returns the act of the kernel in an entry, if a run ends after it.
     pub(super) fn event_after(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
         let event = self.outline.event_after(entry);
         event.filter(|event| (goals.events)(*event))
@@ -167,7 +170,8 @@ impl Replay {
         Ok(stops.contains(&Addr(self.registers_of(tid)?.rip)))
     }
 
-    /// Runs the thread of the next entry up to where that happens, or to `until`.
+    /// Runs the thread of the next entry to the entry's site, or to `until`. Returns what it found
+    /// before, if it found something.
     fn interval(
         &mut self,
         until: Option<(u64, u64)>,
@@ -217,8 +221,8 @@ impl Replay {
         self.approach(tid, site, goals, watching)
     }
 
-    /// Runs the loaded thread up to the hook of the next entry, or of one that comes later, but
-    /// before entry number `last`. The system calls between are answered in the cache.
+    /// Runs the loaded thread to the instruction with a hook of the next entry, or of a later one
+    /// before entry number `last`. The entries between are answered in the cache.
     fn run_to_hook(
         &mut self,
         tid: Tid,
@@ -265,7 +269,8 @@ impl Replay {
         }
     }
 
-    /// Runs the loaded thread to the end of the tick, and keeps a checkpoint there.
+    /// Runs the loaded thread to its next tick, unless it is at one, and keeps a checkpoint there.
+    /// Returns what it found before, if it found something.
     fn finish_tick(&mut self, watching: &mut Watching) -> Result<Option<Found>, Error> {
         if self.hook_here()?.is_none() && self.instructions != Some(0) {
             let met = self.run(Distance::Bound(Bound::Ticks(1)))?;
@@ -276,7 +281,8 @@ impl Replay {
         self.keep_here().map(|()| None)
     }
 
-    /// Brings a thread to the site of its entry, which is within the tick.
+    /// Runs the loaded thread to the site of its entry, which is before its next tick. Returns what
+    /// it found before, if it found something.
     fn approach(
         &mut self,
         tid: Tid,
@@ -317,7 +323,7 @@ impl Replay {
         }
     }
 
-    /// Returns what a run found, if it found something.
+    /// Returns the goal that a run has met, if it has met one.
     fn meaning(&mut self, met: &Met, watching: &mut Watching) -> Result<Option<Found>, Error> {
         Ok(match met {
             Met::Stop => Some(Found::Stop),
@@ -329,8 +335,8 @@ impl Replay {
         })
     }
 
-    /// Handles a fault that the recorded run did not have: a stack grows, or the run is another
-    /// one.
+    /// Handles a fault that the recorded run did not have: extends a stack, or fails, as the replay
+    /// differs from the run.
     pub(super) fn fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();
@@ -340,7 +346,7 @@ impl Replay {
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))
     }
 
-    /// Runs the loaded thread for at most so many ticks, and exactly so many if nothing is met.
+    /// Runs the loaded thread for `ticks` ticks, or fewer if it meets something.
     fn run_ticks(&mut self, ticks: u64, looks: &Looks<'_>) -> Result<Met, Error> {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
@@ -356,12 +362,13 @@ impl Replay {
         Ok(Met::Nothing)
     }
 
-    /// Runs the loaded thread once. A stop where it begins is passed.
+    /// Runs the loaded thread once. It does not stop where it begins.
     pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
         self.run_looking(distance, None)
     }
 
-    /// Does what [`Self::run`] does. Stops in it are glances, as far as that is enough.
+    /// Runs the loaded thread as [`Self::run`] does. With `looks`, its stops are glances if
+    /// possible.
     fn run_looking(&mut self, distance: Distance, looks: Option<&Looks<'_>>) -> Result<Met, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
         let met = self.run_engine(distance, looks)?;
@@ -399,20 +406,21 @@ impl Replay {
             RunEnd::Native(None) if self.hook_here()?.is_some() => Met::Hook,
             RunEnd::Native(None) => match self.step_natively()? {
                 Some(info) => Met::Fault(Box::new(info)),
-                // It may have written to a watched page.
+                // The instruction may have written to a watched page.
                 None => Met::Watch(false),
             },
             RunEnd::Watchpoint => Met::Watch(false),
             RunEnd::Signal => match info {
                 Some(info) if is_debug_trap(&info) => Met::Watch(false),
                 Some(info) if siginfo::code_of(&info) > 0 => Met::Fault(Box::new(info)),
-                // Nobody but the replay may tell its process anything.
+                // Another process sent it: it is dropped.
                 _ => Met::Nothing,
             },
         })
     }
 
-    /// Takes note of ticks that were executed.
+    /// Adds ticks that were executed. The instructions since the last of them are known, as 0, if
+    /// the run ended at its bound of ticks.
     fn count(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
         let is_reached = matches!(
             (distance, end),
@@ -425,7 +433,7 @@ impl Replay {
 }
 
 /// Returns true if a debug register raised the signal. It cannot be a single step of the program:
-/// at each of these the log has an entry, where every run ends.
+/// the log has an entry for each of these, and every run ends there.
 fn is_debug_trap(info: &SiginfoBytes) -> bool {
     const TRAP_TRACE: i32 = 2;
     const TRAP_HWBKPT: i32 = 4;
@@ -433,8 +441,8 @@ fn is_debug_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
-/// Returns true if a signal is a fault of the instruction where the thread is. A trap comes after
-/// its instruction.
+/// Returns true if a signal is a fault of the instruction at which the thread is. A trap is raised
+/// after its instruction.
 fn came_of_attempt(info: &[u8]) -> bool {
     let info: Option<&SiginfoBytes> = info.first_chunk();
     info.is_some_and(|info| {

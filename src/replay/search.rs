@@ -1,4 +1,4 @@
-//! Backwards: by single instructions, and to the last hit of a goal before a position.
+//! Moves backwards: by single instructions, and to the last hit of a goal before a position.
 
 use super::error::Error;
 use super::events::Site;
@@ -12,8 +12,8 @@ use crate::common::{Addr, Tid};
 use crate::recording::log::Happening;
 use std::collections::BTreeSet;
 
-/// A hit of a search: in the tick after so many entries and ticks, before the instruction at `ip`,
-/// or after the one that accessed watched memory.
+/// A hit of a search: in the tick that begins after `entry` entries and `ticks` ticks, before the
+/// instruction at `ip`, or after the one that accessed watched memory.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     entry: u64,
@@ -25,9 +25,9 @@ struct Hit {
 /// The hits of a search that the user has not seen yet.
 #[derive(Debug)]
 pub(super) struct Hits {
-    /// Where the user is.
+    /// The user's position.
     at: Position,
-    /// The hits before that, in the order of the run, from `begin` on.
+    /// The hits between `begin` and `at`, in the order of the run.
     before: Vec<Hit>,
     begin: Position,
     stops: BTreeSet<Addr>,
@@ -41,7 +41,7 @@ impl Hits {
         Self { at, before: Vec::new(), begin: at, stops, key, watches: watches.to_vec() }
     }
 
-    /// Returns true if these are the hits of such a search from here.
+    /// Returns true if these are the hits of a search from `here` for the same goals and watches.
     fn are_of(&self, here: Position, goals: &Goals<'_>, watches: &[Watch]) -> bool {
         let same = self.at == here && self.key == goals.key;
         same && self.stops == *goals.stops && self.watches == watches
@@ -50,24 +50,24 @@ impl Hits {
 
 /// The result of a search through a part of the run.
 enum Searched {
-    /// All hits, in the order of the run.
+    /// All hits of this part, in the order of the run.
     All(Vec<Hit>),
-    /// There are many. The user wants the last one, which is to be looked for from this position
-    /// on.
+    /// There are many hits. Only the last one is wanted, which is to be searched for from this
+    /// later position on.
     Many(Position),
-    /// The user had enough.
+    /// The user interrupted the search.
     Interrupted,
 }
 
-/// The number of hits from which on a search looks for later ones first.
+/// The number of hits from which on a search continues from a later position.
 const MANY_HITS: usize = 20;
-/// The distance to the end, in moments, from which on that is worth a checkpoint.
+/// The minimum distance, in moments, from the last hit to such a later position, halfway to the
+/// end.
 const FAR: u64 = 500;
 
 impl Replay {
-    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one. The way
-    /// there may be long from the end of the run: the user can interrupt that, and is at the end
-    /// then.
+    /// Moves back by one instruction of a thread. Returns [`Found::End`] at its first one. From the
+    /// end of the run, this may take long. If the user interrupts it, the replay stays at the end.
     pub fn step_back(
         &mut self,
         tid: Tid,
@@ -100,7 +100,8 @@ impl Replay {
         Ok(self.event_here(tid, goals)?.map_or(Found::Goal, Found::Event))
     }
 
-    /// Returns the act of the kernel that comes next for a thread where it is, or came last.
+    /// Returns the act of the kernel that is about to happen to a thread at the current position,
+    /// or has just happened, if a run ends there.
     fn event_here(&mut self, tid: Tid, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
         let goals = Goals { passed: None, ..*goals };
         if let Some(entry) = self.cursor.current()?
@@ -115,7 +116,7 @@ impl Replay {
         Ok(if is_after { self.event_passed(&goals) } else { None })
     }
 
-    /// Moves one instruction of a thread back. Returns false at its first one.
+    /// Moves back by one instruction of a thread. Returns false at its first one.
     fn go_one_back(&mut self, tid: Tid) -> Result<bool, Error> {
         self.is_at_end = false;
         let here = self.settle()?;
@@ -137,14 +138,14 @@ impl Replay {
         }
     }
 
-    /// Returns the position of the instruction before one, in the same interval. May move the
+    /// Returns the position of the instruction before `here`, in the same interval. May move the
     /// replay.
     fn instruction_before(&mut self, here: Position) -> Result<Option<Position>, Error> {
         if here.instructions > 0 {
             let instructions = here.instructions - 1;
             return Ok(Some(Position { instructions, ..here }));
         }
-        // The tick itself: the last instruction of the tick before.
+        // The tick itself, which is the last instruction before `here`.
         let ticks = here.ticks - 1;
         self.seek(Position { ticks, ..here })?;
         let mut count = 0;
@@ -158,7 +159,7 @@ impl Replay {
     }
 
     /// Returns the position of the last instruction that a thread attempted before an entry of its
-    /// own. Moves the replay. None: there is none.
+    /// own; `None` if there is none. Moves the replay.
     fn last_place_before(&mut self, mut entry: u64) -> Result<Option<Position>, Error> {
         loop {
             self.seek(Position::after_entries(entry))?;
@@ -166,8 +167,8 @@ impl Replay {
             let site = self.site_of(&next);
             if site == Site::Here {
                 let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
-                // A call that it entered before others ran.
-                // Nothing is executed where memory becomes foreign.
+                // The thread is in a call that it entered before others ran, or its memory becomes
+                // foreign, where nothing is executed.
                 let is_between = matches!(next.happening, Happening::Foreign { .. });
                 match self.outline.last_of(next.tid, entry).filter(|_| in_call || is_between) {
                     Some(before) => entry = before,
@@ -189,7 +190,7 @@ impl Replay {
             if !stays {
                 return Ok(Some(at));
             }
-            // It was there before and after: the instruction before that.
+            // The thread is there before and after the entry: the instruction before that.
             if (at.ticks, at.instructions) > (0, 0) {
                 return self.instruction_before(at);
             }
@@ -200,7 +201,8 @@ impl Replay {
         }
     }
 
-    /// Brings the loaded thread to a site within the tick. Returns false if it does not get there.
+    /// Runs the loaded thread to a site before its next tick. Returns false if it does not get
+    /// there.
     fn walk_to_site(&mut self, tid: Tid, site: Site) -> Result<bool, Error> {
         if let Site::Place(place) = site {
             return self.walk_to(tid, place).map(|()| true);
@@ -226,7 +228,7 @@ impl Replay {
             while let Some(hit) = hits.before.pop() {
                 self.go_to_hit(&hit, watches)?;
                 hits.at = self.position();
-                // A stop at the place of the hit before it is no other place.
+                // A stop from which nothing is executed up to the user's place is the same place.
                 let is_place = matches!(hit.found, Found::Stop | Found::Event(_));
                 if hits.at < here && !(is_place && self.is_still_at(here, ip)?) {
                     self.hits = Some(hits);
@@ -255,8 +257,8 @@ impl Replay {
         }
     }
 
-    /// Returns true if nothing is executed from here to a position, where a thread is at `ip`. The
-    /// place of a live program is an entry, too.
+    /// Returns true if nothing is executed from here to the position `later`, where a thread is at
+    /// `ip`. An entry that only records the place of a live program may be between.
     fn is_still_at(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));
@@ -264,8 +266,8 @@ impl Replay {
         Ok(are_at_entries && is_one && self.ip()? == ip)
     }
 
-    /// Moves to the last act of the kernel that is a goal, or to the beginning. The log has all of
-    /// them, so nothing runs on the way.
+    /// Moves back to the last act of the kernel that is a goal, or to the beginning. The log has
+    /// all acts, so nothing runs on the way.
     fn run_back_to_event(&mut self, here: Position, goals: &Goals<'_>) -> Result<Found, Error> {
         let ip = self.ip()?;
         for entry in (self.first().entry..=here.entry).rev() {
@@ -292,7 +294,8 @@ impl Replay {
         Ok(Found::End)
     }
 
-    /// Returns the last position with a checkpoint before a position, or with a keyframe.
+    /// Returns the last position before `end` from which the replay can continue: that of a
+    /// checkpoint, or of the process's begin. Replaces the process if it begins too late.
     fn checkpoint_before(&mut self, end: Position) -> Result<Position, Error> {
         let number = self.outline.epoch_before(end);
         let begins = Position::after_entries(self.epoch.begins);
@@ -371,7 +374,8 @@ impl Replay {
         Ok(Searched::All(hits))
     }
 
-    /// Returns a position of the same program halfway to another, if that is far.
+    /// Returns a position of the same program halfway to `end`; `None` if that is near, or in
+    /// another program.
     fn halfway_to(&self, end: Position) -> Option<Position> {
         let (here, end) = (self.moment(self.position()), self.moment(end));
         let half = end.saturating_sub(here) / 2;

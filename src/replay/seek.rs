@@ -13,24 +13,24 @@ use crate::common::Addr;
 use crate::recording::log::{Cursor, Place};
 use std::collections::BTreeSet;
 
-/// The distance to a checkpoint, in moments ([`Replay::moment`]), from which on nearer ones are
-/// worth their time.
+/// The distance of a target from the last checkpoint, in moments ([`Replay::moment`]), from which
+/// on further ones before the target are worth their time.
 const FAR: u64 = 5000;
-/// The distance of the nearest of them.
+/// The distance of such a checkpoint from the target at which no nearer one is kept.
 const NEAR: u64 = 500;
 /// The factor by which the distance shrinks from one checkpoint to the next.
 const SHRINKS: u64 = 6;
-/// Moments between two reports on the way to the end.
+/// Moments between two reports of progress on the way to the end.
 const PIECE: u64 = 20_000_000;
-/// The work of a replay, in ticks, that is more than that of loading a keyframe.
+/// The minimum work of a replay, in ticks, that loading a keyframe must save.
 const WORTH_A_KEYFRAME: u64 = 50_000_000;
-/// The ticks in which an entry of the log is replayed.
+/// The work of replaying an entry of the log, in ticks.
 const TICKS_PER_ENTRY: u64 = 1000;
 const NEVER: fn() -> bool = || false;
 
 impl Replay {
-    /// Moves to a position. While a program is loaded, nothing executes: its first instruction is
-    /// the next place.
+    /// Moves to a position. A position at which a program is still being loaded, and nothing
+    /// executes, is taken for that of its first instruction.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         let _span = Span::begin();
         self.is_at_end = false;
@@ -49,8 +49,8 @@ impl Replay {
         if self.go_straight(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
-    /// Executes the instructions of a tick up to a position in it. Returns false if they are not
-    /// counted.
+    /// Executes the instructions of a tick up to a position in it. Returns false if the code
+    /// changed on the way, so that the position is not known.
     fn go_straight(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
@@ -63,7 +63,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves to a position whose tick changes its own code.
+    /// Moves by single steps to a position in a tick that changes its own code.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
         // This does not come back here: with no instruction in the tick, `go_straight` has nothing
         // to run.
@@ -76,8 +76,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Runs to the beginning of the tick of a position, which is not before this one. Returns false
-    /// if it was interrupted.
+    /// Runs to the beginning of the tick of `target`, a position that is not before the current
+    /// one. Returns false if it was interrupted.
     pub(super) fn travel_to_tick(
         &mut self,
         target: Position,
@@ -93,8 +93,9 @@ impl Replay {
         Ok(found != Found::Interrupted)
     }
 
-    /// Runs towards a position, and keeps checkpoints at distances from it that shrink, since a
-    /// user who goes back once will do so again. Returns false if it was interrupted.
+    /// Runs towards a position, if it is far, and keeps checkpoints at distances from it that
+    /// shrink, since a user who goes back once will do so again. Returns false if it was
+    /// interrupted.
     pub(super) fn keep_near_checkpoints(
         &mut self,
         target: Position,
@@ -124,12 +125,12 @@ impl Replay {
         Ok(true)
     }
 
-    /// Turns to the last checkpoint or keyframe before a position, unless the replay is between the
-    /// two. Returns true if it did.
+    /// Switches to the last checkpoint or keyframe before a position, unless the replay is between
+    /// the two. Returns true if it switched.
     fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
         let checkpoint = self.epoch.checkpoints.before(target);
         let here = self.position();
-        // Where the instructions were not counted, the next tick is the first known place.
+        // If the instructions were not counted, the next tick is the first known place.
         let is_known =
             self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
         let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
@@ -148,7 +149,7 @@ impl Replay {
     }
 
     /// Loads the last keyframe before a position of this program, if that is far after the nearest
-    /// place from which the replay could go on. Returns false if it did not.
+    /// place from which the replay could continue. Returns true if it loaded one.
     fn skip_to_keyframe(
         &mut self,
         nearest: Option<Position>,
@@ -167,7 +168,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Returns the work of a replay up to a position, in ticks.
+    /// Returns the work of replaying the run up to a position, in ticks.
     fn work_before(&self, position: Position) -> u64 {
         let entries = position.entry.saturating_mul(TICKS_PER_ENTRY);
         self.ticks_before(position).saturating_add(entries)
@@ -187,7 +188,7 @@ impl Replay {
         self.enter_epoch(number)
     }
 
-    /// Turns to a keyframe, after which the log goes on at `cursor`. Returns false, and forgets the
+    /// Loads a keyframe, after which the log continues at `cursor`. Returns false, and forgets the
     /// keyframe, if it cannot be loaded: the run can be replayed without it.
     fn enter_keyframe(&mut self, number: usize, entry: u64, cursor: Cursor) -> Result<bool, Error> {
         let reserved = self.outline.ranges_of(number);
@@ -212,7 +213,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Loads the thread of the next entry.
+    /// Loads the registers of the next entry's thread into the process.
     pub(super) fn load_next(&mut self) -> Result<(), Error> {
         if let Some(tid) = self.next_thread()? {
             self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
@@ -220,7 +221,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Counts the instructions since the last tick, if that was not done.
+    /// Counts the instructions since the last tick, if they are not known, and returns the
+    /// position.
     pub fn settle(&mut self) -> Result<Position, Error> {
         if self.instructions.is_none() {
             let ip = self.ip()?;
@@ -237,13 +239,13 @@ impl Replay {
         let tid = self.next_thread()?.unwrap_or_default();
         self.walk_to(tid, place)?;
         if self.registers_of(tid)?.rcx != 0 && self.insn_at(place.ip).is_some_and(|insn| insn.rep) {
-            // It may be between two iterations, and no position says so.
+            // The thread may be between two iterations, which a position cannot express.
             self.instructions = None;
         }
         Ok(())
     }
 
-    /// Executes instructions within a tick up to an address.
+    /// Executes instructions up to an address that is reached before the next tick.
     pub(super) fn walk_to_ip(&mut self, ip: Addr) -> Result<(), Error> {
         let ticks = self.ticks;
         while self.ip()? != ip {
@@ -259,7 +261,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Moves to the end of the run.
+    /// Moves to the end of the run, unless it is interrupted.
     pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
@@ -267,7 +269,7 @@ impl Replay {
         self.travel(None, &goals, &mut Watching::default())
     }
 
-    /// Turns to the last checkpoint or keyframe of the run, unless the replay is after it.
+    /// Switches to the last checkpoint or keyframe of the run, unless the replay is after it.
     fn approach_end(&mut self) -> Result<(), Error> {
         let last = Position::after_entries(self.outline.last());
         let number = self.outline.epoch_of(last.entry);

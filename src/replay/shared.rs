@@ -1,5 +1,6 @@
-//! Memory that the program maps shared: a memory file for each file, so that all mappings of it
-//! show the same bytes. A copy of the process has copies of them.
+//! Memory that the program maps shared: one memory file (memfd_create(2)) for each recorded file,
+//! so that all mappings of a file show the same bytes. A copy of the process has copies of these
+//! files.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -14,14 +15,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Files have no memory where nothing was written.
+/// The size of a memory file, in bytes. It takes no memory where nothing was written.
 const FILE_BYTES: u64 = 1 << 44;
 const SHARED_FIXED_NORESERVE: u64 = 0x4011;
-/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`.
+/// The mode of fallocate(2) that makes a hole: `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`.
 const MAKE_HOLE: u64 = 3;
 const NAME: &[u8] = b"shared\0";
 
-/// The memory files of a process: its descriptors, by the numbers of the recorded files.
+/// The memory files of a process: its descriptor for each, by the number of the recorded file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedFiles(BTreeMap<u64, u64>);
 
@@ -30,8 +31,8 @@ impl SharedFiles {
         self.0.is_empty()
     }
 
-    /// Maps own files into the process `copy`, which was just copied from `of`, by the SYSCALL
-    /// instruction in `page`.
+    /// Replaces the memory files in the process `copy`, which was just copied from `of`, by copies
+    /// of them, by the SYSCALL instruction in `page`.
     pub(super) fn separate(&self, of: Pid, copy: Pid, page: Addr) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
@@ -59,7 +60,7 @@ impl SharedFiles {
 }
 
 impl Epoch {
-    /// Maps a part of a file that other mappings show as well.
+    /// Maps a part of a file that other mappings may show as well.
     pub(super) fn map_shared(
         &mut self,
         mapped: &Mapped,
@@ -69,7 +70,7 @@ impl Epoch {
         let (pid, size) = (self.pid(), mapped.range.size_bytes());
         let fd = match self.shared.0.get(&part.file).copied() {
             Some(fd) => {
-                // Zeros are not stored, and something else may have been there.
+                // Zeros are not stored, and other bytes may have been there.
                 let args = [fd, MAKE_HOLE, part.offset, size, 0, 0];
                 self.call("fallocate", FALLOCATE, args)?;
                 fd
@@ -88,8 +89,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Writes to a file that is mapped at an address, perhaps without permission to write. Returns
-    /// false if there is none.
+    /// Writes to the memory file that is mapped at `addr`, even if the mapping is not writable.
+    /// Returns false if there is none.
     pub(super) fn write_shared(&self, addr: Addr, bytes: &[u8]) -> Result<bool, Error> {
         let there = self.engine.space.overlapping(AddrRange::sized(addr, 1)).next();
         let Some(mapping) = there.filter(|mapping| mapping.protection.shared) else {
@@ -107,7 +108,7 @@ impl Epoch {
     }
 }
 
-/// Lets a process create a file.
+/// Makes a process create a memory file, and returns its descriptor.
 fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     let room = page.wrapping_add(ROOM);
     Memory::open(pid)?.write(room, NAME).map_err(failed("write"))?;
@@ -116,13 +117,14 @@ fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     Ok(fd)
 }
 
-/// Opens a file of a process.
+/// Opens the file of a process's descriptor.
 fn open(pid: Pid, fd: u64) -> Result<File, Error> {
     let path = format!("/proc/{pid}/fd/{fd}");
     OpenOptions::new().read(true).write(true).open(path).map_err(failed("open"))
 }
 
-/// Copies bytes, as far as there are some. A piece of zeros is not written where there are zeros.
+/// Copies at most `size` bytes, up to the end of `from`. Writes only parts that differ, so zeros
+/// take no memory.
 fn copy_range(from: &File, mut at: u64, to: &File, mut offset: u64, size: u64) -> io::Result<()> {
     const PIECE_BYTES: usize = 64 << 10;
     let (mut piece, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);

@@ -1,5 +1,5 @@
-//! Places of a replay beside its own: a second one, with a process there, and that of a thread
-//! which waits at a stop.
+//! Places of a replay other than its own: a second one, with a process there, and that of a thread
+//! which waits at a glance.
 
 use super::epoch::Epoch;
 use super::position::Position;
@@ -7,7 +7,7 @@ use crate::insn::Registers;
 use crate::recording::log::Cursor;
 use std::sync::atomic::AtomicBool;
 
-/// A place of the run beside that of the replay, and a process there.
+/// A place of the run other than the replay's, and a process there.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) epoch: Epoch,
@@ -17,23 +17,23 @@ pub(super) struct Stand {
     pub(super) instructions: Option<u64>,
 }
 
-/// The user's way back from the end, as far as it was made ready.
+/// The preparation for going back from the end (`Replay::prepare`).
 #[derive(Debug, Default)]
 pub(super) enum Ahead {
-    /// Nothing of it.
+    /// No preparation is under way.
     #[default]
     Nothing,
-    /// A part of it, which ends here.
+    /// The preparation was interrupted, with this process at this place.
     Part(Box<Stand>),
-    /// It cannot be done.
+    /// The preparation failed, and is not tried again.
     Failed,
 }
 
-/// The place of a thread that waits at a stop for an answer.
+/// The state of a thread that waits at a glance.
 #[derive(Debug)]
 pub(super) struct Glanced {
     pub(super) registers: Registers,
     pub(super) position: Position,
-    /// Set if its registers do not suffice.
+    /// Set if more than the general registers is asked for.
     pub(super) needs_stop: AtomicBool,
 }

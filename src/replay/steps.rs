@@ -12,7 +12,7 @@ use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
 use crate::translate::{Bound, Hook, is_tick};
 
-/// A path within a tick is shorter.
+/// The maximum number of steps within a tick: its paths are shorter.
 const LONGEST_WALK: u64 = 1 << 20;
 
 /// A function that returns the reason to stop before the instruction at an address, if any.
@@ -49,8 +49,8 @@ impl Replay {
         Ok(is_tick(&self.bytes_at(ip), ip.0))
     }
 
-    /// Executes one instruction of the loaded thread, which is no event, with all its repetitions.
-    /// Returns false if it faults.
+    /// Executes one instruction of the loaded thread that is no entry of the log, with all its
+    /// repetitions. Returns false if it faults.
     pub(super) fn step_one(&mut self) -> Result<bool, Error> {
         let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
         if repeats && self.hook_here()?.is_none() {
@@ -60,7 +60,8 @@ impl Replay {
         }
     }
 
-    /// Executes a REP instruction in the cache. A step would stop after each iteration.
+    /// Executes a REP instruction in the cache. Returns false if it faults. A step would stop after
+    /// each iteration.
     fn repeat(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
@@ -80,7 +81,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Steps over one instruction. Returns the signal if it faults.
+    /// Executes one instruction of the loaded thread by a step of the CPU. Returns the signal if it
+    /// faults or traps.
     pub(super) fn step_natively(&mut self) -> Result<Option<SiginfoBytes>, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
@@ -94,7 +96,7 @@ impl Replay {
                     }
                     return Ok(Some(info));
                 }
-                // Nobody but the replay may tell its process anything.
+                // Another process sent it: it is dropped.
                 Stepped::Signal(_) => {}
                 Stepped::Other(stop) if stop.is_end() => return Err(Error::Killed),
                 Stepped::Other(_) => {
@@ -111,7 +113,7 @@ impl Replay {
         Ok(None)
     }
 
-    /// Executes instructions up to a place within the same tick.
+    /// Executes instructions up to a place that is reached before the next tick.
     pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let _span = Span::begin();
         let ticks = self.ticks;
@@ -122,9 +124,9 @@ impl Replay {
         self.walk_asking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
     }
 
-    /// Executes instructions up to a place within the same tick, one by one. `met` is asked before
-    /// each of them but the first; if it returns something, the replay stays there, and this
-    /// returns it.
+    /// Executes instructions one by one up to a place that is reached before the next tick. `met`
+    /// is called before each of them but the first; if it returns something, the replay stays
+    /// there, and this function returns it.
     pub(super) fn walk_asking(
         &mut self,
         tid: Tid,
@@ -153,7 +155,8 @@ impl Replay {
         Err(self.diverged(tid, format!("it does not reach {}", place.ip)))
     }
 
-    /// Executes the iterations of a REP instruction that were executed before the place.
+    /// Executes the iterations of a REP instruction at `place` that were executed before the place
+    /// in the recorded run.
     pub(super) fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;

@@ -8,26 +8,27 @@ use crate::engine::{CodeKind, Distance};
 use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
 use crate::translate::{Bound, hook_of, is_tick};
 
-/// The fewest instructions that are worth a run: a step costs less than a translation.
+/// The minimum number of instructions that are worth a run: a step costs less than a translation.
 const FEWEST: usize = 4;
-/// The most instructions of a run.
+/// The maximum number of instructions of a run.
 const MOST: usize = 64;
-/// The bytes of code that are read at once.
+/// The number of bytes of code that are read at a time.
 const WINDOW_BYTES: usize = 256;
 
 /// The result of a run over some instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Straight {
-    /// It executed some of them, which are counted.
+    /// Some instructions were executed, and counted.
     Ran,
-    /// None was executed: they are to be executed one by one.
+    /// No instruction was executed: the next ones are to be executed one by one.
     Steps,
-    /// The thread is at none of these instructions, since the code changed. Nothing was counted.
+    /// The thread is at none of the expected instructions, since the code changed. Nothing was
+    /// counted.
     Lost,
 }
 
 impl Replay {
-    /// Executes at most `most` instructions of the tick at once, up to the one at `until`.
+    /// Executes at most `most` instructions of the tick in one run, up to the one at `until`.
     pub(super) fn run_straight(
         &mut self,
         most: u64,

@@ -1,4 +1,4 @@
-//! Compares a replay with the recorded run: at each entry of the log, and where the recording has
+//! Compares a replay with the recorded run: at each entry of the log, and, where the recording has
 //! all registers and memory, at its keyframes and at the end.
 
 use super::epoch::Epoch;
@@ -19,34 +19,35 @@ use std::collections::BTreeSet;
 /// The result of a replay of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The entries of the log.
+    /// The number of log entries that were replayed.
     pub entries: u64,
-    /// The ticks of all threads.
+    /// The number of ticks of all threads in the run.
     pub ticks: u64,
-    /// Bytes of memory that were compared at the end.
+    /// The number of bytes of memory that were compared at the end.
     pub bytes: u64,
-    /// Threads whose registers were compared at the end.
+    /// The number of threads whose registers were compared at the end.
     pub threads: u64,
-    /// Keyframes that were compared with the replay.
+    /// The number of keyframes that were compared with the replay.
     pub keyframes: u64,
-    /// Keyframes that could not be loaded.
+    /// The number of keyframes that could not be loaded.
     pub unusable: u64,
-    /// True if the recording has the end of the run.
+    /// True if the recording has the end of the run, and the replay reached it.
     pub is_whole: bool,
-    /// Differences at the end, a sentence each.
+    /// Differences at the keyframes and at the end, a sentence each.
     pub differences: Vec<String>,
 }
 
 const PAGE_BYTES: usize = 4096;
-/// Bytes that are compared at once.
+/// The number of bytes that are compared at a time.
 const PIECE_BYTES: usize = 64 * PAGE_BYTES;
 /// A mapping larger than this may be reserved rather than used.
 const RESERVED_BYTES: u64 = 1 << 30;
-/// The largest number of differences that are reported.
+/// The number of differences after which no more memory is compared.
 const MOST: usize = 20;
 
 impl Replay {
-    /// Replays the run to its end, and compares the state there with the recorded one.
+    /// Replays the run to its end, and compares the state there, and at keyframes before, with the
+    /// recorded one.
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
         let found = self.go_through(interrupted, &mut verdict)?;
@@ -69,7 +70,7 @@ impl Replay {
         Ok(verdict)
     }
 
-    /// Replays the run from its beginning, and compares the keyframes on the way with it.
+    /// Replays the run, and compares it with the keyframes on the way.
     fn go_through(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -78,10 +79,10 @@ impl Replay {
         let _span = Span::begin();
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
-        // That with which the log begins is where the replay begins.
+        // The keyframe with which the log begins is where the replay begins.
         let mut keyframes = self.outline.keyframes();
         keyframes.retain(|entry| *entry > self.outline.first());
-        // The run is to be repeated, not to be entered in its midst.
+        // The whole run is to be repeated, so no move may load a keyframe.
         for entry in &keyframes {
             self.outline.forget_keyframe(*entry);
         }
@@ -164,9 +165,10 @@ impl Replay {
     }
 }
 
-/// Returns the first byte in which two XSAVE areas differ. Which components are in their initial
-/// configuration (`XSTATE_BV`, SDM volume 1, "XSAVE Header") depends on the processor; what a
-/// program stores of it is logged.
+/// Returns the offset of the first byte in which two XSAVE areas differ, if they differ.
+/// `XSTATE_BV`, the components that are not in their initial configuration (SDM volume 1, "XSAVE
+/// Header"), depends on the processor and is not compared; the bytes that a program stores of it
+/// are logged.
 fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
     const XSTATE_BV: std::ops::Range<usize> = 512..520;
     if own.len() != other.len() {
@@ -176,7 +178,8 @@ fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
 }
 
 impl Epoch {
-    /// Returns the differences of threads and memory from another process, a sentence each.
+    /// Returns the differences of threads and memory between this process and another, a sentence
+    /// each.
     fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
         let mut differences = Vec::new();
         let (own, others): (Vec<Tid>, Vec<Tid>) =
@@ -235,7 +238,8 @@ impl Epoch {
     }
 
     /// Returns the parts of a mapping that may differ from another process: all of it, unless it is
-    /// reserved rather than used. Pages that neither has touched are zeros then.
+    /// reserved rather than used. Then pages that neither process has touched are zeros, and left
+    /// out.
     fn parts_to_compare(&self, other: &Self, range: AddrRange) -> Vec<AddrRange> {
         let is_zeros = |epoch: &Self| {
             let mut mappings = epoch.engine.space.mappings().filter(|m| m.range.overlaps(range));
@@ -256,7 +260,8 @@ impl Epoch {
         parts
     }
 
-    /// Returns a sentence for each page of a range that another process has otherwise, or not.
+    /// Returns a sentence for each page of a range that differs in another process, or is missing
+    /// in one.
     fn differing_pages(
         &self,
         other: &Self,
@@ -273,8 +278,9 @@ impl Epoch {
         pages.filter(differs).map(|at| format!("the page at {at} is another one")).collect()
     }
 
-    /// Returns the memory of the program, with its protections. The kernel made one mapping of
-    /// neighbours in the recorded process that are separate in a replay, as it copies files.
+    /// Returns the ranges of the program's memory, with their protections. Neighbours with the same
+    /// protection are one: the kernel joined them in the recorded process, but not in a replay that
+    /// maps copies of the files.
     fn visible(&self) -> Vec<(AddrRange, Protection)> {
         let page = AddrRange::sized(self.page, 1);
         let mut parts: Vec<(AddrRange, Protection)> = Vec::new();

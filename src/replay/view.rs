@@ -18,19 +18,19 @@ const NT_X86_XSTATE: u32 = 0x202;
 pub type ThreadView = core::Thread;
 
 impl Replay {
-    /// Returns the threads that exist.
+    /// Returns the threads that exist at the current position.
     pub fn threads(&self) -> Vec<Tid> {
         self.epoch.contexts.tids().collect()
     }
 
-    /// Returns the thread that executes next.
+    /// Returns the thread that executes next, if it exists already.
     pub fn running(&mut self) -> Option<Tid> {
         let next = self.next_thread().ok().flatten();
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
     }
 
     /// Returns true if the thread that executes next is about to execute an instruction at one of
-    /// some addresses.
+    /// `addrs`.
     pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
         self.load_next()?;
         let Some(thread) = self.loaded() else { return Ok(false) };
@@ -38,7 +38,7 @@ impl Replay {
         Ok(executes && addrs.contains(&Addr(thread.registers.rip)))
     }
 
-    /// Returns the thread that is about to execute, with its general registers only.
+    /// Returns the thread whose registers the process holds, with its general registers only.
     pub fn loaded(&self) -> Option<ThreadView> {
         let tid = self.epoch.contexts.loaded()?;
         if let Some(glanced) = &self.glanced {
@@ -49,12 +49,12 @@ impl Replay {
         Some(core::Thread { tid, registers, ..core::Thread::default() })
     }
 
-    /// Returns the next entry of the log.
+    /// Returns the event of the next entry of the log; `None` after the last entry.
     pub fn next_entry(&mut self) -> Result<Option<Happening>, Error> {
         Ok(self.cursor.current()?.map(|entry| entry.happening.clone()))
     }
 
-    /// Returns the registers of the thread to which an entry of the log happened.
+    /// Returns the current registers of the thread to which an entry of the log happened.
     pub fn thread_of_entry(&self, entry: u64) -> Result<Option<ThreadView>, Error> {
         match self.outline.thread_of(entry) {
             Some(tid) => self.thread(tid),
@@ -62,7 +62,8 @@ impl Replay {
         }
     }
 
-    /// Returns the registers of a thread. `None` at a glance: it has to stop first.
+    /// Returns the registers of a thread. `None` if there is no such thread, and at a glance: the
+    /// thread has to stop first.
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
         if let Some(glanced) = &self.glanced {
             glanced.needs_stop.store(true, Ordering::Relaxed);
@@ -89,8 +90,8 @@ impl Replay {
         }))
     }
 
-    /// Returns what is known of the last signal of a thread, or of the one that is about to be
-    /// delivered to it.
+    /// Returns the siginfo of the signal that is about to be delivered to a thread, or else of the
+    /// last one that it got.
     pub fn siginfo(&mut self, tid: Tid) -> Result<Option<Vec<u8>>, Error> {
         if let Some(entry) = self.cursor.current()?
             && entry.tid == tid
@@ -104,8 +105,8 @@ impl Replay {
         Ok(context.and_then(|c| c.siginfo.as_ref()).map(|Bytes(info)| info.clone()))
     }
 
-    /// Reads memory up to the first byte that the program does not have, or what is lent to the
-    /// debugger. Returns how many bytes there are.
+    /// Reads the program's memory, up to the first byte that it does not have, or memory that is
+    /// lent to the debugger. Returns the number of bytes that were read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let page = self.epoch.page;
         let own = crate::common::AddrRange::sized(page, 4096);

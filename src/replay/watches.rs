@@ -1,5 +1,5 @@
-//! Watched memory: by the debug registers of the replay's process, by the protection of its pages,
-//! and around what the log says was written.
+//! Watches memory: by the debug registers of the replay's process, by write-protecting its pages,
+//! and by the writes in the log.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -9,18 +9,18 @@ use crate::recording::log::{Happening, Write};
 use crate::tracee::{self, debug_registers, debug_registers::Watched};
 use std::collections::BTreeSet;
 
-/// The accesses that are watched.
+/// The kind of accesses that meet a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchKind {
-    /// Writes that change the value.
+    /// Writes, by instructions or the kernel, that change the value.
     Write,
-    /// All writes of instructions and of the kernel; those that change the value where the debug
+    /// All writes of instructions and of the kernel; only those that change the value if the debug
     /// registers do not suffice.
     Store,
-    /// Reads.
+    /// Reads by instructions.
     Read,
-    /// Reads and writes of instructions, whatever the value. As with debug registers in a live
-    /// program, writes of the kernel count that change it.
+    /// Reads and writes of instructions, whatever the value, and writes of the kernel that change
+    /// it, as with debug registers in a live program.
     Access,
 }
 
@@ -30,26 +30,26 @@ impl WatchKind {
     }
 }
 
-/// Watched memory.
+/// A range of memory whose accesses are to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// The bytes.
+    /// The watched bytes.
     pub range: AddrRange,
-    /// The accesses.
+    /// The accesses that meet the watch.
     pub kind: WatchKind,
 }
 
-/// The most bytes that are compared after each instruction.
+/// The maximum number of watched bytes in all: they are compared after each instruction.
 const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Watches that are set, with the bytes that they had.
+/// Watches that are set, each with its bytes when they were last compared.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     watches: Vec<(Watch, Vec<u8>)>,
     registers: Watched,
-    /// Pages that are protected, so that writes there are seen.
+    /// The addresses of pages that are write-protected, so that writes to them are seen.
     pages: Vec<u64>,
     /// True if something is watched for reads and does not fit the debug registers.
     decodes: bool,
@@ -62,7 +62,7 @@ impl Watch {
     }
 }
 
-/// Returns true if all of this can be watched at once.
+/// Returns true if all these watches can be set at once.
 pub fn can_watch(watches: &[Watch]) -> bool {
     let mut sizes = watches.iter().map(|watch| watch.range.size_bytes());
     let total = sizes.try_fold(0_u64, u64::checked_add);
@@ -75,19 +75,19 @@ impl Watching {
         self.watches.is_empty()
     }
 
-    /// Returns true if a page of a range has something that is watched.
+    /// Returns true if watched memory is on one of a range's pages.
     pub(super) fn is_near(&self, range: AddrRange) -> bool {
         let mut watched = self.watches.iter().map(|(watch, _)| watch.range);
         watched
             .any(|watched| watched.start.page().0 < range.end.0 && range.start.page() < watched.end)
     }
 
-    /// Returns what is watched.
+    /// Returns the watches.
     pub(super) fn watches(&self) -> Vec<Watch> {
         self.watches.iter().map(|(watch, _)| *watch).collect()
     }
 
-    /// Returns true if writes that change nothing count.
+    /// Returns true if a watch is met by writes that do not change the value.
     pub(super) fn is_of_stores(&self) -> bool {
         self.watches.iter().any(|(watch, _)| watch.kind == WatchKind::Store)
     }
@@ -97,7 +97,7 @@ impl Watching {
         self.decodes
     }
 
-    /// Returns the number of the first watch of reads that an executed instruction met.
+    /// Returns the index of the first watch of reads that an executed instruction met.
     pub(super) fn read_by(&self, insn: &Executed) -> Option<usize> {
         let is_among = |ranges: &[AddrRange], watch: &Watch| {
             ranges.iter().any(|range| range.overlaps(watch.range))
@@ -118,15 +118,16 @@ pub(super) struct Executed {
 }
 
 impl Executed {
-    /// Returns what the instruction in `bytes` accessed, between these registers.
+    /// Returns the memory that the instruction in `bytes` accessed, by the registers before and
+    /// after it.
     pub(super) fn of(bytes: &[u8], before: &Registers, after: &Registers) -> Self {
         Self { reads: reads(bytes, before, after), writes: writes(bytes, before, after) }
     }
 }
 
 impl Epoch {
-    /// Begins to watch: by debug registers where they are enough, reads first, and by the
-    /// protection of pages.
+    /// Begins to watch: by debug registers as long as these suffice, reads first, and otherwise by
+    /// the protection of pages.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
         let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
         let of_reads = |reads| watches.iter().filter(move |w| w.kind.is_of_reads() == reads);
@@ -165,8 +166,8 @@ impl Epoch {
         bytes
     }
 
-    /// Returns the number of the watch that was met since this was asked last, by what the debug
-    /// registers say and what the memory has.
+    /// Returns the index of the first watch that was met since the last call, by the debug
+    /// registers and by the bytes in memory.
     pub(super) fn met(&mut self, watching: &mut Watching) -> Result<Option<usize>, Error> {
         self.protect(watching)?;
         let hits = watching.registers.take_hits(self.thread.tracee)?;
@@ -187,7 +188,8 @@ impl Epoch {
         Ok(watching.watches.iter().enumerate().position(is_met))
     }
 
-    /// Returns the number of the watch that was met by what just happened.
+    /// Returns the index of the first watch that was met by an entry of the log which just
+    /// happened.
     pub(super) fn met_by(
         &mut self,
         happening: &Happening,
@@ -202,14 +204,15 @@ impl Epoch {
         Ok(met.or_else(|| watching.watches.iter().position(is_stored)))
     }
 
-    /// Returns the watches whose bytes are not what they were, and takes note of the new ones.
+    /// Returns the indices of the watches, but for those of reads, whose bytes have changed since
+    /// they were last compared, and takes note of the new bytes.
     pub(super) fn changed(&self, watching: &mut Watching) -> Vec<usize> {
         let changed = self.differing(watching);
         changed.into_iter().filter(|n| watching.watches[*n].0.kind != WatchKind::Read).collect()
     }
 
-    /// Returns the watches of any kind whose bytes are not what they were, and takes note of the
-    /// new ones.
+    /// Returns the indices of the watches of any kind whose bytes have changed since they were last
+    /// compared, and takes note of the new bytes.
     fn differing(&self, watching: &mut Watching) -> Vec<usize> {
         let mut differing = Vec::new();
         for (number, (watch, before)) in watching.watches.iter_mut().enumerate() {

@@ -21,7 +21,8 @@ pub trait AnySession {
     /// Resumes the run and waits for the stop ([`Session::resume`]).
     fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop;
 
-    /// Returns the reason why the run cannot execute an order with the current watchpoints.
+    /// Returns the reason why the run cannot execute an order with the current watchpoints; `None`
+    /// if it can.
     fn refusal(&self, order: &Order) -> Option<Error>;
 
     /// Moves to a position of the history.

@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 pub struct Called {
     /// The position of the first instruction after the arrival.
     pub position: u64,
-    /// Call depth relative to the outermost entry of the list, which is 0.
+    /// The call depth. The outermost of the calls that are returned together has depth 0.
     pub depth: usize,
-    /// The address of that instruction.
+    /// The address of the first instruction after the arrival.
     pub ip: Addr,
     /// The kind of arrival.
     pub how: Arrived,
@@ -31,11 +31,11 @@ pub enum Arrived {
     Signal,
 }
 
-/// Instructions searched first, before and after the position.
+/// The number of instructions before the position that are searched at first.
 const FIRST_REACH: u64 = 0x1000;
-/// The factor by which the search grows if it found too few calls.
+/// The factor by which the number of searched instructions grows if too few calls were found.
 const FARTHER: u64 = 8;
-/// The largest number of instructions searched.
+/// The maximum number of instructions searched, both before and after the position.
 const LARGEST_REACH: u64 = 1 << 24;
 
 /// Returns up to `count` functions that a thread reached before its instruction `index`, and up to
@@ -70,7 +70,8 @@ pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usi
     }
 }
 
-/// Returns the arrivals within `reach` instructions before `index`, and those from `index` on.
+/// Returns the arrivals within `reach` instructions before `index` or somewhat more, and up to
+/// `count` arrivals from `index` on.
 fn look(
     timeline: &Timeline,
     tid: Tid,

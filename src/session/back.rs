@@ -1,5 +1,5 @@
-//! Steps back by source lines and functions, for debuggers that cannot do them by themselves, as
-//! gdb does. Needs registers and memory, so an exact recording.
+//! Steps back by source lines and functions, for debuggers that lack these steps, unlike gdb. Needs
+//! registers and memory, so an exact recording.
 
 use super::{
     Action, BreakpointKind, Conditions, Direction, Order, Register, Run, Session, Stop, StopReason,
@@ -14,9 +14,9 @@ const LONGEST_CALL: u64 = 9;
 /// A step backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackStep {
-    /// To the beginning of a line, in called functions too if they have lines.
+    /// To the beginning of a source line. Enters called functions that have line information.
     Into,
-    /// To the beginning of a line, over called functions.
+    /// To the beginning of a source line, over called functions.
     Over,
     /// To the call of a function.
     Out(Activation),
@@ -27,16 +27,16 @@ pub enum BackStep {
 pub struct Activation {
     /// The stack pointer before the call: the canonical frame address.
     pub frame: u64,
-    /// Where it returns to.
+    /// The address to which the function returns.
     pub returns_to: Addr,
 }
 
 /// A file's name and a line.
 type Line = (String, u32);
 
-/// Where one step back led.
+/// The result of one step back.
 enum Moved {
-    /// Within the function, over what it called.
+    /// To an instruction of the same function, perhaps over a call.
     Within,
     /// To the last instruction of a called function.
     IntoCallee,
@@ -102,7 +102,7 @@ impl<R: Run> Walk<'_, R> {
         self.arrived()
     }
 
-    /// Goes back by one instruction; over a call that is not to be entered, to that.
+    /// Goes back by one instruction, or over a function that is not to be entered to its call.
     fn back(&mut self) -> Moved {
         let from = self.pc();
         let stop = self.resume(Action::Step);
@@ -129,8 +129,8 @@ impl<R: Run> Walk<'_, R> {
         }
     }
 
-    /// Goes back from the return of a called function to its call. Returns the stop if another one
-    /// came first.
+    /// Goes back from the return of a called function to its call. Returns another stop that ended
+    /// the way there; `None` at the call.
     fn over_callee(&mut self) -> Option<Stop> {
         let stack = self.register(Register::RSP)?;
         let mut word = [0; 8];

@@ -1,4 +1,5 @@
-//! The addresses at which a run stops. Views evaluate conditions and hit counts.
+//! The addresses at which a run stops. Views evaluate hit counts, and the conditions that a run
+//! does not evaluate.
 
 use super::KnownRegisters;
 use crate::common::Addr;
@@ -16,7 +17,7 @@ pub enum BreakpointKind {
     Hardware,
 }
 
-/// A memory range whose accesses stop a live run.
+/// A memory range whose accesses stop a live program or an exact recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watchpoint {
     /// Address of the first byte.
@@ -32,8 +33,8 @@ pub struct Watchpoint {
 pub enum Access {
     /// Writes only.
     Write,
-    /// Reads. Stops for writes too, as the CPU cannot watch reads alone (SDM volume 3, debug
-    /// registers).
+    /// Reads. A live program stops for writes too, as the debug registers of the CPU cannot watch
+    /// reads alone (SDM volume 3, debug registers).
     Read,
     /// Reads and writes.
     Any,
@@ -42,13 +43,14 @@ pub enum Access {
 /// Reads memory. Returns false if not all of it is known.
 pub type ReadMemory<'a> = dyn Fn(Addr, &mut [u8]) -> bool + 'a;
 
-/// A condition: whether a thread with these registers stops at a breakpoint there.
+/// A function that returns true if a thread with these registers stops at a breakpoint at an
+/// address.
 type Condition = dyn Fn(Addr, &KnownRegisters, &ReadMemory<'_>) -> bool;
 
 /// The conditions of the inserted breakpoints, for runs that can evaluate them on their way.
 #[derive(Clone, Default)]
 pub struct Conditions {
-    /// Equal for equal conditions.
+    /// A number that is equal for equal conditions.
     key: u64,
     holds: Option<Arc<Condition>>,
 }
@@ -67,7 +69,7 @@ impl Conditions {
         self.key
     }
 
-    /// Returns true if there are conditions.
+    /// Returns true if there are conditions to evaluate.
     pub fn are_there(&self) -> bool {
         self.holds.is_some()
     }

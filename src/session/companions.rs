@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The largest source file that is packed. Larger ones are generated tables.
+/// The maximum size of a source file that is packed. Larger files are mostly generated tables.
 const SOURCE_LIMIT_BYTES: u64 = 16 << 20;
 /// Extensions of source files. The debug information of a hostile program may name any file.
 const SOURCE_EXTENSIONS: [&str; 48] = [
@@ -58,14 +58,15 @@ pub fn companions_of(reader: &Reader, has_sources: bool) -> Result<Vec<Extra>, E
     Ok(extras)
 }
 
-/// Returns the rest of an absolute path, if a packed recording can contain that.
+/// Returns an absolute path without its leading `/`; `None` if a packed recording cannot contain
+/// the path.
 fn inside(path: &Path) -> Option<&str> {
     let rest = path.to_str()?.strip_prefix('/')?;
     let is_plain = !rest.is_empty() && Visible(rest).to_string() == rest;
     is_plain.then_some(rest)
 }
 
-/// Returns true if a file of this machine is one of source code, by its name and size. The debug
+/// Returns true if a file of this machine is a source file, by its name and size. The debug
 /// information of a hostile program may name any file.
 pub fn is_source(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
@@ -78,7 +79,8 @@ pub fn is_source(path: &Path) -> bool {
 /// A directory of source files, as the debug information names it, and where it is unpacked.
 pub type SourceDirectory = (PathBuf, PathBuf);
 
-/// Returns the directories of source files in an unpacked recording. None is in another.
+/// Returns the outermost directories of source files in an unpacked recording: none lies in
+/// another.
 pub fn source_directories(reader: &Reader) -> Vec<SourceDirectory> {
     let mut outermost: Vec<SourceDirectory> = Vec::new();
     for dir in reader.source_directories() {

@@ -140,8 +140,9 @@ impl fmt::Display for Place {
 }
 
 impl Library {
-    /// Returns the libraries of the dynamic linker's list. The program itself comes first, without
-    /// a name. The vdso has a name without a directory and has no file.
+    /// Returns the libraries of the dynamic linker's list, of which the first is the program
+    /// itself, without a name. Leaves out the vdso, which has a name without a directory and no
+    /// file.
     pub(super) fn all_of(maps: Vec<LinkMap>) -> Vec<Self> {
         let of_file = |map: &LinkMap| map.name.is_empty() || map.name.starts_with('/');
         maps.into_iter().filter(of_file).map(Self::from).collect()
@@ -193,7 +194,7 @@ pub struct Protection {
 /// The size of a thread's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceSize {
-    /// Size of its packets in bytes.
+    /// The size of the thread's packets in bytes.
     pub bytes: u64,
     /// The number of segments that can be decoded independently, each from a PSB to the next.
     pub segments: u64,
@@ -217,7 +218,7 @@ pub struct GapInfo {
 /// A shared library in the dynamic linker's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// The path on the machine of the recording.
+    /// The path on the machine of the recording; empty for the program itself.
     pub path: String,
     /// The namespace ([`LinkMap::namespace`]).
     pub namespace: u64,

@@ -1,4 +1,5 @@
-//! Functions of the program that the debugger calls in the past: they run in a copy of it.
+//! Functions of the program that the debugger calls in the past: they run in a copy of the replayed
+//! process.
 
 use super::replayed::Replayed;
 use super::{Action, Breakpoints, Order, Stop, StopReason};
@@ -6,7 +7,8 @@ use crate::replay::{self, DiversionEnd, Goals};
 use std::io::Write;
 
 impl Replayed {
-    /// Lets a thread go on in a diversion: in a function that the debugger calls.
+    /// Resumes a thread in a diversion (the copy of the process), in a function that the debugger
+    /// calls.
     pub(super) fn go_diverted(
         &mut self,
         order: &Order,
@@ -25,7 +27,7 @@ impl Replayed {
             }
             Ok(DiversionEnd::Signal(number)) => StopReason::Signal(number),
             Ok(DiversionEnd::Stuck | DiversionEnd::Interrupted) => StopReason::Interrupted,
-            // That says nothing of the recorded run.
+            // An error of the copy does not affect the recorded run.
             Err(_) => {
                 replay.end_diversion()?;
                 StopReason::Interrupted

@@ -48,7 +48,7 @@ pub enum Error {
     /// A write to a register that cannot be written.
     #[error("this register cannot be written")]
     NoSuchRegister,
-    /// A failed change of a live program.
+    /// An operation that failed or was refused for this reason.
     #[error("{0}")]
     Refused(String),
     /// The debugger allocated too much memory.

@@ -21,7 +21,7 @@ impl Replayed {
         })
     }
 
-    /// Searches for the last executions of instructions, and comes back.
+    /// Searches backwards for executions of instructions, then returns to the current position.
     pub(super) fn search(
         &mut self,
         search: &ExecutionSearch<'_>,
@@ -40,7 +40,8 @@ impl Replayed {
         Ok(end)
     }
 
-    /// Goes to where a search begins. Returns false if the user interrupted that.
+    /// Moves to position `from`, where a search begins, or to the end of the run. Returns false if
+    /// the user interrupted the move.
     fn begin_search(
         &mut self,
         from: Option<u64>,
@@ -98,7 +99,7 @@ impl Replayed {
         Ok(found)
     }
 
-    /// Goes to where a search began.
+    /// Moves back to the position at which a search was requested.
     fn come_back(&mut self, here: replay::Position, was_at_end: bool) -> Result<(), replay::Error> {
         let replay = self.replay.get_mut();
         replay.seek(here)?;
@@ -108,7 +109,7 @@ impl Replayed {
         Ok(())
     }
 
-    /// Returns the execution that is next.
+    /// Returns the execution of the instruction that is about to execute; `None` if no thread runs.
     fn execution(&self) -> Result<Option<Execution>, replay::Error> {
         let mut replay = self.replay.borrow_mut();
         let position = replay.position();

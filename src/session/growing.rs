@@ -24,21 +24,21 @@ impl Replayed {
         })
     }
 
-    /// Continues with the same recording, which was written on. Returns false if it is to be opened
-    /// anew.
+    /// Continues with the same recording after more was written to it. Returns false if the
+    /// recording has to be opened anew.
     pub(super) fn extend(&mut self, reader: Reader) -> Result<bool, replay::Error> {
         (self.failure, self.source) = (None, RecordedSource::default());
         self.path = OnceCell::new();
         self.replay.get_mut().extend(reader)
     }
 
-    /// Moves to the end of the recording of a program that still runs, if nothing executes before
-    /// that.
+    /// Moves to the end of the recording of a program that still runs, if no instruction executes
+    /// before that end.
     pub(super) fn meet_end(&mut self) -> Result<(), replay::Error> {
         self.replay.get_mut().meet_end()
     }
 
-    /// Moves to the end of the recording. Returns false if that was interrupted.
+    /// Moves to the end of the recording. Returns false if the user interrupted the move.
     pub(super) fn go_to_end(
         &mut self,
         interrupted: &dyn Fn() -> bool,

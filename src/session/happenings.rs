@@ -13,7 +13,7 @@ const SIGTRAP: i32 = 5;
 pub struct Wanted {
     /// The requested system calls.
     pub calls: Catches,
-    /// The signals that do not stop the run; signal 1 in bit 0.
+    /// The signals that do not stop the run, as a bit set: signal 1 is bit 0.
     pub passed: u64,
 }
 
@@ -36,11 +36,11 @@ impl Wanted {
 /// The events of the running thread at a position: before its next instruction, or caused by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Happening {
-    /// A system call has returned; with its number if that is known.
+    /// `Some` if a system call has returned, with its number if that is known.
     pub returned: Option<Option<u64>>,
     /// The handler of this signal begins.
     pub signal: Option<i32>,
-    /// A system call is about to be made; with its number if that is known.
+    /// `Some` if a system call is about to be made, with its number if that is known.
     pub call: Option<Option<u64>>,
 }
 
@@ -68,7 +68,8 @@ impl Rank {
 }
 
 impl Happening {
-    /// Returns the next event in `direction` after the one reported at this position.
+    /// Returns the next event in `direction` after the one already reported at this position;
+    /// `None` if there is no other.
     pub(super) fn next(self, reported: Rank, direction: Direction) -> Option<(Rank, StopReason)> {
         let number = |number: Option<u64>| number.unwrap_or(StopReason::UNKNOWN_CALL);
         let mut all = [

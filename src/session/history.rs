@@ -108,7 +108,7 @@ pub trait History {
     /// history, may be missing.
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
 
-    /// Returns what is known of the frames outside the outermost of them.
+    /// Returns the kind of the frames outside the outermost activation of `tid`.
     fn older_frames(&self, _tid: Tid, _g: u64) -> Older {
         Older::Nothing
     }
@@ -165,8 +165,8 @@ pub trait History {
         None
     }
 
-    /// Returns the PT packets of `tid` up to `g`, if the run has PT packets: from `since` on,
-    /// unless they need what is before that.
+    /// Returns the PT packets of `tid` up to `g`, if the run has PT packets: from `since` on, or
+    /// from the beginning if the packets cannot be cut there.
     fn pt_trace(&self, _tid: Tid, _since: u64, _g: u64) -> Option<Vec<u8>> {
         None
     }
@@ -191,7 +191,7 @@ pub trait History {
         None
     }
 
-    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`.
+    /// Returns the code addresses that `what` names: a function, `FILE:LINE` or `*ADDRESS`.
     fn code_of(&self, _what: &str) -> Vec<Addr> {
         Vec::new()
     }

@@ -34,7 +34,7 @@ pub struct Live {
     request: Request,
     /// True once a program was started.
     has_run: bool,
-    /// True if the process existed before: the session attached to it.
+    /// True if the session attached to the process, which existed before.
     was_there: bool,
     /// The history up to the live end, decoded on first use.
     history: OnceCell<Option<Past>>,
@@ -46,13 +46,14 @@ pub struct Live {
     stopped: Tid,
     /// The signal of the last live stop.
     held: Option<i32>,
-    /// True if the debugger has been in the past since that stop, where it forgets the signal.
+    /// True if the debugger has been in the past since the last live stop, and so forgot the
+    /// signal.
     is_back: bool,
     /// The ending of the program, once it is gone.
     ended: Option<Ending>,
-    /// True once the debugger has seen the stop at the program's end, before it is gone.
+    /// True once the debugger has seen the stop at the program's end, before its exit.
     at_end: bool,
-    /// True if the program ends without that stop.
+    /// True if the program ends without a stop before its end.
     ends_at_once: bool,
     /// The reason why the program could not continue, or its history could not be read.
     failure: RefCell<Option<String>>,

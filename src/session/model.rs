@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Session<R> {
     run: R,
     breakpoints: Breakpoints,
-    /// Breakpoints of the process beside the program.
+    /// The breakpoints of the process beside the program ([`Run::is_beside`]).
     beside: Breakpoints,
     last: Stop,
     marks: BTreeMap<String, u64>,
@@ -55,8 +55,8 @@ impl<R: Run> Session<R> {
         threads
     }
 
-    /// Switches to the breakpoints of the process of `tid` if that is beside the program. A second
-    /// call switches back.
+    /// Switches to the breakpoints of the process of `tid` if this process is beside the program. A
+    /// second call switches back.
     pub fn choose_breakpoints_of(&mut self, tid: Tid) {
         if self.run.is_beside(tid) {
             std::mem::swap(&mut self.breakpoints, &mut self.beside);
@@ -94,12 +94,14 @@ impl<R: Run> Session<R> {
         self.breakpoints.unwatch(watchpoint)
     }
 
-    /// Sets the conditions of the breakpoints. Most runs stop whether they hold or not.
+    /// Sets the conditions of the breakpoints. Most runs ignore the conditions and stop in any
+    /// case.
     pub fn set_conditions(&mut self, conditions: Conditions) {
         self.breakpoints.set_conditions(conditions);
     }
 
-    /// Returns the reason why the run cannot execute an order with the current watchpoints.
+    /// Returns the reason why the run cannot execute an order with the current watchpoints; `None`
+    /// if it can.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
         let sees = self.run.goes_live(order) || self.run.is_exact();
@@ -136,8 +138,8 @@ impl<R: Run> Session<R> {
         self.last
     }
 
-    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). `None`: it has to be
-    /// stepped.
+    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). Returns `None` if the
+    /// thread has to be stepped.
     pub fn run_within(
         &mut self,
         order: &Order,
@@ -179,7 +181,8 @@ impl<R: Run> Session<R> {
         Ok(())
     }
 
-    /// Returns the address of a thread-local variable from its offset in the file of a link map.
+    /// Returns the address of a variable in thread `tid`. `offset` is the variable's offset in the
+    /// thread-local storage of the file to which the link map belongs.
     pub fn thread_local(&self, tid: Tid, link_map: Addr, offset: u64) -> Result<Addr, Error> {
         let unknown = Error::NoThreadLocal(NoThreadLocal::Unknown);
         let fs_base = self.run.registers(tid).get(Register::FS_BASE);

@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Its files cannot be read.
+    /// The files of the recording cannot be read.
     #[error(transparent)]
     Recording(#[from] recording::Error),
-    /// Its path cannot be indexed.
+    /// The path of the recording cannot be indexed.
     #[error(transparent)]
     Timeline(#[from] timeline::Error),
-    /// It is exact, and could not be replayed for its path.
+    /// The recording is exact, and the replay that makes its path failed.
     #[error(transparent)]
     Replay(#[from] replay::Error),
     /// The core file is damaged.
     #[error("{}: {error}", path.display())]
     FinalState {
-        /// The file.
+        /// The path of the core file.
         path: PathBuf,
         /// The fault.
         error: image::Error,

@@ -1,4 +1,4 @@
-//! Places in a history, as numbers.
+//! Positions in a history, as numbers and as text.
 
 /// The position of a run in its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +14,21 @@ pub struct Position {
 impl Position {
     const INSTRUCTION_BITS: u32 = 16;
 
-    /// Returns the number of a place in an exact recording (`Run::is_exact`): so many instructions
-    /// after a moment.
+    /// Returns the number of a position in an exact recording (`Run::is_exact`): a moment, which
+    /// counts the ticks and the entries of the log before the position, and the instructions since
+    /// then.
     pub fn exact(moment: u64, instructions: u64) -> u64 {
         let most = (1 << Self::INSTRUCTION_BITS) - 1;
         moment << Self::INSTRUCTION_BITS | instructions.min(most)
     }
 
-    /// Returns the moment of such a number, and the instructions after it.
+    /// Splits a number of [`Position::exact`] into its moment and the instructions after the
+    /// moment.
     pub fn parts(number: u64) -> (u64, u64) {
         (number >> Self::INSTRUCTION_BITS, number & ((1 << Self::INSTRUCTION_BITS) - 1))
     }
 
-    /// Returns the number of a position as text: of an exact recording `MOMENT`, or
+    /// Formats the number of a position; in an exact recording as `MOMENT` or
     /// `MOMENT.INSTRUCTIONS`.
     pub fn text(number: u64, is_exact: bool) -> String {
         match Self::parts(number) {
@@ -36,7 +38,7 @@ impl Position {
         }
     }
 
-    /// Parses such a text.
+    /// Parses a text of [`Position::text`]; `None` if it is malformed or the number is too large.
     pub fn parse(text: &str, is_exact: bool) -> Option<u64> {
         let number =
             |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;

@@ -10,11 +10,11 @@ use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The largest range of which all instructions are looked at.
+/// The maximum size of a range, since all of its instructions are decoded.
 const LARGEST_BYTES: u64 = 1 << 14;
 
-/// Returns where a thread in a range of code has left it, or may leave it with the next
-/// instruction. `None` if that cannot be said.
+/// Returns the addresses at which a thread has left a range of code, or may leave it with the next
+/// instruction. Returns `None` if the code cannot be decoded.
 fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
     let (mut exits, mut starts, mut targets) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let mut at = range.start;
@@ -39,7 +39,7 @@ fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
 }
 
 impl Replayed {
-    /// Runs forward while a thread stays in a range of code. Returns `None` if it has to be
+    /// Runs forward while a thread stays in a range of code. Returns `None` if the thread has to be
     /// stepped.
     pub(super) fn go_within(
         &mut self,

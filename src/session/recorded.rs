@@ -276,7 +276,8 @@ impl<H: History> Recorded<H> {
         Stop { thread, reason: StopReason::Edge(edge) }
     }
 
-    /// Returns the thread that executes next, else `otherwise` if that exists, else any thread.
+    /// Returns the thread that executes next; if none does, `otherwise` if that thread exists, or
+    /// another thread.
     fn running(&self, otherwise: Tid) -> Tid {
         let running = self.history.running_at(self.position).filter(|tid| self.is_alive(*tid));
         running.unwrap_or_else(|| {

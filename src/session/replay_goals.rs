@@ -1,11 +1,12 @@
-//! The stops of a replay, in the terms of a session and back.
+//! Translates breakpoints and requested events of a session for a replay, and the replay's results
+//! back to stops.
 
 use super::{Access, Breakpoints, Conditions, KnownRegisters, StopReason, Wanted, Watchpoint};
 use crate::common::{Addr, AddrRange};
 use crate::replay::{KernelEvent, Replay, Watch, WatchKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Returns the stop of an act of the kernel.
+/// Returns the stop reason for a system call or signal of a replay.
 pub(super) fn event_stop(event: KernelEvent) -> StopReason {
     match event {
         KernelEvent::Call(number) => StopReason::Call(number),
@@ -14,7 +15,7 @@ pub(super) fn event_stop(event: KernelEvent) -> StopReason {
     }
 }
 
-/// Returns true if a debugger wants to stop at an act of the kernel.
+/// Returns true if a debugger wants to stop at a system call or signal of a replay.
 pub(super) fn wants(wanted: &Wanted, event: KernelEvent) -> bool {
     match event {
         KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
@@ -29,7 +30,8 @@ pub(super) fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
     hash.finish()
 }
 
-/// Returns true if the thread that is about to execute stops at its breakpoint.
+/// Returns true if the thread that is about to execute stops at a breakpoint there, because the
+/// conditions hold or there are none.
 pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
     if !conditions.are_there() {
         return true;
@@ -48,7 +50,7 @@ pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {
     Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
 }
 
-/// Returns the stop of a watchpoint.
+/// Returns the stop reason for the watchpoint with index `number`.
 pub(super) fn met(number: usize, breakpoints: &Breakpoints) -> StopReason {
     let watchpoint = breakpoints.watchpoints().get(number);
     watchpoint.map_or(StopReason::Step, |watchpoint| StopReason::Watchpoint(*watchpoint))

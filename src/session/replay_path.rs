@@ -1,8 +1,8 @@
 //! The path of an exact recording, and where its instructions are in a replay.
 //!
 //! A path numbers the instructions of each thread. A replay counts entries of the log, ticks, and
-//! the instructions since the last tick. As the path was made, places were noted under both. From
-//! the nearest one on, the ticks of the path are counted.
+//! the instructions since the last tick. While the path was made, some places were noted in both
+//! countings. Other places are found from the nearest noted one, by counting ticks along the path.
 
 use super::around::calls_around;
 use super::{Called, Position, Recording};
@@ -15,20 +15,21 @@ use crate::translate::is_tick;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// The most bytes of an instruction.
+/// The maximum length of an instruction in bytes.
 const INSN_BYTES: usize = 15;
 
 /// The path of an exact recording.
 #[derive(Debug)]
 pub(super) struct ReplayPath {
     recording: Recording,
-    /// The places of each thread, in the order of the run.
+    /// The noted places of each thread, in the order of the run.
     places: BTreeMap<Tid, Vec<PathPlace>>,
 }
 
 impl ReplayPath {
-    /// Opens the path that is kept with a recording, or makes it. Calls `goes_on` with the ticks so
-    /// far and of the whole run; false ends that. Fails with a sentence.
+    /// Opens the path that is kept with a recording, or makes it. Calls `goes_on` with the ticks
+    /// done and those of the whole run; if it returns false, fails. An error is a sentence for the
+    /// user.
     pub(super) fn open(
         reader: &Reader,
         goes_on: &mut dyn FnMut(u64, u64) -> bool,
@@ -62,7 +63,7 @@ impl ReplayPath {
         let next = places.partition_point(is_before);
         let last = next.checked_sub(1).and_then(|last| places.get(last));
         let Some(from) = last.filter(|place| place.entry == at.entry) else {
-            // Its last interval is over.
+            // The thread does not run in this interval, so it is before its next noted place.
             let of_next = places.get(next).map(|place| place.index);
             return of_next.unwrap_or_else(|| self.timeline().instructions(tid));
         };
@@ -90,7 +91,7 @@ impl ReplayPath {
                 }
                 after < index
             });
-            // Elsewhere it is not known where the tick of the place began.
+            // At other noted places it is unknown at which instruction their last tick was.
             if let Some(begins) = begins {
                 let instructions = index - begins;
                 return Some(replay::Position { entry: from.entry, ticks, instructions });
@@ -98,8 +99,8 @@ impl ReplayPath {
         }
     }
 
-    /// Calls `passed` with the number of the instruction after each tick, from an instruction on,
-    /// until it returns false.
+    /// Follows the path from instruction `from` on. Calls `passed` with the number of the
+    /// instruction after each tick, until it returns false.
     fn follow_ticks(&self, tid: Tid, from: u64, passed: &mut dyn FnMut(u64) -> bool) {
         let timeline = self.timeline();
         let _: ControlFlow<()> = timeline.visit(tid, from, &mut |visit| {

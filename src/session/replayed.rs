@@ -33,14 +33,14 @@ pub struct Replayed {
     pub(super) failure: Option<String>,
     /// The last position at which the run was at its end; 0 if it never was.
     pub(super) end: Cell<u64>,
-    /// The path of the run, once somebody asked for it.
+    /// The path of the run, once [`Run::prepare_path`] has made it.
     pub(super) path: OnceCell<ReplayPath>,
 }
 
 impl Replayed {
-    /// Opens an exact recording, at the end of its run. Calls `passed` with the ticks that were
-    /// replayed so far, and with all. Returns a sentence, too, if the run cannot be replayed to its
-    /// end.
+    /// Opens an exact recording, at the end of its run. Calls `passed` with the number of ticks
+    /// replayed so far and of all ticks. If the run cannot be replayed to its end, returns the
+    /// reason as well, as a sentence.
     pub fn at_end(
         reader: Reader,
         passed: &mut dyn FnMut(u64, u64),
@@ -69,22 +69,22 @@ impl Replayed {
         self.replay.borrow_mut().running()
     }
 
-    /// Returns the stop where the replay is no more the recorded one.
+    /// Ends the run after an error of its replay ([`Self::fail`]), and returns the stop there.
     fn failed(&mut self, error: &replay::Error) -> Stop {
         self.fail(error);
         let thread = self.running().unwrap_or(self.shown);
         Stop { thread, reason: StopReason::Edge(Edge::End) }
     }
 
-    /// Ends the run where the replay is no more the recorded one, and goes to the last place that
-    /// was.
+    /// Stores an error of the replay. After a divergence, ends the run before it and moves to the
+    /// last entry of the log that the replay reached without a difference.
     fn fail(&mut self, error: &replay::Error) {
         let replay = self.replay.get_mut();
         self.failure = Some(error.to_string());
         if let replay::Error::Diverged { position, .. } = error {
             replay.end_before(position.entry);
             let last = replay::Position::after_entries(position.entry).max(replay.first());
-            // If that fails too, nothing is known.
+            // If this move fails as well, no position can be shown.
             let _ = replay.seek(last);
         }
     }
@@ -147,7 +147,7 @@ impl Replayed {
         }
     }
 
-    /// Returns the stop after a step that met nothing else.
+    /// Returns the stop after a complete step: a breakpoint if one is at the thread's new address.
     pub(super) fn stepped(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
         let kind = self.pc(tid).and_then(|pc| breakpoints.at(pc));
         Stop { thread: tid, reason: kind.map_or(StopReason::Step, StopReason::Breakpoint) }
@@ -158,7 +158,7 @@ impl Replayed {
         self.running().unwrap_or_else(|| self.default_thread())
     }
 
-    /// Returns the stop for what a run found.
+    /// Returns the stop for `found`, the result of a replay's run.
     pub(super) fn stop(
         &self,
         found: Found,
@@ -230,7 +230,7 @@ impl Run for Replayed {
             self.end.set(at);
         }
         let last = replay.last_moment();
-        // An end that was noted before the run grew is not used.
+        // An end that was noted before the recording grew is not used.
         let end = Some(self.end.get()).filter(|end| Position::parts(*end).0 == last);
         Some(Position { at, total: end.unwrap_or(Position::exact(last, 0)).max(at) })
     }
@@ -305,7 +305,8 @@ impl Run for Replayed {
         self.read(addr, buf)
     }
 
-    /// Sets a register in a diversion: everything is as it was again once the run moves.
+    /// Sets a register in a diversion: in a copy of the replayed process, which is dropped once the
+    /// run moves.
     fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error> {
         if self.registers(tid).value(register) == Some(value) {
             return Ok(());
@@ -319,7 +320,7 @@ impl Run for Replayed {
         changed.map_err(|error| refused(&error))
     }
 
-    /// Writes memory in a diversion.
+    /// Writes memory in a diversion, as [`Self::write_register`] does.
     fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         self.replay.get_mut().divert_memory(addr, bytes).map_err(|error| refused(&error))
     }
@@ -400,7 +401,7 @@ impl Run for Replayed {
     fn prepare_path(&self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         if self.path.get().is_none() {
             let path = ReplayPath::open(self.replay.borrow().reader(), goes_on);
-            // It was empty.
+            // The cell is empty, so this cannot fail.
             let _ = self.path.set(path.map_err(Error::Refused)?);
         }
         Ok(())

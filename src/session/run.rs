@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// The result of a search for the last change of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastChange {
-    /// It is next.
+    /// The run is at the last change: the instruction that makes it is about to execute.
     Here,
-    /// There is none before, as far as the recording goes.
+    /// The recording contains no earlier change.
     Nowhere,
     /// The user interrupted the search.
     Interrupted,
@@ -23,13 +23,13 @@ pub enum LastChange {
 /// An execution of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Its position ([`Position::at`]).
+    /// The position at which the instruction is about to execute ([`Position::at`]).
     pub at: u64,
-    /// The thread that executes it.
+    /// The thread that executes the instruction.
     pub tid: Tid,
     /// The instruction's address.
     pub pc: Addr,
-    /// The address to which the function returns that begins with the instruction.
+    /// If the instruction is the first of a function: the address to which the function returns.
     pub returns_to: Option<Addr>,
 }
 
@@ -40,19 +40,19 @@ pub struct ExecutionSearch<'a> {
     pub addrs: &'a BTreeSet<Addr>,
     /// The position where the search begins, excluded; `None` for the end of the run.
     pub from: Option<u64>,
-    /// The most executions to find.
+    /// The maximum number of executions to find.
     pub count: usize,
 }
 
-/// Takes executions as they are found, newest first, and the run there.
+/// A callback for each execution that a search finds, newest first, with the run at that position.
 pub type ExecutionSink<'a> = &'a mut dyn FnMut(&dyn Run, Execution);
 
 /// The end of a search for executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// There are no earlier ones.
+    /// There are no earlier executions.
     Complete,
-    /// There are earlier ones.
+    /// There are earlier executions.
     HasMore,
     /// The user interrupted the search.
     Interrupted,
@@ -79,9 +79,9 @@ pub trait Run {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop;
 
-    /// Runs on while the order's thread stays in a range of code, in which it is to be stepped. The
-    /// stop is a step at its end, and before an instruction that may leave it. `None`: the run
-    /// steps only.
+    /// Runs while the order's thread stays in a range of code, in place of single steps. Stops, as
+    /// after a step, once the thread has left the range or is about to execute an instruction that
+    /// may leave it. Returns `None` if the thread has to be stepped.
     fn run_within(
         &mut self,
         _order: &Order,
@@ -95,8 +95,8 @@ pub trait Run {
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
-    /// Makes ready what later commands need, while there is nothing else to do. Nothing changes
-    /// that the user sees. Ends soon after `interrupted` returns true.
+    /// Prepares data for later commands while the client waits for its user. Changes nothing that
+    /// the user sees. Ends soon after `interrupted` returns true.
     fn use_idle_time(&mut self, _interrupted: &dyn Fn() -> bool) {}
 
     /// Returns the address of a thread's next instruction.
@@ -120,13 +120,14 @@ pub trait Run {
     /// Writes memory.
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Allocates memory for the debugger's own use. Returns `None` where that would change the
-    /// program.
+    /// Allocates memory for the debugger's own use. Returns `None` if the run cannot do so without
+    /// a change of the program.
     fn allocate(&mut self, _size: u64, _protection: Protection) -> Option<Result<Addr, Error>> {
         None
     }
 
-    /// Frees what [`allocate`](Self::allocate) gave. Returns false if there is nothing at `addr`.
+    /// Frees memory that [`allocate`](Self::allocate) returned. Returns false if `addr` is not such
+    /// memory.
     fn free(&mut self, _addr: Addr) -> bool {
         false
     }
@@ -134,7 +135,7 @@ pub trait Run {
     /// Returns the activations of a thread, innermost first.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
 
-    /// Returns what is known of the frames outside the outermost of them.
+    /// Returns the kind of the frames outside the thread's outermost activation.
     fn older_frames(&self, _tid: Tid) -> Older {
         Older::Nothing
     }
@@ -182,15 +183,17 @@ pub trait Run {
         None
     }
 
-    /// Returns the PT packets of a thread up to the current position: from position `since` on,
-    /// unless the packets need what is before that.
+    /// Returns the PT packets of a thread up to the current position: from position `since` on, or
+    /// from the beginning if the packets cannot be cut there.
     fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>>;
 
-    /// Returns family, model and stepping of the CPU that wrote the packets.
+    /// Returns family, model and stepping of the CPU that wrote the packets; `None` for packets
+    /// without errata.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
 
-    /// Makes the path of an exact recording, if that was not done: it has the packets and the
-    /// calls. Calls `goes_on` with what is done and the whole of it; false ends that with an error.
+    /// Makes the path of an exact recording, which packets and calls need, unless it exists. Calls
+    /// `goes_on` with the ticks done and those of the whole run; if it returns false, fails with an
+    /// error.
     fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         Ok(())
     }
@@ -202,13 +205,14 @@ pub trait Run {
         self.recorded().map(|history| history.calls_around(tid, here, count)).unwrap_or_default()
     }
 
-    /// Delivers a signal to a thread of a live program at its next resume, besides the order's.
+    /// Delivers a signal to a thread of a live program at the next resume, besides the signal of
+    /// the order.
     fn give_signal(&mut self, _tid: Tid, _signal: i32) {}
 
     /// Sets the signals that do not stop the run; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}
 
-    /// Returns the history so far, for searches.
+    /// Returns the history so far, for searches; `None` if the run has no path.
     fn recorded(&self) -> Option<&dyn History> {
         None
     }
@@ -223,8 +227,8 @@ pub trait Run {
         self.threads().first().map(|thread| thread.pid)
     }
 
-    /// Returns true if a software breakpoint can be at an address. In the past it can be where
-    /// there is code at other times only.
+    /// Returns true if a software breakpoint can be at an address. In the past this is always true,
+    /// since code may be there at another time.
     fn can_break_at(&self, _addr: Addr) -> bool {
         true
     }
@@ -256,7 +260,7 @@ pub trait Run {
         false
     }
 
-    /// Returns the reason why the run cannot execute an order.
+    /// Returns the reason why the run cannot execute an order; `None` if it can.
     fn refusal(&self, _order: &Order) -> Option<Error> {
         None
     }
@@ -276,12 +280,13 @@ pub trait Run {
     /// Detaches from the processes beside the program.
     fn leave_all_beside(&mut self) {}
 
-    /// Returns the number of system calls skipped by the last resume as their numbers are unknown.
+    /// Returns the number of system calls that the last resume skipped because their numbers are
+    /// unknown.
     fn unknown_calls(&self) -> u64 {
         0
     }
 
-    /// Returns true if the run can stop for all these accesses.
+    /// Returns true if the run can stop at the accesses of all these watchpoints.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {
         false
     }
@@ -297,8 +302,8 @@ pub trait Run {
         false
     }
 
-    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`, in an exact
-    /// recording.
+    /// Returns the code addresses that `what` names in an exact recording: a function, `FILE:LINE`
+    /// or `*ADDRESS`.
     fn code_of(&self, _what: &str) -> Vec<Addr> {
         Vec::new()
     }
@@ -308,7 +313,8 @@ pub trait Run {
         None
     }
 
-    /// Searches backwards for executions of instructions, in an exact recording, and comes back.
+    /// Searches backwards for executions of instructions in an exact recording, then returns to the
+    /// current position.
     fn executions(
         &mut self,
         _search: &ExecutionSearch<'_>,

@@ -1,6 +1,6 @@
-//! A history given instruction by instruction, by hand or by another debugger. It serves tests of
-//! the views, and anyone with a list of addresses to walk through. Searches are linear, so it is
-//! not meant for long runs.
+//! A history given instruction by instruction, by hand or by another debugger. Serves tests of the
+//! views, and callers with a list of addresses to walk through. Searches are linear, so it is not
+//! meant for long runs.
 
 use super::{
     Arrived, CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, History,

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 
-/// Returns the symbols of all code that a run mapped. At each address the last file mapped counts.
+/// Returns the symbols of all code that a run mapped. At each address the file that was mapped last
+/// counts.
 pub fn symbols_of(images: &Images) -> Symbols {
     let stored = images.files().map(|(path, bytes)| (path.to_owned(), bytes.clone()));
     symbols_of_images(stored, images.epochs().iter().map(|epoch| &*epoch.image))
@@ -99,7 +100,7 @@ impl Source {
         Some(Place { function: function.name, offset: function.offset, line })
     }
 
-    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`.
+    /// Returns the code addresses that `what` names: a function, `FILE:LINE` or `*ADDRESS`.
     pub(super) fn code_of(&self, what: &str) -> Vec<Addr> {
         let mut addrs = match (what.strip_prefix('*'), what.rsplit_once(':')) {
             (Some(text), _) => {

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub enum Start {
     /// A program from its first instruction on.
     Program(Launch),
-    /// The previous program again, or the one that was requested first.
+    /// The program that was started last again; if none was, the one with which the session was
+    /// created.
     Again,
     /// A running process.
     Process(Pid),
@@ -23,7 +24,7 @@ pub struct Launch {
     pub program: Option<OsString>,
     /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
-    /// The environment.
+    /// All environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory; `None` for the server's.
     pub directory: Option<PathBuf>,

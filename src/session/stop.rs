@@ -49,7 +49,7 @@ pub enum StopReason {
     Edge(Edge),
     /// The user interrupted the run.
     Interrupted,
-    /// A live program has accessed watched memory.
+    /// Watched memory was accessed, in a live program or an exact recording.
     Watchpoint(Watchpoint),
     /// A live program is about to receive a signal (the kernel's number); in the past, its handler
     /// begins.
@@ -68,7 +68,7 @@ pub enum StopReason {
     Executed,
     /// The only resumed thread of a live program has ended.
     NoneRuns,
-    /// A process of a live program is gone; the stop's thread is its first thread.
+    /// A process of a live program is gone; the stop's thread is the first thread of that process.
     Gone(Ending),
 }
 

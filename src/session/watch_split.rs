@@ -4,7 +4,7 @@ use super::{Access, Watchpoint};
 use crate::capture::Live as Program;
 use crate::tracee::Watch;
 
-/// The largest number of bytes compared after each instruction.
+/// The maximum number of bytes compared after each instruction.
 const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 
 /// A division of watchpoints into those for the debug registers and those to compare.
@@ -14,8 +14,9 @@ pub(super) struct Split {
     pub(super) slow: Vec<Watchpoint>,
 }
 
-/// Assigns watchpoints to the debug registers; reads first, since decoding does not notice them
-/// all. Returns `None` if the rest is too large to compare.
+/// Assigns watchpoints to the debug registers as long as they fit: those for reads first, since
+/// decoding does not notice all reads. Returns `None` if the other watchpoints are too large to
+/// compare.
 pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
     let mut split = Split::default();
     let of_access =

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The time after which a system call counts as waiting, perhaps for another thread.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// The largest number of rounds for which a waiting thread is skipped.
+/// The maximum number of rounds for which a waiting thread is skipped.
 const LONGEST_WAIT: u32 = 1 << 16;
 
 /// The rounds for which a thread that waits in a system call is skipped.
@@ -31,7 +31,7 @@ struct Insn {
     registers: Registers,
 }
 
-/// A run that steps and compares.
+/// The inputs of one resume that steps and compares.
 struct Watching<'a> {
     order: &'a Order,
     breakpoints: &'a Breakpoints,
@@ -153,7 +153,8 @@ impl Watching<'_> {
         self.watched_for_reads().find(is_read).copied()
     }
 
-    /// Returns the memory watched for writes; empty for the other watchpoints.
+    /// Returns the known bytes of each watchpoint for writes; empty for a watchpoint for reads
+    /// only.
     fn values(&self, live: &Live) -> Vec<Vec<u8>> {
         let value = |watchpoint: &Watchpoint| {
             if watchpoint.access == Access::Read {

@@ -7,11 +7,11 @@ use crate::common::{Addr, AddrRange};
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
+    /// The mapped addresses.
     pub range: AddrRange,
     /// The permissions of its pages.
     pub protection: Protection,
-    /// The file offset of its first byte, in bytes.
+    /// The file offset of the first byte, in bytes.
     pub offset: u64,
     /// The number of the file's device: the major one in the upper half, and the minor one.
     pub device: u64,
@@ -22,13 +22,13 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Returns true if a file backs it.
+    /// Returns true if a file backs the mapping.
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }
 
-    /// Returns true if both mappings are of one file. The kernel marks the name of a file that was
-    /// removed.
+    /// Returns true if both mappings are of one file. Ignores the mark that the kernel adds to the
+    /// name of a removed file.
     pub fn is_same_file(&self, other: &Self) -> bool {
         fn name(mapping: &Mapping) -> &str {
             mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
@@ -116,7 +116,7 @@ impl MappingSet {
         self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)
     }
 
-    /// Returns the mapping that contains `addr`.
+    /// Returns the mapping that contains `addr`; `None` if nothing is mapped there.
     pub fn at(&self, addr: Addr) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
         self.mappings.get(i).filter(|m| m.range.contains(addr))

@@ -7,9 +7,9 @@ use crate::common::{Pid, Tid};
 /// A context switch, or a loss of switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Its time, in nanoseconds of perf's clock.
+    /// The time of the switch, in nanoseconds of perf's clock.
     pub time_ns: u64,
-    /// Its kind.
+    /// The kind of the switch.
     pub kind: SwitchKind,
 }
 
@@ -83,8 +83,8 @@ fn record(rest: &[u8]) -> Option<Record<'_>> {
     Some(Record { kind, misc, bytes })
 }
 
-/// Parses a switch. Returns the switch away from the other thread, which only a switch to this one
-/// implies, and the switch.
+/// Parses a switch. Returns the switch away from the other thread, and the switch itself. The
+/// former is only valid if the latter is a switch to this thread.
 fn switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
     let bytes: &[u8; SWITCH_BYTES] = record.bytes.first_chunk()?;
     let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));

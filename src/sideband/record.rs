@@ -4,12 +4,12 @@ use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A mapped file, numbered from 0 within a recording.
+/// The number of a mapped file, from 0 on within a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileId(pub u32);
 
-/// A stored copy of code, named by the SHA-256 of its content in hexadecimal.
+/// The ID of a stored copy of code: the SHA-256 of its content in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ImageId(pub String);
@@ -77,12 +77,12 @@ pub enum Backing {
 pub enum Event {
     /// Assigns a number to a file's path, for later mappings.
     File {
-        /// The number.
+        /// The file's number.
         file: FileId,
         /// The path, as the kernel names it.
         path: String,
     },
-    /// The file's content was stored in the recording.
+    /// A file's content was stored in the recording.
     Image {
         /// The file.
         file: FileId,
@@ -91,16 +91,16 @@ pub enum Event {
     },
     /// Memory was mapped or its protection changed; this replaces any previous mapping there.
     Map {
-        /// Its addresses.
+        /// The mapped addresses.
         range: AddrRange,
-        /// The permissions of its pages.
+        /// The permissions of the pages.
         protection: Protection,
-        /// The source of its bytes.
+        /// The source of the bytes.
         backing: Backing,
     },
     /// Memory was unmapped.
     Unmap {
-        /// Its addresses.
+        /// The addresses that are no longer mapped.
         range: AddrRange,
     },
     /// Code was created or changed at run time: from now on, these bytes are at this address.

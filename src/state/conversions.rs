@@ -8,7 +8,7 @@ use crate::image::core::Thread;
 use crate::insn::Registers;
 use std::sync::LazyLock;
 
-/// The general registers, each with its place among the kernel's words.
+/// The general registers, each with its index among the words of `user_regs_struct`.
 static GENERAL: LazyLock<Vec<(Register, usize)>> = LazyLock::new(|| {
     let place = |register: Register| {
         let name = register.name();

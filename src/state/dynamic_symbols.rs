@@ -12,10 +12,11 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const SYMBOL_BYTES: u64 = 24;
 const ST_SHNDX: u64 = 6;
 const ST_VALUE: u64 = 8;
-/// The limit on a chain of symbols with one hash. A longer one is taken as damaged.
+/// The maximum length of a hash bucket's chain of symbols. A longer one is taken as damaged.
 const CHAIN_LIMIT: u64 = 1 << 16;
 
-/// Returns the address of a symbol that a library exports, in any version.
+/// Returns the address of a symbol that a library exports, in any version; `None` if it exports
+/// none.
 pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Option<Addr> {
     let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
     let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
@@ -47,8 +48,8 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     None
 }
 
-/// Returns the address in an entry of a dynamic section. glibc adds the load bias to most of these
-/// entries at run time; it is added here to the others.
+/// Returns the address that an entry of a dynamic section contains. glibc adds the load bias to
+/// most of these entries at run time; it is added here to the others.
 fn absolute(library: &LinkMap, pointer: u64) -> Addr {
     let is_linked = pointer < library.load_bias;
     Addr(pointer).wrapping_add(if is_linked { library.load_bias } else { 0 })

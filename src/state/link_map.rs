@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct LinkMap {
     /// The address of the `struct link_map`.
     pub addr: Addr,
-    /// The address of the `struct r_debug` of its namespace; 0 for the first one, which has all
-    /// that was not loaded by `dlmopen(3)`.
+    /// The address of the `struct r_debug` of the file's namespace; 0 for the first namespace,
+    /// which has all files that `dlmopen(3)` did not load elsewhere.
     pub namespace: Addr,
     /// `l_addr`: the load bias of the file.
     pub load_bias: u64,
@@ -23,7 +23,7 @@ pub struct LinkMap {
 /// The program, or a library that it loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Its link map; synthesized if the real one is unknown.
+    /// The link map; synthesized if the real one is unknown.
     pub map: LinkMap,
     /// The mapped file, by its canonical path.
     pub file: Arc<str>,
@@ -42,8 +42,8 @@ const EXTENDED_VERSION: u64 = 2;
 const NEXT_NAMESPACE: u64 = 40;
 
 /// Reads the dynamic linker's list of the program's loaded files, found through the auxiliary
-/// vector. Returns `None` for a static program, or if the list's memory is unknown. Of the lists of
-/// other namespaces, those that are known follow.
+/// vector. Returns `None` for a static program, or if the list's memory is unknown. The lists of
+/// the other namespaces follow, as far as they are known.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
     let first = memory.debug(memory.dynamic(auxv)?)?;
@@ -69,7 +69,7 @@ impl Words<'_> {
         Some(Addr(vaddr(self.program_header(auxv, PT_DYNAMIC)?)?).wrapping_add(bias))
     }
 
-    /// Returns the address of the program's header of a segment of this type.
+    /// Returns the address in memory of the program's first program header with type `wanted`.
     pub(super) fn program_header(&self, auxv: &[u8], wanted: u32) -> Option<Addr> {
         let headers = Addr(auxv_value(auxv, AT_PHDR)?);
         let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
@@ -79,7 +79,7 @@ impl Words<'_> {
             .find(|header| kind(*header) == Some(wanted.into()))
     }
 
-    /// Reads the list of a namespace.
+    /// Reads the list of a namespace, whose `struct r_debug` is at `debug`.
     fn list(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
         // `r_map`.
         let mut at = self.word(debug.wrapping_add(8))?;
@@ -111,7 +111,8 @@ impl Words<'_> {
     }
 }
 
-/// Returns a value of the auxiliary vector (getauxval(3)).
+/// Returns the value of an entry of the auxiliary vector (getauxval(3)); `None` if there is no such
+/// entry.
 fn auxv_value(auxv: &[u8], wanted: u64) -> Option<u64> {
     let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
     auxv.chunks_exact(16)

@@ -25,7 +25,7 @@ struct Module {
 }
 
 impl Module {
-    /// Returns the address in memory of an offset in the file.
+    /// Returns the address in memory of an offset in the file; `None` if no segment contains it.
     fn address_of(&self, offset: u64) -> Option<Addr> {
         let holds = |segment: &&crate::image::elf::Segment| {
             (segment.offset..segment.offset.saturating_add(segment.file_size_bytes))
@@ -48,8 +48,8 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Finds the files whose code is mapped. Returns `None` without a program; `path` is that of
-    /// the program, if it is known.
+    /// Finds the files whose code is mapped. `path` is the path of the program, if it is known.
+    /// Returns `None` if no program is mapped.
     pub(super) fn of(image: &Image, path: Option<&str>) -> Option<Self> {
         let mut libraries = files(image);
         let named = libraries.iter().position(|module| Some(&*module.file) == path);
@@ -58,7 +58,7 @@ impl Modules {
         Some(Self { program, libraries })
     }
 
-    /// Returns the libraries, as the dynamic linker would list them.
+    /// Returns the libraries as the dynamic linker would list them, without the program.
     pub(super) fn libraries(&self) -> Vec<Library> {
         let library = |module: &Module| {
             let dynamic = module.elf.dynamic?.wrapping_add(module.bias);
@@ -96,8 +96,8 @@ impl Modules {
         std::str::from_utf8(self.program.elf.interpreter.as_deref()?).ok()
     }
 
-    /// Returns true for the dynamic linker that the program requests. Its path is often a link, to
-    /// a file of that name or, with older C libraries, to `ld-VERSION.so`.
+    /// Returns true if a module is the dynamic linker that the program requests. The requested path
+    /// is often a link: to a file of the same name or, with older C libraries, to `ld-VERSION.so`.
     fn is_loader(&self, module: &Module) -> bool {
         let name = |path| Path::new(path).file_name();
         let Some(wanted) = self.interpreter().and_then(name) else { return false };

@@ -39,8 +39,8 @@ impl FinalState {
     }
 
     /// Returns the libraries loaded at the end of the run: the dynamic linker's list, which starts
-    /// with the program, without a name. If its memory is unknown, derives the list from `image`
-    /// and the path of the program.
+    /// with the program, without a name. If the memory of this list is unknown, derives the
+    /// libraries, without the program, from `image` and the path of the program.
     pub fn libraries(&self, image: &Image, program: Option<&str>) -> Option<Vec<Library>> {
         let derived = || Some(Modules::of(image, program)?.libraries());
         self.listed(image).or_else(derived)

@@ -2,8 +2,8 @@
 
 use crate::insn;
 
-/// A general, segment, x87, SSE, AVX or AVX-512 register, as gdb shows them: the parts of a wide
-/// vector register are registers of their own.
+/// A general, segment, x87, SSE, AVX or AVX-512 register, as gdb shows them: each part of a wide
+/// vector register is a separate register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 
@@ -121,17 +121,17 @@ impl Register {
         usize::from(self.0)
     }
 
-    /// Returns the general register, or RIP, with a DWARF number.
+    /// Returns the general register, or RIP, with a DWARF number; `None` for other numbers.
     pub fn of_dwarf_number(number: u16) -> Option<Self> {
         Self::from_name(insn::Registers::name_of_dwarf_number(number)?)
     }
 
-    /// Returns x87 stack register `index`.
+    /// Returns x87 stack register `index`; `None` from 8 on.
     pub fn st(index: u8) -> Option<Self> {
         (index < 8).then_some(Self(ST0 + index))
     }
 
-    /// Returns SSE register `index`.
+    /// Returns SSE register `index`; `None` from 32 on.
     pub fn xmm(index: u8) -> Option<Self> {
         match index {
             0..16 => Some(Self(XMM0 + index)),
@@ -140,7 +140,7 @@ impl Register {
         }
     }
 
-    /// Returns the upper half of AVX register `index`.
+    /// Returns the upper half of AVX register `index`; `None` from 32 on.
     pub fn ymm_high(index: u8) -> Option<Self> {
         match index {
             0..16 => Some(Self(YMM0H + index)),
@@ -149,17 +149,17 @@ impl Register {
         }
     }
 
-    /// Returns the upper half of AVX-512 register `index`.
+    /// Returns the upper half of AVX-512 register `index`; `None` from 32 on.
     pub fn zmm_high(index: u8) -> Option<Self> {
         (index < 32).then_some(Self(ZMM0H + index))
     }
 
-    /// Returns AVX-512 mask register `index`.
+    /// Returns AVX-512 mask register `index`; `None` from 8 on.
     pub fn mask(index: u8) -> Option<Self> {
         (index < 8).then_some(Self(K0 + index))
     }
 
-    /// Returns the kind and index of a register of the extended state.
+    /// Returns the kind and index of a register of the extended state; `None` for other registers.
     pub fn extended(self) -> Option<Extended> {
         match self.0 {
             n @ ST0..FCTRL => Some(Extended::St(n - ST0)),
@@ -173,7 +173,7 @@ impl Register {
         }
     }
 
-    /// Returns true for the registers that AVX adds.
+    /// Returns true for the registers that AVX adds: the upper halves of YMM0 to YMM15.
     pub fn is_avx(self) -> bool {
         (YMM0H..K0).contains(&self.0)
     }
@@ -183,7 +183,7 @@ impl Register {
         self.0 >= K0
     }
 
-    /// Returns the register with a [`name`](Self::name).
+    /// Returns the register with a [`name`](Self::name); `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|register| register.name() == name)
     }
@@ -226,7 +226,7 @@ impl Register {
     }
 }
 
-/// A set of registers, each known or unknown.
+/// The values of all registers of a thread, each known or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRegisters {
     values: [Option<Value>; COUNT as usize],

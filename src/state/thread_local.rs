@@ -47,7 +47,7 @@ pub struct ThreadLocal {
     pub fs_base: Addr,
     /// The address of the file's `struct link_map`.
     pub link_map: Addr,
-    /// The offset in the file's thread-local storage.
+    /// The variable's offset in the file's thread-local storage.
     pub offset: u64,
 }
 
@@ -119,7 +119,8 @@ impl ThreadLocal {
     }
 }
 
-/// A field of a structure: `{bits, elements, offset}`.
+/// A field of one of glibc's structures, as its `_thread_db_` symbol describes it: the size of an
+/// element in bits, and the offset in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     bits: u32,
@@ -137,7 +138,7 @@ impl Field {
     }
 }
 
-/// The layout of glibc's structures, as it describes them.
+/// The layout of glibc's structures, as its `_thread_db_` symbols describe them.
 struct Layout {
     /// `l_tls_modid` of a `link_map`: the number of the file's module.
     module_id: Field,
@@ -197,7 +198,8 @@ impl Layout {
         })
     }
 
-    /// Returns the generation in which a module got its number, if it still has it.
+    /// Returns the generation in which a module got its number. Fails with
+    /// [`NoThreadLocal::NoModule`] if the number does not belong to `link_map` now.
     fn generation(
         &self,
         memory: &Words<'_>,

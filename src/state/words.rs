@@ -2,7 +2,7 @@
 
 use crate::common::Addr;
 
-/// The limit on entries of a table, and on bytes of a text. More are taken as damage.
+/// The maximum number of entries of a table, and of bytes of a text. More are taken as damage.
 pub(super) const LIMIT: usize = 4096;
 const DT_NULL: u64 = 0;
 
@@ -12,19 +12,19 @@ pub(super) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Reads eight bytes.
+    /// Reads eight bytes as a number; `None` if not all are known.
     pub(super) fn word(&self, at: Addr) -> Option<u64> {
         let mut bytes = [0; 8];
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
     }
 
-    /// Reads four bytes.
+    /// Reads four bytes as a number; `None` if not all are known.
     pub(super) fn half(&self, at: Addr) -> Option<u32> {
         let mut bytes = [0; 4];
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u32::from_le_bytes(bytes))
     }
 
-    /// Reads a text up to its zero byte.
+    /// Reads a text up to its zero byte, the first unknown byte, or [`LIMIT`].
     pub(super) fn string(&self, at: Addr) -> String {
         let mut bytes = vec![0; LIMIT];
         let known = (self.read)(at, &mut bytes);
@@ -32,7 +32,8 @@ impl Words<'_> {
         String::from_utf8_lossy(text).into_owned()
     }
 
-    /// Returns the value of a tag in a dynamic section.
+    /// Returns the value of the entry with tag `wanted` in a dynamic section; `None` if there is
+    /// none.
     pub(super) fn dynamic_entry(&self, dynamic: Addr, wanted: u64) -> Option<u64> {
         for i in 0..LIMIT as u64 {
             let entry = dynamic.wrapping_add(i * 16);

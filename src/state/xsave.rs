@@ -51,7 +51,7 @@ struct Field {
     size: usize,
     /// The bit of the register's state component in `XSTATE_BV`.
     component: u64,
-    /// The whole component, if its initial state is all zeros.
+    /// The range of the whole component if its initial state is all zeros; otherwise empty.
     whole: Range<usize>,
 }
 
@@ -65,7 +65,7 @@ impl Layout {
         Some(Self { avx512 })
     }
 
-    /// Returns a register of AVX or AVX-512; `None` if the area does not contain it.
+    /// Returns the value of a register of AVX or AVX-512; `None` if the area has no place for it.
     pub(super) fn read(self, area: &[u8], register: Register) -> Option<Value> {
         let Field { at, size, component, .. } = self.field(register)?;
         // A component that the area omits is in its initial state (SDM, "XSAVE").
@@ -112,7 +112,7 @@ impl Avx512 {
     }
 }
 
-/// Writes a register to an area. Returns `None` if the area does not contain it.
+/// Writes a register to an area. Returns `None` if the area has no place for it.
 pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
     let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
     let is_tags = register.name() == "ftag";

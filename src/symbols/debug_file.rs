@@ -24,8 +24,8 @@ pub(super) fn find(files: &dyn Files, path: &Path, elf: &Elf) -> Option<DebugFil
     by_id.or_else(|| find_linked(files, path, elf.debug_link.as_ref()?))
 }
 
-/// Finds the file that several debug files share (section `.gnu_debugaltlink`, made by dwz): `name`
-/// is relative to the debug file that names it.
+/// Opens the file that several debug files share (section `.gnu_debugaltlink`, made by dwz). `name`
+/// is relative to the directory of `of`, the debug file that names it.
 pub(super) fn find_supplement(
     files: &dyn Files,
     of: &Path,
@@ -53,7 +53,8 @@ fn has_id(bytes: &Bytes, id: &[u8]) -> bool {
     Elf::parse(bytes).is_ok_and(|elf| elf.build_id.as_deref() == Some(id))
 }
 
-/// Searches the module's directory, its `.debug`, and the global directory, comparing checksums.
+/// Finds the debug file that `link` names: in the module's directory, its `.debug`, or the global
+/// directory. The checksum must match.
 fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<DebugFile> {
     let name = OsStr::from_bytes(&link.file_name);
     // The link must be a plain file name: the module may be hostile.

@@ -7,7 +7,7 @@ use super::types::{Signature, SourceLine, Type, TypeId, Variable};
 use super::{FrameRegisters, Symbols};
 use crate::common::{Addr, AddrRange};
 
-/// A variable's place at an address: its value can be found in any state there.
+/// Where a variable is at an address, for evaluation in any state there.
 #[derive(Clone, Debug)]
 pub struct Placed {
     module: Addr,
@@ -53,8 +53,8 @@ impl Symbols {
         self.modules.values().flat_map(of_module).collect()
     }
 
-    /// Returns the address in the function that starts at `start` from which on its arguments are
-    /// where the debug information says: after its prologue, if that stores them.
+    /// Returns the first address at which the arguments of the function at `start` are where the
+    /// debug information says: after the prologue, if the prologue stores them.
     pub fn body_of(&self, start: Addr) -> Addr {
         let found = self.module_at(start).and_then(|module| {
             let at = start.0.wrapping_sub(module.bias);
@@ -66,8 +66,8 @@ impl Symbols {
         found.zip(module).map_or(start, |(at, module)| Addr(at.wrapping_add(module.bias)))
     }
 
-    /// Returns the variable outside of functions that `name` means at `addr`: one of the same file
-    /// before one of the same module, before others. It may omit outer namespaces.
+    /// Returns the global variable that `name` means at `addr`: one of the same compilation unit
+    /// before one of the same module, before others. `name` may omit outer namespaces.
     pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
         let own = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);
@@ -85,7 +85,7 @@ impl Symbols {
         module.dwarf()?.type_of(type_id.module, type_id.entry)
     }
 
-    /// Returns the place of a variable for code at `addr`.
+    /// Returns where a variable is in code at `addr`; `None` if its module was removed.
     pub fn place_of(&self, variable: &Variable, addr: Addr) -> Option<Placed> {
         let module = self.modules.get(&variable.module)?;
         let at = addr.0.wrapping_sub(module.bias);
@@ -93,8 +93,8 @@ impl Symbols {
         Some(Placed { module: variable.module, entry: variable.entry, located })
     }
 
-    /// Returns the home of a variable's value in a state of the program. `frame` is that of the
-    /// variable.
+    /// Returns the home of a variable's value in a state of the program. `frame` is the frame of
+    /// the variable's function.
     pub fn home_of(
         &self,
         placed: &Placed,
@@ -112,7 +112,8 @@ impl Symbols {
         module.unwind().cfa(frame, machine, module.bias)
     }
 
-    /// Returns the registers of a frame's caller. `None` if there is none, or it cannot be found.
+    /// Returns the registers of a frame's caller; `None` if the frame has no caller, or an unknown
+    /// one.
     pub fn caller_of(
         &self,
         frame: &FrameRegisters,

@@ -23,7 +23,7 @@ pub struct Function {
 /// The symbols of all modules of a process.
 pub struct Symbols {
     files: Arc<dyn Files>,
-    /// By the start of their range; ranges do not overlap.
+    /// The modules by the start of their ranges, which do not overlap.
     pub(super) modules: BTreeMap<Addr, Module>,
 }
 

@@ -1,4 +1,5 @@
-//! A state of the program, as location descriptions need it, and where they say that a value is.
+//! A state of the program, in which location descriptions are evaluated, and the home of a value,
+//! which is their result.
 
 use crate::common::Addr;
 
@@ -19,10 +20,11 @@ pub trait Machine {
     fn read(&self, addr: Addr, buf: &mut [u8]) -> bool;
 }
 
-/// Where a value is: its pieces, with their sizes in bits; only a single one may have no size.
+/// Where a value is, in one piece or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The pieces, from the lowest address on.
+    /// The pieces, from the value's first byte on, each with its size in bits. A piece without a
+    /// size is the only one and the whole value.
     pub pieces: Vec<(Option<u64>, Piece)>,
 }
 
@@ -40,10 +42,10 @@ pub enum Piece {
     Memory(Addr),
     /// In a register, by its DWARF number.
     Register(u16),
-    /// Nowhere, but these are its bytes.
+    /// Nowhere: the value was computed, and these are its bytes.
     Bytes(Vec<u8>),
-    /// Nowhere: the compiler dropped it.
+    /// Nowhere: the compiler dropped the value.
     OptimizedOut,
-    /// It cannot be found out here.
+    /// Unknown: the location cannot be evaluated in this state.
     Unavailable,
 }

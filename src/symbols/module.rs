@@ -76,7 +76,8 @@ impl Module {
         })
     }
 
-    /// Adds the namespace from the ELF symbol: for local functions, DWARF has no linkage name.
+    /// Adds the namespace that the ELF symbol of a function has. DWARF has no linkage name for
+    /// local functions.
     fn qualify(&self, frame: &mut Frame, at: u64) {
         let Some(symbol) = self.table().function_at(at) else { return };
         let full = names::without_parameters(&symbol.name);
@@ -136,12 +137,12 @@ impl Module {
         self.dwarf.get_or_init(load).as_ref()
     }
 
-    /// Returns the DWARF that is in the module itself.
+    /// Returns the DWARF in the module itself; `None` if it is in another file, or absent.
     pub(super) fn own_dwarf(&self) -> Option<&Dwarf> {
         self.dwarf().filter(|_| has_dwarf(&self.bytes))
     }
 
-    /// Returns the unwind tables.
+    /// Returns the module's unwind tables.
     pub(super) fn unwind(&self) -> &Tables {
         self.unwind
             .get_or_init(|| Tables::parse(&self.bytes, self.debug_file().map(|file| &file.bytes)))

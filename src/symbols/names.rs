@@ -10,8 +10,8 @@ pub(super) fn demangle(name: &str) -> String {
     addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned()
 }
 
-/// Returns true for mangled names. Without a prefix, a demangler takes single letters for types, so
-/// that C's `i` would become `int`.
+/// Returns true if a name is mangled. Without this check, a demangler would take single letters for
+/// types: C's `i` would become `int`.
 fn is_mangled(name: &str) -> bool {
     ["_Z", "__Z", "_R", "__R"].iter().any(|prefix| name.starts_with(prefix))
 }
@@ -21,8 +21,8 @@ fn is_mangled(name: &str) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     text: &'a str,
-    /// Its last component, which every mangled form of the name contains verbatim; empty for
-    /// operators.
+    /// The last component of `text`, which every mangled form of the name contains verbatim; empty
+    /// for operators.
     last: &'a str,
 }
 

@@ -7,7 +7,7 @@ use object::{
 };
 use std::collections::HashMap;
 
-/// A stub and the name of its function.
+/// A stub, and the name of the function to which it jumps.
 pub(super) struct Stub<'data> {
     pub(super) start: u64,
     pub(super) size_bytes: u64,

@@ -32,13 +32,13 @@ impl Spans {
         Self(sweep.done)
     }
 
-    /// Returns the piece that contains `addr`.
+    /// Returns the piece that contains `addr`; `None` outside of all ranges.
     pub(super) fn find(&self, addr: u64) -> Option<Span> {
         let next = self.0.partition_point(|span| span.start <= addr);
         self.0.get(next.checked_sub(1)?).copied().filter(|span| addr < span.end)
     }
 
-    /// Returns all pieces, by address.
+    /// Returns all pieces in the order of their addresses.
     pub(super) fn iter(&self) -> impl Iterator<Item = Span> {
         self.0.iter().copied()
     }

@@ -10,7 +10,7 @@ use object::{Endianness, Object, ObjectSection};
 
 type File<'data> = ElfFile64<'data, Endianness>;
 
-/// The functions of a module, at the addresses of its file.
+/// The ELF symbols of a module's functions, at the addresses of its file.
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable {
     symbols: Vec<Symbol>,
@@ -37,7 +37,7 @@ struct Symbol {
     rank: Rank,
 }
 
-/// The position of a name: its file and byte offset.
+/// The position of a symbol's name: the index of the file, and the bytes in it.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     file: usize,
@@ -75,7 +75,7 @@ impl SymbolTable {
         Self { symbols, by_address, code, files }
     }
 
-    /// Returns the code sections; their values are meaningless.
+    /// Returns the address ranges of the code sections. Their values have no meaning.
     pub(super) fn code(&self) -> &Spans {
         &self.code
     }

@@ -18,13 +18,13 @@ pub struct Type {
     pub name: Option<String>,
     /// Its size, if known.
     pub size_bytes: Option<u64>,
-    /// Its kind.
+    /// The kind of the type, with its members, elements or target.
     pub kind: Kind,
-    /// The source language.
+    /// The source language of the compilation unit that contains the type.
     pub language: Language,
 }
 
-/// A source language whose values look different.
+/// A source language, as far as it decides how values are read and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// C.
@@ -54,9 +54,9 @@ pub enum Kind {
     Boolean,
     /// A number in IEEE 754 or x87 format.
     Float,
-    /// A pointer or reference; `None` points to anything.
+    /// A pointer or reference.
     Pointer {
-        /// The type of its target.
+        /// The type of the target; `None` for void, or an unknown type.
         target: Option<TypeId>,
         /// True if it is a reference of C++.
         is_reference: bool,
@@ -67,42 +67,42 @@ pub enum Kind {
     Union(Vec<Member>),
     /// An enum of Rust, whose variants have members.
     Variants {
-        /// The member that says which variant it is; `None` if there is only one.
+        /// The member whose value selects the variant; `None` if there is only one variant.
         discriminant: Option<Member>,
-        /// The variants.
+        /// The variants, in the order of the debug information.
         variants: Vec<Variant>,
     },
     /// An array.
     Array {
-        /// The type of its elements.
+        /// The type of the innermost elements; `None` if it is unknown.
         element: Option<TypeId>,
-        /// Its sizes, from outside in; `None` if unknown.
+        /// The number of elements in each dimension, outermost first; `None` if it is unknown.
         counts: Vec<Option<u64>>,
     },
-    /// An enumeration: names by their value, which is cut to the size of the type.
+    /// An enumeration, whose values have names.
     Enumeration {
-        /// True if its values have a sign.
+        /// True if the values are signed.
         is_signed: bool,
-        /// The names.
+        /// The values, cut to the size of the type, with their names.
         names: Vec<(u64, String)>,
     },
-    /// Code.
+    /// A function, to which a pointer can point.
     Function,
-    /// Another one, whose values are unknown.
+    /// Any other type, whose values cannot be read.
     Other,
 }
 
 /// A member of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name; `None` for an anonymous structure, whose members count as those around it.
+    /// Its name; `None` for an anonymous structure, whose members are used like those around it.
     pub name: Option<String>,
-    /// Its offset, if it is constant.
+    /// Its offset in the structure; `None` if it is not constant, as for virtual bases.
     pub offset_bytes: Option<u64>,
     /// For a bit field: the offset of its first bit, from the start of the structure on, and its
     /// size in bits.
     pub bits: Option<(u64, u64)>,
-    /// Its type.
+    /// Its type; `None` if it is unknown.
     pub type_id: Option<TypeId>,
     /// True if it is a base class.
     pub is_base: bool,
@@ -111,7 +111,7 @@ pub struct Member {
 /// A variant of an enum of Rust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The value of the discriminant; `None` for all others.
+    /// The discriminant's value; `None` for the variant that has all other values.
     pub value: Option<u64>,
     /// The variant's members, as one structure.
     pub member: Member,
@@ -124,27 +124,27 @@ pub struct Variable {
     pub name: String,
     /// True if it is an argument of its function.
     pub is_argument: bool,
-    /// Its type.
+    /// Its type; `None` if it is unknown.
     pub type_id: Option<TypeId>,
     pub(super) module: Addr,
     pub(super) entry: EntryId,
 }
 
-/// The function that executes at an address, as its source says: the innermost inlined one.
+/// The declaration of the innermost function at an address, inlined or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// The arguments.
+    /// The arguments in their order.
     pub arguments: Vec<Variable>,
     /// The type of the returned value; `None` if it returns nothing.
     pub returns: Option<TypeId>,
-    /// The source language.
+    /// The source language of the function.
     pub language: Language,
 }
 
-/// The code of a line, or a part of it.
+/// A contiguous range of the code of a source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLine {
-    /// Its addresses.
+    /// The addresses of the code.
     pub range: AddrRange,
     /// The path of the source file.
     pub file: Arc<str>,

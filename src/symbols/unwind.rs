@@ -13,11 +13,11 @@ use object::{Endianness, Object, ObjectSection};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The limit on entries of a table. More are damage.
+/// The limit on entries (FDEs) of an unwind table. More are damage.
 const MAX_ENTRIES: usize = 1 << 22;
-/// The limit on steps of one evaluation.
+/// The limit on operations of one DWARF expression.
 const MAX_STEPS: u32 = 10_000;
-/// The number of rows that are kept.
+/// The maximum number of rows in the cache of [`Tables`].
 const ROWS: usize = 1 << 14;
 /// The number of general registers, with RIP.
 const REGISTERS: u16 = 17;
@@ -32,11 +32,11 @@ pub(super) struct Tables {
 struct Table<S> {
     section: S,
     bases: BaseAddresses,
-    /// The entries: start, end and offset of each.
+    /// The start address, end address and section offset of each entry (FDE), in ascending order.
     entries: Vec<(u64, u64, usize)>,
 }
 
-/// The rules that give the registers of the caller at one address.
+/// The rules at one address that compute the registers of the caller.
 struct Row {
     cfa: Rule,
     registers: Vec<(u16, Rule)>,
@@ -60,10 +60,10 @@ enum Rule {
 /// The general registers of a frame, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRegisters {
-    /// By their DWARF numbers.
+    /// The registers' values by DWARF number; `None` if unknown.
     pub words: [Option<u64>; REGISTERS as usize],
-    /// True if a signal interrupted the frame: its address is that of the next instruction, and not
-    /// the one after a call.
+    /// True if the frame made no call: it is innermost, or a signal interrupted it. Its RIP is the
+    /// next instruction, and not a return address.
     pub is_interrupted: bool,
 }
 
@@ -96,7 +96,8 @@ impl FrameRegisters {
 }
 
 impl Tables {
-    /// Reads the tables of the module `bytes`, and those of its debug file.
+    /// Reads the unwind tables of the module `bytes`. Its `.debug_frame` may be in the file
+    /// `debug`.
     pub(super) fn parse(bytes: &Bytes, debug: Option<&Bytes>) -> Self {
         let eh = load(bytes, ".eh_frame").map(|(data, bases)| {
             let mut section = EhFrame::from(data);
@@ -170,7 +171,7 @@ impl Tables {
 }
 
 impl<S: UnwindSection<Data>> Table<S> {
-    /// Lists the entries, up to any damage.
+    /// Lists the entries of a section, up to any damage.
     fn index(section: S, bases: BaseAddresses) -> Self
     where
         S::Offset: gimli::UnwindOffset<usize>,
@@ -240,8 +241,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the value that a rule computes for a register. `cfa` is `None` while the rule is
-    /// that of the CFA itself, whose register is ignored.
+    /// Returns the value that a rule computes for a register. `cfa` is the canonical frame address;
+    /// it is `None` for the rule that computes it, which ignores `register`.
     fn value(&self, rule: &Rule, register: u16, cfa: Option<u64>) -> Option<u64> {
         match rule {
             Rule::Unknown => None,

@@ -1,60 +1,62 @@
-//! Areas: the buffers of one call at their addresses, and how much of each a result fills.
+//! The buffers of one system call at their addresses, and how much of each a result fills.
 
 use super::errno::Outcome;
 use super::memory::{CallerMemory, read_number};
 use super::write::When;
 use crate::common::{Addr, AddrRange};
 
-/// Above all addresses of programs, with five levels of page tables too (`TASK_SIZE_MAX`).
+/// An address above all addresses of programs, even with five levels of page tables
+/// (`TASK_SIZE_MAX`).
 const USER_END: u64 = 1 << 56;
 
-/// A place that a call may write to.
+/// A range of memory that a call may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) start: Addr,
-    /// The most that is written.
+    /// The maximum number of bytes that are written.
     pub(super) limit_bytes: u64,
     pub(super) size: Size,
     pub(super) when: When,
-    /// The least result with which it is written at all.
+    /// The minimum result with which anything is written to the area.
     pub(super) least_result: u64,
 }
 
 /// The part of an area that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
-    /// Up to its limit.
+    /// The whole area, up to its limit.
     Whole,
-    /// By a count.
+    /// As many bytes as follow from a count.
     Counted(Counted),
 }
 
-/// `header_bytes + count * unit_bytes - skip_bytes`.
+/// A size of `header_bytes + count * unit_bytes - skip_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) count: Count,
     pub(super) header_bytes: u64,
     pub(super) unit_bytes: u64,
-    /// The part of the same count that areas before this one took.
+    /// The bytes that earlier areas with the same count took.
     pub(super) skip_bytes: u64,
 }
 
-/// The unit that is counted.
+/// The source of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     /// The call's result.
     Result,
-    /// A word of memory after the call.
+    /// A number in memory, read after the call.
     Word { at: Addr, width_bytes: usize },
 }
 
 impl Area {
-    /// Returns the range that the call writes at most; `None` if it is empty or starts at 0.
+    /// Returns the whole range that the call may write; `None` if it is empty or starts at address
+    /// 0.
     pub(super) fn limit(&self) -> Option<AddrRange> {
         range(self.start, self.limit_bytes)
     }
 
-    /// Returns the part that was written.
+    /// Returns the part that was written; `None` if nothing was.
     pub(super) fn written(&self, outcome: Outcome, memory: &dyn CallerMemory) -> Option<AddrRange> {
         let size_bytes = match (outcome, self.when) {
             (Outcome::Succeeded(result), _) if result < self.least_result => 0,
@@ -68,7 +70,7 @@ impl Area {
 
     fn counted_bytes(&self, result: u64, memory: &dyn CallerMemory) -> u64 {
         let Size::Counted(counted) = self.size else { return self.limit_bytes };
-        // A count that cannot be read any more limits nothing.
+        // If the count can no longer be read, the whole area may have been written.
         let Some(count) = counted.count.read(result, memory) else { return self.limit_bytes };
         let all = counted.header_bytes.saturating_add(count.saturating_mul(counted.unit_bytes));
         all.saturating_sub(counted.skip_bytes).min(self.limit_bytes)
@@ -84,8 +86,8 @@ impl Count {
     }
 }
 
-/// Returns the part of a range that a program can have; none if that is nothing. A null pointer
-/// asks for no result.
+/// Returns the part of a range that can belong to a program; `None` if there is none. With a null
+/// pointer, a program asks for no result.
 fn range(start: Addr, size_bytes: u64) -> Option<AddrRange> {
     let range = AddrRange::sized(start, size_bytes.min(USER_END.saturating_sub(start.0)));
     (start.0 != 0 && !range.is_empty()).then_some(range)

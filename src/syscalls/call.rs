@@ -1,4 +1,4 @@
-//! A call, before and after.
+//! A system call, before and after the kernel executes it.
 
 use super::area::Area;
 use super::errno::{Outcome, is_unsupported};
@@ -8,19 +8,19 @@ use super::table::argument_count;
 use crate::common::{Addr, AddrRange};
 
 const FUTEX: u64 = 202;
-/// The operation, without its flags (include/uapi/linux/futex.h, `FUTEX_CMD_MASK`).
+/// The mask of the operation, without its flags (include/uapi/linux/futex.h, `FUTEX_CMD_MASK`).
 const FUTEX_OPERATION: u64 = 0x7f;
 const LOCK_PI: u64 = 6;
 const LOCK_PI2: u64 = 13;
-/// Set in a lock for which threads wait in the kernel.
+/// The bit that is set in the word of a lock for which threads wait in the kernel.
 pub const FUTEX_WAITERS: u32 = 0x8000_0000;
 
 /// A system call as it enters the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number in RAX.
+    /// The system call's number, in RAX.
     pub number: u64,
-    /// RDI, RSI, RDX, R10, R8, R9.
+    /// The arguments: RDI, RSI, RDX, R10, R8, R9.
     pub args: [u64; 6],
 }
 
@@ -30,8 +30,9 @@ pub struct Call {
 pub enum Effects {
     /// These ranges and nothing else.
     Known(Vec<AddrRange>),
-    /// These ranges, by the number of an `ioctl` request outside the table. Right if the number
-    /// encodes the argument's size and direction, and the argument holds no pointers.
+    /// These ranges, derived from the number of an `ioctl` request that is not in the table. They
+    /// are right if the number encodes the argument's size and direction, and the argument holds no
+    /// pointers.
     Assumed(Vec<AddrRange>),
     /// Any memory.
     Unknown,
@@ -39,8 +40,8 @@ pub enum Effects {
 
 /// A call in the kernel, with the lengths and pointers that it began with.
 ///
-/// A call that a signal interrupted and that goes on as `restart_syscall` is still this one: keep
-/// its value, and call [`Self::end`] once more.
+/// If a signal interrupts the call and it continues as `restart_syscall`, it is still this call:
+/// keep this value, and call [`Self::end`] once more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenCall {
     areas: Vec<Area>,
@@ -48,21 +49,23 @@ pub struct OpenCall {
 }
 
 impl Call {
-    /// Returns the arguments that the call takes. The other registers hold what was left in them.
+    /// Returns the arguments that the call takes; all six if the call is unknown. The other
+    /// registers have arbitrary values.
     pub fn arguments(&self) -> &[u64] {
         let count = argument_count(self.number);
         count.and_then(|count| self.args.get(..count)).unwrap_or(&self.args)
     }
 
-    /// Reads what the call's effects depend on, before the kernel executes it.
+    /// Reads the lengths and pointers on which the call's effects depend. To be called before the
+    /// kernel executes the call, which may overwrite them.
     pub fn begin(self, memory: &dyn CallerMemory) -> OpenCall {
         let (areas, knowledge) = resolve(&self, memory);
         OpenCall { areas, knowledge }
     }
 
-    /// Returns the lock that the call waits for. As it begins to wait, the kernel sets
-    /// [`FUTEX_WAITERS`] there, which its owner acts on (kernel/futex/pi.c,
-    /// `futex_lock_pi_atomic`).
+    /// Returns the address of the priority-inheriting lock that the call waits for; `None` for
+    /// other calls. As it begins to wait, the kernel sets [`FUTEX_WAITERS`] there, which the lock's
+    /// owner acts on (kernel/futex/pi.c, `futex_lock_pi_atomic`).
     pub fn lock(&self) -> Option<Addr> {
         let operation = self.args[1] & FUTEX_OPERATION;
         let locks = self.number == FUTEX && matches!(operation, LOCK_PI | LOCK_PI2);
@@ -71,7 +74,7 @@ impl Call {
 }
 
 impl OpenCall {
-    /// Returns the most that the call can write, whatever its result.
+    /// Returns all memory that the call can write, whatever its result.
     pub fn limit(&self) -> Effects {
         self.effects(self.areas.iter().filter_map(Area::limit).collect())
     }

@@ -5,16 +5,16 @@ use Outcome::{Failed, Interrupted, Refused, Succeeded};
 /// The largest error number (include/linux/err.h, `MAX_ERRNO`).
 const MAX_ERRNO: i64 = 4095;
 
-/// The end of a call.
+/// The outcome of a call, as far as it decides about the memory that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// With this result.
+    /// Success, with this result.
     Succeeded(u64),
-    /// A signal ended its wait. Some calls write how much time is left.
+    /// A signal ended the call's wait. Some calls write how much time is left.
     Interrupted,
-    /// With an error that the kernel finds before it writes results.
+    /// An error that the kernel finds before it writes results.
     Refused,
-    /// With any other error: it may have written a part, or all.
+    /// Any other error: the call may have written a part, or all.
     Failed,
 }
 
@@ -47,7 +47,7 @@ const ERESTARTSYS: i64 = 512;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 
 impl Outcome {
-    /// Reads RAX as it is after the call.
+    /// Returns the outcome for the value of RAX after the call.
     pub(super) fn of(result: i64) -> Self {
         match result.checked_neg() {
             Some(EINTR | ERESTARTSYS..=ERESTART_RESTARTBLOCK) => Interrupted,

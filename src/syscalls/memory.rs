@@ -1,10 +1,11 @@
-//! Reading the caller's memory.
+//! Reads the memory of the program that makes a system call.
 
 use crate::common::Addr;
 
 /// The memory of the program that makes a call.
 pub trait CallerMemory {
-    /// Reads up to the first byte that cannot be read; returns how many bytes there were.
+    /// Copies bytes from `addr` on into `buf`, up to the first that cannot be read. Returns the
+    /// number of bytes copied.
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize;
 }
 
@@ -14,7 +15,8 @@ impl<F: Fn(Addr, &mut [u8]) -> usize> CallerMemory for F {
     }
 }
 
-/// Reads a little-endian number of `width_bytes` (at most 8), if all of it is there.
+/// Reads a little-endian number of `width_bytes` (at most 8); `None` if a part of it cannot be
+/// read.
 pub(super) fn read_number(
     memory: &dyn CallerMemory,
     addr: Addr,
@@ -25,7 +27,7 @@ pub(super) fn read_number(
     (memory.read(addr, wanted) == width_bytes).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Reads `size_bytes`, if all of them are there. The caller bounds the size.
+/// Reads `size_bytes`; `None` if a part of them cannot be read. The caller bounds the size.
 pub(super) fn read_bytes(
     memory: &dyn CallerMemory,
     addr: Addr,

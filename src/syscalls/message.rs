@@ -1,17 +1,18 @@
-//! Vectors of buffers and messages of sockets.
+//! The areas of vectors of buffers (`struct iovec`) and of messages of sockets (`struct msghdr`).
 
 use super::area::{Area, Count, Counted, Size};
 use super::memory::{CallerMemory, read_bytes};
 use super::write::{MAX_RW_BYTES, When};
 use crate::common::Addr;
 
-/// The most elements of a vector, and messages of an array (include/uapi/linux/uio.h,
-/// `UIO_MAXIOV`).
+/// The maximum number of elements of a vector, and of messages of an array
+/// (include/uapi/linux/uio.h, `UIO_MAXIOV`).
 const MAX_COUNT: u64 = 1024;
 /// `struct iovec`: pointer, length.
 const IOVEC_BYTES: u64 = 16;
-/// `struct msghdr`, and its fields: name, its length, vector, its count, control data, their
-/// length, flags (include/linux/socket.h, `struct user_msghdr`).
+/// The size of `struct msghdr`, and the offsets of its fields: name, name's length, vector, number
+/// of elements, control data, their length; then come the flags (include/linux/socket.h, `struct
+/// user_msghdr`).
 const MSGHDR_BYTES: usize = 56;
 const NAME: usize = 0;
 const NAME_LENGTH: usize = 8;
@@ -21,10 +22,11 @@ const CONTROL: usize = 32;
 const CONTROL_LENGTH: usize = 40;
 /// `struct mmsghdr`: the header, and how many bytes were received.
 const MMSGHDR_BYTES: u64 = 64;
-/// `struct sockaddr_storage`, larger than which no address is.
+/// The size of `struct sockaddr_storage`, which no address exceeds.
 const MAX_NAME_BYTES: u64 = 128;
 
-/// Adds the buffers of a vector. They share the count, if there is one, in order.
+/// Adds the buffers of a vector. If there is a count, it is the number of bytes written to all of
+/// them, in order. Adds nothing if the kernel refuses the vector.
 pub(super) fn add_vector(
     at: Addr,
     elements: u64,
@@ -46,8 +48,8 @@ pub(super) fn add_vector(
     }
 }
 
-/// Adds what recvmsg(2) writes: the buffers, the sender's name, control data, and the lengths and
-/// flags of the header itself.
+/// Adds the areas that recvmsg(2) writes: the buffers, the sender's name, control data, and the
+/// lengths and flags of the header itself.
 pub(super) fn add_message(
     at: Addr,
     received: Count,
@@ -74,7 +76,7 @@ pub(super) fn add_message(
     add_vector(vector, elements, Some(received), memory, areas);
 }
 
-/// Adds what recvmmsg(2) writes. The result is the number of messages.
+/// Adds the areas that recvmmsg(2) writes. The call's result is the number of messages.
 pub(super) fn add_messages(
     at: Addr,
     messages: u64,

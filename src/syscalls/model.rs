@@ -9,11 +9,11 @@ use super::write::Write;
 /// The table's line for one system call.
 #[derive(Debug)]
 pub struct Model {
-    /// Its number (`arch/x86/entry/syscalls/syscall_64.tbl`).
+    /// The call's number (`arch/x86/entry/syscalls/syscall_64.tbl`).
     pub number: usize,
-    /// Its name there.
+    /// The call's name in that file.
     pub name: &'static str,
-    /// Its properties, besides the memory that it writes.
+    /// The call's properties, besides the memory that it writes.
     pub properties: &'static [Property],
     pub(super) writes: Writes,
 }
@@ -21,47 +21,47 @@ pub struct Model {
 /// A property of a call that a recorder must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// It may wait without limit.
+    /// The call may wait without limit.
     MayBlock,
-    /// It changes what is mapped, where, how, or with which content.
+    /// The call changes what is mapped, where, how, or with which content.
     ChangesMappings,
-    /// It makes, replaces or ends processes or threads.
+    /// The call makes, replaces or ends processes or threads.
     ChangesProcess,
-    /// It sets the thread's registers, beyond the result.
+    /// The call sets the thread's registers, beyond the result.
     SetsRegisters,
-    /// It changes the content of files, and with it memory that maps them.
+    /// The call changes the content of files, and with it memory that maps them.
     WritesFiles,
-    /// It writes memory of other processes, or of threads that the caller traces.
+    /// The call writes memory of other processes, or of threads that the caller traces.
     WritesOthers,
-    /// The kernel keeps a pointer, and writes there later: see [`super::Registered`].
+    /// The kernel keeps a pointer from the call, and writes there later: see [`super::Registered`].
     KeepsPointer,
-    /// It makes the kernel write memory outside of calls. An exact recording answers ENOSYS.
+    /// The call makes the kernel write memory outside of calls. An exact recording answers ENOSYS.
     Refused,
 }
 
 /// The memory that a call writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
-    /// Always the same.
+    /// These writes, always.
     List(&'static [Write]),
-    /// It depends on an operation, which an argument names.
+    /// The writes depend on an operation, which an argument names.
     ByOperation(Operations),
-    /// It depends on the ioctl request.
+    /// The writes depend on the ioctl request.
     Ioctl,
-    /// It may write anything.
+    /// The call may write anything.
     Unknown,
 }
 
-/// The operations of one call.
+/// The operations of one call, such as the commands of fcntl(2), and the memory that each writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operations {
     pub(super) selector: Selector,
     pub(super) rows: &'static [Operation],
-    /// Effects of operations without a row; `None` if they may write anything.
+    /// The writes of operations without a row; `None` if they may write anything.
     pub(super) otherwise: Option<&'static [Write]>,
 }
 
-/// Which operation a call asks for: `value >> shift & mask`.
+/// The rule by which a call's values name an operation: `value >> shift & mask`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selector {
     value: Value,
@@ -69,16 +69,16 @@ pub(super) struct Selector {
     mask: u64,
 }
 
-/// A row of a table of operations.
+/// One operation of a call, and the memory that it writes.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) number: u64,
-    /// `None` if it may write anything.
+    /// The memory that the operation writes; `None` if it may write anything.
     pub(super) writes: Option<&'static [Write]>,
 }
 
 impl Model {
-    /// Returns the row of a call; none for one that the table does not know.
+    /// Returns the row of a call; `None` for a call that the table does not know.
     pub fn of(number: u64) -> Option<&'static Self> {
         let number = usize::try_from(number).ok()?;
         table::BY_NUMBER.get(number).copied().flatten()
@@ -96,8 +96,7 @@ pub fn models() -> impl Iterator<Item = &'static Model> {
 }
 
 impl Operations {
-    /// Returns the effects of the operation that a call asks for; `None` if it may write
-    /// anything.
+    /// Returns the writes of the operation that a call asks for; `None` if it may write anything.
     pub(super) fn writes_of(
         &self,
         call: &Call,
@@ -127,12 +126,12 @@ pub(super) const fn by_bits(arg: usize, shift: u32, mask: u64) -> Selector {
     Selector { value: Value::Arg(arg), shift, mask }
 }
 
-/// Selects by what a function makes of the arguments.
+/// Selects by the result of a function of the arguments.
 pub(super) const fn by_computed(compute: fn(&[u64; 6]) -> u64) -> Selector {
     Selector { value: Value::Computed(compute), shift: 0, mask: u64::MAX }
 }
 
-/// Returns a call that writes the same each time.
+/// Returns the row of a call that always writes `writes`.
 pub(super) const fn call(
     number: usize,
     name: &'static str,
@@ -142,7 +141,8 @@ pub(super) const fn call(
     Model { number, name, properties, writes: Writes::List(writes) }
 }
 
-/// Returns a call whose argument names an operation.
+/// Returns the row of a call whose argument names an operation. Operations without a row may write
+/// anything.
 pub(super) const fn multiplexed(
     number: usize,
     name: &'static str,
@@ -154,7 +154,8 @@ pub(super) const fn multiplexed(
     Model { number, name, properties, writes: Writes::ByOperation(operations) }
 }
 
-/// Returns a call whose argument names an operation, most of which write the same.
+/// Returns the row of a call whose argument names an operation. Operations without a row write
+/// `otherwise`.
 pub(super) const fn mostly(
     number: usize,
     name: &'static str,
@@ -171,7 +172,7 @@ pub(super) const fn op(number: u64, _name: &'static str, writes: &'static [Write
     Operation { number, writes: Some(writes) }
 }
 
-/// Returns an operation that may write anything.
+/// Returns the row of an operation that may write anything. The name is for readers only.
 pub(super) const fn unknown_op(number: u64, _name: &'static str) -> Operation {
     Operation { number, writes: None }
 }

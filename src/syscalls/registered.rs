@@ -1,4 +1,5 @@
-//! Pointers that a thread registers with the kernel, which writes there when the thread ends.
+//! Pointers that a thread registers with the kernel, which writes to their targets when the thread
+//! ends.
 
 use super::call::Call;
 use super::memory::{CallerMemory, read_number};
@@ -9,31 +10,33 @@ const SET_TID_ADDRESS: u64 = 218;
 const SET_ROBUST_LIST: u64 = 273;
 const CLONE3: u64 = 435;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-/// The field of `struct clone_args`.
+/// The offset of the field `child_tid` in `struct clone_args`.
 const CHILD_TID: u64 = 16;
 
-/// The most entries that the kernel follows (include/linux/futex.h, `ROBUST_LIST_LIMIT`).
+/// The maximum number of entries that the kernel follows (include/linux/futex.h,
+/// `ROBUST_LIST_LIMIT`).
 const MAX_ENTRIES: usize = 2048;
-/// `struct robust_list_head`: the list, the offset from an entry to its futex, the entry whose
-/// lock is being taken.
+/// Offsets in `struct robust_list_head`, after the pointer to the list: the distance from an entry
+/// to its futex, and the entry whose lock is being taken.
 const FUTEX_OFFSET: u64 = 8;
 const PENDING: u64 = 16;
-/// Set in an entry whose lock inherits priorities.
+/// The bit that is set in a pointer to an entry whose lock inherits priorities.
 const PI_BIT: u64 = 1;
 const FUTEX_BYTES: u64 = 4;
 
-/// The registrations of one thread. A new thread has at most `clear_tid`; exec ends all of them.
+/// The pointers that one thread registered with the kernel. A new thread has at most `clear_tid`;
+/// exec ends all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registered {
-    /// Where the kernel writes 0 when the thread ends, if others share its memory then
-    /// (`CLONE_CHILD_CLEARTID`, `set_tid_address(2)`).
+    /// The address at which the kernel writes 0 when the thread ends, if others share its memory
+    /// then (`CLONE_CHILD_CLEARTID`, `set_tid_address(2)`).
     pub clear_tid: Option<Addr>,
     /// The head of the list of locks that the thread holds (`set_robust_list(2)`).
     pub robust_list: Option<Addr>,
 }
 
 impl Registered {
-    /// Returns the registrations of a thread at its birth by this call.
+    /// Returns the registrations of a new thread, which this call created.
     pub fn of_child(birth: &Call, memory: &dyn CallerMemory) -> Self {
         let clone3 = |offset| read_number(memory, Addr(birth.args[0]).wrapping_add(offset), 8);
         let (flags, child_tid) = match birth.number {
@@ -45,7 +48,7 @@ impl Registered {
         Self { clear_tid: clears.then_some(Addr(child_tid)), robust_list: None }
     }
 
-    /// Updates the registrations after a call.
+    /// Updates the thread's registrations after it made a call.
     pub fn note(&mut self, call: &Call, result: i64) {
         let addr = Some(Addr(call.args[0])).filter(|addr| addr.0 != 0);
         match call.number {
@@ -63,7 +66,7 @@ impl Registered {
     }
 }
 
-/// Returns the futexes of a robust list (kernel/futex/core.c, `exit_robust_list`).
+/// Returns the addresses of the futexes of a robust list (kernel/futex/core.c, `exit_robust_list`).
 fn locks_of(head: Addr, memory: &dyn CallerMemory) -> Vec<Addr> {
     let word = |addr| read_number(memory, addr, 8);
     let Some(offset) = word(head.wrapping_add(FUTEX_OFFSET)) else { return Vec::new() };

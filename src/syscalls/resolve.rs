@@ -1,4 +1,4 @@
-//! From a row of the table to the areas of one call.
+//! Resolves a row of the table to the areas of one call.
 
 use super::area::{Area, Count, Counted, Size};
 use super::call::Call;
@@ -12,11 +12,11 @@ use crate::common::Addr;
 /// The certainty of a call's areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// Nothing else is written.
+    /// The call writes nothing outside of its areas.
     Known,
-    /// Nothing else, by the rules that most follow.
+    /// The call writes nothing else if its ioctl request keeps to the rules for numbers.
     Assumed,
-    /// Anything may be written.
+    /// The call may write anything.
     Unknown,
 }
 
@@ -52,8 +52,8 @@ fn add_all(
     Knowledge::Known
 }
 
-/// Adds the areas of one write. Where its pointers or lengths cannot be read, the kernel fails
-/// (EFAULT) before it writes.
+/// Adds the areas of one write of a row. Where its pointers or lengths cannot be read, the kernel
+/// fails (EFAULT) before it writes.
 fn add(call: &Call, write: &Write, memory: &dyn CallerMemory, areas: &mut Vec<Area>) {
     match *write {
         Write::Buffer(ref buffer) => areas.extend(area_of(call, buffer, memory)),

@@ -7,11 +7,11 @@ use crate::common::Addr;
 /// A number that is known when the call is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
-    /// Always this.
+    /// This number.
     Constant(u64),
     /// The argument with this index.
     Arg(usize),
-    /// The argument with this index, of which the kernel takes 32 bits.
+    /// The low 32 bits of the argument with this index; the kernel ignores the others.
     Int(usize),
     /// The field at `offset` of the structure that the argument `arg` points to.
     Field { arg: usize, offset: u64, width_bytes: usize },
@@ -19,28 +19,28 @@ pub(super) enum Value {
     Computed(fn(&[u64; 6]) -> u64),
 }
 
-/// Returns a field of 8 bits.
+/// Returns the 8-bit field at `offset` of the structure that argument `arg` points to.
 pub(super) const fn u8_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 1 }
 }
 
-/// Returns a field of 16 bits.
+/// Returns the 16-bit field at `offset` of the structure that argument `arg` points to.
 pub(super) const fn u16_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 2 }
 }
 
-/// Returns a field of 32 bits.
+/// Returns the 32-bit field at `offset` of the structure that argument `arg` points to.
 pub(super) const fn u32_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 4 }
 }
 
-/// Returns a field of 64 bits.
+/// Returns the 64-bit field at `offset` of the structure that argument `arg` points to.
 pub(super) const fn u64_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 8 }
 }
 
 impl Value {
-    /// Reads the value; none if it is in memory that the caller has not.
+    /// Reads the value; `None` if it is a field in memory that cannot be read.
     pub(super) fn read(self, call: &Call, memory: &dyn CallerMemory) -> Option<u64> {
         match self {
             Self::Constant(value) => Some(value),
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// Returns where the value is, if it is in memory.
+    /// Returns the address of a field; `None` for other values, and if the pointer is null.
     pub(super) fn place(self, call: &Call) -> Option<Addr> {
         match self {
             Self::Field { arg, offset, .. } => {
@@ -62,7 +62,7 @@ impl Value {
         }
     }
 
-    /// Returns the size of the field, if it is one.
+    /// Returns the size of a field in bytes; 0 for other values.
     pub(super) const fn width_bytes(self) -> usize {
         match self {
             Self::Field { width_bytes, .. } => width_bytes,

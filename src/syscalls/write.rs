@@ -1,10 +1,11 @@
-//! The language of the table: what a call writes. Rows are made by the functions of this file, so
-//! that a row reads like the man page: `filled(1, 2)` is "the buffer at argument 1, of which the
-//! result says how much was filled, at most argument 2". Arguments count from 0.
+//! The vocabulary of the table for the memory that a call writes. Rows use the functions of this
+//! file, so that a row reads like the man page: `filled(1, 2)` is "the buffer at argument 1, of
+//! which the result says how much was filled, at most argument 2". Arguments count from 0.
 
 use super::value::Value;
 
-/// The most that the kernel transfers in one call (include/linux/fs.h, `MAX_RW_COUNT`).
+/// The maximum number of bytes that the kernel transfers in one call (include/linux/fs.h,
+/// `MAX_RW_COUNT`).
 pub(super) const MAX_RW_BYTES: u64 = 0x7fff_f000;
 
 /// Memory that a call writes.
@@ -30,14 +31,14 @@ pub(super) struct Buffer {
     pub(super) unit_bytes: u64,
     pub(super) extent: Extent,
     pub(super) when: When,
-    /// The buffer counts only if this value has one of these bits.
+    /// If set, the call writes the buffer only if this value has one of these bits.
     pub(super) condition: Option<(Value, u64)>,
 }
 
 /// The part of a buffer that is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extent {
-    /// All of it.
+    /// The whole buffer.
     Whole,
     /// As many units as the result says.
     Result,
@@ -48,7 +49,7 @@ pub(super) enum Extent {
 /// The results with which a call has written a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// With success, and perhaps with errors that come late.
+    /// With success, and with errors that the kernel may find after it has written a part.
     Success,
     /// Also when a signal ends the call.
     Interrupted,
@@ -99,23 +100,24 @@ pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Wr
     buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)
 }
 
-/// Returns the bytes that the result counts, at most argument `size_arg`.
+/// Returns a buffer of at most argument `size_arg` bytes, of which the result counts those written.
 pub(super) const fn filled(arg: usize, size_arg: usize) -> Write {
     items(arg, size_arg, 1)
 }
 
-/// Returns the elements that the result counts, at most argument `count_arg`.
+/// Returns an array of at most argument `count_arg` elements, of which the result counts those
+/// written.
 pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
 }
 
-/// Returns a length of 4 bytes: the caller sets it to the room that it has, the kernel to the size
-/// of the answer.
+/// Returns a length of 4 bytes, which the caller sets to the size of its buffer, and the kernel to
+/// the size of the answer.
 pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
 
-/// Returns a buffer whose length is in a word of the caller that the kernel updates.
+/// Returns a buffer whose length is at argument `length_arg`, where the kernel updates it.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))
@@ -168,12 +170,12 @@ impl Write {
         self.changed(Buffer { extent: Extent::Result, ..self.as_buffer() })
     }
 
-    /// Makes a field count them, as it is after the call.
+    /// Makes this field count the units that are written, as it is after the call.
     pub(super) const fn by_field(self, length: Value) -> Self {
         self.changed(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
     }
 
-    /// Puts a header of this size first, which is written too.
+    /// Puts a header of this size before the units. The call writes it, too.
     pub(super) const fn after_header(self, header_bytes: u64) -> Self {
         self.changed(Buffer { header_bytes, ..self.as_buffer() })
     }

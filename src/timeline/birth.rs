@@ -9,7 +9,8 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 impl Timeline {
     /// Returns true if a thread's path begins at the entry of a program or dynamic linker, or after
-    /// the system call that created the thread. A thread that existed before begins anywhere.
+    /// the system call that created the thread. The path of a thread that existed before the
+    /// recording begins anywhere.
     pub(super) fn begins_at_birth(&self, tid: Tid) -> bool {
         let image = self.images().epochs().iter().map(|epoch| &epoch.image);
         let Some(pc) = self.pc(tid, 0) else { return false };

@@ -12,7 +12,7 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Returns the numbers of the blocks that contain one of these addresses.
+    /// Returns the numbers of the blocks that contain at least one of these addresses.
     pub(super) fn with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         let holds = |ip: Addr, last: Addr| addrs.range(ip..=last.max(ip)).next().is_some();
         let blocks = self.blocks.iter().zip(0..).filter(|((ip, last), _)| holds(*ip, *last));
@@ -27,8 +27,8 @@ impl Dictionary {
 pub(super) struct BlockSet(Box<[u8]>);
 
 impl BlockSet {
-    /// Returns a set of numbers from words of 64 bits: the index of the word, in ascending order,
-    /// and its bits, the lowest number in the lowest bit.
+    /// Returns the set with these words of 64 bits. Each word has its index, in ascending order,
+    /// and its bits: bit `b` of word `w` is the number `64 * w + b`.
     pub(super) fn new(words: impl Iterator<Item = (u32, u64)>) -> Self {
         let mut bytes = Vec::with_capacity(256);
         let mut next = 0;
@@ -57,7 +57,8 @@ impl BlockSet {
         });
         bytes.flat_map(|(at, byte)| {
             let numbers = (0..8).filter(move |bit| byte >> bit & 1 != 0);
-            // Bytes that no worker wrote yield the number of no block.
+            // A damaged set may contain numbers beyond 32 bits, which become the number of no
+            // block.
             numbers.map(move |bit| u32::try_from(at << 3 | bit).unwrap_or(u32::MAX))
         })
     }

@@ -11,11 +11,11 @@ const DEPTH_LIMIT: usize = 4 << 20;
 /// An arrival of the path at a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The number of the first instruction there, counted per thread.
+    /// The number of the instruction at which the path arrives, counted per thread.
     pub index: u64,
-    /// The number of calls in the path so far that have not returned.
+    /// The number of visited calls that have not returned. An arrival by a call counts that call.
     pub depth: usize,
-    /// The address of that instruction.
+    /// The address of the instruction at which the path arrives.
     pub ip: Addr,
     /// The kind of arrival.
     pub how: How,
@@ -58,12 +58,12 @@ impl Default for CallTrace {
 }
 
 impl CallTrace {
-    /// Returns the number of calls so far that have not returned.
+    /// Returns the number of visited calls that have not returned.
     pub fn depth(&self) -> usize {
         self.returns.len()
     }
 
-    /// Processes the next item; returns an arrival if it enters a function.
+    /// Processes the next item of the path; returns an arrival if the item enters a function.
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {
             Visit::Block { index, span, last, .. } => {
@@ -122,7 +122,8 @@ impl CallTrace {
         }
     }
 
-    /// Pops the innermost call that returns to `ip`, and all calls inside it.
+    /// Pops the innermost call that returns to `ip`, and all calls inside it. Returns false if
+    /// there is none.
     fn leave(&mut self, ip: Addr) -> bool {
         let Some(at) = self.returns.iter().rposition(|next| *next == ip) else { return false };
         self.returns.truncate(at);

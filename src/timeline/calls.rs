@@ -6,7 +6,7 @@ use super::stack::{Frame, Stack};
 use crate::common::Addr;
 use serde::{Deserialize, Serialize};
 
-/// The frames outside the outermost known frame of a call stack.
+/// The kind of the frames outside the outermost known frame of a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Older {
     /// None: the outermost function is the one in which the path begins.
@@ -23,26 +23,27 @@ pub enum Older {
     StrayReturn,
 }
 
-/// The call stack, and the last transfer of control.
+/// The call stack of a thread at a place of its path, with the state needed to follow the path on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) stack: Stack,
     pub(super) left: Option<Left>,
     pub(super) older: Older,
-    /// True once the thread was on another stack than its first.
+    /// True if the thread has run on another stack than its first.
     pub(super) has_switched: bool,
-    /// The number of the process's exec(2) calls so far.
+    /// The number of the thread's exec(2) calls so far.
     pub(super) execs: usize,
 }
 
 /// A lookup of the function at an address; `None` if that is unknown.
 pub(super) type FunctionAt<'a> = &'a dyn Fn(Addr) -> Option<Function>;
 
-/// The largest number of frames searched for an active function.
+/// The maximum number of frames searched for an active function.
 const SEARCHED_FRAMES: usize = 1 << 14;
 
 impl Calls {
-    /// Applies the effects of a segment; `first` is the thread's number of its first instruction.
+    /// Applies the effects of a segment. `first` is the number of the segment's first instruction,
+    /// counted per thread.
     pub(super) fn apply(&mut self, effects: &[Effect], first: u64, function_at: FunctionAt<'_>) {
         for effect in effects {
             self.step(*effect, first, function_at);
@@ -68,7 +69,7 @@ impl Calls {
             Effect::Hole { .. } => self.lose(Older::Hole),
             Effect::Arrive { ip, index } => {
                 if let Some(effect) = self.left.take().and_then(|l| l.arrive(ip, first + index)) {
-                    // Its instructions are already counted from the thread's start.
+                    // The instructions of this effect are already counted from the thread's start.
                     self.step(effect, 0, function_at);
                 }
             }
@@ -87,15 +88,16 @@ impl Calls {
             None if self.older == Older::Nothing => self.older = Older::BeforeHistory,
             None => {}
             Some(_) if self.stack.leave(|frame| frame.is_returned_from(ip)) => {}
-            // A handler returns to the code that makes the system call.
+            // A signal handler returns to the trampoline, which calls sigreturn(2).
             Some(frame) if frame.signal => {}
             Some(_) => self.lose(Older::StrayReturn),
         }
     }
 
-    /// Handles a loaded stack pointer after which control continued at `ip`. On the same stack,
-    /// this is a frame further out: that of the function at `ip`, if the function is active exactly
-    /// once. A thread that was on another stack before may be there again.
+    /// Processes an arrival at `ip` after a load of the stack pointer. On an unchanged stack this
+    /// leaves all frames inside that of the function at `ip`, if the function is active exactly
+    /// once. A thread that has switched stacks before may have done so again: its frames are then
+    /// unknown.
     fn land(&mut self, ip: Addr, function_at: FunctionAt<'_>) {
         let Some(innermost) = self.stack.frames().next().filter(|_| !self.has_switched) else {
             return self.lose(Older::Switched);

@@ -4,7 +4,8 @@ use super::line::Timeline;
 use crate::common::Tid;
 use std::fmt;
 
-/// A thread whose decoded path differs from what was recorded, so that some of it is wrong.
+/// A thread whose decoded path has another number of instructions than the recorder counted, so
+/// that the path is wrong somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miscount {
     /// The thread's ID.

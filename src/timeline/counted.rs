@@ -1,4 +1,4 @@
-//! Counts of a thread's blocks, without their order: many times as fast as a visit.
+//! Counts how often a thread executed each block, without the order: many times as fast as a visit.
 
 use super::line::Timeline;
 use super::visit::Segment;
@@ -7,25 +7,25 @@ use crate::flow::{Exit, FlowItem, Span};
 use crate::translate::AddressMap;
 use std::ops::ControlFlow;
 
-/// The address of a block's first instruction, the number of its instructions, and the way in which
-/// control left.
+/// The address of a block's first instruction, the number of its instructions, and the kind of its
+/// exit.
 pub type BlockKey = (Addr, u32, Exit);
 
 /// A block of code that was executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedBlock {
-    /// Its executions.
+    /// The number of executions.
     pub count: u64,
-    /// The addresses of its instructions.
+    /// The addresses of the block's instructions.
     pub addrs: Box<[Addr]>,
 }
 
-/// The blocks of a thread.
+/// The blocks that a thread executed, with their counts.
 pub type CountedBlocks = AddressMap<BlockKey, CountedBlock>;
 
 impl Timeline {
-    /// Counts the executions of each block of a thread. `is_over` is asked for each segment; when
-    /// it returns true, those so far are returned.
+    /// Counts the executions of each block of a thread. Calls `is_over` before each segment; if it
+    /// returns true, the counts so far are returned.
     pub fn count_blocks(&self, tid: Tid, is_over: &dyn Fn() -> bool) -> CountedBlocks {
         let mut blocks = CountedBlocks::default();
         let mut new: Vec<Span> = Vec::new();
@@ -45,7 +45,7 @@ impl Timeline {
                         }
                     }
                 });
-                // The code stays that of the blocks until the item is noted.
+                // Until the item is noted, the walker has the code of these blocks.
                 for span in new.drain(..) {
                     let block = blocks.entry(key_of(&span)).or_default();
                     block.addrs = walker.addrs(&span).collect();

@@ -12,7 +12,8 @@ use crate::sideband::Record;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The largest number of runs searched to find the thread of a period.
+/// The maximum number of runs of a CPU in which one period may lie. Beyond it, any thread may have
+/// executed the period.
 const RUNS_LIMIT: usize = 64;
 
 /// The scheduling of the CPU that wrote a trace.
@@ -23,8 +24,8 @@ pub(super) struct Ran<'a> {
     pub(super) homes: &'a Homes,
 }
 
-/// Returns the pieces of the trace with this number in the timeline, in trace order, by the number
-/// of their thread.
+/// Cuts the trace with index `number` in the timeline. Returns the pieces in trace order, by the
+/// index of their thread.
 pub(super) fn cut(
     number: usize,
     trace: &[u8],
@@ -87,44 +88,48 @@ pub fn share_out(
     shares
 }
 
-/// A part of the trace from enabling to disabling, all of it by one thread.
+/// A part of the trace from the enabling of tracing to its disabling: one thread executed all of
+/// it.
 #[derive(Clone, Debug)]
 struct Period {
     psb: usize,
     from: usize,
     to: usize,
-    /// The last time before the period, and the first and last inside.
+    /// The last time in the trace before the period.
     before: Tsc,
+    /// The first and the last time in the trace inside the period, if any.
     inside: Option<(Tsc, Tsc)>,
 }
 
 /// The threads that may have executed a period.
 struct Found {
     who: Who,
-    /// The number of the first run in which a thread of the recording may have executed it.
+    /// The index of the first run in which a thread of the recording may have executed the period.
     first: usize,
-    /// The beginnings of that run and of the last such run.
+    /// The start time of run `first`.
     since: Tsc,
+    /// The start time of the last run in which a recorded thread may have executed the period.
     until: Tsc,
 }
 
 struct Cutter<'a> {
     trace: usize,
     ran: Ran<'a>,
-    /// The PSB of the current segment.
+    /// The trace offset of the current segment's PSB.
     psb: usize,
-    /// The end of the last period.
+    /// The trace offset at which the last period ended.
     boundary: usize,
     now: Tsc,
     on: Option<Period>,
-    /// Periods without a time after them so far.
+    /// Periods that wait for the next time in the trace.
     waiting: Vec<Period>,
-    /// The end of the last period that may belong to another process.
+    /// The trace offset at which the last period ended that may belong to another process.
     foreign_end: usize,
-    /// The thread of the last period, and the number of the run.
+    /// The thread to which the last period was assigned, and the index of its run; `None` if it was
+    /// lost.
     last: Option<(usize, usize)>,
     pieces: BTreeMap<usize, Vec<Piece>>,
-    /// Parts that any thread may have executed: at most one piece.
+    /// Parts that any thread may have executed, joined to at most one piece.
     lost: Vec<Piece>,
 }
 
@@ -147,7 +152,7 @@ impl<'a> Cutter<'a> {
 
     fn turn(&mut self, turn: &Turn) {
         match turn.kind {
-            // The decoder handles an enable while tracing is on.
+            // While tracing is on, another enable begins no period: the decoder handles it.
             TurnKind::On => {
                 if self.on.is_none() {
                     self.begin();
@@ -210,8 +215,8 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the threads that may have executed the code of a period. `after` is the first time
-    /// in the trace after it.
+    /// Returns the threads that may have executed a period. `after` is the first time in the trace
+    /// after the period.
     fn whose(&self, period: &Period, after: Tsc) -> Found {
         let inside = period.inside.map(|(first, last)| self.between(first, last));
         // The times of switches are inexact: a period may fall into a run of no traced thread.
@@ -234,7 +239,8 @@ impl<'a> Cutter<'a> {
         Found { who, first: first + offset, since, until }
     }
 
-    /// Assigns a period to a thread and its run with this number.
+    /// Assigns a period to a thread. `run` is the index of the CPU's run in which the thread
+    /// executed it.
     fn give_to(&mut self, thread: usize, period: &Period, run: usize) {
         let since = self.ran.runs.range(run, run).first().map_or(Tsc(0), |run| run.since);
         let since = if since == Tsc(0) { period.before } else { since };

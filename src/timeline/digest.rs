@@ -13,9 +13,9 @@ use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of trace whose segments a worker takes at a time.
+/// The number of trace bytes whose segments a worker takes at a time.
 const STRETCH_BYTES: usize = 128 << 10;
-/// The number of stretches by which a worker may be ahead.
+/// The number of finished stretches per worker that may wait for delivery.
 const AHEAD: usize = 8;
 
 /// The pieces of a thread and the inputs of their decoding.
@@ -25,7 +25,7 @@ pub(super) struct Source<'a> {
     pub(super) traces: &'a [&'a [u8]],
     pub(super) pieces: &'a [Piece],
     pub(super) world: World<'a>,
-    /// The times of exec(2) calls.
+    /// The times of the thread's exec(2) calls, in ascending order.
     pub(super) execs: &'a [Tsc],
 }
 
@@ -39,18 +39,19 @@ struct Stretch {
 /// The data that the index keeps of a segment.
 #[derive(Debug)]
 pub(super) struct Digest {
-    /// The number of the segment's piece, counted per thread.
+    /// The index of the segment's piece among the thread's pieces.
     pub(super) piece: usize,
-    /// The offset of its PSB.
+    /// The trace offset of the segment's PSB.
     pub(super) start: usize,
     /// The offset of the next PSB; `None` for the last segment of the piece.
     pub(super) end: Option<usize>,
     pub(super) content: Content,
     /// The number of the worker that made the digest.
     pub(super) worker: usize,
-    /// The executed blocks, in the worker's numbers.
+    /// The blocks that the segment executed, by the worker's numbers.
     pub(super) blocks: BlockSet,
-    /// Blocks that the worker saw for the first time here, in order of their numbers.
+    /// The blocks that the worker met for the first time in this segment, in order of their
+    /// numbers.
     pub(super) fresh: Vec<Bounds>,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Returns the content of a decoded segment.
+    /// Returns the content of a decoded segment. Counts its blocks in `tally`.
     pub(super) fn of(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));
@@ -76,7 +77,8 @@ impl Content {
         }
     }
 
-    /// Returns the content of a segment without decoding it block by block.
+    /// Returns the content of a segment without decoding it block by block. Counts its blocks in
+    /// `tally`.
     pub(super) fn skim(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         let mut content = Self::default();
@@ -101,13 +103,13 @@ impl Content {
     }
 }
 
-/// A maker of digests, with its state from one to the next.
+/// The state that a worker keeps from one digest to the next.
 #[derive(Debug)]
 struct Worker {
     number: usize,
     caches: Caches,
     tally: Tally,
-    /// The number of blocks already delivered.
+    /// The number of the worker's blocks that its earlier digests contain.
     reported_blocks: usize,
 }
 
@@ -128,7 +130,7 @@ impl Worker {
 }
 
 impl Segment {
-    /// Returns the gaps, each with the number of the next instruction.
+    /// Returns the segment's gaps, each with the number of the next instruction.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, Gap)> {
         self.marks.iter().filter_map(|mark| match mark.what {
             What::Gap(gap) => Some((mark.at, gap)),
@@ -206,7 +208,7 @@ impl Source<'_> {
     }
 }
 
-/// An iterator over a range of bytes in steps.
+/// An iterator that divides a range of bytes into ranges of `step` bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Stretches {
     /// The remaining range.
@@ -225,7 +227,8 @@ impl Iterator for Stretches {
     }
 }
 
-/// Returns the segments that start in a range: each PSB, and the next one, also beyond the range.
+/// Returns the segments that start in a range of the trace: the offset of each PSB, and that of the
+/// PSB after it, which may lie beyond the range.
 pub(super) fn segments_in(
     trace: &[u8],
     range: Range<usize>,
@@ -239,8 +242,8 @@ pub(super) fn segments_in(
     })
 }
 
-/// Returns the first PSB that starts in a range. Stops at its end, so that a trace with few PSBs is
-/// not searched repeatedly.
+/// Returns the offset of the first PSB that starts in a range. Stops at the range's end, so that a
+/// trace with few PSBs is not searched repeatedly.
 fn first_psb(trace: &[u8], range: Range<usize>) -> Option<usize> {
     // If the pattern continues beyond the cut, the PSB found there is not in the range.
     let cut = trace.len().min(range.end + PSB.len() + 1);
@@ -252,7 +255,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs of the PSB pattern of all lengths, with other bytes between them.
+    /// Returns traces in which the PSB pattern repeats any number of times, with other bytes in
+    /// between.
     fn any_trace() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             (1_usize..30).prop_map(|count| [0x02, 0x82].repeat(count)),

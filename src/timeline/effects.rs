@@ -25,7 +25,8 @@ pub(super) enum Left {
 }
 
 impl Left {
-    /// Returns the effect of an arrival at `ip`, before instruction `index`.
+    /// Returns the effect of this transfer's arrival at `ip`, before instruction `index`; `None` if
+    /// the call stack stays the same.
     pub(super) fn arrive(self, ip: Addr, index: u64) -> Option<Effect> {
         match self {
             // A call to the next instruction reads the IP; nothing returns from it.
@@ -67,9 +68,10 @@ pub(super) enum Effect {
         ip: Addr,
         index: u64,
     },
-    /// A transfer that is known from here on.
+    /// The last transfer of control up to here, for the arrival that follows; `None` if it does not
+    /// matter or is unknown.
     Left(Option<Left>),
-    /// The number of the process's exec(2) calls so far.
+    /// The number of the thread's exec(2) calls up to here, which has grown.
     Execs(usize),
 }
 
@@ -81,14 +83,14 @@ enum Known {
     Here(Option<Left>),
 }
 
-/// The effects of a segment or of its beginning.
+/// A collector of the effects of a segment, or of its beginning, on the call stack.
 #[derive(Debug)]
 pub(super) struct Effects<'a> {
     steps: Vec<Effect>,
     left: Known,
     /// True if the current block has loaded the stack pointer.
     has_loaded_sp: bool,
-    /// The times of exec(2) calls.
+    /// The times of the thread's exec(2) calls, in ascending order.
     execs: &'a [Tsc],
     execs_over: usize,
     /// The number of instructions so far.
@@ -110,7 +112,8 @@ impl<'a> Effects<'a> {
 }
 
 impl Effects<'_> {
-    /// Returns the effects of a segment's first `limit` instructions and the marks after them.
+    /// Returns the effects of a segment's first `limit` instructions and of the marks between them;
+    /// if these are all instructions, of the marks after them as well.
     pub(super) fn of(segment: &Segment, limit: u64, execs: &[Tsc]) -> Vec<Effect> {
         let mut effects = Effects::new(execs);
         effects.walk(segment, limit);
@@ -229,8 +232,8 @@ impl Effects<'_> {
         }
     }
 
-    /// Removes the popped frame and all frames inside it if this segment pushed it and no step
-    /// since depends on earlier segments. Emits the effect otherwise.
+    /// Removes the frame that `effect` pops, and all frames inside it, if this segment pushed the
+    /// frame and no step since depends on earlier segments. Emits the effect otherwise.
     fn leave_frame(&mut self, effect: Effect, is_left: impl Fn(&Frame) -> bool) {
         for (number, step) in self.steps.iter().enumerate().rev() {
             match step {

@@ -24,8 +24,8 @@ impl Function {
         Self { start, name: Arc::from(whole_name), is_part: whole_name != name }
     }
 
-    /// Returns true if both belong to the same function. Instances of a generic function share
-    /// their name; a part can only be matched by name.
+    /// Returns true if both values belong to the same function. Compares start addresses, since
+    /// instances of a generic function share a name; a split-off part can only be matched by name.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         if self.is_part || other.is_part {
             self.name == other.name
@@ -42,15 +42,16 @@ pub(super) struct Functions(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     functions: HashMap<Addr, Option<Function>>,
-    /// Modules by the start address of their section.
+    /// The symbols of sections by start address; `None` for a section of no ELF file.
     modules: HashMap<Addr, Option<Symbols>>,
 }
 
-/// The largest number of cached lookups.
+/// The maximum number of cached lookups.
 const ADDRS_LIMIT: usize = 1 << 16;
 
 impl Functions {
-    /// Returns the function at `addr`, which is in the section that `section` returns.
+    /// Returns the function at `addr`; `None` if no symbol covers it. `section` returns the section
+    /// that contains `addr`, and is called only for an address that is not cached.
     pub(super) fn at<'a>(
         &self,
         addr: Addr,

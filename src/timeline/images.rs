@@ -1,5 +1,5 @@
-//! The code of a recording over time, from its sideband and its stored images. Decoding shows a gap
-//! where code of a file executed that is not stored.
+//! The code of a recording over time, from its sideband and its stored images. Executed code of a
+//! file that is not stored is a gap of the path.
 
 use super::Error;
 use super::functions::{Function, Functions};
@@ -68,18 +68,18 @@ impl Images {
         &self.epochs
     }
 
-    /// Returns the number of the epoch at a time; the first for an earlier time.
+    /// Returns the index of the epoch at a time; 0 for a time before the first epoch.
     pub fn epoch_at(&self, at: Tsc) -> usize {
         self.epochs.partition_point(|epoch| epoch.start <= at).saturating_sub(1)
     }
 
-    /// Returns the image at the end of the run.
+    /// Returns the image at the end of the run; `None` if there is no image at all.
     pub fn last(&self) -> Option<&Arc<Image>> {
         self.epochs.last().map(|epoch| &epoch.image)
     }
 
-    /// Returns the function at an address, in the code that was mapped there last; `None` if that
-    /// has no symbols.
+    /// Returns the function at an address, in the code that was mapped there last; `None` if no
+    /// symbol covers it.
     pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
         self.functions
             .at(addr, || self.epochs.iter().rev().find_map(|epoch| epoch.image.section_at(addr)))
@@ -90,7 +90,7 @@ impl Images {
         self.files.get(path)
     }
 
-    /// Returns all stored files.
+    /// Returns all stored files with their paths.
     pub fn files(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes))
     }
@@ -103,7 +103,7 @@ struct Files {
     paths: HashMap<FileId, String>,
     contents: HashMap<FileId, Bytes>,
     special: HashMap<ImageId, Bytes>,
-    /// The memory of the core file, for code that comes from there.
+    /// The memory of the core file, for code that is mapped with [`Backing::Core`].
     core: Option<Image>,
     lost: Vec<crate::recording::Error>,
 }
@@ -159,7 +159,8 @@ impl Files {
     }
 }
 
-/// Returns the memory of the core file; empty if it is unreadable, which its users report.
+/// Returns the memory of the core file; empty if it is unreadable, which opening the final state
+/// reports.
 fn core_memory(reader: &Reader) -> Image {
     let core = reader.core().ok().flatten().map(Bytes::new);
     let core = core.and_then(|bytes| Core::parse(&bytes).ok());
@@ -239,7 +240,8 @@ impl CodeRanges {
         }
     }
 
-    /// Notes a change of `range`: if it held code, blocks decoded before are invalid.
+    /// Notes a change of `range` at time `at`. If the range held code, blocks decoded before are
+    /// invalid.
     fn touch(&mut self, at: Tsc, range: AddrRange) {
         if self.ranges.overlaps(range) {
             self.changes.push(at);

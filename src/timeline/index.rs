@@ -13,21 +13,21 @@ use std::collections::BTreeSet;
 /// The properties of a segment that are known without decoding it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The number of the segment's piece, counted per thread.
+    /// The index of the segment's piece among the thread's pieces.
     pub(super) piece: usize,
-    /// The offset of its PSB.
+    /// The trace offset of the segment's PSB.
     pub(super) start: usize,
     /// The offset of the next PSB; `None` for the last segment of the piece.
     pub(super) end: Option<usize>,
     /// The number of the thread's instructions before the segment.
     pub(super) first: u64,
     pub(super) insns: u64,
-    /// The call stack at the start.
+    /// The call stack at the segment's start.
     pub(super) calls: Calls,
     /// The worker that numbered the blocks: an index into [`Index::dictionaries`].
     pub(super) worker: usize,
     pub(super) blocks: BlockSet,
-    /// True if the path has gaps here.
+    /// True if the path has gaps in this segment.
     pub(super) has_gaps: bool,
 }
 
@@ -38,16 +38,16 @@ pub(super) struct Index {
     pub(super) insns: u64,
     /// The times in the trace, each with the number of the next instruction.
     pub(super) times: Vec<(u64, Tsc)>,
-    /// The blocks of each worker that built the index.
+    /// For each worker that built the index, the blocks that it met.
     pub(super) dictionaries: Vec<Dictionary>,
 }
 
-/// A set of blocks, in the numbers of each worker.
+/// A set of blocks: for each worker, the numbers of the blocks in its dictionary.
 pub(super) type Wanted = Vec<BTreeSet<u32>>;
 
 impl Index {
-    /// Decodes all pieces and returns the index and the gaps. Calls `passed` regularly with the
-    /// number of bytes done.
+    /// Decodes all pieces. Returns the index, and the gaps with the number of the next instruction.
+    /// Calls `passed` regularly with the number of bytes done.
     pub(super) fn build(
         source: Source<'_>,
         workers: usize,
@@ -92,8 +92,8 @@ impl Index {
         self.insns += content.insns;
     }
 
-    /// Adds a time. The last one at an instruction counts; a time that is equal to the last or
-    /// earlier is dropped.
+    /// Adds a time before instruction `at`. Of several times at one instruction the last counts; a
+    /// time that is not later than the last one is dropped.
     fn note_time(&mut self, at: u64, tsc: Tsc) {
         let Some((last_at, last)) = self.times.last_mut() else {
             self.times.push((at, tsc));
@@ -109,7 +109,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of the segment that contains instruction `index`.
+    /// Returns the index in `entries` of the segment that contains the thread's instruction
+    /// `index`; `None` after the last instruction.
     pub(super) fn entry_of(&self, index: u64) -> Option<usize> {
         if index >= self.insns {
             return None;
@@ -117,19 +118,19 @@ impl Index {
         self.entries.partition_point(|entry| entry.first <= index).checked_sub(1)
     }
 
-    /// Returns the blocks that contain one of these addresses, for [`Entry::holds`].
+    /// Returns the blocks that contain at least one of these addresses, for [`Entry::holds`].
     pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> Wanted {
         self.dictionaries.iter().map(|dictionary| dictionary.with(addrs)).collect()
     }
 
-    /// Returns all blocks; some more than once.
+    /// Returns all executed blocks; those that several workers met, more than once.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Bounds> {
         self.dictionaries.iter().flat_map(|dictionary| dictionary.blocks.iter().copied())
     }
 }
 
 impl Entry {
-    /// Returns true if the segment executed one of these blocks.
+    /// Returns true if the segment executed at least one of these blocks.
     pub(super) fn holds(&self, blocks: &Wanted) -> bool {
         let wanted = blocks.get(self.worker).filter(|wanted| !wanted.is_empty());
         wanted.is_some_and(|wanted| self.blocks.numbers().any(|number| wanted.contains(&number)))

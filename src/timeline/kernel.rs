@@ -16,7 +16,7 @@ use crate::sideband::Event;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The largest number of instructions searched for the value of a register.
+/// The maximum number of instructions searched backwards for the value of a register.
 const REACH: u64 = 4096;
 
 /// A signal whose handler the path runs.
@@ -36,10 +36,10 @@ type Sites = BTreeMap<Addr, Option<u64>>;
 /// The system calls and signals of a timeline, searched once and kept.
 #[derive(Clone, Debug, Default)]
 pub struct KernelEntries {
-    /// The addresses of all executed SYSCALL instructions; with the number that each always uses,
-    /// if the code before it sets that.
+    /// All executed SYSCALL instructions; each with its system call number, if the code before it
+    /// always sets the same one.
     sites: OnceCell<Sites>,
-    /// The numbers in the sideband, with their times.
+    /// The system calls in the sideband by thread, each with its time and its number.
     reported: HashMap<Tid, Vec<(Tsc, u64)>>,
     /// Signals by position, at most one each. Whether a handler ran is not checked yet.
     signals: Vec<Delivery>,
@@ -75,7 +75,8 @@ impl KernelEntries {
         self.sites.get_or_init(|| sites(timeline))
     }
 
-    /// Returns the addresses of SYSCALL instructions that may make a requested call.
+    /// Returns the addresses of the SYSCALL instructions whose number satisfies `wanted` or may
+    /// vary.
     pub fn calls(
         &self,
         timeline: &Timeline,
@@ -127,7 +128,7 @@ impl KernelEntries {
         in_time.all(|(_, other)| *other == number).then_some(number)
     }
 
-    /// Returns the signal at a position, without a check that a handler runs there.
+    /// Returns the signal at a position, without a check that its handler runs there.
     pub fn signal_at(&self, position: u64) -> Option<Delivery> {
         let at = self.signals.binary_search_by_key(&position, |delivery| delivery.position);
         self.signals.get(at.ok()?).copied()
@@ -140,7 +141,7 @@ impl KernelEntries {
         self.signals.get(start..end).unwrap_or_default()
     }
 
-    /// Returns true if a signal handler runs at the delivery's position.
+    /// Returns true if a signal handler begins at the delivery's position.
     pub fn is_handled(timeline: &Timeline, delivery: &Delivery) -> bool {
         let index = timeline.index_of(delivery.tid, delivery.position);
         let stack = timeline.call_stack(delivery.tid, index);
@@ -216,7 +217,7 @@ fn put_into_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
     None
 }
 
-/// The bytes of an instruction.
+/// The code bytes at an instruction's address, as far as they are known.
 struct InsnBytes {
     ip: Addr,
     bytes: [u8; MAX_INSN_BYTES],

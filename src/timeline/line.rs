@@ -1,4 +1,5 @@
-//! The timeline itself: queries of what executed where. [`open`](super::open) opens one.
+//! The timeline: queries of the instructions that each thread executed. [`open`](super::open)
+//! creates a timeline from a recording.
 
 use super::calls::{Calls, Older};
 use super::effects::Effects;
@@ -17,7 +18,7 @@ use crate::sideband::Record;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A recording as a line.
+/// An open recording whose instructions can be queried by thread and by position.
 #[derive(Debug)]
 pub struct Timeline {
     pub(super) reader: Reader,
@@ -34,33 +35,34 @@ pub struct Timeline {
     pub(super) was_saved: bool,
 }
 
-/// A thread of the timeline.
+/// A thread that has a trace, and its path.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: Tid,
     pub(super) path: Path,
-    /// The times of exec(2) calls.
+    /// The times of the thread's exec(2) calls, in ascending order.
     pub(super) execs: Vec<Tsc>,
-    /// The gaps, once they are needed: a saved index has only the segments that contain gaps.
+    /// The gaps of the path, each with the number of the next instruction. If the index was read
+    /// from the recording, they are found on first use: it notes only which segments contain gaps.
     pub(super) gaps: OnceLock<Vec<(u64, Gap)>>,
     pub(super) final_pc: Option<Addr>,
 }
 
 impl Thread {
-    /// Returns the gap for a trace without any PSB, where decoding cannot start.
+    /// Returns a gap if the thread has trace bytes but no PSB, at which decoding could start.
     pub(super) fn no_psb(&self) -> Option<Gap> {
         let some = self.path.pieces.iter().any(|piece| piece.size_bytes() > 0);
         let lost = self.path.index.entries.is_empty() && some;
         lost.then_some(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb })
     }
 
-    /// Returns the piece of a segment.
+    /// Returns the piece of a trace to which a segment belongs.
     pub(super) fn piece(&self, entry: &Entry) -> Option<&Piece> {
         self.path.pieces.get(entry.piece)
     }
 }
 
-/// The largest number of segments searched for a thread's final address.
+/// The maximum number of segments, from the last one back, searched for a thread's final address.
 const SEGMENTS_AT_END: usize = 64;
 
 impl Timeline {
@@ -74,7 +76,7 @@ impl Timeline {
         &self.records
     }
 
-    /// Returns the code over time.
+    /// Returns the images of the mapped code over time.
     pub fn images(&self) -> &Images {
         &self.images
     }
@@ -84,12 +86,13 @@ impl Timeline {
         &self.lost
     }
 
-    /// Returns the threads that have a trace.
+    /// Returns the IDs of the threads that have a trace.
     pub fn threads(&self) -> impl Iterator<Item = Tid> {
         self.threads.iter().map(|thread| thread.tid)
     }
 
-    /// Returns a thread's process.
+    /// Returns a thread's process; the recording's first process if the manifest does not list the
+    /// thread.
     pub fn process_of(&self, tid: Tid) -> Pid {
         let manifest = self.reader.manifest();
         let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
@@ -101,7 +104,7 @@ impl Timeline {
         self.order.total()
     }
 
-    /// Returns the number of instructions of a thread.
+    /// Returns the number of instructions that a thread executed; 0 for an unknown thread.
     pub fn instructions(&self, tid: Tid) -> u64 {
         self.thread(tid).map_or(0, |(_, thread)| thread.path.index.insns)
     }
@@ -111,14 +114,16 @@ impl Timeline {
         self.whole_trace(self.thread(tid)?.1)
     }
 
-    /// Returns the trace that belongs to a thread as a whole.
+    /// Returns the trace that only this thread executed; `None` if the thread has pieces of shared
+    /// traces.
     pub(super) fn whole_trace(&self, thread: &Thread) -> Option<&Trace> {
         let [piece] = thread.path.pieces.as_slice() else { return None };
         self.traces.get(piece.trace).filter(|trace| piece.is_whole(trace.as_ref().len()))
     }
 
-    /// Returns the trace offset at which the decoding of the thread's instruction `index` starts,
-    /// and that of the next PSB if the thread's path continues there.
+    /// Returns the trace offset of the PSB at which decoding starts to reach the thread's
+    /// instruction `index`, and the offset of the next PSB if the thread's path continues there.
+    /// Returns `None` if the thread has no such instruction.
     pub fn segment_bounds(&self, tid: Tid, index: u64) -> Option<(usize, Option<usize>)> {
         let (_, thread) = self.thread(tid)?;
         let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
@@ -130,12 +135,13 @@ impl Timeline {
         self.thread(tid).map_or(0, |(_, thread)| thread.path.index.entries.len())
     }
 
-    /// Returns the thread that executes instruction `global`.
+    /// Returns the thread that executes instruction `global`, counted over all threads; `None`
+    /// after the last one.
     pub fn running_at(&self, global: u64) -> Option<Tid> {
         self.tid_of(self.order.slice_at(global)?)
     }
 
-    /// Returns the thread that executed the last instruction before `global`.
+    /// Returns the thread that executed the last instruction before position `global`; `None` at 0.
     pub fn running_before(&self, global: u64) -> Option<Tid> {
         self.tid_of(self.order.slice_at(global.checked_sub(1)?)?)
     }
@@ -144,7 +150,7 @@ impl Timeline {
         self.threads.get(slice.thread).map(|thread| thread.tid)
     }
 
-    /// Returns the number of instructions that a thread executed before `global`.
+    /// Returns the number of instructions that a thread executed before position `global`.
     pub fn index_of(&self, tid: Tid, global: u64) -> u64 {
         self.thread(tid).map_or(0, |(number, _)| self.order.index_of(number, global))
     }
@@ -155,7 +161,8 @@ impl Timeline {
         self.order.global_of(number, index)
     }
 
-    /// Returns the last time in the traces before instruction `global`.
+    /// Returns the latest time in the traces at or before position `global`; `None` before the
+    /// first time.
     pub fn time_at(&self, global: u64) -> Option<Tsc> {
         self.order.slice_before(global).map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0)
     }
@@ -171,7 +178,7 @@ impl Timeline {
         self.order.overlap(number, index)
     }
 
-    /// Returns the first and the last time of the traces.
+    /// Returns the first and the last time of the traces; `None` if they contain no times.
     pub fn times(&self) -> Option<(Tsc, Tsc)> {
         self.order.times()
     }
@@ -238,8 +245,9 @@ impl Timeline {
         Some((entry.first, entry.calls.stack.frames().collect()))
     }
 
-    /// Returns the first instruction of the outermost function at the start of the segment with
-    /// instruction `index`; `None` if the path does not begin in it.
+    /// Returns the address of the path's first instruction, if the outermost function at the start
+    /// of the segment with instruction `index` is the one in which the path begins; `None`
+    /// otherwise.
     pub fn outermost_near(&self, tid: Tid, index: u64) -> Option<Addr> {
         let (_, thread) = self.thread(tid)?;
         let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
@@ -247,7 +255,7 @@ impl Timeline {
         self.pc(tid, 0).filter(|_| is_whole)
     }
 
-    /// Returns the number of segments with instructions of a thread from `from` up to `to`.
+    /// Returns the number of segments that contain the thread's instructions `from..to`.
     pub fn segments_between(&self, tid: Tid, from: u64, to: u64) -> u64 {
         let Some((_, thread)) = self.thread(tid) else { return 0 };
         let entries = &thread.path.index.entries;
@@ -303,7 +311,7 @@ impl Timeline {
         self.threads.iter().enumerate().find(|(_, thread)| thread.tid == tid)
     }
 
-    /// Returns a decoded segment, from the cache if possible.
+    /// Returns segment `number` of the thread with index `thread`, from the cache or decoded.
     pub(super) fn segment(&self, thread: usize, number: usize) -> Option<Arc<Segment>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(segment) = cache.get((thread, number)) {
@@ -325,7 +333,7 @@ impl Timeline {
     }
 }
 
-/// A cache of decoded segments, which drops the least recently used ones beyond a size.
+/// A cache of decoded segments, which drops the least recently used ones beyond a size limit.
 #[derive(Debug)]
 pub(super) struct Cache {
     segments: HashMap<(usize, usize), (u64, Arc<Segment>)>,

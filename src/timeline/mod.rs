@@ -1,5 +1,6 @@
-//! A recording as a line that can be walked in both directions: segments from PSB to PSB, an
-//! index of them, a bounded cache of decoded ones, and one order of all threads' instructions.
+//! A recording as a line that can be walked in both directions: the segments of its traces, an
+//! index of the segments, a bounded cache of decoded segments, and one order of the instructions of
+//! all threads.
 //!
 //! This is the only room that joins flow, sideband and recording. It handles no signals and prints
 //! nothing.

@@ -24,7 +24,7 @@ use std::sync::{Mutex, OnceLock};
 pub struct Options {
     /// The number of threads that decode while the index is built.
     pub workers: usize,
-    /// The largest size of cached decoded segments, in bytes.
+    /// The maximum size of the cache of decoded segments, in bytes.
     pub cache_bytes: usize,
     /// True to use the index saved with the recording, if it matches.
     pub use_saved_index: bool,
@@ -52,7 +52,8 @@ impl Timeline {
         Self::open_watched(reader, options, &mut |_| ())
     }
 
-    /// Opens a recording like [`Self::open`]; calls `watch` with the progress of the index.
+    /// Opens a recording like [`Self::open`]; calls `watch` with the progress of building the
+    /// index.
     pub fn open_watched(
         reader: Reader,
         options: Options,
@@ -98,8 +99,9 @@ impl Timeline {
         Ok(Self { reader, records, images, config, traces, lost, threads, order, cache, was_saved })
     }
 
-    /// Saves the index with the recording, unless it came from there. Returns false if it must not
-    /// be saved: the recording is cut and may still grow, or some of its code is missing.
+    /// Saves the index in the recording, unless it was read from there. Returns true if the
+    /// recording has the index now; false if it must not be saved: the recording is cut and may
+    /// still grow, or some of its code is missing.
     pub fn save_index(&self) -> Result<bool, Error> {
         if self.was_saved {
             return Ok(true);
@@ -125,7 +127,7 @@ struct Build<'a> {
     world: World<'a>,
     options: Options,
     watch: &'a mut dyn FnMut(Progress),
-    /// Bytes of the threads done so far.
+    /// The bytes of trace of the threads indexed so far.
     done: u64,
     total: u64,
 }
@@ -134,7 +136,7 @@ impl Build<'_> {
     /// Builds the index of a thread and stores it in `path`. Returns its gaps, or an unset cell if
     /// the trace has no segment.
     fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
-        // Pieces of a shared trace lie between those of other threads.
+        // Memory of a shared trace cannot be released: pieces of other threads lie in between.
         let whole = match path.pieces.as_slice() {
             [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
             _ => None,
@@ -152,7 +154,7 @@ impl Build<'_> {
         let (index, gaps) = Index::build(source, self.options.workers, &mut passed);
         self.done += path.pieces.iter().map(|piece| piece.size_bytes() as u64).sum::<u64>();
         path.index = index;
-        // A trace without segments has no gaps in segments, but is a gap itself.
+        // A trace without segments is a gap itself, which `Timeline::gaps` finds for an unset cell.
         if path.index.entries.is_empty() { OnceLock::new() } else { OnceLock::from(gaps) }
     }
 }
@@ -224,7 +226,7 @@ fn sizes(traces: &[Trace]) -> Vec<usize> {
     traces.iter().map(|trace| trace.as_ref().len()).collect()
 }
 
-/// Returns the saved paths of all threads, if they belong to these traces.
+/// Returns the saved paths of all threads; `None` if there are none for these traces.
 fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<Path>>, Error> {
     let Some(bytes) = reader.saved_index() else { return Ok(None) };
     let Some(key) = reader.fingerprint()? else { return Ok(None) };

@@ -10,7 +10,7 @@ use crate::common::Tsc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) tsc: Tsc,
-    /// The thread's number in the timeline.
+    /// The thread's index in the timeline.
     pub(super) thread: usize,
     /// The number of the thread's instructions before the slice.
     pub(super) first: u64,
@@ -24,13 +24,14 @@ pub(super) struct Slice {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     slices: Vec<Slice>,
-    /// The numbers of each thread's slices.
+    /// For each thread, the indexes of its slices in `slices`.
     of_thread: Vec<Vec<u32>>,
     total: u64,
 }
 
 impl Order {
-    /// Returns the order of threads, each given by its instruction count and its ascending times.
+    /// Returns the order of the instructions of `threads`. Each thread is given by its instruction
+    /// count, and its times in ascending order with the number of the next instruction.
     pub(super) fn new<'a>(threads: impl Iterator<Item = (u64, &'a [(u64, Tsc)])>) -> Self {
         let mut slices = Vec::new();
         let mut of_thread = Vec::new();
@@ -55,14 +56,14 @@ impl Order {
         self.total
     }
 
-    /// Returns the first and the last time.
+    /// Returns the start times of the first and the last slice; `None` if no time is known.
     pub(super) fn times(&self) -> Option<(Tsc, Tsc)> {
         let mut known = self.slices.iter().map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0);
         let first = known.next()?;
         Some((first, known.next_back().unwrap_or(first)))
     }
 
-    /// Returns the slice of instruction `global`.
+    /// Returns the slice that contains instruction `global`; `None` after the last instruction.
     pub(super) fn slice_at(&self, global: u64) -> Option<&Slice> {
         if global >= self.total {
             return None;
@@ -77,7 +78,7 @@ impl Order {
         self.slices.get(following.checked_sub(1)?)
     }
 
-    /// Returns the number of instructions that `thread` executed before `global`.
+    /// Returns the number of instructions that `thread` executed before position `global`.
     pub(super) fn index_of(&self, thread: usize, global: u64) -> u64 {
         let Some(numbers) = self.of_thread.get(thread) else { return 0 };
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -98,7 +99,8 @@ impl Order {
         (inside < slice.insns).then(|| slice.global + inside)
     }
 
-    /// Returns the position of the first slice of `thread` that starts at or after a time.
+    /// Returns the position, in the order of all threads, of the first slice of `thread` that
+    /// starts at or after a time.
     pub(super) fn position_after(&self, thread: usize, tsc: Tsc) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -125,7 +127,7 @@ impl Order {
     }
 
     /// Returns the slice of the thread's instruction `index`, and the start time of the thread's
-    /// next slice; the largest time if there is none.
+    /// next slice; the maximum time if there is none.
     pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);

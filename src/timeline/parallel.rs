@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 pub(super) struct Workers {
     /// The number of worker threads.
     pub(super) count: usize,
-    /// The number of results by which a worker may be ahead.
+    /// The number of results per worker that may wait to be taken.
     pub(super) ahead: usize,
 }
 
 impl Workers {
-    /// Makes a result of each job and passes them to `take` in the order of the jobs, until that
-    /// breaks. Each worker keeps one `state` over all of its jobs.
+    /// Calls `make` for each job, and passes the results to `take` in the order of the jobs, until
+    /// `take` breaks. Each worker keeps one `state` over all of its jobs.
     pub(super) fn in_order<J: Sync, S, T: Send, B>(
         self,
         jobs: &[J],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A part of a trace that one thread executed. Offsets are in bytes of the trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
-    /// The trace's number in the timeline.
+    /// The trace's index in the timeline.
     pub(super) trace: usize,
     /// The offset of the PSB at which decoding starts.
     pub(super) psb: usize,
@@ -27,12 +27,12 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Returns a piece of a whole trace of `size_bytes`.
+    /// Returns the piece that consists of a whole trace of `size_bytes`.
     pub(super) fn whole(trace: usize, size_bytes: usize) -> Self {
         Self { trace, psb: 0, start: 0, from: 0, to: size_bytes, since: Tsc(0), lost: false }
     }
 
-    /// Returns true if the piece is a whole trace of `size_bytes`.
+    /// Returns true if the piece consists of a whole trace of `size_bytes`.
     pub(super) fn is_whole(&self, size_bytes: usize) -> bool {
         *self == Self::whole(self.trace, size_bytes)
     }
@@ -51,19 +51,19 @@ impl Piece {
     pub(super) fn part<'a>(&self, bytes: &'a [u8], psb: usize, end: Option<usize>) -> Part<'a> {
         let clip = |offset: usize| offset.max(psb);
         let (start, from) = (clip(self.start), clip(self.from));
-        // A segment that ends at a PSB before the piece's end shows nothing after that.
+        // Only in the piece's last segment, which has no `end`, may bytes follow after the piece.
         let cut = from > psb || end.is_none() && self.to < bytes.len();
         Part { bytes, psb, end, start, from, to: self.to, since: self.since, cut }
     }
 }
 
-/// A part of a segment.
+/// The part of a segment that belongs to a piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     /// The whole trace.
     pub(super) bytes: &'a [u8],
     psb: usize,
-    /// The next PSB; `None` if nothing is decoded from there.
+    /// The offset of the next PSB; `None` if decoding does not continue there.
     end: Option<usize>,
     pub(super) start: usize,
     pub(super) from: usize,

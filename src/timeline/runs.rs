@@ -1,5 +1,5 @@
 //! The threads that a CPU ran over time, by the context switches in the sideband. Where switches
-//! were lost the thread is unknown, and not guessed.
+//! were lost, the thread is unknown.
 
 use crate::common::{Pid, Tid, Tsc};
 use crate::sideband::{Event, Record};
@@ -8,14 +8,15 @@ use std::collections::{HashMap, HashSet};
 /// The threads whose instructions the traces of CPUs can contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traceable {
-    /// The numbers of the timeline's threads.
+    /// The indexes of the threads in the timeline.
     numbers: HashMap<(Pid, Tid), usize>,
     /// All traced threads; `None` if any thread may have been traced.
     traced: Option<HashSet<Tid>>,
 }
 
 impl Traceable {
-    /// Returns the traceable threads, the timeline's numbered in order.
+    /// Returns the traceable threads: the timeline's `threads` in order, and the IDs of all traced
+    /// threads if they are known.
     pub(super) fn new(
         threads: impl Iterator<Item = (Pid, Tid)>,
         traced: Option<HashSet<Tid>>,
@@ -27,7 +28,7 @@ impl Traceable {
         self.numbers.get(&(pid, tid)).copied()
     }
 
-    /// Returns true if a thread outside the timeline was not traced.
+    /// Returns true if a thread outside the timeline certainly was not traced.
     fn is_untraced(&self, tid: Tid) -> bool {
         tid == Tid(0) || self.traced.as_ref().is_some_and(|traced| !traced.contains(&tid))
     }
@@ -110,7 +111,8 @@ impl Homes {
     }
 }
 
-/// A period of a CPU, up to the next run, with the threads that may have run.
+/// A period between two context switches of a CPU, up to the next run, with the threads that may
+/// have run in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) since: Tsc,
@@ -125,7 +127,7 @@ pub(super) struct Runs {
     now: Now,
 }
 
-/// The state after the last switch.
+/// The state of a CPU after the last context switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Now {
     Beginning,
@@ -190,17 +192,17 @@ impl Runs {
         &mut self.runs[last]
     }
 
-    /// Marks the last run as one of any thread.
+    /// Marks the last run as one in which any thread may have run.
     fn doubt(&mut self) {
         self.last().who = Who { threads: Vec::new(), foreign: true, anybody: true };
     }
 
-    /// Returns the number of the run at a time.
+    /// Returns the index of the run at a time.
     pub(super) fn at(&self, tsc: Tsc) -> usize {
         self.runs.partition_point(|run| run.since <= tsc).saturating_sub(1)
     }
 
-    /// Returns the runs from number `first` to `last`, both included.
+    /// Returns the runs from index `first` to `last`, both included.
     pub(super) fn range(&self, first: usize, last: usize) -> &[Run] {
         let end = self.runs.len().min(last.saturating_add(1));
         self.runs.get(first..end).unwrap_or_default()

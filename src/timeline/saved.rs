@@ -1,6 +1,6 @@
-//! The index as bytes, to be saved with the recording. Both directions are pure functions of bytes.
-//! A stale, foreign or damaged index is rejected. Hostile bytes give wrong results at worst, like a
-//! hostile trace.
+//! The index as bytes, to be saved with the recording. Encoding and decoding do no I/O. A stale,
+//! foreign or damaged index is rejected. Hostile bytes give wrong results at worst, like a hostile
+//! trace.
 
 use super::blocks::{BlockSet, Dictionary};
 use super::calls::{Calls, Older};
@@ -11,10 +11,11 @@ use super::stack::{Forest, Frame};
 use crate::common::{Tid, Tsc};
 use serde::{Deserialize, Serialize};
 
-/// Increment after a change of the layout or of decoding's results: older indexes are rebuilt.
+/// The version of the format. Increment it after a change of the layout or of the results of
+/// decoding: older indexes are then rebuilt.
 const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"CFINDEX\n";
-/// Magic, version, key, CRC-32 of the rest.
+/// The size of the header: magic, version, key, CRC-32 of the rest.
 const HEADER_BYTES: usize = 8 + 4 + KEY_BYTES + 4;
 const KEY_BYTES: usize = 32;
 
@@ -24,7 +25,7 @@ pub(super) type Key = [u8; KEY_BYTES];
 /// The saved index of a recording.
 #[derive(Serialize, Deserialize)]
 struct Recording {
-    /// The size of each trace.
+    /// The size of each trace in bytes.
     trace_bytes: Vec<usize>,
     threads: Vec<Thread>,
 }
@@ -34,10 +35,10 @@ struct Thread {
     tid: Tid,
     pieces: Vec<Piece>,
     dictionaries: Vec<Dictionary>,
-    /// Frames of call stacks, each with the number of the frame outside it.
+    /// The frames of all call stacks ([`Forest::frames`]).
     frames: Vec<(Frame, u32)>,
     entries: Vec<Segment>,
-    /// Instructions and ticks, each relative to the entry before.
+    /// The times in the trace: instructions and TSC ticks, each relative to the previous time.
     times: Vec<(u64, u64)>,
 }
 
@@ -45,7 +46,8 @@ struct Thread {
 struct Segment {
     /// The number of pieces from the previous segment to this one.
     pieces_later: usize,
-    /// Bytes from the previous segment, or from the beginning of the piece, to this one.
+    /// Bytes of trace from the previous segment of the same piece, or from the piece's PSB, to this
+    /// one.
     distance: u64,
     insns: u64,
     stack: u32,
@@ -151,7 +153,7 @@ pub(super) fn decode(
     Some(paths)
 }
 
-/// Returns true if a piece lies in one of the traces.
+/// Returns true if a piece lies in one of the traces and its offsets ascend.
 fn is_sound(piece: &Piece, trace_bytes: &[usize]) -> bool {
     let order = [piece.psb, piece.start, piece.from, piece.to];
     let size_bytes = trace_bytes.get(piece.trace);

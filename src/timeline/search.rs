@@ -41,8 +41,8 @@ pub enum Found {
 }
 
 impl<'a> Search<'a> {
-    /// Returns a search from a position, which is excluded, to `until`, which is not. It is empty
-    /// if that is on the wrong side.
+    /// Returns a search from position `from`, excluded, to position `until`, included. The search
+    /// is empty if `until` does not lie in `direction`.
     pub fn beyond(
         from: u64,
         until: u64,
@@ -59,7 +59,8 @@ impl<'a> Search<'a> {
 }
 
 impl Timeline {
-    /// Returns the nearest hit. Calls `interrupted` before it decodes a segment, and regularly.
+    /// Returns the nearest hit of a search. Calls `interrupted` after each segment decoded without
+    /// a hit and at intervals between skipped ones, and stops if it returns true.
     pub fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
         let mut within = search.within.clone();
         let mut found = Found::Nothing;
@@ -141,7 +142,8 @@ enum InThread {
     Interrupted,
 }
 
-/// Returns the nearest hit of a segment within `inside`.
+/// Returns the search's nearest hit among the instructions `inside` of a segment, counted from the
+/// segment's start.
 fn find_in_segment(segment: &Segment, inside: &Range<u64>, search: &Search<'_>) -> Option<u64> {
     let hits: Vec<Vec<u64>> = segment
         .blocks

@@ -29,15 +29,16 @@ pub(super) struct Block {
     pub(super) sigreturn: bool,
     /// True if one of the instructions loads the stack pointer.
     pub(super) loads_sp: bool,
-    /// The index in [`Segment::offsets`] of its instructions' offsets from `ip`.
+    /// The index in [`Segment::offsets`] of the block's first entry; each instruction has one
+    /// entry, its offset from `ip`.
     offsets: u32,
 }
 
-/// An event or gap before the instruction with this number.
+/// An event or gap before instruction `at`, counted from the segment's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: u64,
-    /// The number of the next run.
+    /// The index in [`Segment::runs`] of the next run.
     pub(super) run: u32,
     pub(super) what: What,
 }
@@ -48,18 +49,18 @@ pub(super) enum What {
     Gap(Gap),
 }
 
-/// The address of a thread at the end of a segment.
+/// The address of the instruction that follows a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Before this instruction.
+    /// This address.
     At(Addr),
-    /// Unknown.
+    /// The segment does not show the address.
     Unknown,
     /// The same as at the segment's start, since nothing executed.
     Before,
 }
 
-/// The instructions of one segment.
+/// A decoded segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) insns: u64,
@@ -70,7 +71,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Decodes all items of the walker.
+    /// Decodes the segment that `walker` walks.
     pub(super) fn decode(walker: &mut Walker<'_>) -> Self {
         let mut segment = Self::default();
         let mut builder = Builder::default();
@@ -94,7 +95,7 @@ impl Segment {
         }
     }
 
-    /// Returns a segment that consists of a gap.
+    /// Returns a segment that consists of one gap and has no instructions.
     pub(super) fn hole(gap: Gap) -> Self {
         let mut segment = Self::default();
         segment.mark(What::Gap(gap));
@@ -118,7 +119,8 @@ impl Segment {
         self.insns += u64::from(span.insns);
     }
 
-    /// Adds a block without the properties that [`Self::complete`] reads from its code.
+    /// Adds a block and returns its index. [`Self::complete`] adds the properties that depend on
+    /// its code.
     fn add_block(&mut self, span: &Span) -> u32 {
         let number = narrow(self.blocks.len());
         self.blocks.push(Block {
@@ -134,7 +136,7 @@ impl Segment {
         number
     }
 
-    /// Adds a block's properties that depend on its code.
+    /// Sets the properties of block `number` that depend on its code.
     fn complete(&mut self, number: u32, span: &Span, walker: &mut Walker<'_>) {
         let Some(block) = self.blocks.get_mut(number as usize) else { return };
         block.offsets = narrow(self.offsets.len());
@@ -166,7 +168,7 @@ impl Segment {
         self.block_addrs(block).nth(inside)
     }
 
-    /// Returns the number of the run that contains instruction `number`.
+    /// Returns the index of the run that contains instruction `number`; `None` after the last one.
     pub(super) fn run_of(&self, number: u64) -> Option<usize> {
         if number >= self.insns {
             return None;
@@ -175,7 +177,8 @@ impl Segment {
     }
 
     /// Returns true if instruction `number` and the next one belong to the same activation of a
-    /// function: no call, no return, no event in between. Returns false if that is not known here.
+    /// function: no call, no return, no event in between. Returns false if the segment does not
+    /// show that.
     pub(super) fn stays(&self, number: u64) -> bool {
         let Some(at) = self.run_of(number) else { return false };
         let Some((run, block)) = self.runs.get(at).and_then(|run| Some((run, self.block(run)?)))
@@ -199,7 +202,7 @@ impl Segment {
         offsets.iter().map(move |offset| ip.wrapping_add((*offset).into()))
     }
 
-    /// Returns the times of the trace, each with the number of the next instruction.
+    /// Returns the times in the segment, each with the number of the next instruction.
     pub(super) fn times(&self) -> impl Iterator<Item = (u64, Tsc)> {
         self.marks.iter().filter_map(|mark| match mark.what {
             What::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),
@@ -207,7 +210,8 @@ impl Segment {
         })
     }
 
-    /// Returns the address of the next instruction at the segment's end, as far as it shows that.
+    /// Returns the address of the instruction that follows the segment, as far as the segment shows
+    /// it.
     pub(super) fn end(&self) -> End {
         let following =
             self.marks.iter().rev().take_while(|mark| mark.run as usize == self.runs.len());
@@ -239,13 +243,14 @@ impl Segment {
     }
 }
 
-/// Converts a count: segments have some megabytes at most.
+/// Converts a count to 32 bits. It fits, since a segment has some megabytes at most.
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Returns true for `mov $15,%rax; syscall` or `mov $15,%eax; syscall`, by which gdb recognizes a
-/// signal trampoline without unwind information, too.
+/// Returns true if the code up to the SYSCALL at `syscall` is `mov $15,%rax; syscall` or `mov
+/// $15,%eax; syscall`. gdb recognizes signal trampolines without unwind information by the same
+/// code.
 pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Addr) -> bool {
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     const SHORT: [u8; 7] = [0xb8, 15, 0, 0, 0, 0x0f, 0x05];
@@ -258,15 +263,16 @@ pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Add
     stands(&LONG) || stands(&SHORT)
 }
 
-/// A cache from spans to blocks; most often a block has the same successor as the last time.
+/// The lookup from spans to blocks during decoding. It tries the last block's previous successor
+/// first, which is mostly right.
 #[derive(Default)]
 struct Builder {
     known: Known,
     /// Blocks that still lack the properties of their code.
     fresh: Vec<(u32, Span)>,
-    /// The block before the next span.
+    /// The index of the block that was executed last.
     last: u32,
-    /// The last successor of each block, with its epoch.
+    /// For each block, the index of its last successor and the epoch at that time.
     followers: Vec<(u32, usize)>,
 }
 

@@ -1,7 +1,7 @@
 //! Makes the packets of a thread from one of its instructions on, as if tracing had begun there.
-//! Other decoders show the first packet as the beginning of the recording. The rest of that segment
-//! is encoded anew, because its packets may depend on earlier ones (last IP, compressed returns,
-//! partly used TNT packets). The result is decoded again and compared.
+//! Other decoders show the first packet as the beginning of the recording. The rest of the segment
+//! of this instruction is encoded anew, because its packets may depend on earlier ones (last IP,
+//! compressed returns, partly used TNT packets). The result is decoded again and compared.
 
 use super::index::Entry;
 use super::line::{Thread, Timeline};
@@ -11,10 +11,10 @@ use crate::flow::{EventKind, Exit, FlowItem, Span};
 use crate::insn::ExecMode;
 use crate::pt::{IpCompression, IpPayload, Packet, Packets, Tnt, encode};
 
-/// The branches of a short TNT packet.
+/// The maximum number of branches in a short TNT packet.
 const BRANCHES: u8 = 6;
 
-/// A step of a path.
+/// A block or an event of a path.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Run {
@@ -30,7 +30,8 @@ type Run = (Addr, Addr, u32);
 
 impl Timeline {
     /// Returns the packets of a thread from its instruction `from` on, up to its instruction
-    /// `until`, which is about to execute. Returns `None` if the path there is unknown.
+    /// `until`, which is about to execute. Returns `None` if the thread shares traces with others,
+    /// or if the path there is unknown or cannot be encoded.
     pub fn trace_between(&self, tid: Tid, from: u64, until: u64) -> Option<Vec<u8>> {
         if from >= until {
             return Some(Vec::new());
@@ -57,7 +58,8 @@ impl Timeline {
         same.then_some([&reencoded, trace.get(end..)?].concat())
     }
 
-    /// Returns a segment from its instruction `count` on, which is at `ip`, encoded anew.
+    /// Encodes a segment anew from its instruction `count` on, which is at `ip`. Returns the
+    /// packets; `None` if the segment has a gap or cannot be encoded.
     fn reencoded_rest(
         &self,
         thread: &Thread,
@@ -70,7 +72,7 @@ impl Timeline {
         let steps = self.steps(thread, entry, segment, &mut caches)?;
         let all: u64 = runs(&steps).iter().map(|run| u64::from(run.2)).sum();
         let after = self.pc(thread.tid, entry.first + all);
-        // The last instructions of a segment may follow from the next one only.
+        // The last instructions of a segment may be known from the next segment only.
         let steps = if count < all { without_first(steps, count, ip)? } else { Vec::new() };
         let is_on = !matches!(steps.first(), Some(Step::Event(_)));
         let mode = steps.iter().find_map(|step| match step {
@@ -88,7 +90,7 @@ impl Timeline {
         Some(bytes)
     }
 
-    /// Returns the path along which the packets of a segment lead; `None` if it has a gap.
+    /// Returns the path that the packets `bytes` of a segment describe; `None` if it has a gap.
     fn steps(
         &self,
         thread: &Thread,
@@ -126,8 +128,8 @@ fn runs(steps: &[Step]) -> Vec<Run> {
     steps.iter().filter_map(run).collect()
 }
 
-/// Returns a path without its first `count` instructions, and without what happened before the next
-/// one, which is at `ip`, but for the beginning of tracing.
+/// Returns a path without its first `count` instructions and the events before the next one, which
+/// is at `ip`. Keeps an event that enables tracing right before that instruction.
 fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
     let mut before = 0;
     let split = steps.iter().position(|step| {
@@ -152,7 +154,8 @@ fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
     Some(rest)
 }
 
-/// Returns the state at the beginning of a segment, with tracing on at `ip`, or off.
+/// Returns the packets from a segment's PSB to its PSBEND, changed so that tracing is on at `ip`,
+/// or off for `None`.
 fn psb_state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option<Vec<Packet>> {
     let packets = Packets::at(segment, 0).map(|(_, packet)| packet.ok());
     let mut state: Vec<Packet> =
@@ -168,7 +171,8 @@ fn psb_state(segment: &[u8], ip: Option<Addr>, mode: Option<ExecMode>) -> Option
     Some(state)
 }
 
-/// Adds the packets of a step. `after` is the instruction after the last step.
+/// Adds the packets of a step, which is followed by `rest`. `after` is the address of the
+/// instruction after the last step. Returns `None` if a target is unknown.
 fn add_packets(
     packets: &mut Vec<Packet>,
     step: Step,
@@ -177,7 +181,7 @@ fn add_packets(
 ) -> Option<()> {
     let maybe = |ip: Option<Addr>| ip.map_or(NOWHERE, full);
     match step {
-        // The event has the branch.
+        // The packet of the event (TIP.PGD) includes the branch.
         Step::Run { .. } if is_disabled(rest) => {}
         Step::Run { span, is_indirect_call } => match span.exit {
             Exit::Taken => add_branch(packets, true),
@@ -204,7 +208,7 @@ fn add_packets(
     Some(())
 }
 
-/// Returns true if the last branch left the traced code.
+/// Returns true if the branch before `rest` left the traced code.
 fn is_disabled(rest: &[Step]) -> bool {
     let path = rest.iter().find(|step| next_of(step).is_some() || is_end(step));
     path.is_some_and(is_end)
@@ -225,7 +229,8 @@ fn next_of(step: &Step) -> Option<Addr> {
     }
 }
 
-/// Adds the outcome of a conditional branch, to a packet with others if it follows them.
+/// Adds the outcome of a conditional branch: to the last packet if that is a TNT packet with room
+/// for it, otherwise in a new packet.
 fn add_branch(packets: &mut Vec<Packet>, is_taken: bool) {
     let bit = u64::from(is_taken);
     match packets.last_mut() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// An activation of a function or a signal handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The number of the call instruction, or of the instruction interrupted by the signal, per
-    /// thread.
+    /// The number of the call instruction, or of the instruction that the signal interrupted,
+    /// counted per thread.
     pub index: u64,
     /// The address of the function's first instruction.
     pub entry: Addr,
@@ -34,7 +34,8 @@ impl Frame {
     }
 }
 
-/// A stack that shares its outer frames with others, so that one can be kept per segment.
+/// A call stack that shares its outer frames with others, so that the index can keep one per
+/// segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stack(Option<Arc<Node>>);
 

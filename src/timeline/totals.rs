@@ -1,5 +1,5 @@
-//! The number of instructions that a thread executed, and the events in between, for callers that
-//! do not need the blocks. Decodes on all cores.
+//! Counts the instructions that a thread executed, and visits the events in between, for callers
+//! that do not need the blocks. Decodes on all cores.
 
 use super::line::{Thread, Timeline};
 use super::open::Options;
@@ -11,10 +11,10 @@ use crate::flow::{Event, FlowItem, Gap, Timing};
 use crate::recording::Trace;
 use std::ops::ControlFlow;
 
-/// The number of results by which a worker may be ahead.
+/// The number of counted segments per worker that may wait for their visit.
 const AHEAD: usize = 64;
 
-/// The size of an execution.
+/// The numbers of blocks and instructions that a thread executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of block executions.
@@ -23,7 +23,7 @@ pub struct Totals {
     pub insns: u64,
 }
 
-/// The result of a segment.
+/// The counts of one segment, and its events and gaps.
 #[derive(Default)]
 struct Counted {
     totals: Totals,
@@ -33,13 +33,13 @@ struct Counted {
 
 enum Mark {
     Event(Event),
-    /// A gap, with the number of the image at that time.
+    /// A gap, with the index of the epoch ([`Epoch`](super::Epoch)) at that time.
     Gap(Gap, usize),
 }
 
 impl Timeline {
-    /// Counts the instructions of a thread and visits its events and gaps in order. Returns the
-    /// same result as [`Self::visit`], but faster.
+    /// Counts the instructions of a thread and visits its events and gaps in order. Faster than
+    /// [`Self::visit`].
     pub fn count<B>(
         &self,
         tid: Tid,

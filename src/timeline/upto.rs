@@ -10,9 +10,9 @@ use crate::common::{Addr, Tid};
 use crate::flow::FlowItem;
 use crate::pt::{IpCompression, IpPayload, Packet, Packets, Tnt, encode};
 
-/// The number of packets to try around the place where the path reaches the instruction.
+/// The number of packets to try before and after the place where the path reaches the instruction.
 const PACKETS_AROUND: usize = 4;
-/// The largest number of packets to try, since many packets may contain no instruction.
+/// The maximum number of packets to try, since many packets in a row may lead to no instruction.
 const PACKETS_LIMIT: usize = 1 << 10;
 
 impl Timeline {
@@ -31,7 +31,8 @@ impl Timeline {
         Some([trace.get(..entry.start)?, &last].concat())
     }
 
-    /// Returns the beginning of a segment up to its instruction `count`, which is at `ip`.
+    /// Returns the beginning of a segment up to its instruction `count`, which is at `ip`; `None`
+    /// if no beginning leads there.
     fn ends(
         &self,
         thread: &Thread,
@@ -64,7 +65,7 @@ impl Timeline {
                 }
             }
         }
-        // Tracing is off there, since the thread entered the kernel.
+        // Otherwise tracing is off before the instruction, since the thread entered the kernel.
         let mut off = around.windows(2).filter_map(|pair| match pair {
             [(_, Some(Packet::TipPgd(_))), (at, _)] => Some(segment[..*at].to_vec()),
             _ => None,
@@ -72,7 +73,8 @@ impl Timeline {
         off.find(|bytes| comes_there(bytes, &mut executed))
     }
 
-    /// Returns the number of instructions in the beginning of a segment, and false if it has gaps.
+    /// Decodes `bytes`, the beginning of a segment. Returns the number of instructions, and false
+    /// if there are gaps.
     fn executed(
         &self,
         thread: &Thread,
@@ -89,7 +91,7 @@ impl Timeline {
         (count, whole)
     }
 
-    /// Walks along packets that stand in the place of a segment.
+    /// Decodes `bytes` in place of a segment's own packets, and passes each item to `visit`.
     pub(super) fn walk_part(
         &self,
         thread: &Thread,
@@ -109,7 +111,8 @@ impl Timeline {
     }
 }
 
-/// Returns the bytes up to a packet, and for a TNT packet with each prefix of its branches.
+/// Returns the ways to end a trace at `packet`: the bytes `before`, and for a TNT packet also these
+/// bytes with each shorter prefix of its branches.
 fn beginnings(before: &[u8], packet: Option<Packet>) -> Vec<Vec<u8>> {
     let (Packet::TntShort(tnt) | Packet::TntLong(tnt)) = packet.unwrap_or(Packet::Pad) else {
         return vec![before.to_vec()];

@@ -11,8 +11,8 @@ use crate::recording::Trace;
 use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
 
-/// The longest segment that is decoded before its blocks are visited: each of its TNT bits may be a
-/// block.
+/// The maximum size of a segment whose blocks are collected before they are visited, which bounds
+/// their memory: each TNT bit may be a block.
 const LONGEST_AT_ONCE_BYTES: usize = 64 << 10;
 
 /// The addresses of a block's instructions. They are looked up when they are first asked for.
@@ -27,7 +27,7 @@ impl<'a> Addrs<'a> {
     }
 
     /// Returns the addresses of all instructions of the block. Empty in a raw trace that is visited
-    /// without them.
+    /// without addresses.
     pub fn list(&self) -> &[Addr] {
         self.known.get_or_init(self.find)
     }
@@ -93,7 +93,8 @@ impl Timeline {
     }
 
     /// Returns the estimated time at which a thread was about to execute its instruction `index`,
-    /// from the packets around it. Returns `None` if the segment has no time before it.
+    /// from the packets around it. Returns `None` if there is no time before the instruction in its
+    /// segment.
     pub fn time(&self, tid: Tid, index: u64) -> Option<TimeEstimate> {
         let found = self.visit_timed(tid, index, &mut |visit| match visit {
             Visit::Block { index: first, span, moment, .. }
@@ -106,7 +107,7 @@ impl Timeline {
         found.break_value().flatten()
     }
 
-    /// Returns the settings for decoding with the clock.
+    /// Returns the decoder's settings for a visit with the times of the trace's clock.
     fn timed(&self) -> Config {
         let clocks = self.reader.manifest().capture.clocks().unwrap_or_default();
         Config { clock: Some(clocks), ..self.config.clone() }
@@ -131,8 +132,8 @@ impl Timeline {
         })
     }
 
-    /// Walks the segments of a thread from the one with instruction `from`. Passes each, with the
-    /// number of its first instruction, to `walk`, until that breaks.
+    /// Walks the segments of a thread from the one with instruction `from`. Passes each segment,
+    /// with the number of its first instruction, to `walk`, until `walk` breaks.
     pub(super) fn walk_segments<B>(
         &self,
         tid: Tid,
@@ -171,13 +172,13 @@ impl Timeline {
 
 /// A segment of a thread's trace.
 pub(super) enum Segment<'a, 'w> {
-    /// It is lost.
+    /// The segment is lost.
     Hole(Gap),
-    /// A walker of it, and its size in bytes.
+    /// A walker of the segment, and the segment's size in bytes.
     Walker(&'w mut Walker<'a>, usize),
 }
 
-/// Visits the items of a segment, whose first instruction has this number.
+/// Visits the items of a segment, whose first instruction is the thread's instruction `index`.
 fn visit_items<B>(
     walker: &mut Walker<'_>,
     mut index: u64,
@@ -205,8 +206,8 @@ fn visit_items<B>(
     ControlFlow::Continue(())
 }
 
-/// Visits the items of a segment. Without times, blocks are decoded many at a time. `blocks` is
-/// reused.
+/// Visits the items of a segment without times, which allows to decode many blocks at a time.
+/// `blocks` is a buffer to reuse.
 fn visit_blocks<B>(
     walker: &mut Walker<'_>,
     index: &mut u64,
@@ -232,7 +233,7 @@ fn visit_blocks<B>(
     }
 }
 
-/// Visits a block, whose first instruction has this number.
+/// Visits a block, whose first instruction is the thread's instruction `index`.
 fn visit_block<B>(
     walker: &mut Walker<'_>,
     index: u64,

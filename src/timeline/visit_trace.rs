@@ -10,10 +10,10 @@ use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, 
 use crate::image::CodeSource;
 use std::ops::{ControlFlow, Range};
 
-/// Bytes of trace whose segments a worker takes at a time: their instructions are all in memory
-/// until they are visited.
+/// The number of trace bytes whose segments a worker takes at a time. Their instructions are all in
+/// memory until they are visited.
 const STRETCH_BYTES: usize = 16 << 10;
-/// The number of stretches by which a worker may be ahead.
+/// The number of finished stretches per worker that may wait for their visit.
 const AHEAD: usize = 1;
 
 /// The input of a visit without a recording: a trace, its code, and the options.
@@ -21,7 +21,7 @@ const AHEAD: usize = 1;
 pub struct RawTrace<'a> {
     /// The bytes of the trace.
     pub bytes: &'a [u8],
-    /// The code.
+    /// The code that the trace executed.
     pub image: &'a (dyn CodeSource + Sync),
     /// The settings with which the trace was recorded.
     pub config: &'a Config,
@@ -32,7 +32,8 @@ pub struct RawTrace<'a> {
 }
 
 impl RawTrace<'_> {
-    /// Visits the whole trace, until the visitor breaks. Calls `watch` with the progress.
+    /// Passes the items of the whole trace to `visitor` in order, until it breaks. Calls `watch`
+    /// with the progress.
     pub fn visit<B>(
         self,
         watch: &mut dyn FnMut(Progress),

@@ -16,7 +16,7 @@ pub(super) struct Caches {
     by_generation: HashMap<u32, BlockCache>,
 }
 
-/// The largest number of generations kept: programs that generate code go through thousands.
+/// The maximum number of generations kept: programs that generate code go through thousands.
 const GENERATIONS: usize = 8;
 
 impl Caches {
@@ -40,7 +40,8 @@ pub(super) struct Walker<'a> {
     epoch: usize,
     /// The code of the epoch; `None` if the recording has no image at all.
     code: Option<Code<'a>>,
-    /// True if the epoch had a gap: blocks that end at missing code are valid in it only.
+    /// True if code was missing in the epoch: blocks that end at missing code are valid in this
+    /// epoch only.
     hole: bool,
     /// The earliest valid time; earlier times in the trace are raised to it.
     since: Tsc,
@@ -163,7 +164,8 @@ impl<'a> Walker<'a> {
         item
     }
 
-    /// Switches to the code after an event or gap that [`Self::list`] returned.
+    /// Processes an event or gap that [`Self::list`] returned: switches to the code of the time
+    /// after it.
     #[cold]
     pub(super) fn note(&mut self, item: &FlowItem) {
         match item {
@@ -204,7 +206,7 @@ impl<'a> Walker<'a> {
         self.images.epochs().get(self.epoch).map(|epoch| epoch.image.as_ref())
     }
 
-    /// Returns the number of the current epoch.
+    /// Returns the index of the current epoch in [`Images::epochs`].
     pub(super) fn epoch(&self) -> usize {
         self.epoch
     }

@@ -91,7 +91,7 @@ fn refuse(pid: Pid) -> Result<(), Error> {
 
 struct Attached {
     pid: Pid,
-    /// The only thread to attach to; none for all.
+    /// The only thread to attach to; `None` for all.
     only: Option<Tid>,
     seized: BTreeSet<Tid>,
     stopped: BTreeSet<Tid>,
@@ -140,7 +140,8 @@ impl Attached {
         !self.seized.is_empty() && is_traced_here(tid)
     }
 
-    /// Waits until the thread is in the requested stop. Passes other stops on.
+    /// Waits until the thread is in the requested stop, or gone. Resumes it from other stops, with
+    /// their signals.
     fn wait_until_stopped(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         loop {

@@ -1,4 +1,4 @@
-//! Copies of a stopped process, and processes with nothing in them.
+//! Copies stopped processes, and starts processes that are empty but for one page.
 
 use super::error::Error;
 use super::launch::end;
@@ -29,7 +29,7 @@ const PAGE_BYTES: u64 = 4096;
 const PROGRAM_END: u64 = (1 << 47) - PAGE_BYTES;
 
 impl Tracee {
-    /// Lets the only thread of a stopped process make a copy of it, by the SYSCALL instruction at
+    /// Makes the only thread of a stopped process copy the process, by the SYSCALL instruction at
     /// `gadget`. The copy is stopped where this process is, and has the same registers.
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
@@ -78,9 +78,9 @@ impl Tracee {
     }
 }
 
-/// Starts a process with nothing in it but one page: a SYSCALL instruction, at which it is stopped,
-/// and room. Returns it, and the page, which overlaps none of `reserved`. It has no files open and
-/// no terminal.
+/// Starts a process with nothing in it but one page, which has a SYSCALL instruction, at which the
+/// process is stopped, and room. Returns the process, and the page, which overlaps none of
+/// `reserved`. The process has no files open and no terminal.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -145,14 +145,14 @@ fn stop_at_call(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
         if let Some(here) = syscall_near(memory, tracee.registers()?.rip) {
             return Ok(here);
         }
-        // It has only just been forked.
+        // The process has only just been forked.
         tracee.resume(0)?;
         std::thread::sleep(PERIOD);
     }
     Err(Error::System { call: "pause", errno: Errno::ETIMEDOUT })
 }
 
-/// Returns the SYSCALL instruction before or after an address.
+/// Returns the address of a SYSCALL instruction right before an address, or soon after it.
 fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     const REACH_BYTES: u64 = 64;
     let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);
@@ -162,11 +162,11 @@ fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     })
 }
 
-/// Returns the first page, in large steps, that overlaps no range of `taken`.
+/// Returns the first page that overlaps no range of `taken`, of addresses in large steps.
 fn free_page(taken: &[AddrRange]) -> Option<Addr> {
     const FIRST: u64 = 0x1000_0000_0000;
     const STEP: usize = 0x40_0000_0000;
-    // Some programs map nearly all that there is.
+    // Some programs map nearly all addresses.
     let all = (FIRST..PROGRAM_END).step_by(STEP);
     all.map(Addr).find(|page| {
         let wanted = AddrRange::sized(*page, PAGE_BYTES);

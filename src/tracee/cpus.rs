@@ -14,7 +14,7 @@ const THIS: Tid = Tid(0);
 pub struct Cpus(CpuSet);
 
 impl Cpus {
-    /// Returns the CPUs of the calling thread.
+    /// Returns the CPUs that the calling thread may run on.
     pub fn of_this_thread() -> Result<Self, Error> {
         let cpus = sched_getaffinity(NixPid::from_raw(THIS.0));
         cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })

@@ -1,25 +1,25 @@
-//! Watched memory, with the CPU's debug registers (SDM volume 3, "Debug Registers"). They report
+//! Watches memory with the CPU's debug registers (SDM volume 3, "Debug Registers"). They report
 //! accesses by any code.
 
 use super::error::Error;
 use super::ptrace::Tracee;
 use crate::common::Addr;
 
-/// DR0 to DR3.
+/// The number of debug registers that hold an address: DR0 to DR3.
 const SLOTS: usize = 4;
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
 /// The widest range that one register watches.
 const WIDEST_BYTES: u64 = 8;
 
-/// Memory that is watched.
+/// A range of memory whose accesses the CPU is to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Its first byte.
+    /// The address of the first byte of the range.
     pub addr: Addr,
-    /// Its size in bytes.
+    /// The size of the range in bytes.
     pub size_bytes: u64,
-    /// Reads count, and not only writes.
+    /// True if reads count, too; writes always do.
     pub reads: bool,
 }
 
@@ -33,12 +33,13 @@ pub struct Slot {
     reads: bool,
 }
 
-/// Returns true if there are enough debug registers.
+/// Returns true if there are enough debug registers for all watches at once.
 pub fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
 
-/// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes.
+/// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes. Stops at one more than there are
+/// debug registers.
 pub fn slots(watches: &[Watch]) -> Vec<Slot> {
     let mut slots = Vec::new();
     for watch in watches {
@@ -93,12 +94,12 @@ impl Watched {
         self.0.clear();
     }
 
-    /// Returns the address of a watch that was hit since the last call.
+    /// Returns the address of a watch that was hit since the last call, if one was.
     pub fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
         Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
     }
 
-    /// Returns the hits since the last call.
+    /// Returns the hits since the last call, and clears them in the CPU's status.
     pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -114,12 +115,12 @@ impl Watched {
     }
 }
 
-/// A hit of a watch.
+/// An access that met a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// [`Watch::addr`].
+    /// The address of the watch ([`Watch::addr`]).
     pub addr: Addr,
-    /// [`Watch::reads`].
+    /// True if the watch counts reads ([`Watch::reads`]).
     pub reads: bool,
 }
 
@@ -128,19 +129,19 @@ pub struct Hit {
 pub struct HitStatus(u64);
 
 impl HitStatus {
-    /// Reads the hits since they were last taken.
+    /// Reads the hits since they were last taken, and leaves them.
     pub fn of(tracee: Tracee) -> Result<Self, Error> {
         tracee.debug_register(STATUS).map(Self)
     }
 
-    /// Writes the hits back, after steps of the thread: each replaces them
-    /// (`exc_debug_user` in the kernel).
+    /// Writes the hits back, after steps of the thread: each step replaces them (`exc_debug_user`
+    /// in the kernel).
     pub fn restore(self, tracee: Tracee) -> Result<(), Error> {
         tracee.set_debug_register(STATUS, self.0)
     }
 }
 
-/// Watches nothing any more.
+/// Disables all debug registers of a stopped thread.
 pub fn clear(tracee: Tracee) -> Result<(), Error> {
     watch(tracee, &[])
 }

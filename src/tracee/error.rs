@@ -13,30 +13,30 @@ pub enum Error {
     Ptrace {
         /// The request's name without `PTRACE_`.
         request: &'static str,
-        /// The thread.
+        /// The number of the thread.
         tid: Tid,
-        /// The kernel's reason.
+        /// The kernel's error number.
         errno: Errno,
     },
-    /// Tracing is forbidden here.
+    /// The system forbids ptrace.
     #[error(
         "ptrace is refused here ({errno}): a container may need the capability SYS_PTRACE, and \
          /proc/sys/kernel/yama/ptrace_scope must be below 3"
     )]
     Refused {
-        /// The kernel's reason.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// There is no such process.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// Its number.
+        /// The number of the process.
         pid: Pid,
     },
     /// There is no such thread.
     #[error("there is no thread {tid}")]
     NoThread {
-        /// Its number.
+        /// The number of the thread.
         tid: Tid,
     },
     /// The kernel denied the attach request.
@@ -45,15 +45,15 @@ pub enum Error {
          /proc/sys/kernel/yama/ptrace_scope 0, or you root"
     )]
     AttachRefused {
-        /// Its number.
+        /// The number of the process.
         pid: Pid,
-        /// The kernel's reason.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// The process is in a state in which it cannot be attached to.
     #[error("process {pid} cannot be attached to: {why}")]
     NotAttachable {
-        /// Its number.
+        /// The number of the process.
         pid: Pid,
         /// The reason, as a clause.
         why: String,
@@ -63,7 +63,7 @@ pub enum Error {
     Exec {
         /// The program.
         program: PathBuf,
-        /// The kernel's reason.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// The new process ended before it executed the program.
@@ -78,7 +78,7 @@ pub enum Error {
     /// The thread stopped for another reason than the requested one, such as its exit.
     #[error("thread {tid} stopped for {stop:?}")]
     Disturbed {
-        /// The thread.
+        /// The number of the thread.
         tid: Tid,
         /// The stop, which the caller must handle.
         stop: super::Stop,
@@ -88,7 +88,7 @@ pub enum Error {
     System {
         /// The call's name.
         call: &'static str,
-        /// The kernel's reason.
+        /// The kernel's error number.
         errno: Errno,
     },
     /// A file in /proc cannot be read.
@@ -96,7 +96,7 @@ pub enum Error {
     Proc {
         /// The file.
         path: PathBuf,
-        /// The kernel's reason.
+        /// The error of the read.
         error: std::io::Error,
     },
 }

@@ -16,19 +16,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The settings of a new program. It inherits standard input, output and error, signal mask and
+/// The settings of a new program, which inherits standard input, output and error, signal mask and
 /// CPUs from the calling thread.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The file to execute.
     pub program: &'a Path,
-    /// Its arguments, its own name first.
+    /// The program's arguments (`argv`), beginning with its own name.
     pub argv: &'a [OsString],
-    /// Its environment.
+    /// The program's environment: names and values of variables.
     pub env: &'a [(OsString, OsString)],
-    /// Its working directory; `None` for that of this process.
+    /// The program's working directory; `None` for that of this process.
     pub directory: Option<&'a Path>,
-    /// Keep address space randomization.
+    /// True to keep address space randomization, false to disable it.
     pub aslr: bool,
 }
 

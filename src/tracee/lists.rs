@@ -2,7 +2,8 @@
 
 use crate::common::{Addr, AddrRange};
 
-/// Returns a list of mappings without some, and without the lines about those.
+/// Returns a list of mappings without those that overlap `hidden`, and without the lines about
+/// them.
 pub fn list_without(list: &str, hidden: &[AddrRange]) -> String {
     let mut is_hidden = false;
     let kept = list.split_inclusive('\n').filter(|line| {
@@ -14,7 +15,7 @@ pub fn list_without(list: &str, hidden: &[AddrRange]) -> String {
     kept.collect()
 }
 
-/// Returns the addresses that begin a line; none if it is about the mapping of a line before it.
+/// Returns the range with which a line begins; `None` if the line is about the mapping above it.
 fn range_of(line: &str) -> Option<AddrRange> {
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok().map(Addr);

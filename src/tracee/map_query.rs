@@ -6,15 +6,15 @@ use crate::sideband::{Mapping, Protection};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// `_IOWR('f', 17, struct procmap_query)`.
+/// The request of ioctl(2): `_IOWR('f', 17, struct procmap_query)`.
 const PROCMAP_QUERY: u64 = 0xc068_6611;
-/// The mapping at an address, or the next one.
+/// The flag that asks for the mapping at an address, or the next one after it.
 const COVERING_OR_NEXT: u64 = 0x10;
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
 const SHARED: u64 = 8;
-/// `PATH_MAX`, and room for ` (deleted)`.
+/// Bytes for the name of a mapping: `PATH_MAX`, and room for ` (deleted)`.
 const NAME_BYTES: usize = 4096 + 16;
 
 /// `struct procmap_query`.
@@ -40,7 +40,7 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// The mappings of a process, until it executes another program.
+/// An open file for queries of a process's mappings, valid until it executes another program.
 #[derive(Debug)]
 pub struct MapQuery(File);
 
@@ -50,8 +50,8 @@ impl MapQuery {
         File::open(format!("/proc/{pid}/maps")).ok().map(Self)
     }
 
-    /// Returns the mappings that have a part of `range`, by address, each as a whole. `None` if the
-    /// kernel does not say, or a name is one that `/proc/PID/maps` writes in another way.
+    /// Returns the mappings that overlap `range`, by address, each as a whole. `None` if the kernel
+    /// does not answer, or a name is one that `/proc/PID/maps` writes in another form.
     pub fn mappings_in(&self, range: AddrRange) -> Option<Vec<Mapping>> {
         let mut found = Vec::new();
         let mut at = range.start;
@@ -67,10 +67,10 @@ impl MapQuery {
     }
 }
 
-/// The kernel does not say, or says it in another way than `/proc/PID/maps`.
+/// The kernel does not answer, or answers in another form than `/proc/PID/maps`.
 struct Unanswered;
 
-/// Returns the mapping at an address, or the next one.
+/// Returns the mapping at an address, or the next one after it; `None` if there is none.
 fn next(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
     let mut name = [0_u8; NAME_BYTES];
     let mut query = Query {
@@ -88,7 +88,7 @@ fn next(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
         let is_last = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
         return if is_last { Ok(None) } else { Err(Unanswered) };
     }
-    // It has the NUL at its end.
+    // The size includes the NUL at the end.
     let length = usize::try_from(query.vma_name_size).unwrap_or(usize::MAX).saturating_sub(1);
     let name = name.get(..length).ok_or(Unanswered)?;
     // In the text a line break is `\012`.

@@ -13,20 +13,20 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
-/// A page that was only read, where there is no file.
+/// The flag of the kernel's page of zeros: the page was only read, and has no file.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
-/// The ranges that one scan returns.
+/// The maximum number of ranges that one scan returns.
 const SCANNED_RANGES: usize = 2048;
-/// The entries of the page map that are read at once.
+/// The maximum number of entries of the page map that are read at once.
 const READ_ENTRIES: usize = 1 << 17;
 const ENTRY_BYTES: usize = 8;
 
-/// The state of a page that was touched. Others are zeros, or the file's bytes.
+/// The state of a page that was touched. Pages that were not are zeros, or the file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// The file's bytes, or memory shared with others.
+    /// A page of the file itself, or of memory shared with others.
     OfFile,
-    /// The process's own copy.
+    /// The process's own copy of the page, or anonymous memory.
     Private,
 }
 
@@ -67,9 +67,9 @@ impl PageMap {
         File::open(living(pid).join("pagemap")).ok().map(Self)
     }
 
-    /// Returns the touched pages of `range`, in order, as ranges of pages in the same state:
-    /// present or swapped out. `None` if the kernel does not report them. A range of terabytes that
-    /// was only reserved costs nothing, from Linux 6.7 on.
+    /// Returns the pages of `range` that were touched (present or swapped out), in order, as ranges
+    /// of pages in the same state. `None` if the kernel does not report them. A range of terabytes
+    /// that was only reserved costs nothing, from Linux 6.7 on.
     pub fn touched(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         self.scan(range).or_else(|| self.read(range))
     }
@@ -138,7 +138,7 @@ fn state_of(flags: u64, file_bit: u64) -> PageState {
     if flags & file_bit == 0 { PageState::Private } else { PageState::OfFile }
 }
 
-/// Appends pages, to the last range if they continue that.
+/// Appends pages, or extends the last range by them if they continue it in the same state.
 fn push(touched: &mut Vec<(AddrRange, PageState)>, start: u64, end: u64, state: PageState) {
     match touched.last_mut() {
         Some((last, of_last)) if last.end.0 == start && *of_last == state => last.end = Addr(end),

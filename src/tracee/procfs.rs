@@ -22,7 +22,7 @@ pub(super) fn living(pid: Pid) -> PathBuf {
     others.into_iter().find(lives).unwrap_or(first)
 }
 
-/// Returns the process's mappings, by address.
+/// Returns the process's mappings, in the order of their addresses.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     let path = living(pid).join("maps");
     // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
@@ -69,9 +69,9 @@ pub fn command_line(pid: Pid) -> Vec<OsString> {
 /// A process's signal dispositions, as sets with signal 1 in bit 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dispositions {
-    /// Signals with a handler.
+    /// The signals that have a handler.
     pub caught: u64,
-    /// Signals that are ignored.
+    /// The signals that the process ignores.
     pub ignored: u64,
 }
 
@@ -85,9 +85,9 @@ pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
 /// A thread's pending and blocked signals, as sets with signal 1 in bit 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Pending for the thread or for its process.
+    /// The signals that are pending for the thread or for its process.
     pub pending: u64,
-    /// Blocked now.
+    /// The signals that the thread blocks.
     pub blocked: u64,
 }
 
@@ -137,12 +137,12 @@ pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
 /// The fields of `/proc/PID/status` that decide whether a process or thread can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// `State`: R, S, D, T, t, Z, X, I.
+    /// The letter of `State`: R, S, D, T, t, Z, X, I.
     pub letter: char,
-    /// `TracerPid`; 0 if it is not traced.
+    /// The number of the tracing thread (`TracerPid`); 0 if the process is not traced.
     pub tracer: i32,
-    /// The number of its filters of system calls (`Seccomp_filters`). Of kernels before 5.9, which
-    /// do not count them, 1 if it has any.
+    /// The number of seccomp filters of the process (`Seccomp_filters`). Kernels before 5.9 do not
+    /// report it: then 1 if the process has any.
     pub filters: u32,
 }
 
@@ -175,8 +175,8 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
-/// Returns true if a process has filters of system calls beside those of `other`, which both may
-/// have from a container, say.
+/// Returns true if a process has more filters of system calls than `other`. Both may have some from
+/// their container, for instance.
 pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
     let filters = |pid| state(pid).map_or(0, |state| state.filters);
     filters(pid) > filters(other)
@@ -189,8 +189,8 @@ pub fn real_user(pid: Pid) -> Option<u32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns when a process was started, in clock ticks after the system was (proc(5), "starttime" of
-/// stat); `None` if there is no such process.
+/// Returns the time at which a process was started, in clock ticks since boot (proc(5), "starttime"
+/// of stat); `None` if there is no such process.
 pub fn started(pid: Pid) -> Option<u64> {
     // The index of the time in the fields after the name.
     const START_TIME: usize = 19;
@@ -208,13 +208,14 @@ pub fn is_first_thread_gone(pid: Pid) -> bool {
 /// The kernel's work for a process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelWork {
-    /// The page faults that needed no disk. First writes to pages after fork(2) are among them.
+    /// The number of page faults that needed no disk. First writes to pages after fork(2) are among
+    /// them.
     pub faults: u64,
-    /// The time in the kernel.
+    /// The CPU time that the process spent in the kernel.
     pub time: Duration,
 }
 
-/// Returns the kernel's work for a process (proc(5), "stat").
+/// Returns the kernel's work for a process (proc(5), "stat"); `None` if there is no such process.
 pub fn kernel_work(pid: Pid) -> Option<KernelWork> {
     let text = text_of(&format!("/proc/{pid}/stat")).ok()?;
     // SAFETY: it reads a number of the system.

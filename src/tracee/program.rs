@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// Not in `PATH`, or no such file.
+    /// The program is not in `PATH`, or there is no such file.
     #[error("{}: no such program", .0.display())]
     Missing(PathBuf),
     /// A directory, or without execute permission.
@@ -23,7 +23,7 @@ pub enum ProgramError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause.
+        /// The error of opening or reading it.
         error: std::io::Error,
     },
     /// A script whose interpreter cannot be recorded.
@@ -54,7 +54,7 @@ pub enum ProgramError {
     Machine {
         /// The program.
         path: PathBuf,
-        /// `e_machine`.
+        /// The CPU that the ELF header names (`e_machine`).
         machine: u16,
     },
     /// A set-user-ID or set-group-ID program: under ptrace the kernel withholds its privileges.
@@ -66,7 +66,8 @@ pub enum ProgramError {
     SetId(PathBuf),
 }
 
-/// Interpreters that execve(2) follows before it fails with ELOOP (fs/exec.c, `exec_binprm`).
+/// The number of interpreters that execve(2) follows before it fails with ELOOP (fs/exec.c,
+/// `exec_binprm`).
 const INTERPRETERS_LIMIT: usize = 5;
 /// Bytes of a file in which execve(2) looks for a script's first line (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: u64 = 256;
@@ -122,7 +123,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Returns the interpreter that a script's first line names.
+/// Returns the interpreter that a script's first line names; `None` if the file is no script.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());

@@ -19,13 +19,14 @@ pub const USER_CS_64: u64 = 0x33;
 /// A `siginfo_t` as the kernel fills it in.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 
-/// The kernel's `struct ptrace_rseq_configuration`.
+/// A thread's registration of restartable sequences (rseq(2)), as the kernel's
+/// `struct ptrace_rseq_configuration`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rseq {
     /// The address of the thread's `struct rseq`.
     pub addr: u64,
-    /// Its size in bytes.
+    /// The size of this structure in bytes.
     pub size_bytes: u32,
     /// The value in front of each abort handler.
     pub signature: u32,
@@ -34,7 +35,7 @@ pub struct Rseq {
 }
 
 impl Rseq {
-    /// Creates a configuration with the given registration arguments.
+    /// Creates a registration with these arguments of rseq(2).
     pub const fn new(addr: u64, size_bytes: u32, signature: u32) -> Self {
         Self { addr, size_bytes, signature, flags: 0, padding: 0 }
     }
@@ -44,7 +45,7 @@ impl Rseq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracee(pub Tid);
 
-/// insn's registers are the kernel's words, in its order.
+/// `Registers` has the words of the kernel's `struct user_regs_struct`, in their order.
 const _: () = assert!(Registers::NAMES.len() * 8 == size_of::<libc::user_regs_struct>());
 
 impl Tracee {
@@ -263,7 +264,7 @@ impl Tracee {
         }
     }
 
-    /// Raises deferred stops again.
+    /// Raises the job control stops again that were deferred.
     pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
         if stopped.signal {
             self.send(process_of(self.0).unwrap_or(Pid(self.0.0)), libc::SIGSTOP)?;
@@ -349,7 +350,7 @@ impl Tracee {
         (asked == 0 && head != 0).then_some(Addr(head))
     }
 
-    /// Kills a process.
+    /// Kills a process (SIGKILL).
     pub fn kill_process(pid: Pid) {
         // SAFETY: kill(2) touches no memory. It is no error if the process is already gone.
         unsafe { libc::kill(pid.0, libc::SIGKILL) };
@@ -382,7 +383,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Returns true if `stop` is a job control stop, which it then defers.
+    /// Defers `stop` and returns true if it is a job control stop; otherwise returns false.
     pub fn puts_off(&mut self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(libc::SIGSTOP) => self.signal = true,

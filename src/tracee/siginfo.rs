@@ -1,19 +1,20 @@
-//! Fields of a signal's information (sigaction(2)).
+//! Fields of a signal's `siginfo_t` (sigaction(2)).
 
 use super::SiginfoBytes;
 use crate::common::Addr;
 
-/// Returns `si_signo`.
+/// Returns the signal's number (`si_signo`).
 pub fn signal_of(siginfo: &SiginfoBytes) -> i32 {
     i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]])
 }
 
-/// Returns `si_code`.
+/// Returns the signal's cause (`si_code`); above 0 if the kernel raised it.
 pub fn code_of(siginfo: &SiginfoBytes) -> i32 {
     i32::from_ne_bytes([siginfo[8], siginfo[9], siginfo[10], siginfo[11]])
 }
 
-/// Returns `si_addr`, for the signals that a fault raises.
+/// Returns the address of a fault (`si_addr`); `None` if the kernel did not raise the signal for a
+/// fault or trap.
 pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     // Codes above 0 come from the kernel (sigaction(2)).
@@ -22,7 +23,7 @@ pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
 }
 
-/// Returns the information of a signal that this process sends, as kill(2) does.
+/// Returns the `siginfo_t` of a signal that this process sends, as with kill(2).
 pub fn sent(signal: i32) -> SiginfoBytes {
     let mut siginfo = [0; size_of::<SiginfoBytes>()];
     siginfo[..4].copy_from_slice(&signal.to_ne_bytes());
@@ -31,7 +32,7 @@ pub fn sent(signal: i32) -> SiginfoBytes {
     siginfo
 }
 
-/// Sets `si_addr`.
+/// Sets the address of a fault (`si_addr`).
 pub fn set_fault_address(siginfo: &mut SiginfoBytes, addr: Addr) {
     siginfo[16..24].copy_from_slice(&addr.0.to_ne_bytes());
 }

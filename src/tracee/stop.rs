@@ -6,22 +6,23 @@ pub type Signo = i32;
 /// The reason why a thread stopped, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It exited with this status. A process's first thread is reported after all others.
+    /// The thread exited with this status. A process's first thread is reported after all others.
     Exited(i32),
-    /// A signal killed it.
+    /// A signal killed the thread.
     Killed {
-        /// The signal.
+        /// The number of the signal.
         signal: Signo,
         /// True if the kernel wrote a core file.
         core_dumped: bool,
     },
-    /// A signal is about to be delivered; SIGTRAP may also be the end of a single step.
+    /// This signal is about to be delivered to the thread; SIGTRAP may also be the end of a single
+    /// step.
     Signal(Signo),
-    /// A system call is entered or left.
+    /// The thread enters or leaves a system call.
     Call,
-    /// Job control stopped the process.
+    /// Job control stopped the process, with this signal.
     Group(Signo),
-    /// A ptrace event.
+    /// The thread had a ptrace event.
     Event(PtraceEvent),
 }
 
@@ -32,7 +33,7 @@ impl Stop {
     }
 }
 
-/// A ptrace event (ptrace(2)).
+/// An event that the kernel reports to the tracer by a stop (`PTRACE_EVENT_*` of ptrace(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceEvent {
     /// The thread created a child process by fork.

@@ -30,7 +30,7 @@ pub(super) const TILES_CODE: [u8; 112] = {
     (bytes[48], bytes[64], bytes[96]) = (1, 64, 16);
     bytes
 };
-/// Where that is.
+/// The offset of this code in the page.
 pub(super) const TILES_OFFSET: u64 = 16;
 
 impl Tracee {
@@ -45,7 +45,7 @@ impl Tracee {
         self.set_register_set(NT_X86_XSTATE, area)
     }
 
-    /// Copies the tiles of a thread, if it has some, to a copy of it.
+    /// Copies a thread's tiles, if it uses them, to `to`, the thread of a copy of its process.
     pub(super) fn copy_tiles(self, to: Self, page: Addr) -> Result<(), Error> {
         match self.register_set(NT_X86_XSTATE) {
             Ok(area) if has_tiles(&area) => to.set_extended_state(page, &area),
@@ -53,8 +53,8 @@ impl Tracee {
         }
     }
 
-    /// Executes instructions that use the tiles, so that the kernel makes room for them. A process
-    /// without permission gets a signal for it, which is dropped.
+    /// Executes `TILES_CODE`, so that the kernel makes room for the tiles. The signal at its end,
+    /// or that of a process without permission for the tiles, is dropped.
     fn use_tiles(self, page: Addr) -> Result<(), Error> {
         let before = Registers { orig_rax: u64::MAX, ..self.registers()? };
         self.set_registers(&Registers { rip: page.0 + TILES_OFFSET, ..before })?;

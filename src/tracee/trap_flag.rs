@@ -8,13 +8,13 @@ use super::wait::wait_for;
 use crate::common::Addr;
 use crate::insn::{FlagsCopy, Registers};
 
-/// TF of EFLAGS.
+/// The trap flag (TF) of EFLAGS.
 pub const TRAP_FLAG: u64 = 0x100;
-/// RF, which SYSCALL does not save in R11.
+/// The resume flag (RF) of EFLAGS, which SYSCALL does not save in R11.
 const RESUME_FLAG: u64 = 0x1_0000;
 
-/// Hides the flag after a step of an instruction that copies all flags in this way. Returns the
-/// stop of the thread, if it is not the one of a step any more.
+/// Hides the trap flag after a step of an instruction that copies all flags as `flags` says.
+/// Returns the stop of the thread, if it is not the one of a step any more.
 pub fn hide_after_step(
     tracee: Tracee,
     flags: FlagsCopy,
@@ -30,8 +30,8 @@ pub fn hide_after_step(
     }
 }
 
-/// Ends a row of steps after one of POPF or IRET. The kernel would take the flag of the next step
-/// for the program's own, show it, and leave it set (`enable_single_step` in its
+/// Ends a series of steps after a step of POPF or IRET. The kernel would take the flag of the next
+/// step for the program's own, show it, and leave it set (`enable_single_step` in its
 /// arch/x86/kernel/step.c). The thread executes nothing.
 fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
@@ -40,8 +40,8 @@ fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
     Ok(Some(stop).filter(|stop| !matches!(stop, Stop::Event(PtraceEvent::Stop))))
 }
 
-/// Clears the flag on the stack after a step of PUSHF with these resulting registers, unless the
-/// program itself has set it.
+/// Clears the trap flag on the stack after a step of PUSHF with these resulting registers, unless
+/// the program itself has set it.
 fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];

@@ -28,7 +28,7 @@ pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
     }
 }
 
-/// Waits for one thread.
+/// Waits for the next stop of one thread, or its end, and returns it.
 pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     loop {
         if let Some((_, stop)) = wait(tid.0, true)? {

@@ -1,6 +1,6 @@
-//! System calls that are answered in the code cache: what they did in a recorded run is put into
-//! the thread's area beforehand, and each of them is logged, so that it can be compared with the
-//! recorded one.
+//! System calls that are answered in the code cache, in a replay: the results and memory writes of
+//! the recorded calls are put into the thread's area beforehand. Each answered call is logged, so
+//! that it can be compared with the recorded one.
 //!
 //! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as
 //! its stack. Nothing may stop a thread in it.
@@ -23,7 +23,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Creates an empty list for at most so many answers and bytes.
+    /// Creates an empty list for at most `most` answers and `most_bytes` bytes.
     pub(crate) fn new(most: usize, most_bytes: usize) -> Self {
         Self { most, most_bytes, ..Self::default() }
     }
@@ -70,7 +70,7 @@ impl Answers {
         self.starts.len()
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no answers.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
@@ -91,10 +91,11 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     LogCode { start, syscall: end, copy: end, stop: end, counters, ..LogCode::default() }
 }
 
-/// Emits the code that answers one of them. At its start, the program's RCX and R11 and the budget
-/// are in their slots, as are the number of the edge after it, and the address to go on at. There,
-/// R11 is the budget again. RCX is to be set after a call, and loaded from its slot after a
-/// counter, which may be written by the answer. Returns where it begins and ends.
+/// Emits the code that answers an instruction that reads a counter, or a system call if `counter`
+/// is `None`. At its start, these are in their slots: the program's RCX and R11, the budget, the
+/// number of the edge after the instruction, and the address to go on at. At that address, R11 is
+/// the budget again. The code there sets RCX after a call. After a counter, it loads RCX from its
+/// slot, which the answer may have written. Returns the code's start and end.
 fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) -> (u64, u64) {
     let start = emitter.here();
     emit_registers(emitter, log.has_fs_base);
@@ -144,12 +145,13 @@ fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) ->
     (start, end)
 }
 
-/// Emits code that writes what the answer at R11 says, and leaves R11 at its last word.
+/// Emits code that makes the memory writes of the answer at R11, and leaves R11 at the 0 that ends
+/// them.
 fn emit_copies(emitter: &mut Emitter) {
-    // mov rcx, [r11]; jrcxz over the rest
+    // mov rcx, [r11]; jrcxz to the end
     emitter.put(&[0x49, 0x8b, 0x0b, 0xe3, 20]);
     // mov rdi, [r11 + 8]; lea rsi, [r11 + 16]; rep movsb
     emitter.put(&[0x49, 0x8b, 0x7b, 8, 0x49, 0x8d, 0x73, 16, 0xf3, 0xa4]);
-    // lea r11, [rsi + 7]; and r11, -8; jmp to the first
+    // lea r11, [rsi + 7]; and r11, -8; jmp to the start
     emitter.put(&[0x4c, 0x8d, 0x5e, 7, 0x49, 0x83, 0xe3, 0xf8, 0xeb, 0xe7]);
 }

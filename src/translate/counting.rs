@@ -14,7 +14,7 @@ use super::superblock::Location;
 use super::translator::{CacheMemory, TranslateError, Translator};
 use super::{Limits, ProgramCode};
 
-/// The value of R11 for bounded superblocks: each of their exits becomes a request.
+/// The value of R11 with which a thread enters a bounded superblock: each exit becomes a request.
 pub const SPENT: u64 = 1 << 63;
 /// The largest budget. A budget is spent if the upper half of R11 is not 0.
 const LARGEST: u64 = u32::MAX as u64;
@@ -38,14 +38,15 @@ impl Bound {
     }
 }
 
-/// The most bytes of zones within reach of some code, where all code can be dropped.
+/// The limit in bytes on the zones within reach of any one address, in code that counts ticks: when
+/// they are full, all code can be dropped.
 const ROOM_BYTES: u64 = 512 << 20;
 
 /// Bounded superblocks, by start address.
 pub(super) type Bounded = AddressMap<u64, Vec<(Bound, u32)>>;
 
-/// Returns true if a counter, the value of R11, shows that the budget is spent, which then caused
-/// the request.
+/// Returns true if the value of R11 at a request shows that the budget is spent, and so caused the
+/// request.
 pub const fn is_spent(counter: u64) -> bool {
     counter > LARGEST
 }
@@ -61,52 +62,55 @@ impl<M: CacheMemory> Translator<M> {
         translator
     }
 
-    /// Creates a translator without zones whose code counts, and logs system calls or answers them.
+    /// Creates a translator without zones whose code counts ticks, and logs system calls or answers
+    /// them.
     pub fn logging(memory: M, table_offset: u64, limits: Limits, call_log: CallLog) -> Self {
         let mut translator = Self::counting(memory, table_offset, limits);
         translator.call_log = Some(call_log);
         translator
     }
 
-    /// Creates a translator without zones whose code records, and leaves the same instructions to
-    /// the caller: that of a run which is repeated to get its path.
+    /// Creates a translator without zones whose code writes records, and leaves instructions with a
+    /// [`super::Hook`] to the caller: for a run that is repeated to get its path.
     pub fn rerecording(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
         translator.hooks = true;
         translator
     }
 
-    /// Lets XSAVEC be followed by stores that complete it, where its mask is known. For a processor
-    /// with these components, before any code is translated.
+    /// Lets stores follow each translated XSAVEC whose mask is known: they complete its result.
+    /// `components` are those of the processor. Call this before any code is translated.
     pub fn complete_saves(&mut self, components: Components) {
         self.saves = Some(components);
     }
 
-    /// Returns how the code logs system calls, if it does.
+    /// Returns how the code logs or answers system calls; `None` if it does neither.
     pub fn call_log(&self) -> Option<CallLog> {
         self.call_log
     }
 
-    /// Returns the number of records that can be written before `ticks` are executed.
+    /// Returns a number of records that a thread can always write before it has executed `ticks`
+    /// ticks, even if each record has the longest path.
     pub fn records_within(&self, ticks: u64) -> u64 {
-        // One path is executed before there is no room for its record.
+        // The path is executed before a thread stops for lack of room for its record.
         (ticks.saturating_sub(1) / self.longest()).saturating_sub(1)
     }
 
-    /// Returns the most ticks of a path.
+    /// Returns the maximum number of ticks of a path.
     fn longest(&self) -> u64 {
         u64::from(self.limits.bits) + 1
     }
 
-    /// Returns the R11 for a thread that must execute at most `ticks` more ticks. When it is spent,
-    /// a few ticks are left. `None` if so few are left that it takes a bounded superblock.
+    /// Returns the budget, for R11, of a thread that must execute at most `ticks` more ticks. When
+    /// the budget is spent, a few ticks are left. `None` if so few are left that the thread needs a
+    /// bounded superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
         ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST))
     }
 
-    /// Returns the superblock at `addr` that ends at a bound, for one thread that starts it with
-    /// [`SPENT`]: every exit makes a request. Ignores a stop at `addr` itself.
+    /// Returns the number of the superblock at `addr` that ends at a bound, for one thread that
+    /// starts it with [`SPENT`]: every exit makes a request. Ignores a stop at `addr` itself.
     pub fn get_bounded(
         &mut self,
         addr: u64,
@@ -123,7 +127,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the edge by which a thread left a bounded superblock, from its request and its
-    /// counter.
+    /// counter; `None` if no edge of the superblock fits.
     pub fn way_out(&self, number: u32, request: u64, counter: u64) -> Option<Edge> {
         if request != slots::INDIRECT {
             let edge = usize::try_from(request).ok().and_then(|edge| self.edges.get(edge))?;
@@ -141,8 +145,8 @@ impl<M: CacheMemory> Translator<M> {
         self.edges[start..].iter().take_while(move |edge| edge.superblock == number)
     }
 
-    /// Returns the executed ticks of a superblock's path that are not yet subtracted from the
-    /// budget.
+    /// Returns the number of executed ticks of a superblock's path that are not yet subtracted from
+    /// the budget.
     pub fn ticks_to(&self, location: &Location) -> u64 {
         if location.point.state.recorded {
             return 0;

@@ -53,7 +53,7 @@ pub struct Edge {
     pub first_push: u32,
     /// The number of instructions on the path.
     pub instructions: u16,
-    /// The index of the superblock.
+    /// The number of the superblock that the edge leaves.
     pub superblock: u32,
     /// The first address of the path.
     pub start: u64,
@@ -74,7 +74,8 @@ pub struct Edge {
     pub quiet_start: u64,
     /// The number of direct jumps and calls after the last TNT bit, including the exit itself.
     pub quiet_jumps: u8,
-    /// The index of the first of them in [`super::Translator::quiet_jumps`], oldest first.
+    /// The index of the first of the `quiet_jumps` in [`super::Translator::quiet_jumps`], oldest
+    /// first.
     pub first_quiet: u32,
 }
 
@@ -105,8 +106,8 @@ impl Edge {
 /// A direct jump or call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Its address.
+    /// The address of the jump or call.
     pub from: u64,
-    /// Its target.
+    /// The address to which it leads.
     pub to: u64,
 }

@@ -15,7 +15,8 @@ pub(super) enum Gpr {
     R11 = 11,
 }
 
-/// Code under construction for an address in the cache.
+/// Code under construction for an address in the cache. A *field* is the offset in `bytes` of a
+/// displacement that is set later.
 #[derive(Debug)]
 pub(super) struct Emitter {
     pub(super) bytes: Vec<u8>,
@@ -73,7 +74,7 @@ impl Emitter {
         self.put_u32(slot);
     }
 
-    /// Emits `mov [base + offset], register`, of registers by their numbers.
+    /// Emits `mov [base + offset], register`, with registers by their numbers in the encoding.
     pub(super) fn store_at(&mut self, register: u8, base: u8, offset: u32) {
         self.access_at(0x89, register, base, offset);
     }
@@ -114,14 +115,16 @@ impl Emitter {
         self.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
     }
 
-    /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] says. Returns its field.
+    /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] aims it. Returns its
+    /// field.
     pub(super) fn jump_if_rcx_is_0(&mut self) -> usize {
         // jrcxz over a jump over a jump
         self.put(&[0xe3, 2, 0xeb, 5]);
         self.jump_from_here()
     }
 
-    /// Emits a jump that is taken if RDX is not `value`, and overwrites RCX. Returns its field.
+    /// Emits a jump that is taken if RDX is not `value`, and overwrites RCX. Returns the jump's
+    /// field for [`Self::aim_here`].
     pub(super) fn jump_if_rdx_is_not(&mut self, value: u64) -> usize {
         self.set_rcx(value.wrapping_neg());
         // lea rcx, [rcx + rdx]; jrcxz over the jump
@@ -129,13 +132,13 @@ impl Emitter {
         self.jump_from_here()
     }
 
-    /// Emits a jump to where [`Self::aim_here`] says. Returns its field.
+    /// Emits a jump to where [`Self::aim_here`] aims it. Returns its field.
     pub(super) fn jump_from_here(&mut self) -> usize {
         self.put(&[0xe9]);
         self.rel32()
     }
 
-    /// Lets a jump lead to the next byte.
+    /// Aims the jump with the displacement at `field` at the next byte.
     pub(super) fn aim_here(&mut self, field: usize) {
         self.aim(field, self.here());
     }
@@ -236,7 +239,7 @@ impl Emitter {
         field
     }
 
-    /// Emits what [`Self::count`] does, where RCX may be overwritten.
+    /// Emits shorter code for [`Self::count`] that overwrites RCX.
     pub(super) fn count_by_rcx(&mut self, ticks: u8) -> usize {
         self.subtract(ticks);
         // mov rcx, r11; bswap rcx; jecxz over the jump; jmp

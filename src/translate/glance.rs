@@ -1,6 +1,6 @@
-//! Glances: a thread of a replay that comes to a stop shows its registers to its tracer, and waits
-//! for the answer in the cache. That takes a microsecond where a stop takes fifty, and most stops
-//! of a search are passed. A tracer that does not wait, or takes long, finds the thread at an INT3.
+//! Glances: a thread of a replay that reaches a stop shows its registers to its tracer, and waits
+//! for the answer in the cache. That takes a microsecond where a stop takes fifty, and a search
+//! passes most stops. A tracer that does not wait, or takes long, finds the thread at an INT3.
 //!
 //! This glue keeps the registers of the program in the thread's area, which it uses as its stack.
 //! Nothing may stop a thread in it.
@@ -10,33 +10,33 @@ use super::logged::CallLog;
 use super::slots;
 use crate::insn::Registers;
 
-/// Value of [`slots::GLANCE`]: the thread shows its registers. Otherwise it shows none, or has an
-/// answer.
+/// Value of [`slots::GLANCE`]: the thread shows its registers and waits. Other values are 0, if it
+/// shows none, and answers ([`GlanceAnswer`]).
 pub const GLANCE_POSTED: u64 = 1;
 
 /// The answer to a glance, as its slot has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlanceAnswer {
-    /// Go on.
+    /// The thread goes on.
     Pass = 2,
-    /// Stop.
+    /// The thread stops.
     Stop = 3,
 }
 
-/// Times that a thread looks for an answer, some ten nanoseconds each.
+/// The number of times that a thread looks for an answer, some ten nanoseconds each.
 const LOOKS: u32 = 4000;
-/// The registers that are pushed after the flags, by their numbers in the encoding, but RSP.
+/// The numbers (in the encoding) of the registers that are pushed after the flags: all but RSP.
 const PUSHED: [u8; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// The places of words, from the end: of the flags, of R11, which is the budget, of the base of FS,
-/// and of the address at which the program is.
+/// The indexes of pushed words, in the order of the pushes: of the flags, R11 (the budget), the
+/// base of FS, and the program's instruction pointer.
 const FLAGS: usize = 0;
 const BUDGET: usize = 11;
 const FS_BASE: usize = 1 + PUSHED.len();
 const ADDRESS: usize = 2 + PUSHED.len();
 const WORD_BYTES: u32 = 8;
 
-/// Emits the code that shows the registers, and ends where the thread is to stop. Returns the jump
-/// that is taken where it goes on.
+/// Emits the code that shows the registers and waits. A thread that is to stop continues after this
+/// code. Returns the jump that is taken by a thread that is to go on.
 pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
     emitter.load(Gpr::Rcx, slots::LISTENS);
@@ -97,15 +97,15 @@ fn emit_push(emitter: &mut Emitter, opcode: u8, register: u8) {
     emitter.put(&[opcode | register & 7]);
 }
 
-/// Emits the wait for an answer, after which that is in EAX; 0: there was none, and one that comes
-/// now is too late.
+/// Emits the wait for an answer, which is in EAX then. If none arrived in time, EAX is
+/// [`GLANCE_POSTED`], the slot is 0, and a later answer is too late.
 fn emit_wait(emitter: &mut Emitter) {
     // mov ecx, looks
     emitter.put(&[0xb9]);
     emitter.put_u32(LOOKS);
     let again = emitter.len();
     emitter.load(Gpr::Rax, slots::GLANCE);
-    // cmp eax, posted; jne over the rest; pause; dec ecx; jnz
+    // cmp eax, posted; jne to the end; pause; dec ecx; jnz
     emitter.put(&[0x83, 0xf8, 1, 0x75, 17, 0xf3, 0x90, 0xff, 0xc9, 0x75]);
     let back = again.wrapping_sub(emitter.len() + 1).to_le_bytes()[0];
     // xor eax, eax; xchg gs:[glance], rax
@@ -113,8 +113,9 @@ fn emit_wait(emitter: &mut Emitter) {
     emitter.put_u32(slots::GLANCE);
 }
 
-/// Returns the registers that a thread shows, and its budget. `word` loads one at an offset of its
-/// area; `now` has what does not change in a run: segments, and the program's GS.
+/// Returns the registers that a thread shows at a glance, and its budget. `word` loads the word at
+/// an offset of the thread's area. `now` has the registers that are not shown: segments, the base
+/// of GS, and that of FS unless `has_fs_base`.
 pub fn glanced(word: impl Fn(u32) -> u64, has_fs_base: bool, now: &Registers) -> (Registers, u64) {
     let at = |number: usize| {
         let below = u32::try_from(number + 1).unwrap_or(0) * WORD_BYTES;

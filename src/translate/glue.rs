@@ -4,7 +4,7 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 const LONGEST_INSN_BYTES: usize = 15;
-/// `-ENOSYS`.
+/// The result of a system call that is not made: `-ENOSYS`.
 const NO_CALL: u64 = (-38_i64).cast_unsigned();
 
 /// The memory of the process whose cache the thread is in.
@@ -101,7 +101,7 @@ impl GlueRegisters {
                 self.set_operand(&insn, 0, second, memory)?;
                 self.set_operand(&insn, 1, first, memory)?;
             }
-            // A look at a file that was opened. The thread makes no call any more.
+            // Glue looks at a file that was opened. A killed thread makes no call any more.
             Mnemonic::Syscall => self.rax = NO_CALL,
             // INT3 calls the tracer, which is running this.
             Mnemonic::Nop | Mnemonic::Int3 => {}
@@ -110,7 +110,8 @@ impl GlueRegisters {
         Some(())
     }
 
-    /// Executes REP MOVSB.
+    /// Executes REP MOVSB upwards, of at most 0xffff bytes. Returns `None` if it cannot be
+    /// executed.
     pub fn copy(&mut self, memory: &impl GlueMemory) -> Option<()> {
         let mut bytes = vec![0; usize::from(u16::try_from(self.rcx).ok()?)];
         if !memory.read(self.rsi, &mut bytes) || !memory.write(self.rdi, &bytes) {
@@ -233,7 +234,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the glue of a `ret 16`, with the check of its target; its entry and its end.
+    /// Returns the glue of a `ret 16` and of the check of its target at a superblock's entry, the
+    /// address of that entry, and the end of the code.
     fn returning(target: u64) -> (Vec<u8>, u64, u64) {
         let mut emitter = Emitter::new(CODE, Vec::new());
         emitter.store(Gpr::Rdx, slots::RDX);

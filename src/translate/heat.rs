@@ -11,7 +11,7 @@ use super::translator::{CacheMemory, Translator};
 
 /// The inverse of the share of a sample's records that makes a superblock hot.
 const HOT_SHARE: u64 = 1024;
-/// The share of threads, in tenths, that must go against a guess for it to count as wrong.
+/// The share of threads, in tenths, that must go against a guess for it to be wrong.
 const OTHERS_OF_TEN: u64 = 6;
 /// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
@@ -28,7 +28,8 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Returns true if the branch at an address is mostly taken; `None` if no sample showed it.
+    /// Returns true if the branch at an address is mostly taken, false if it is mostly not taken;
+    /// `None` if no sample showed that the guess is wrong.
     pub(super) fn likely(&self, branch: u64) -> Option<bool> {
         self.likely.get(&branch).copied()
     }
@@ -38,7 +39,7 @@ impl Heat {
         self.starts.contains(&start)
     }
 
-    /// Notes that the space of dropped code is used again.
+    /// Resets the count of dropped bytes, since their space is used again.
     pub(super) fn reuse_space(&mut self) {
         self.dropped_bytes = 0;
     }
@@ -96,7 +97,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start.
-    /// Returns false if it was dropped before, or if so much code was.
+    /// Returns false if it was dropped before, or if the limit on dropped code is reached.
     pub(super) fn drop_hot(&mut self, number: u32) -> bool {
         let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
             return false;

@@ -6,48 +6,52 @@
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
-/// The kind of result that such an instruction needs. The instruction pointer always changes, too.
+/// The kind of an instruction whose result does not follow from registers and memory. Each variant
+/// names its instructions and all state that they write, except for the instruction pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hook {
-    /// RDTSC, RDTSCP: RAX, RDX, and RCX of RDTSCP.
+    /// RDTSC, RDTSCP: write RAX and RDX; RDTSCP also RCX.
     Time,
-    /// RDPMC, RDPRU: RAX, RDX, flags.
+    /// RDPMC, RDPRU: write RAX, RDX, flags.
     Counter,
-    /// RDRAND, RDSEED: their operand and the flags.
+    /// RDRAND, RDSEED: write their operand and the flags.
     Random,
-    /// CPUID: RAX, RBX, RCX, RDX.
+    /// CPUID: writes RAX, RBX, RCX, RDX.
     Processor,
-    /// RDPID: its operand.
+    /// RDPID: writes its operand.
     ProcessorId,
-    /// XGETBV: RAX, RDX.
+    /// XGETBV: writes RAX, RDX.
     ExtendedState,
-    /// LAR, LSL, VERR, VERW, which read the kernel's descriptors: their operand and the flags.
+    /// LAR, LSL, VERR, VERW, which read the kernel's descriptors: write their operand and the
+    /// flags.
     Descriptor,
-    /// UMONITOR, UMWAIT, TPAUSE and the like, whose end depends on time and other CPUs: flags.
+    /// UMONITOR, UMWAIT, TPAUSE and the like, whose end depends on time and other CPUs: write
+    /// flags.
     Wait,
-    /// XBEGIN, XEND, XABORT, XTEST and the like: RAX, flags. A step aborts a transaction at once.
+    /// XBEGIN, XEND, XABORT, XTEST and the like: write RAX, flags. A single step aborts a
+    /// transaction at once.
     Transaction,
-    /// Loads of a segment register but SS, by the kernel's descriptors: the segment register, its
-    /// base, and their operands.
+    /// Loads of a segment register but SS, by the kernel's descriptors: write the segment register,
+    /// its base, and their operands.
     SegmentLoad,
-    /// SGDT, SIDT, SLDT, STR, SMSW: their operand, a register or memory.
+    /// SGDT, SIDT, SLDT, STR, SMSW: write their operand, a register or memory.
     SystemRegister,
-    /// Stores of the state of x87 and vector registers: memory. They also write state that is no
-    /// register: the address of the last x87 instruction, which is the one in the cache, and the
+    /// Stores of the state of x87 and vector registers: write memory. They also write state that is
+    /// no register: the address of the last x87 instruction, which is the one in the cache, and the
     /// parts of the state that are in their initial configuration (SDM volume 1, "XSAVE-Managed
     /// State"). FNSAVE and FNSTENV also change x87 registers.
     SaveState,
-    /// IN, OUT, INS, OUTS of a program that may use ports, and ENQCMD: RAX or memory, flags.
+    /// IN, OUT, INS, OUTS of a program that may use ports, and ENQCMD: write RAX or memory, flags.
     Device,
-    /// VIA's random numbers, ciphers and hashes: general registers and memory.
+    /// VIA's random numbers, ciphers and hashes: write general registers and memory.
     PadLock,
-    /// SYSCALL: registers and memory, as the kernel decides.
+    /// SYSCALL: the kernel writes registers and memory.
     SystemCall,
-    /// INT 80h, SYSENTER: calls of 32-bit programs.
+    /// INT 80h, SYSENTER: as SYSCALL, by the convention of 32-bit programs.
     CompatSystemCall,
-    /// VMCALL and the like: registers and memory, as the hypervisor decides.
+    /// VMCALL and the like: the hypervisor writes registers and memory.
     Hypercall,
-    /// ENCLU: registers and memory, as the enclave decides.
+    /// ENCLU: the enclave writes registers and memory.
     Enclave,
 }
 
@@ -56,7 +60,7 @@ pub enum Hook {
 pub enum Effects {
     /// General registers and flags.
     Registers,
-    /// Also segment registers and their bases.
+    /// General registers, flags, segment registers and their bases.
     Segments,
     /// General registers, flags, x87 registers, and the memory that its operands name.
     Memory,

@@ -12,7 +12,7 @@ pub(super) const MAX_INSN_BYTES: usize = 15;
 pub(super) enum Treatment {
     /// Copied, with its RIP-relative displacement adjusted.
     Copy,
-    /// A conditional branch with a condition code.
+    /// A conditional branch that tests flags.
     Jcc {
         target: u64,
         /// The low four bits of its opcode (SDM volume 2, table "Encoding of Conditional Test").
@@ -31,12 +31,12 @@ pub(super) enum Treatment {
     Return {
         extra_bytes: u16,
     },
-    /// Near, through a register or memory operand.
+    /// A near jump or call through a register or memory operand.
     Indirect {
         call: bool,
     },
     Syscall,
-    /// Executed in place, by the tracer.
+    /// Not translated: the tracer executes it in place.
     Native,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, Displacement
 }
 
 /// Decodes instructions from one run of bytes. Creating a decoder costs as much as decoding, so all
-/// of them share one.
+/// instructions share one.
 pub(super) struct Insns<'a>(Decoder<'a>);
 
 impl<'a> Insns<'a> {
@@ -147,9 +147,8 @@ fn encoding_of(insn: &Instruction) -> Option<u8> {
     })
 }
 
-/// Returns true for instructions that cannot be translated: translated code owns GS, a transaction
-/// would abort at the tracer's first intervention, and some branches truncate their target to 16
-/// bits.
+/// Returns true for instructions that cannot be translated: translated code owns GS, and a
+/// transaction would abort at the tracer's first intervention.
 fn must_stay(insn: &Instruction) -> bool {
     let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
     let by_gs = insn.segment_prefix() == Register::GS && memory;

@@ -7,13 +7,13 @@ use super::builder::Exit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct List(Option<u32>);
 
-/// An exit.
+/// An exit of a superblock, and its place in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkedExit {
     pub(super) exit: Exit,
-    /// The superblock that it leaves.
+    /// The number of the superblock that the exit leaves.
     pub(super) of: u32,
-    /// The zone that contains its jump.
+    /// The index of the zone that contains the exit's jump.
     pub(super) zone: usize,
     rest: List,
 }
@@ -22,12 +22,12 @@ pub(super) struct LinkedExit {
 #[derive(Debug)]
 pub(super) struct Links {
     ways: Vec<LinkedExit>,
-    /// Exits that wait for the superblock of an address.
+    /// The exits that wait for the superblock of each target address.
     waiting: AddressMap<u64, List>,
 }
 
 impl Links {
-    /// Returns no exits, in an empty vector.
+    /// Creates an empty collection, which stores its exits in the empty vector `ways`.
     pub(super) fn new(ways: Vec<LinkedExit>) -> Self {
         Self { ways, waiting: AddressMap::default() }
     }

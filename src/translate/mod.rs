@@ -6,12 +6,14 @@
 //! At the edges of a superblock, all registers and flags hold the program's values, except R11: it
 //! points to where the next record goes, and the program's R11 is in a slot. Glue code does not
 //! touch the flags, the stack or vector registers, so the program's exact state can be recovered at
-//! each of its instructions: see [`Translator::locate`]. Only the glue that answers system calls
-//! does, and that of glances, and no thread stops in them.
+//! each of its instructions: see [`Translator::locate`]. Exceptions are the glue that answers
+//! system calls ([`Answers`]) and the glue of glances ([`GlanceAnswer`]), in which no thread stops,
+//! and the glue that reads clocks ([`ClockCode`]), which saves the registers and flags first.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
-//! ticks, up to a position given by their number. R11 then holds the remaining count. Code of
-//! [`Translator::logging`] does so, too, and logs system calls, or answers them ([`CallLog`]).
+//! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: the
+//! number of ticks that are left. Code of [`Translator::logging`] also counts ticks, and logs
+//! system calls or answers them ([`CallLog`]).
 //!
 //! Makes no system call and knows nothing of tracing: [`CacheMemory`] abstracts the memory,
 //! [`ProgramCode`] the program's code.

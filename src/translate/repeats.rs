@@ -16,16 +16,16 @@ const COPIED: [&[u8]; 6] = [
 ];
 const INT3: u8 = 0xcc;
 
-/// A copy of an instruction.
+/// The copy, in a zone, of a string instruction with a REP prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepeatCopy {
-    /// Its address.
+    /// The copy's address.
     pub start: u64,
-    /// Its size in bytes. An INT3 follows.
+    /// The copy's size in bytes. An INT3 follows.
     pub size_bytes: u64,
 }
 
-/// Emits all copies.
+/// Emits the copies of all instructions of [`COPIED`], each before an INT3.
 pub(super) fn emit_repeats(emitter: &mut Emitter) {
     for insn in COPIED {
         emitter.put(insn);

@@ -2,16 +2,16 @@
 //!
 //! XSAVEC omits state components that are in their initial configuration, and the processor decides
 //! which those are: an interrupt can change it (SDM volume 1, "Processor Tracking of XSAVE-Managed
-//! State"). But it may take any component to be in use. So all that it was asked for is stored
-//! after it: by code in the cache, by [`SavedState::complete`] after a step. The x87 component has
-//! the address of the last x87 instruction, and that is the cache's: instructions that save it keep
-//! their hook.
+//! State"). But the processor may also save all requested components. So stores complete each
+//! XSAVEC to that result: code after it in the cache, or [`SavedState::complete`] after a step. The
+//! x87 component has the address of the last x87 instruction, which would be one in the cache:
+//! instructions that save it keep their hook.
 
 use crate::insn::xsave::{AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, XCR0, XMM, XSTATE_BV, ZMM_HIGH};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
-/// The bounds of MPX, which no kernel enables any more.
+/// The components of MPX (bound registers), which no kernel enables any more.
 const MPX: u64 = 3 << 3;
 
 /// The components after the header, in their order, with their sizes in bytes. None of them asks
@@ -43,23 +43,25 @@ pub struct SavedState {
 }
 
 impl Components {
-    /// Reads them from a thread's extended state, as the kernel has it (`NT_X86_XSTATE`). None:
-    /// XSAVEC keeps its hook.
+    /// Reads the enabled components from a thread's XSAVE area, as the kernel returns it
+    /// (`NT_X86_XSTATE`). `None` if XSAVEC must keep its hook: the area is cut, without SSE or with
+    /// MPX.
     pub fn of(area: &[u8]) -> Option<Self> {
         let enabled = u64::from_le_bytes(*area.get(XCR0..)?.first_chunk()?);
         let mxcsr_mask = u32::from_le_bytes(*area.get(MXCSR_MASK..)?.first_chunk()?);
         (enabled & SSE != 0 && enabled & MPX == 0).then_some(Self { enabled, mxcsr_mask })
     }
 
-    /// Returns what an XSAVEC saves with a mask in EDX and EAX. None: its result does not follow
-    /// from the program's state, or it faults.
+    /// Returns the components that an XSAVEC saves with this mask in EDX and EAX. `None` if its
+    /// result does not follow from the program's state, or if it faults.
     pub fn saved(self, mask: u64) -> Option<SavedState> {
         let components = mask & self.enabled;
         let is_known = components & !SAVED == 0 && components & SSE != 0;
         is_known.then_some(SavedState { components, mxcsr_mask: self.mxcsr_mask })
     }
 
-    /// Returns what the instruction with these bytes saves, if it is an XSAVEC, of such a mask.
+    /// Returns the components that the instruction with these bytes saves with this mask. `None` if
+    /// it is no XSAVEC, and where [`Self::saved`] returns `None`.
     pub fn saved_by(self, bytes: &[u8], mask: u64) -> Option<SavedState> {
         let (insn, _) = super::insn::decode(bytes, 0)?;
         if is_xsavec(&insn) { self.saved(mask) } else { None }
@@ -67,17 +69,17 @@ impl Components {
 }
 
 impl SavedState {
-    /// Returns them as bits, as in XCR0.
+    /// Returns the saved components as bits of XCR0.
     pub fn components(self) -> u64 {
         self.components
     }
 
-    /// Returns the size of the area.
+    /// Returns the size in bytes of the XSAVE area that the XSAVEC writes.
     pub fn size_bytes(self) -> usize {
         self.parts().map(|(_, range)| range.end).max().unwrap_or(EXTENDED)
     }
 
-    /// Returns the components after the header, and where they are in the area.
+    /// Returns the saved components after the header, with their byte ranges in the area.
     fn parts(self) -> impl Iterator<Item = (u64, Range<usize>)> {
         let mut end = EXTENDED;
         COMPACTED.into_iter().filter(move |(component, _)| self.components & component != 0).map(
@@ -89,12 +91,13 @@ impl SavedState {
         )
     }
 
-    /// Returns where a component is in the area, if it is saved.
+    /// Returns the offset in the area of a component after the header; `None` if it is not saved.
     fn place(self, component: u64) -> Option<usize> {
         self.parts().find(|(other, _)| *other == component).map(|(_, range)| range.start)
     }
 
-    /// Writes what an XSAVEC has omitted to its area: the initial configuration.
+    /// Writes the initial configuration of the components that an XSAVEC has omitted to its area,
+    /// and marks them as saved in the header.
     pub fn complete(self, area: &mut [u8]) {
         let word = |area: &[u8]| area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
         let Some(in_use) = word(area).map(u64::from_le_bytes) else { return };
@@ -120,7 +123,7 @@ pub(super) fn is_xsavec(insn: &Instruction) -> bool {
     matches!(insn.mnemonic(), Mnemonic::Xsavec | Mnemonic::Xsavec64)
 }
 
-/// Returns true if the operand of an XSAVEC can be that of other instructions elsewhere.
+/// Returns true if other instructions, at other addresses, can use the operand of an XSAVEC.
 fn can_be_copied(insn: &Instruction) -> bool {
     let is_wide = |register: Register| register == Register::None || register.is_gpr64();
     insn.segment_prefix() == Register::None
@@ -129,8 +132,8 @@ fn can_be_copied(insn: &Instruction) -> bool {
         && insn.memory_displ_size() != 4
 }
 
-/// Returns the code of an XSAVEC, with the bytes `xsavec`, and of the stores that complete it. They
-/// change no register. None: it cannot be moved.
+/// Returns code with an XSAVEC, whose bytes are `xsavec`, and the stores that complete it. The
+/// stores change no register. `None` if the code cannot be moved.
 pub(super) fn saving_code(insn: &Instruction, xsavec: &[u8], saved: SavedState) -> Option<Vec<u8>> {
     if !can_be_copied(insn) {
         return None;
@@ -183,8 +186,8 @@ fn stores(insn: &Instruction, saved: SavedState) -> Result<Vec<Instruction>, Ice
     Ok(stores)
 }
 
-/// Returns registers of a component, and where each is in the area: `size` bytes apart, from `at`
-/// on.
+/// Returns the `count` registers from `first` on, with their offsets in the area: `size` bytes
+/// apart, from `at` on. Returns none if `at` is `None`.
 fn registers(
     first: Register,
     count: u32,
@@ -203,8 +206,8 @@ pub(super) struct KnownMask {
 }
 
 impl KnownMask {
-    /// Takes note of the next instruction. All but a few that come between the setting of the mask
-    /// and an XSAVEC make it unknown.
+    /// Updates the mask by the next instruction of the path. It stays known across constants moved
+    /// to EAX and EDX, and stores of 64-bit registers; any other instruction makes it unknown.
     pub(super) fn follow(&mut self, insn: &Instruction) {
         let sets = |value| match insn.op0_register() {
             Register::EAX => (Some(Some(value)), None),
@@ -226,7 +229,7 @@ impl KnownMask {
         self.high = high.unwrap_or(self.high);
     }
 
-    /// Returns the mask, if it is known.
+    /// Returns the mask EDX:EAX; `None` if it is not known.
     pub(super) fn value(self) -> Option<u64> {
         Some(u64::from(self.high?) << 32 | u64::from(self.low?))
     }

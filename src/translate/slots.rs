@@ -20,27 +20,30 @@ pub const REQUEST: u32 = 0x30;
 pub const RESPONSE: u32 = 0x38;
 /// A jump's destination if no register is free for it.
 pub const JUMP: u32 = 0x40;
-/// Where ticks are counted: the number of the edge of the last indirect branch.
+/// In code that counts ticks: the number of the edge of the last indirect branch, or of the edge
+/// after an instruction that is logged or answered.
 pub const EDGE: u32 = 0x48;
-/// Where system calls are logged: the address of the next record.
+/// In code that logs or answers system calls: the address of the next record of the log.
 pub const LOG: u32 = 0x50;
-/// The room in the log after the largest record; negative if there is none for one. Where calls are
-/// answered: the number of answers after the next one; negative if there is none.
+/// In code that logs system calls: the bytes of the log that would be free after one more record of
+/// the largest size; negative if it does not fit. In code that answers them: the number of answers
+/// after the next one; negative if there is no next one.
 pub const LOG_ROOM: u32 = 0x58;
-/// R11 of a request.
+/// R11 at a request: the budget, in code that counts ticks.
 pub const COUNTER: u32 = 0x60;
-/// Where system calls are answered: the address of the next answer.
+/// In code that answers system calls: the address of the next answer.
 pub const ANSWER: u32 = 0x68;
 
-/// The word by which the thread of a replay asks its tracer at a stop ([`super::GLANCE_POSTED`]).
+/// The word by which the thread of a replay asks its tracer at a stop, and the tracer answers
+/// ([`super::GLANCE_POSTED`]).
 pub const GLANCE: u32 = 0x70;
-/// 1 while the tracer waits for such a glance.
+/// 1 while the tracer waits for glances; else the thread does not ask.
 pub const LISTENS: u32 = 0x78;
 /// The program's RSP while glue uses the register.
 pub const RSP: u32 = 0x80;
-/// The address of [`GLANCE_END`].
+/// The address of [`GLANCE_END`] in the traced process: the stack of a glance's glue.
 pub const GLANCE_STACK: u32 = 0x88;
-/// The end of the registers that a glance shows.
+/// The offset at which the registers of a glance end: they are pushed downwards from here.
 pub const GLANCE_END: u32 = 0x200;
 
 /// Value of [`REQUEST`]: the target in [`TARGET`] has no superblock yet.

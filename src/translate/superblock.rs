@@ -24,13 +24,13 @@ pub enum Outcome {
 /// An instruction of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its address.
+    /// The instruction's address.
     pub ip: u64,
-    /// Its size in bytes.
+    /// The instruction's size in bytes.
     pub len: u8,
-    /// Its outcome, as far as the path continues after it.
+    /// The outcome with which the path continues. Edges that leave here may have another outcome.
     pub outcome: Outcome,
-    /// True if it ticks ([`super::is_tick`]).
+    /// True if the instruction ticks ([`super::is_tick`]).
     pub ticks: bool,
 }
 
@@ -38,24 +38,26 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct State {
-    /// The program is between two instructions; this and the other fields describe its whole state.
+    /// True if the program is between two instructions. Then the fields describe its whole state.
     pub exact: bool,
-    /// RCX is in its slot.
+    /// True if the program's RCX is in its slot.
     pub rcx_in_slot: bool,
-    /// RDX is in its slot.
+    /// True if the program's RDX is in its slot.
     pub rdx_in_slot: bool,
-    /// The program's RCX is the point's `ip`, as SYSCALL leaves it.
+    /// True if the program's RCX is the point's `ip`, as SYSCALL leaves it.
     pub rcx_is_ip: bool,
-    /// R11 is in its slot, and the register holds the trace pointer.
+    /// True if the program's R11 is in its slot, and the register holds the trace pointer or
+    /// budget.
     pub r11_in_slot: bool,
-    /// The record of the whole path is in the trace.
+    /// True if the record of the whole path is in the trace.
     pub recorded: bool,
-    /// The record of a SYSCALL that is not executed yet is in the trace, and must be removed.
+    /// True if the record of a SYSCALL that is not executed yet is in the trace, and must be
+    /// removed.
     pub early: bool,
-    /// The thread stops here before it executes the instruction.
+    /// True if the thread stops here before it executes the instruction.
     pub stops: bool,
-    /// The registers are those before an instruction whose stores are under way. It can be executed
-    /// again.
+    /// True if an instruction's stores are under way, and the registers are those before it: it can
+    /// be executed again.
     pub repeats: bool,
 }
 
@@ -64,7 +66,7 @@ pub struct State {
 pub struct Point {
     /// Offset in bytes from the superblock's first byte.
     pub offset: u32,
-    /// The number of executed instructions of the path.
+    /// The number of instructions of the path that were executed before the point.
     pub index: u16,
     /// The program's instruction pointer.
     pub ip: u64,
@@ -77,22 +79,22 @@ pub struct Point {
 pub struct Superblock {
     /// The start address in the program.
     pub start: u64,
-    /// The address of its first byte in the cache: the entry for indirect branches, with the target
-    /// in RDX and the program's RCX and RDX in their slots.
+    /// The address of the code's first byte in the cache: the entry for indirect branches, with the
+    /// target in RDX and the program's RCX and RDX in their slots.
     pub entry: u64,
     /// The entry for an indirect branch whose target is known to match.
     pub accepted: u64,
     /// The entry for direct branches.
     pub body: u64,
-    /// The address after its code.
+    /// The address after the superblock's code.
     pub end: u64,
-    /// True if a thread can stop in it for its tracer: it is a single untranslated instruction,
-    /// which the tracer executes in place, or starts with a stop.
+    /// True if a thread can stop in the superblock for its tracer: it is a single untranslated
+    /// instruction, which the tracer executes in place, or starts with a stop.
     pub native: bool,
-    /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
-    /// resumes after it.
+    /// The hook of the single instruction, where hooks are left to the tracer: it supplies the
+    /// result and resumes the thread after it.
     pub hook: Option<Hook>,
-    /// True if it does not stop at its own start, even if a stop is set there.
+    /// True if the superblock has no stop at its own start, even if a stop is set there.
     pub(super) passes: bool,
     /// Its path in the vector of all paths.
     pub(super) path: Stretch,
@@ -100,11 +102,12 @@ pub struct Superblock {
     pub(super) points: Stretch,
     /// The index of the zone that contains its code.
     pub(super) zone: usize,
-    /// The address of the literal that links to the next superblock in its slot's chain.
+    /// The address of the literal with the entry of the next superblock in the chain of its slot in
+    /// the table of targets.
     pub(super) chain: u64,
-    /// The exits that are linked to it.
+    /// The exits that are linked to this superblock.
     pub(super) incoming: List,
-    /// The next superblock in its slot's chain.
+    /// The number of the next superblock in the chain of its slot; `None` at the end.
     pub(super) next_of_slot: Option<u32>,
     pub(super) alive: bool,
 }
@@ -117,7 +120,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Appends `items` to the vector.
+    /// Appends `items` to the vector, and returns their range.
     pub(super) fn append<T: Copy>(to: &mut Vec<T>, items: &[T]) -> Self {
         let first = to.len();
         to.extend_from_slice(items);
@@ -133,7 +136,7 @@ impl Stretch {
 /// A place in the translated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Index of the superblock.
+    /// The number of the superblock.
     pub superblock: u32,
     /// The last point at or before the place.
     pub point: Point,

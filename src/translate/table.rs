@@ -12,7 +12,7 @@ const CLEARED_SLOTS: usize = 1 << 9;
 /// The table, and the first superblock of each slot's chain.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Its offset in the shared memory.
+    /// The table's offset in the shared memory.
     offset: u64,
     first: Vec<Option<u32>>,
 }
@@ -22,7 +22,7 @@ impl Table {
         Self { offset, first: vec![None; SLOTS] }
     }
 
-    /// Resets all slots to the request for a target.
+    /// Resets all slots to code that requests the target, without superblocks.
     pub(super) fn clear(&mut self, memory: &impl CacheMemory, zone: &Zone) {
         let stretch = zone.miss.to_le_bytes().repeat(CLEARED_SLOTS);
         for first in (0..SLOTS).step_by(CLEARED_SLOTS) {

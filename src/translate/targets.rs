@@ -1,22 +1,23 @@
-//! The usual targets of indirect branches and returns, by samples. In code that counts, a path goes
-//! on at the usual target of its branch, after a comparison. A second one is compared where that
-//! fails.
+//! The usual targets of indirect branches and returns, by samples. In code that counts ticks, a
+//! path goes on at the usual target of its branch, after a comparison. If that fails, the exit
+//! compares a second target.
 
 use super::address_map::AddressMap;
 use super::superblock::Step;
 use super::translator::{CacheMemory, Translator};
 
-/// Samples of a branch after which one target is expected.
+/// The minimum number of samples of a branch after which one target is expected.
 const FEW_SAMPLES: u32 = 3;
-/// Samples after which two targets are, and misses after which another target is.
+/// The minimum number of samples after which two targets are expected, and of misses after which
+/// another target is.
 const MANY_SAMPLES: u32 = 8;
-/// The inverse of the share of all samples that misses of one branch need.
+/// The inverse of the share of all samples that misses of one branch need to change its targets.
 const MISSES_SHARE: u64 = 8;
-/// Samples of a branch without usual targets after which it counts as one that has none.
+/// The number of samples after which a branch without usual targets counts as one that has none.
 const OPEN_SAMPLES: u32 = 16;
-/// The number of times that the expected targets of a branch may change.
+/// The maximum number of times that the expected targets of a branch change.
 const MOST_CHANGES: u8 = 4;
-/// The targets of a branch that are counted each.
+/// The maximum number of targets of a branch whose samples are counted.
 const TARGETS: usize = 4;
 
 /// All sampled branches, by address.
@@ -27,15 +28,16 @@ pub(super) struct Targets {
     samples: u64,
 }
 
-/// The samples of one branch, since its expected targets changed: of misses, where there are some.
+/// The samples of one branch since its expected targets changed. If there are expected targets,
+/// only samples with another target than the usual one count: misses.
 #[derive(Clone, Debug, Default)]
 struct Branch {
-    /// Its first targets, with the number of samples of each.
+    /// The branch's first targets, with the number of samples of each.
     seen: [(u64, u32); TARGETS],
     count: u32,
-    /// The number of all samples before.
+    /// The number of samples of all branches before these.
     since: u64,
-    /// The usual target, and another one.
+    /// The usual target, and perhaps a second one; empty if none is expected.
     expected: Vec<u64>,
     changes: u8,
 }
@@ -57,8 +59,8 @@ impl Targets {
 }
 
 impl Branch {
-    /// Adds a sample; `samples` is the number of all. Returns true if other targets are expected
-    /// now.
+    /// Adds a sample; `samples` is the number of samples of all branches. Returns true if other
+    /// targets are expected now.
     fn add(&mut self, target: u64, samples: u64) -> bool {
         self.count += 1;
         let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
@@ -76,13 +78,13 @@ impl Branch {
         true
     }
 
-    /// Returns true if few more samples may show its usual targets.
+    /// Returns true if no target is expected yet, and a few more samples may change that.
     fn is_open(&self) -> bool {
         self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
     }
 
-    /// Returns the targets to which most samples went; none if that takes more than two, or if
-    /// there are too few samples.
+    /// Returns the one or two targets to which most samples went; empty if there are more such
+    /// targets or too few samples.
     fn usual(&self) -> Vec<u64> {
         let [(first, of_first), (second, of_second), ..] = self.seen;
         if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
@@ -94,8 +96,9 @@ impl Branch {
         }
     }
 
-    /// Returns new expected targets, if there are many misses and most went to one target. That is
-    /// added to a single expected one, or takes the place of the second, and comes first.
+    /// Returns new expected targets if there are many misses and most went to one target; else an
+    /// empty vector. That target is added after a single expected one. Of two, it replaces the
+    /// second, and comes first.
     fn missed(&self, samples: u64) -> Vec<u64> {
         let [(target, count), ..] = self.seen;
         let are_many = self.count >= MANY_SAMPLES

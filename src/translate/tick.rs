@@ -3,14 +3,14 @@
 //! calls to their own address or a lower one.
 //!
 //! So each cycle of control flow ticks, and between two ticks a thread executes no address twice:
-//! the number of ticks and an address determine a place on a path. Other than the branches that a
-//! PT unit reports, ticks include far branches and backward direct ones.
+//! the number of ticks and an address determine a place on a path. Unlike the branches for which a
+//! PT unit writes packets, ticks include direct branches backwards.
 
 use super::insn::decode;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
-/// Returns true if the instruction with these bytes, at `ip`, ticks. Its operands and its outcome
-/// do not matter.
+/// Returns true if the instruction with these bytes, at `ip`, ticks. Its outcome and the values of
+/// registers do not matter. Returns false if the bytes do not decode.
 pub fn is_tick(bytes: &[u8], ip: u64) -> bool {
     decode(bytes, ip).is_some_and(|(insn, _)| ticks(&insn))
 }

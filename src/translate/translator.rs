@@ -20,20 +20,20 @@ use super::zone::Zone;
 use order::Order;
 use std::collections::BTreeSet;
 
-/// An upper bound of the size of a superblock's code.
+/// An upper bound of the size of a superblock's code, in bytes.
 const LARGEST_SUPERBLOCK_BYTES: u64 = 32 << 10;
-/// The size of a jump beyond the reach of a 32-bit displacement, with its literal.
+/// The size of a jump to an address beyond the reach of a 32-bit displacement, with that address.
 const FAR_JUMP_BYTES: u64 = 16;
 
 /// The memory of the code cache and of the table of targets, addressed by offset in the memory
 /// shared by tracer and traced process.
 pub trait CacheMemory {
-    /// Returns an empty vector for what is known of the code: it grows large.
+    /// Returns an empty vector for the translator's own tables, which grow large.
     fn vector<T>() -> Vec<T> {
         Vec::new()
     }
 
-    /// Writes code that no thread can execute yet.
+    /// Writes code, or entries of the table of targets, that no thread can use yet.
     fn write(&self, offset: u64, bytes: &[u8]);
     /// Stores an aligned 4-byte displacement that threads may be executing.
     fn store_u32(&self, offset: u64, value: u32);
@@ -44,26 +44,26 @@ pub trait CacheMemory {
 /// The reason why a translation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranslateError {
-    /// No zone in reach of the code has room.
+    /// No zone within reach of the code at this address has room.
     #[error("no code cache within reach of {0:#x}")]
     NoZone(u64),
-    /// No numbers are left.
+    /// The 32-bit numbers of superblocks or edges are used up.
     #[error("the code cache is full")]
     Full,
 }
 
-/// The purpose of a superblock.
+/// The kind of thread for which a superblock is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// Entered by any thread that reaches its start.
     Plain,
-    /// Entered by a thread that resumes from a stop.
+    /// Entered by a thread that resumes from a stop at its start, which it ignores.
     Passing,
-    /// Entered by a thread that runs to a bound.
+    /// Entered by a thread that runs up to a bound, where the path ends.
     Bounded(Bound),
 }
 
-/// The translator of one process.
+/// The translator of one process, and all that is known of the code in its cache.
 #[derive(Debug)]
 pub struct Translator<M> {
     memory: M,
@@ -75,38 +75,41 @@ pub struct Translator<M> {
     steps: Vec<Step>,
     points: Vec<Point>,
     by_start: AddressMap<u64, u32>,
-    /// The superblocks of each zone, by address.
+    /// The numbers of each zone's superblocks, in the order of their addresses in the cache.
     by_entry: Vec<Vec<u32>>,
     by_page: AddressMap<u64, Vec<u32>>,
     pub(super) edges: Vec<Edge>,
     links: Links,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
-    /// Addresses at which threads stop.
+    /// Program addresses at which threads stop.
     stops: BTreeSet<u64>,
-    /// Superblocks that start at a stop and ignore it.
+    /// Superblocks that start at a stop and ignore it, by start address.
     passing: AddressMap<u64, u32>,
-    /// Where ticks are counted: the addresses to which branches lead back.
+    /// In code that counts ticks: the program addresses to which branches lead back, the heads of
+    /// loops.
     loops: AddressSet<u64>,
-    /// The last superblock as it was built, kept for its allocations.
+    /// The last superblock that was built: its successors are translated ahead, and its allocations
+    /// are reused.
     built: Built,
-    /// The most bytes of zones within reach of some code.
+    /// The limit in bytes on the zones within reach of any one address.
     pub(super) room: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
-    /// The components whose saves are completed in the cache.
+    /// The processor's state components, if stores in the cache complete the saves of XSAVEC.
     pub(super) saves: Option<Components>,
     /// Set where code in the cache logs system calls, or answers them.
     pub(super) call_log: Option<CallLog>,
-    /// Single-use superblocks, to which nothing links.
+    /// Superblocks that end at a bound, to which no exit is linked.
     pub(super) bounded: Bounded,
     /// The results of samples of records.
     pub(super) heat: Heat,
     /// The usual targets of indirect branches.
     pub(super) targets: Targets,
-    /// The code that is likely to be asked for next.
+    /// The addresses at which earlier runs requested code, in order: code is translated ahead by
+    /// it.
     order: Order,
 }
 
@@ -167,8 +170,8 @@ impl<M: CacheMemory> Translator<M> {
         superblock.is_some_and(|superblock| self.is_stop(superblock.start))
     }
 
-    /// Returns the superblock for a thread that is at `addr` and must resume even if that is a
-    /// stop.
+    /// Returns the number of the superblock for a thread that is at `addr` and resumes there, even
+    /// if threads stop at that address. Translates the superblock if there is none.
     pub fn get_passing(
         &mut self,
         addr: u64,
@@ -183,7 +186,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Adds a part of the code cache.
+    /// Adds a zone to the code cache: `size` bytes at `base` in the traced process, which are at
+    /// `offset` in the shared memory. Writes the code that its superblocks share.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
         let (zone, code) = Zone::new(base, size, offset, self.call_log);
         self.memory.write(offset, &code);
@@ -209,7 +213,7 @@ impl<M: CacheMemory> Translator<M> {
         self.edges.get(first..).unwrap_or_default()
     }
 
-    /// Returns the number of edges.
+    /// Returns the number of edges, including edge 0, which is unused.
     pub fn edge_count(&self) -> usize {
         self.edges.len()
     }
@@ -219,17 +223,18 @@ impl<M: CacheMemory> Translator<M> {
         self.pushes.get(first..).unwrap_or_default()
     }
 
-    /// Returns the direct jumps and calls after the last TNT bits of paths, from index `first` on.
+    /// Returns the direct jumps and calls after the last TNT bit of each edge's path, from index
+    /// `first` on.
     pub fn quiet_jumps(&self, first: usize) -> &[Jump] {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
-    /// Returns a superblock by its number.
+    /// Returns a superblock by its number; `None` if there is no such superblock.
     pub fn superblock(&self, number: u32) -> Option<&Superblock> {
         self.superblocks.get(number as usize)
     }
 
-    /// Returns the path of a superblock, up to where it ends.
+    /// Returns the whole path of a superblock; empty if there is no such superblock.
     pub fn path(&self, number: u32) -> &[Step] {
         self.superblock(number).map_or(&[], |superblock| superblock.path.of(&self.steps))
     }
@@ -240,12 +245,13 @@ impl<M: CacheMemory> Translator<M> {
         path.get(..usize::from(edge.instructions)).unwrap_or_default()
     }
 
-    /// Returns the number of superblocks that were built since all were last dropped.
+    /// Returns the number of superblocks that were built since the cache was last cleared.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
     }
 
-    /// Returns the superblock at an address of the program, and translates it if there is none.
+    /// Returns the number of the superblock at an address of the program. If there is none,
+    /// translates it, and the code that is likely to follow.
     pub fn get(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
         if let Some(number) = self.by_start.get(&addr) {
             return Ok(*number);
@@ -256,7 +262,8 @@ impl<M: CacheMemory> Translator<M> {
         Ok(number)
     }
 
-    /// Translates the successors of the last superblock, and their successors in turn.
+    /// Translates the successors of the superblock that was just built at `addr`, and their
+    /// successors in turn, as far as their code cannot change.
     fn translate_ahead(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;
@@ -287,7 +294,9 @@ impl<M: CacheMemory> Translator<M> {
         to.extend(&self.built.pushes);
     }
 
-    /// Returns the program address that a request asks for.
+    /// Returns the program address at which a thread requests code: `target` if the request is
+    /// [`slots::INDIRECT`], else the target of the edge that it names. Returns 0 if there is no
+    /// such edge.
     pub fn requested(&self, request: u64, target: u64) -> u64 {
         if request == slots::INDIRECT {
             return target;
@@ -316,8 +325,8 @@ impl<M: CacheMemory> Translator<M> {
         Some(Location { superblock: number, point, exact })
     }
 
-    /// Drops the superblocks translated from code in `start..end`. Threads inside one leave it at
-    /// its exits. Returns true if there were any.
+    /// Drops all superblocks with code from the pages of `start..end`. Threads inside one leave it
+    /// at its exits. Returns true if there were any.
     pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
         let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
             self.by_page
@@ -417,7 +426,7 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Notes where the branches of a path lead back.
+    /// Notes the addresses to which direct branches of a superblock, except for calls, lead back.
     fn note_loops(&mut self, built: &Built) {
         for edge in &built.edges {
             let last =

@@ -10,18 +10,18 @@ use super::slots;
 /// a smaller distance keeps most of them in reach from the cache.
 const REACH_BYTES: u64 = 0x7000_0000;
 
-/// A zone, which starts with code that its superblocks share.
+/// A contiguous part of the code cache, which starts with code that its superblocks share.
 #[derive(Clone, Copy, Debug)]
 pub struct Zone {
-    /// Its address in the traced process.
+    /// The zone's address in the traced process.
     pub base: u64,
-    /// Its size in bytes.
+    /// The zone's size in bytes.
     pub size: u64,
-    /// Its offset in the shared memory.
+    /// The zone's offset in the shared memory.
     pub offset: u64,
-    /// Bytes of the code that its superblocks share.
+    /// The size in bytes of the code that the zone's superblocks share.
     pub(super) shared: u64,
-    /// Bytes in use.
+    /// The number of bytes in use, from the zone's start on.
     pub(super) used: u64,
     /// Address of the code that passes a request in RCX to the tracer, and resumes at the response.
     pub(super) request: u64,
@@ -31,12 +31,13 @@ pub struct Zone {
     pub gadget: u64,
     /// Address of the copies of repeated instructions.
     repeats: u64,
-    /// The code that makes and logs system calls, or answers them, where it is used.
+    /// The addresses of the code that makes and logs system calls, or answers them; `None` if calls
+    /// always stop.
     pub log: Option<LogCode>,
 }
 
 impl Zone {
-    /// Lays out a zone. Returns it and the code for its start.
+    /// Lays out a zone. Returns the zone, and the code for its start.
     pub(super) fn new(
         base: u64,
         size: u64,
@@ -77,8 +78,8 @@ impl Zone {
         addr.abs_diff(self.base) < REACH_BYTES
     }
 
-    /// Returns the copy of the instruction that `code` begins with, if it is a repeated one that
-    /// has one.
+    /// Returns the zone's copy of the string instruction with a REP prefix that `code` begins with;
+    /// `None` if that has no copy.
     pub fn repeat_copy(&self, code: &[u8]) -> Option<RepeatCopy> {
         repeat_copy(self.repeats, code)
     }

@@ -4,7 +4,7 @@
 use super::number::Number;
 use super::parse::{Binary, Unary};
 
-/// Returns the result of an operator; `None` if it has none, as of a division by zero.
+/// Returns the result of `left operator right`; `None` if there is none, as in a division by zero.
 pub(super) fn binary(operator: Binary, left: Number, right: Number) -> Option<Number> {
     let truth = |is_true: bool| Some(Number::integer(is_true.into(), 4, true));
     match operator {
@@ -64,7 +64,7 @@ fn real(operator: Binary, left: Number, right: Number) -> Option<Number> {
     Some(Number::Real { value, size_bytes: 8 })
 }
 
-/// Returns the size and sign of an integer in an operation.
+/// Returns the size in bytes and the signedness of an integer after C's integer promotion.
 fn promoted(number: Number) -> (u64, bool) {
     match number {
         Number::Integer { size_bytes, is_signed, .. } if size_bytes >= 4 => (size_bytes, is_signed),
@@ -72,7 +72,7 @@ fn promoted(number: Number) -> (u64, bool) {
     }
 }
 
-/// Returns the size and sign to which both operands are converted.
+/// Returns the size in bytes and the signedness to which C converts both operands.
 fn common(left: Number, right: Number) -> (u64, bool) {
     let (left, right) = (promoted(left), promoted(right));
     let size = left.0.max(right.0);
@@ -80,7 +80,7 @@ fn common(left: Number, right: Number) -> (u64, bool) {
     (size, !is_unsigned(left) && !is_unsigned(right))
 }
 
-/// Returns the result of an operator before its operand.
+/// Returns the result of a unary operator; `None` for `~` of a floating-point number.
 pub(super) fn unary(operator: Unary, number: Number) -> Option<Number> {
     match (operator, number) {
         (Unary::Not, number) => Some(Number::integer((!number.is_true()).into(), 4, true)),

@@ -1,4 +1,4 @@
-//! Questions, and what their names mean at an address.
+//! Lists of expressions, and the meaning of their names at an address.
 
 use super::error::Error;
 use super::evaluate::Evaluator;
@@ -7,24 +7,25 @@ use crate::common::Addr;
 use crate::symbols::{Placed, TypeId, Variable};
 use std::collections::{HashMap, HashSet};
 
-/// A list of expressions, and `bt N`.
+/// A list of expressions. An item can also be `bt N`, which asks for up to N frames of the call
+/// stack.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub(super) items: Vec<(String, Item)>,
 }
 
 impl Question {
-    /// Parses expressions with commas between them.
+    /// Parses expressions with commas between them. A blank text is an empty list.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Ok(Self { items: items(text)? })
     }
 
-    /// Returns the texts of the expressions.
+    /// Returns the text of each expression, as the user wrote it.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|(text, _)| text.as_str())
     }
 
-    /// Returns true if it asks for nothing.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -33,11 +34,11 @@ impl Question {
 /// The meaning of a name at an address.
 #[derive(Clone, Debug)]
 pub(super) enum Meaning {
-    /// A variable; without a place it does not exist there.
+    /// A variable: where it is (`None` if its module is unknown), and its type (`None` for void).
     Variable(Option<Placed>, Option<TypeId>),
-    /// A member of the object whose method executes.
+    /// A member of `this`, the object whose method executes.
     OfThis,
-    /// Nothing.
+    /// No variable or member has the name.
     Nothing,
 }
 
@@ -49,13 +50,14 @@ pub struct Bound {
 }
 
 impl Evaluator<'_> {
-    /// Finds the meaning of a question's names at an address.
+    /// Resolves a question's names at an address. Fails if a name has no meaning there.
     pub fn bind(&self, question: &Question, addr: Addr) -> Result<Bound, Error> {
         self.bind_known(question, addr, false)
     }
 
-    /// Finds the meaning of a question's names at each of some addresses. A name may have none at a
-    /// part of them: the compiler may have moved a line's code out of the block of its variables.
+    /// Resolves a question's names at several addresses. Fails if a name has a meaning at none of
+    /// them. A name may lack one at some: the compiler may have moved a line's code out of the
+    /// block of its variables.
     pub fn bind_all(
         &self,
         question: &Question,
@@ -106,7 +108,8 @@ impl Evaluator<'_> {
         Ok(Bound { items: question.items.clone(), names: names.found })
     }
 
-    /// Returns the question for the arguments of the function at an address, as many as it has.
+    /// Returns the question for all arguments of the function at an address; `None` if they are
+    /// unknown.
     pub fn arguments(&self, addr: Addr) -> Option<Bound> {
         let signature = self.symbols.signature_at(addr)?;
         let found = HashMap::new();
@@ -122,7 +125,7 @@ impl Evaluator<'_> {
 }
 
 impl Bound {
-    /// Returns the texts of the expressions.
+    /// Returns the text of each expression, as the user wrote it.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|(text, _)| text.as_str())
     }

@@ -1,4 +1,4 @@
-//! Why an expression cannot be evaluated anywhere.
+//! Errors of expressions, whatever the state of the program.
 
 use crate::common::Addr;
 
@@ -6,24 +6,24 @@ use crate::common::Addr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not in the syntax.
+    /// The expression does not follow the syntax.
     #[error("{text:?}: {what}, at character {at}")]
     Syntax {
         /// The expression.
         text: String,
-        /// The number of the character, from 1.
+        /// The position of the fault: the number of the character in `text`, from 1.
         at: usize,
-        /// The fault.
+        /// A description of the fault.
         what: &'static str,
     },
-    /// A name has no meaning at an address.
+    /// No variable has the name at the address.
     #[error("no variable {name:?} at {addr}{function}")]
     NoVariable {
-        /// The name.
+        /// The name in the expression.
         name: String,
-        /// The address.
+        /// The address at which the name was looked up.
         addr: Addr,
-        /// Its function in words, if known.
+        /// The function at the address, as `, in NAME`; empty if unknown.
         function: String,
     },
     /// There is no debug information for the code.
@@ -32,25 +32,25 @@ pub enum Error {
          with -g"
     )]
     NoDebugInfo(Addr),
-    /// A member does not exist.
+    /// A structure has no member with the name.
     #[error("{of} has no member {name:?}")]
     NoMember {
-        /// The type in words.
+        /// The structure's type in words.
         of: String,
-        /// The member.
+        /// The member's name.
         name: String,
     },
-    /// An operation does not exist for a type.
+    /// An operand has a type that the operation does not take.
     #[error("{what} needs {needs}, and {of} is none")]
     WrongType {
-        /// The operation.
+        /// The operator or cast.
         what: &'static str,
-        /// The types that it takes.
+        /// The types that the operation takes, in words.
         needs: &'static str,
-        /// The type in words.
+        /// The operand's type in words.
         of: String,
     },
-    /// A question is not for one value.
+    /// One expression was needed, but the question has none, several, or a `bt`.
     #[error("give one expression, such as `a->owner` or `$rax`")]
     NotOneValue,
     /// A register does not exist.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The limit on the structures in which a member is sought.
 const MAX_STRUCTURES: usize = 1000;
 
-/// Evaluates expressions with the symbols of a process. Keeps the types that it has read.
+/// An evaluator of expressions, by the symbols of a process. It caches the types that it reads.
 pub struct Evaluator<'s> {
     pub(super) symbols: &'s Symbols,
     types: RefCell<HashMap<TypeId, Option<Arc<Type>>>>,
@@ -29,22 +29,22 @@ pub struct Evaluator<'s> {
 /// A frame of a thread in a state of the program.
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
-    /// Its registers.
+    /// The frame's registers.
     pub registers: &'a FrameRegisters,
-    /// The state.
+    /// The memory and the thread's registers in the state.
     pub machine: &'a dyn Machine,
-    /// True if no other frame is inside it.
+    /// True if this is the innermost frame of its call stack.
     pub is_innermost: bool,
 }
 
-/// A value with its type.
+/// An intermediate value: its type, and where its bytes are.
 #[derive(Clone, Debug)]
 pub(super) struct Val {
     pub(super) ty: Ty,
     pub(super) home: Home,
 }
 
-/// Why an expression has no value.
+/// The reason why an expression has no value: its state lacks it, or the expression is wrong.
 pub(super) enum Fail {
     Missing(Missing),
     Error(Error),
@@ -59,12 +59,12 @@ impl From<Missing> for Fail {
 pub(super) type Found<T> = Result<T, Fail>;
 
 impl<'s> Evaluator<'s> {
-    /// Returns an evaluator with these symbols.
+    /// Creates an evaluator that uses `symbols`.
     pub fn new(symbols: &'s Symbols) -> Self {
         Self { symbols, types: RefCell::default() }
     }
 
-    /// Returns the arguments and the result of the function at an address.
+    /// Returns the arguments and the result of the innermost function at an address.
     pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
         self.symbols.signature_at(addr)
     }
@@ -78,8 +78,8 @@ impl<'s> Evaluator<'s> {
         read
     }
 
-    /// Answers a question in a frame, whose address is the one for which it was bound. Fails if an
-    /// expression has no meaning there.
+    /// Evaluates the expressions of a question in a frame at the address for which it was bound. A
+    /// value that the state lacks is [`Shown::Missing`]. Fails if an expression is wrong.
     pub fn answer(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Vec<Shown>, Error> {
         let machine = InFrame {
             registers: frame.registers,
@@ -98,14 +98,14 @@ impl<'s> Evaluator<'s> {
         bound.items.iter().map(answer).collect()
     }
 
-    /// Returns true if the target of a pointer has a member.
+    /// Returns true if the structure to which a pointer type points has a member called `name`.
     pub(super) fn has_member(&self, pointer: Option<TypeId>, name: &str) -> bool {
         let target = self.target_of(&Ty::or_void(pointer));
         target.is_some_and(|target| self.find_member(&target, name).is_some())
     }
 
-    /// Finds a member in a structure, then in the anonymous ones in it and in its bases. Returns
-    /// its offset too.
+    /// Finds a member in a structure, then in its anonymous members and in its bases. Returns the
+    /// member's offset from the start of the structure in bytes, and the member.
     fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
         let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
         for _ in 0..MAX_STRUCTURES {
@@ -129,7 +129,7 @@ impl<'s> Evaluator<'s> {
         None
     }
 
-    /// Returns a member of a structure.
+    /// Returns a member of the structure `of`. `at` is the member's offset in bytes.
     pub(super) fn member(&self, of: &Val, member: &Member, at: u64, machine: &dyn Machine) -> Val {
         let ty = Ty::or_void(member.type_id);
         let Some((first, bits)) = member.bits else {
@@ -338,7 +338,7 @@ impl State<'_, '_> {
         Some((ty, part(&array.home, 0, size, self.machine)))
     }
 
-    /// Returns the pointer of a slice of Rust or Go.
+    /// Returns the pointer to the elements of a slice of Rust or Go; `None` for other values.
     fn data_of(&self, slice: &Val) -> Option<Val> {
         let shape = self.evaluator.shape(&slice.ty)?;
         let Kind::Structure(members) = &shape.kind else { return None };
@@ -368,7 +368,7 @@ impl State<'_, '_> {
         self.target(&self.moved(of, index)?)
     }
 
-    /// Returns the pointer advanced by `by` targets.
+    /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target.
     fn moved(&self, pointer: &Val, by: i128) -> Found<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
@@ -387,7 +387,7 @@ impl State<'_, '_> {
         }
     }
 
-    /// Follows a reference of C++ to its value.
+    /// Returns the target of a reference of C++; any other value as it is.
     fn plain(&self, value: &Val) -> Found<Val> {
         let shape = self.evaluator.shape(&value.ty);
         let is_reference = shape
@@ -454,12 +454,13 @@ fn made(number: Number) -> Val {
     Val { ty, home: Home::of(Piece::Bytes(bytes)) }
 }
 
-/// Returns true for the pointer of a slice.
+/// Returns true if the member is the pointer of a slice: `data_ptr` in Rust, `array` in Go.
 pub(super) fn is_data(member: &Member) -> bool {
     matches!(member.name.as_deref(), Some("data_ptr" | "array"))
 }
 
-/// Returns the type of an array's elements.
+/// Returns the type of an array's elements, which are arrays if it has several dimensions. `None`
+/// if the type is not an array.
 pub(super) fn element_of(array: &Type) -> Option<Ty> {
     let Kind::Array { element, counts } = &array.kind else { return None };
     match counts.split_first() {
@@ -468,8 +469,8 @@ pub(super) fn element_of(array: &Type) -> Option<Ty> {
     }
 }
 
-/// Returns the DWARF number of a general register, or of RIP, by its name or by one that gdb has
-/// for it.
+/// Returns the DWARF number of a general register or of RIP; `None` for other names. gdb's names
+/// `pc`, `sp` and `fp` are known too.
 pub(super) fn register(name: &str) -> Option<u16> {
     Registers::dwarf_number(match name {
         "pc" => "rip",

@@ -1,19 +1,19 @@
-//! Reads values from where they are, in whole or in part.
+//! Reads values, in whole or in part, from their homes in memory and registers.
 
 use super::shown::Missing;
 use crate::common::Addr;
 use crate::symbols::{FrameRegisters, Home, Machine, Piece};
 
-/// The limit on the size of a value that is read. Larger arrays are read in part.
+/// The maximum size of one read, in bytes. Larger arrays are read element by element.
 const MAX_BYTES: u64 = 1 << 20;
 /// The DWARF number of XMM0.
 const XMM0: u16 = 17;
 
-/// A frame's registers, and the memory.
+/// The [`Machine`] of a frame: its registers, and the memory of the process.
 pub(super) struct InFrame<'a> {
     pub(super) registers: &'a FrameRegisters,
     pub(super) machine: &'a dyn Machine,
-    /// True if the SSE registers are those of this frame, and not of one that it called.
+    /// True for the innermost frame. In its callers, the SSE registers are unknown.
     pub(super) is_innermost: bool,
 }
 
@@ -31,7 +31,7 @@ impl Machine for InFrame<'_> {
     }
 }
 
-/// Returns the address of a value in memory.
+/// Returns the address of a value; `None` if it is not in one piece in memory.
 pub(super) fn address(home: &Home) -> Option<Addr> {
     match home.pieces.as_slice() {
         [(_, Piece::Memory(addr))] => Some(*addr),
@@ -39,7 +39,7 @@ pub(super) fn address(home: &Home) -> Option<Addr> {
     }
 }
 
-/// Returns the home of a part of a value.
+/// Returns the home of the `size` bytes at `offset` in a value.
 pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Home {
     if let [(None, Piece::Memory(addr))] = home.pieces.as_slice() {
         return Home::of(Piece::Memory(Addr(addr.0.wrapping_add(offset))));
@@ -51,7 +51,7 @@ pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -
     })
 }
 
-/// Reads a whole value.
+/// Reads a value of `size` bytes.
 pub(super) fn read(home: &Home, size: u64, machine: &dyn Machine) -> Result<Vec<u8>, Missing> {
     read_at(home, 0, size, machine)
 }

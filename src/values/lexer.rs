@@ -2,22 +2,22 @@
 
 use super::error::Error;
 
-/// A token.
+/// A token of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    /// A name, with its namespaces.
+    /// A name with its namespaces, such as `a::b`.
     Name(String),
-    /// A register, without the `$`.
+    /// The name of a register, without the `$`.
     Register(String),
     /// An integer.
     Integer(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Real(f64),
     /// An operator or a bracket.
     Sign(&'static str),
 }
 
-/// All signs; longer ones come first.
+/// All operators and brackets. Longer ones are first, so that `->` is not taken as `-`.
 const SIGNS: [&str; 27] = [
     "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", ".", "*", "&", "+",
     "-", "/", "%", "<", ">", "^", "|", "!", "~", ",",
@@ -54,7 +54,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
     }
 }
 
-/// Returns the number of characters in `text` before `rest`, which is its end.
+/// Returns the number of characters of `text` before `rest`, which is a suffix of `text`.
 fn characters(text: &str, rest: &str) -> usize {
     text[..text.len() - rest.len()].chars().count()
 }
@@ -63,7 +63,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns the length of a name; `::` joins namespaces.
+/// Returns the length in bytes of the name at the start of `text`, with its namespaces.
 fn name_length(text: &str) -> usize {
     let mut length = 0;
     loop {
@@ -77,7 +77,8 @@ fn name_length(text: &str) -> usize {
     }
 }
 
-/// Parses a number. After a dot it is a member of a tuple.
+/// Parses the number at the start of `text` and returns its length in bytes too. A number after a
+/// dot is a member of a tuple, whose name is `__N`.
 fn number(text: &str, after_dot: bool) -> Option<(Token, usize)> {
     let is_part = |c: char| is_letter(c) || c == '.' && !after_dot;
     let length = text.find(|c: char| !is_part(c)).unwrap_or(text.len());

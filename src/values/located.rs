@@ -8,20 +8,20 @@ use super::parse::Item;
 use super::shown::Shown;
 use crate::symbols::{Home, Piece};
 
-/// A value, and where it is.
+/// The value of an expression, and where it is.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// Where it is.
+    /// Where the value is: in memory, in registers, or in neither.
     pub home: Home,
-    /// Its size, if it is known.
+    /// The value's size; `None` if it is unknown.
     pub size_bytes: Option<u64>,
-    /// The value.
+    /// The value as the user sees it.
     pub shown: Shown,
 }
 
 impl Evaluator<'_> {
-    /// Returns where the value of a question's only expression is in a frame, its size, and the
-    /// value.
+    /// Evaluates a question in a frame. Fails if the question is not a single expression, or if the
+    /// expression is wrong.
     pub fn locate(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Located, Error> {
         let machine = InFrame {
             registers: frame.registers,

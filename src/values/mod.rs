@@ -2,8 +2,8 @@
 //! evaluated in any state of registers and memory.
 //!
 //! A [`Question`] is a list of expressions. It is bound once for each address, where its names get
-//! their meaning, and then answered for each state there. A value
-//! that the compiler dropped or the state lacks is missing, and is never made up.
+//! their meaning, and then evaluated in each state at that address. A value that the compiler
+//! dropped or the state lacks is missing, and is never made up.
 
 mod arithmetic;
 mod backtrace;

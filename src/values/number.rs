@@ -1,21 +1,21 @@
-//! Numbers: from bytes, and back.
+//! Numbers, and their conversions from and to bytes.
 
 use super::parse::Basic;
 use super::shown::Missing;
 use super::ty::Ty;
 use crate::symbols::{Kind, Type};
 
-/// A number of the program.
+/// A number with which an expression computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
-    /// An integer of a size.
+    /// An integer of `size_bytes` bytes.
     Integer { value: i128, size_bytes: u64, is_signed: bool },
-    /// A number with a fraction.
+    /// A floating-point number.
     Real { value: f64, size_bytes: u64 },
 }
 
 impl Number {
-    /// Returns an integer, cut to its size.
+    /// Returns the integer in the low `size_bytes` bytes of `value`.
     pub(super) fn integer(value: i128, size_bytes: u64, is_signed: bool) -> Self {
         Self::Integer { value: cut(value, size_bytes, is_signed), size_bytes, is_signed }
     }
@@ -44,7 +44,7 @@ impl Number {
         }
     }
 
-    /// Returns its type and its bytes.
+    /// Returns the number's type, and its bytes in memory order.
     #[expect(clippy::cast_possible_truncation, reason = "a float has less digits")]
     pub(super) fn to_bytes(self) -> (Ty, Vec<u8>) {
         match self {
@@ -64,7 +64,7 @@ impl Number {
     }
 }
 
-/// Cuts an integer to a size.
+/// Returns the low `size_bytes` bytes of an integer, extended with its sign or with zeros.
 pub(super) fn cut(value: i128, size_bytes: u64, is_signed: bool) -> i128 {
     let bits = u32::try_from(size_bytes.saturating_mul(8)).unwrap_or(128).min(128);
     let shift = 128 - bits;
@@ -77,7 +77,7 @@ pub(super) fn cut(value: i128, size_bytes: u64, is_signed: bool) -> i128 {
     }
 }
 
-/// Returns the integer of bytes in memory order.
+/// Returns the little-endian integer in `bytes`; `None` if they are more than 16.
 pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
     let mut all = [0; 16];
     all.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -108,14 +108,14 @@ fn extended(bytes: [u8; 10]) -> f64 {
     if exponent == 0x7fff {
         return if mantissa << 1 == 0 { sign * f64::INFINITY } else { f64::NAN };
     }
-    // In two steps, since the powers of two of doubles end earlier.
+    // In two steps, since the exponents of doubles have a smaller range.
     let shift = exponent - 16383 - 63;
     #[expect(clippy::cast_precision_loss, reason = "the nearest double is shown")]
     let whole = mantissa as f64;
     sign * whole * 2_f64.powi(shift / 2) * 2_f64.powi(shift - shift / 2)
 }
 
-/// Returns true for kinds whose values are integers to C.
+/// Returns true for signed integers of C and false for unsigned ones; `None` for other kinds.
 pub(super) fn is_signed_integer(kind: &Kind) -> Option<bool> {
     match kind {
         Kind::Integer { is_signed }

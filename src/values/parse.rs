@@ -1,22 +1,22 @@
-//! Expressions: the operators of C that have no effect, with their precedence.
+//! Parses expressions: the operators of C without side effects, with their precedence.
 
 use super::error::Error;
 use super::lexer::{Token, tokens};
 
-/// The limit on nested expressions.
+/// The maximum depth of nested expressions.
 const MAX_DEPTH: usize = 200;
 /// The limit on binary and postfix operators of an expression: a chain of them nests as deep as it
 /// is long.
 const MAX_LINKS: usize = 500;
 
-/// An expression.
+/// The syntax tree of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expr {
     Name(String),
     Register(String),
     Integer(u64),
     Real(f64),
-    /// A member of a structure, or of the one that a pointer points to.
+    /// `a.name` or `a->name`, which mean the same.
     Member(Box<Expr>, String),
     Index(Box<Expr>, Box<Expr>),
     Target(Box<Expr>),
@@ -67,11 +67,11 @@ pub(super) enum Basic {
     Void,
 }
 
-/// An item of a list of questions.
+/// An item of a question: an expression, or `bt`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
     Value(Expr),
-    /// So many frames.
+    /// `bt`, with the maximum number of frames.
     Backtrace(usize),
 }
 
@@ -126,7 +126,7 @@ fn item(text: &str) -> Result<Item, Error> {
     }
 }
 
-/// Operators with their precedence.
+/// The binary operators with their precedence. A higher one binds tighter.
 const BINARY: [(&str, Binary, u8); 18] = [
     ("||", Binary::AnyTrue, 1),
     ("&&", Binary::BothTrue, 2),
@@ -176,13 +176,13 @@ impl Parser<'_> {
         found
     }
 
-    /// Counts a binary or postfix operator.
+    /// Counts a binary or postfix operator. Fails beyond [`MAX_LINKS`].
     fn link(&mut self) -> Result<(), Error> {
         self.links += 1;
         if self.links <= MAX_LINKS { Ok(()) } else { Err(self.fault("the expression is too long")) }
     }
 
-    /// Parses operators that bind tighter than `above`.
+    /// Parses an operand and the binary operators after it whose precedence is higher than `above`.
     fn binary(&mut self, above: u8) -> Result<Expr, Error> {
         let mut left = self.unary()?;
         loop {
@@ -230,7 +230,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses the type of a cast with its brackets, if there is one.
+    /// Parses a cast, such as `(char *)`, and returns its type and number of stars. `None` if there
+    /// is none here.
     fn cast(&mut self) -> Option<Result<(Basic, u32), Error>> {
         let begin = self.next;
         if !self.take("(") {
@@ -311,7 +312,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the basic type that words of C or Rust name.
+/// Returns the basic type that has this name in C or Rust, as a list of words; `None` for others.
 fn basic(words: &[&str]) -> Option<Basic> {
     let integer = |size_bytes, is_signed| Some(Basic::Integer { size_bytes, is_signed });
     match words {

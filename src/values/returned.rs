@@ -11,12 +11,12 @@ const RAX: u16 = 0;
 const RDX: u16 = 1;
 const XMM0: u16 = 17;
 const XMM1: u16 = 18;
-/// The size of the largest value in registers.
+/// The maximum size of a value that is returned in registers, in bytes.
 const IN_REGISTERS: u64 = 16;
-/// The limit on the parts of a value in registers, which has 16 bytes.
+/// The limit on the nested members and elements of a value that is returned in registers.
 const MAX_PARTS: usize = 128;
 
-/// The class of eight bytes of a value.
+/// The class of an eightbyte of a value, by which the ABI selects a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Nothing,
@@ -25,8 +25,8 @@ enum Class {
 }
 
 impl Evaluator<'_> {
-    /// Shows the value that a function has just returned: `frame` is that of its caller. `None` if
-    /// the function returns nothing.
+    /// Returns the value that a function has just returned. `frame` is its caller's frame, at the
+    /// return address. `None` if the function returns nothing.
     pub fn returned(&self, of: &Signature, frame: &Frame<'_>) -> Option<Shown> {
         let type_id = of.returns?;
         let machine = InFrame {
@@ -56,12 +56,12 @@ impl Evaluator<'_> {
             return Some(Home { pieces: Vec::new() });
         }
         if size > IN_REGISTERS {
-            // Its address is returned, in Rust not always.
+            // The function returned the value's address, in Rust not always.
             let addr = crate::symbols::Machine::register(machine, RAX)?;
             let is_known = matches!(language, Language::C | Language::Other);
             return is_known.then_some(Home::of(Piece::Memory(Addr(addr))));
         }
-        // Classes of C++ may have reasons to be in memory, and Rust and Go have rules of their own.
+        // Classes of C++ may be returned in memory, and Rust and Go have other rules.
         if is_aggregate && language != Language::C {
             return None;
         }
@@ -82,7 +82,8 @@ impl Evaluator<'_> {
         Some(Home { pieces })
     }
 
-    /// Returns the classes of a value. `None` for values that are in other registers, or in memory.
+    /// Returns the classes of a value's two eightbytes. `None` for a value that is returned in
+    /// memory, or in registers other than RAX, RDX, XMM0 and XMM1.
     fn classes(&self, ty: &Ty) -> Option<[Class; 2]> {
         let (mut classes, mut left) = ([Class::Nothing; 2], MAX_PARTS);
         let mut parts = vec![(ty.clone(), 0_u64)];
@@ -129,7 +130,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Merges a class into that of the eightbyte at `at`; `None` beyond 16 bytes.
+/// Merges `class` into the class of the eightbyte at offset `at`; `None` beyond 16 bytes.
 fn add(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
     let place = classes.get_mut(usize::try_from(at / 8).ok()?)?;
     *place = if *place == Class::Integer { Class::Integer } else { class };

@@ -1,4 +1,4 @@
-//! Values as the user sees them.
+//! Reads values into the form that the user sees.
 
 use super::evaluate::{Evaluator, Val, element_of, is_data};
 use super::home::{part, read};
@@ -8,24 +8,25 @@ use super::ty::Ty;
 use crate::common::Addr;
 use crate::symbols::{Home, Kind, Language, Machine, Member, Piece, Type};
 
-/// The limit on nested structures and arrays.
+/// The maximum depth of nested structures and arrays in a shown value.
 const MAX_DEPTH: usize = 12;
-/// The elements of an array, and the bytes of a string, that are shown; gdb's `print elements`.
+/// The maximum number of elements of an array, and of bytes of a string, that are shown; gdb's
+/// `print elements`.
 const ELEMENTS: usize = 200;
-/// The limit on values in one value.
+/// The limit on all values nested in one shown value.
 const MAX_VALUES: usize = 10_000;
 const PAGE_BYTES: u64 = 4096;
 
-/// A value that is being shown.
+/// The state of reading one value with all values nested in it.
 struct Show<'a, 's> {
     evaluator: &'a Evaluator<'s>,
     machine: &'a dyn Machine,
-    /// The values that may still be added.
+    /// The number of nested values that may still be added.
     left: usize,
 }
 
 impl Evaluator<'_> {
-    /// Shows a value. The targets of pointers are not shown, but for strings.
+    /// Returns a value as the user sees it. Pointers are not followed, except to strings.
     pub(super) fn show(&self, value: &Val, machine: &dyn Machine) -> Shown {
         Show { evaluator: self, machine, left: MAX_VALUES }.value(value, 0)
     }
@@ -82,7 +83,7 @@ impl Show<'_, '_> {
                 let scalar = u32::try_from(code).ok().and_then(char::from_u32);
                 match (shape.language, size, scalar) {
                     (Language::Rust, 4, Some(scalar)) => Shown::Scalar(scalar),
-                    // Those of Rust and Go that have one byte are integers.
+                    // One-byte characters of Rust and Go are shown as integers.
                     (Language::Rust | Language::Go, ..) => Shown::Integer(code),
                     _ => Shown::Character(code),
                 }
@@ -133,7 +134,8 @@ impl Show<'_, '_> {
         Ok(Shown::Pointer { addr, string, function })
     }
 
-    /// Reads a string up to its zero byte. `None` if there is no memory.
+    /// Reads the string at `addr`: up to its zero byte, the end of memory, or [`ELEMENTS`] bytes.
+    /// `None` if there is no memory at `addr`.
     fn string(&self, addr: Addr) -> Option<Text> {
         let (mut bytes, mut at) = (Vec::new(), addr.0);
         while bytes.len() < ELEMENTS {
@@ -141,7 +143,7 @@ impl Show<'_, '_> {
             let wanted = usize::try_from(left).ok()?.min(ELEMENTS - bytes.len());
             let mut piece = vec![0; wanted];
             if !self.machine.read(Addr(at), &mut piece) {
-                // It ends where the memory does.
+                // The string ends where the memory ends.
                 return (!bytes.is_empty()).then_some(Text { bytes, has_more: true });
             }
             if let Some(end) = piece.iter().position(|byte| *byte == 0) {
@@ -216,7 +218,7 @@ impl Show<'_, '_> {
         Ok(u64::from_le_bytes(*bytes.first_chunk().ok_or(Missing::Unavailable)?))
     }
 
-    /// Shows a string with a pointer and a length.
+    /// Reads a string that is a pointer and a length, the members called `data` and `length`.
     fn counted(
         &self,
         value: &Val,
@@ -295,8 +297,8 @@ impl Show<'_, '_> {
     }
 }
 
-/// Returns a value of an enumeration as a set of flags, if its names are single bits and name all
-/// of its bits.
+/// Returns an enumeration's value as flags, such as `(A | B)`. `None` if the value is 0 or has a
+/// bit without a name, or if a name has more than one bit.
 fn flags(value: u64, names: &[(u64, String)]) -> Option<String> {
     let is_set = names.iter().all(|(of, _)| of.count_ones() <= 1);
     let set: Vec<&(u64, String)> =

@@ -2,84 +2,84 @@
 
 use crate::common::Addr;
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The compiler did not keep it at this place.
+    /// The compiler did not keep the value at this address.
     OptimizedOut,
-    /// It cannot be found out: memory that does not exist, a register whose value is unknown.
+    /// The value is unknown, as its memory or register is, or undefined, as in a division by zero.
     Unavailable,
 }
 
-/// A value.
+/// The value of an expression, or a part of it, as the user sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// None.
+    /// No value, with the reason.
     Missing(Missing),
     /// An integer.
     Integer(i128),
-    /// A character of C, which is an integer, too.
+    /// A `char` of C or C++, which is also an integer.
     Character(i128),
-    /// A character of Rust.
+    /// A `char` of Rust.
     Scalar(char),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f64),
     /// A boolean.
     Boolean(bool),
     /// A pointer.
     Pointer {
-        /// The address.
+        /// The address in the pointer.
         addr: Addr,
-        /// The bytes up to a zero, of a pointer to characters.
+        /// The string at `addr`, if the pointer is one to characters.
         string: Option<Text>,
-        /// The function there.
+        /// The name of the function that begins at `addr`, if the pointer is one to functions.
         function: Option<String>,
     },
     /// A string.
     Text(Text),
-    /// The name of a value of an enumeration; `None` if it has none.
+    /// A value of an enumeration.
     Enumerator {
-        /// The name.
+        /// The value's name, or flags such as `(A | B)`; `None` if it has no name.
         name: Option<String>,
-        /// The value.
+        /// The value as a number.
         value: i128,
     },
     /// The members of a structure, or of a variant of an enum of Rust.
     Structure {
-        /// The name of the variant.
+        /// The name of the variant; `None` for a structure or union.
         variant: Option<String>,
-        /// The members, by their names.
+        /// The members in their order, each with its name; `None` if it is anonymous.
         members: Vec<(Option<String>, Shown)>,
-        /// True if it is a structure of Rust.
+        /// True if the type is one of Rust.
         is_rust: bool,
     },
     /// The elements of an array.
     Array {
-        /// The first elements.
+        /// The elements, at most the first 200.
         elements: Vec<Shown>,
-        /// True if there are more.
+        /// True if the array has more elements.
         has_more: bool,
     },
     /// The frames of a call stack, innermost first.
     Frames(Vec<ShownFrame>),
 }
 
-/// A string, as far as it is read.
+/// A string, or the beginning of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The bytes.
+    /// The bytes, without the zero at the end.
     pub bytes: Vec<u8>,
-    /// True if there are more.
+    /// True if the string has more bytes.
     pub has_more: bool,
 }
 
 /// A frame of a call stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownFrame {
-    /// The address of its next instruction.
+    /// The address of the frame's next instruction.
     pub addr: Addr,
-    /// The function.
+    /// The name of the function; `None` if it is unknown.
     pub function: Option<String>,
-    /// The file and line.
+    /// The name of the source file, without directories, and the line; `None` if they are unknown.
     pub line: Option<(String, u32)>,
 }

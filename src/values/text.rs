@@ -50,7 +50,7 @@ fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// A character with its quotes.
+/// The code of a character, displayed in single quotes.
 struct Quoted(i128);
 
 impl fmt::Display for Quoted {
@@ -195,7 +195,7 @@ impl Shown {
     }
 }
 
-/// Returns an integer as JSON; one that is too large for most readers as text.
+/// Returns an integer as a JSON number, or as a string if it does not fit in 64 bits.
 fn integer(value: i128) -> Value {
     if let Ok(value) = i64::try_from(value) {
         return json!(value);

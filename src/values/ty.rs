@@ -8,18 +8,19 @@ use std::sync::Arc;
 /// The limit on nested types: damaged debug information may have circles.
 pub(super) const MAX_LEVELS: usize = 32;
 
-/// A type.
+/// The type of an intermediate value.
 #[derive(Clone, Debug)]
 pub(super) enum Ty {
-    /// None: nothing is known of the value but its address.
+    /// Void, or unknown: nothing is known of the value but its address.
     Void,
-    /// One of the program.
+    /// A type in the program's debug information.
     Of(TypeId),
-    /// A basic one.
+    /// A basic type, of a literal, a cast or an operator's result.
     Basic(Basic),
-    /// A pointer.
+    /// A pointer to a value of this type.
     Pointer(Arc<Ty>),
-    /// A row of an array with several dimensions: the element's type, and the sizes that are left.
+    /// An element of an array with several dimensions, itself an array: the type of the innermost
+    /// elements, and the sizes of the remaining dimensions.
     Row(Option<TypeId>, Arc<[Option<u64>]>),
 }
 
@@ -53,7 +54,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the type of a pointer's target.
+    /// Returns the type of a pointer's target; `None` if the type is not a pointer.
     pub(super) fn target_of(&self, ty: &Ty) -> Option<Ty> {
         match ty {
             Ty::Pointer(target) => Some((**target).clone()),
@@ -64,7 +65,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the size of a type's values.
+    /// Returns the size of a type's values in bytes; `None` if it is unknown.
     pub(super) fn size_of(&self, ty: &Ty) -> Option<u64> {
         let (mut shape, mut elements) = (self.shape(ty)?, 1_u64);
         for _ in 0..MAX_LEVELS {
@@ -79,7 +80,7 @@ impl Evaluator<'_> {
         None
     }
 
-    /// Returns a type in words.
+    /// Returns words for a value of a type, such as `a value of type int`.
     pub(super) fn name_of(&self, ty: &Ty) -> String {
         self.name_within(ty, 0)
     }

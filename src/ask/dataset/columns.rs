@@ -7,7 +7,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use std::io::Write;
 
-/// The most bytes of a text: a value of a program may be longer.
+/// The maximum number of bytes of a text. Longer ones are cut, as values of a program may be long.
 const TEXT_LIMIT_BYTES: usize = 4096;
 
 /// A cell of a row.
@@ -21,7 +21,8 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    /// Returns a number. One that a column of 64 bits cannot have is null.
+    /// Returns a cell with a number, or null if the number does not fit into a signed integer of 64
+    /// bits.
     pub(super) fn number(number: impl TryInto<i64>) -> Self {
         number.try_into().map_or(Self::Null, Self::Integer)
     }
@@ -50,10 +51,11 @@ enum Values {
     Texts(Vec<ByteArray>),
 }
 
-/// A column, of whose cells the known ones are kept.
+/// A column of the waiting rows: the values of the cells that are not null.
 struct Column {
     values: Values,
-    /// Of each row, 1 if the cell is known; `None` if all have to be.
+    /// The definition levels of Parquet: for each row 1, or 0 if the cell is null. `None` for a
+    /// column that allows no null.
     levels: Option<Vec<i16>>,
 }
 
@@ -85,7 +87,7 @@ impl Columns {
         self.bytes
     }
 
-    /// Adds a row. Fails if a cell is not of its column's type.
+    /// Adds a row. Fails if the number of cells or the type of one is not that of the columns.
     pub(super) fn push(&mut self, row: Vec<Cell>) -> Result<(), ParquetError> {
         if row.len() != self.all.len() {
             return Err(ParquetError::General(format!("a row has {} cells", row.len())));
@@ -97,7 +99,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes the rows as a row group, and forgets them.
+    /// Writes the rows as a row group, and clears them.
     pub(super) fn write<W: Write + Send>(
         &mut self,
         file: &mut SerializedFileWriter<W>,

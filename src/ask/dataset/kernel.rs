@@ -1,5 +1,5 @@
-//! System calls and signals. The path has the position of each call, and the log of an exact
-//! recording its number and result, in the same order.
+//! The rows of system calls and signals. The path has the position of each call, and the log of an
+//! exact recording its number and result, in the same order.
 
 use super::columns::Cell;
 use super::rows::{address, place, position};
@@ -17,29 +17,30 @@ use crate::timeline::Visit;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Results of system calls from here on are error numbers.
+/// The lowest result of a system call that is a negated error number.
 const LAST_ERRNO: i64 = -4095;
 
-/// Takes rows.
+/// Takes the rows of a thread, each with its table.
 type Sink<'a> = &'a mut dyn FnMut(Table, Tid, Vec<Cell>) -> Result<(), Error>;
 
-/// A call in the log.
+/// A system call in the log.
 struct Made {
     tid: Tid,
     moment: u64,
     number: u64,
-    /// `None` if it returns later.
+    /// The result; `None` if a later entry has it.
     result: Option<i64>,
 }
 
-/// The log beside the path.
+/// The log of an exact recording, which is read beside the path.
 struct Log<'a> {
     asked: &'a Asked,
-    /// The number of its first entry.
+    /// The number of the log's first entry.
     first: u64,
     cursor: Cursor,
     ticks: u64,
-    /// Calls that have not returned, whose rows wait.
+    /// The position and the number of each thread's system call that has not returned. Its row
+    /// waits.
     open: HashMap<Tid, (u64, u64)>,
 }
 
@@ -76,7 +77,7 @@ impl Asked {
 
     /// Walks a thread's path, and sends its system calls.
     fn kernel_entries(&self, tid: Tid, sender: &mut Sender<()>) {
-        // It breaks only after the receiver is gone.
+        // The walk breaks only after the receiver is gone.
         let _: ControlFlow<()> = walk(&self.timeline, self.places.as_ref(), tid, &mut |passed| {
             let Visit::Block { index, span, .. } = passed.visit else {
                 return ControlFlow::Continue(());
@@ -92,7 +93,8 @@ impl Asked {
 }
 
 impl Log<'_> {
-    /// Passes on the call at a position, and what the log has before it.
+    /// Passes on the row of the system call at a position of the path, and the rows of earlier
+    /// entries.
     fn call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
         let (moment, _) = Position::parts(at);
         while let Some(made) = self.next(moment, sink)? {
@@ -105,11 +107,12 @@ impl Log<'_> {
                 return sink(Table::SystemCalls, tid, call);
             }
         }
-        // An instruction of the kernel's entry that is not in the log.
+        // An instruction that enters the kernel, without an entry in the log.
         sink(Table::SystemCalls, tid, row(at, true, None, None))
     }
 
-    /// Returns the next call that is not after a moment. Passes on signals and returns before it.
+    /// Returns the next system call in the log that is not after a moment. Passes on the rows of
+    /// signals and returns before it. `None` if there is no such call.
     fn next(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
         loop {
             let index = self.cursor.index() - self.first;
@@ -126,7 +129,7 @@ impl Log<'_> {
         }
     }
 
-    /// Processes an entry. Returns the call, if it begins one.
+    /// Processes an entry. Returns the system call that begins with it, if one does.
     fn take(&mut self, entry: Entry, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
         let tid = entry.tid;
         match entry.happening {
@@ -153,7 +156,7 @@ impl Log<'_> {
         Ok(None)
     }
 
-    /// Passes on the call that a thread is in, if it is in one.
+    /// Passes on the row of the system call that a thread is in, if it is in one.
     fn ended(&mut self, tid: Tid, result: Option<i64>, sink: Sink<'_>) -> Result<(), Error> {
         match self.open.remove(&tid) {
             Some((at, number)) => {
@@ -163,7 +166,7 @@ impl Log<'_> {
         }
     }
 
-    /// Passes on the rest.
+    /// Passes on the rows of all remaining entries, and of the calls that do not return.
     fn finish(mut self, sink: Sink<'_>) -> Result<(), Error> {
         while self.next(u64::MAX, sink)?.is_some() {}
         let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();

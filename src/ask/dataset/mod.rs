@@ -1,5 +1,5 @@
-//! Runs as a dataset of Parquet tables, partitioned by run and by thread, for engines that ask
-//! thousands of them. `docs/dataset.md` describes the tables.
+//! Runs as a dataset of Parquet tables, partitioned by run and by thread, for query engines that
+//! read thousands of runs. `docs/dataset.md` describes the tables.
 //!
 //! Each run has its own files. They are written under hidden names, which engines skip, and get
 //! their names when they are whole; the row of the run comes last.
@@ -26,13 +26,13 @@ use table::{Tables, no_dataset};
 
 pub use schema::SCHEMA_VERSION;
 
-/// The bytes of a run's name that come from its manifest, which differs from run to run.
+/// The number of bytes of the manifest's hash in a run's name.
 const MANIFEST_BYTES: usize = 6;
 
-/// The rows of a dataset that are wanted beside those that all have.
+/// The choice of rows for the tables of calls and of hits. The other tables have all rows.
 #[derive(Debug, Default)]
 pub struct DatasetQuestion {
-    /// The functions whose calls are wanted; without one, all calls.
+    /// The functions whose calls are wanted; empty for all calls.
     pub functions: Vec<String>,
     /// True if only calls of functions in the program's own file are wanted.
     pub is_own: bool,
@@ -40,24 +40,24 @@ pub struct DatasetQuestion {
     pub arguments: bool,
     /// True if the returned values are wanted.
     pub returns: bool,
-    /// Code whose executions are wanted, and the expressions at each.
+    /// The code whose executions are wanted, in the form of [`HitsQuestion::at`].
     pub hits: Vec<String>,
-    /// The expressions.
+    /// The expressions to evaluate at each execution; `None` for no values.
     pub print: Option<Question>,
 }
 
-/// A directory with a dataset.
+/// A directory with a dataset of runs.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     root: PathBuf,
 }
 
-/// The outcome of an export.
+/// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The name of the run in the dataset.
     pub run: String,
-    /// The number of its rows in all tables.
+    /// The number of rows of this run in all tables.
     pub rows: u64,
 }
 
@@ -76,7 +76,7 @@ impl Dataset {
         self.root.join(table.name()).join(format!("run={run}"))
     }
 
-    /// Removes a run. The row of the run goes first.
+    /// Removes a run from the dataset, first its row in `runs`.
     fn remove(&self, run: &str) -> Result<(), Error> {
         for table in Table::ALL {
             let dir = self.directory(table, run);
@@ -109,8 +109,8 @@ impl Asked {
         Ok(format!("{}-{hash}", name.trim_start_matches(['.', '_'])))
     }
 
-    /// Adds the run to a dataset. With `replaces`, replaces it there. Calls `reached` with the
-    /// position of the last step. `None`: the user interrupted it.
+    /// Adds the run to a dataset. If the dataset has it, replaces it with `replaces`, or else
+    /// fails. Calls `reached` with positions, as progress. `None`: the user interrupted it.
     pub fn export_dataset(
         &mut self,
         dataset: &Dataset,

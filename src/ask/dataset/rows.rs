@@ -18,7 +18,7 @@ pub(super) fn thread_of(call: &Call) -> Tid {
     call.tid
 }
 
-/// Returns an address as a column has it: the kernel's are negative.
+/// Returns an address as a signed number, as columns have it: addresses of the kernel are negative.
 pub(super) fn address(addr: Addr) -> Cell {
     Cell::Integer(addr.0.cast_signed())
 }
@@ -28,7 +28,7 @@ pub(super) fn position(at: u64, is_exact: bool) -> [Cell; 2] {
     [Cell::Integer(at.cast_signed()), Cell::text(Position::text(at, is_exact))]
 }
 
-/// Returns the function, file and line of a place.
+/// Returns the function, file and line of a place; null if they are unknown.
 pub(super) fn place(place: Option<Place>) -> [Cell; 3] {
     let (function, line) = place.map_or((None, None), |place| (place.function, place.line));
     let (file, line) = line.unzip();
@@ -88,7 +88,8 @@ pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<
     texts.iter().copied().zip(&hit.values).map(|expression| row(Some(expression))).collect()
 }
 
-/// Returns a value as text, as an integer and as a real number, as far as it is known and is one.
+/// Returns three cells of a value: its text, its integer and its real number. Each is null if the
+/// value is unknown or not of this type.
 fn value(value: Option<&Shown>) -> [Cell; 3] {
     let value = value.filter(|value| !matches!(value, Shown::Missing(_)));
     let Some(value) = value else { return [Cell::Null, Cell::Null, Cell::Null] };
@@ -143,7 +144,7 @@ pub(super) fn run(asked: &Asked) -> Vec<Cell> {
     let build = asked.timeline.images().file(&manifest.program).map(|bytes| {
         let hash = Sha256::digest(&bytes[..]);
         hash.iter().fold(String::new(), |mut text, byte| {
-            // A string takes all.
+            // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
             text
         })

@@ -50,7 +50,7 @@ impl Table {
         matches!(self, Self::Calls | Self::SystemCalls | Self::Signals | Self::Hits)
     }
 
-    /// Returns the columns.
+    /// Returns the columns of the table.
     pub(super) fn schema(self) -> Result<Type, ParquetError> {
         parse_message_type(self.message())
     }

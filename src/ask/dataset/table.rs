@@ -1,5 +1,5 @@
-//! The files of a run: one for each table, or for each thread of it, and more where a thread was
-//! not heard of for long. Memory and open files are bounded.
+//! The files of a run: one for each table, or for each thread of a table. A thread has several
+//! files if one was closed to bound the number of open files. Memory is bounded as well.
 
 use super::columns::{Cell, Columns};
 use super::schema::{SCHEMA_VERSION, Table};
@@ -16,26 +16,26 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Waiting rows from which on a row group is written: engines read groups of some ten megabytes
-/// fast.
+/// The bytes of waiting rows at which a row group is written: engines read groups of some ten
+/// megabytes fast.
 const GROUP_BYTES: usize = 32 << 20;
-/// Waiting rows of all files, at most.
+/// The maximum number of bytes of the waiting rows of all files.
 const WAITING_BYTES: usize = 96 << 20;
-/// The most open files.
+/// The maximum number of open files.
 const OPEN_FILES: usize = 64;
 
-/// Columns with another value in each row: a dictionary of them only costs.
+/// Columns with a different value in each row: a dictionary of them would only cost.
 const DISTINCT: [&str; 3] = ["at", "position", "returned_position"];
 
-/// A partition of a table: all, or a thread.
+/// A partition of a table: all of it, or the rows of one thread.
 type Partition = (Table, Option<Tid>);
 
-/// The tables of a run.
+/// The files of a run's tables, as they are written.
 pub(super) struct Tables {
     root: PathBuf,
     run: String,
     open: BTreeMap<Partition, Part>,
-    /// The numbers of the next files, of partitions whose files were closed.
+    /// The number of the next file of each partition that has had a file.
     numbers: BTreeMap<Partition, u32>,
     /// Files that are whole: their hidden paths and their names.
     whole: Vec<(PathBuf, PathBuf)>,
@@ -49,7 +49,7 @@ struct Part {
     file: SerializedFileWriter<File>,
     hidden: PathBuf,
     path: PathBuf,
-    /// The number of the last row that it got.
+    /// The number of the last row that was added to it, counted over all files.
     last: u64,
 }
 
@@ -59,12 +59,12 @@ impl Tables {
         Self { root, run, open, numbers, whole, rows: 0, waiting_bytes: 0 }
     }
 
-    /// Returns the number of rows so far.
+    /// Returns the number of rows that were added to all tables.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Adds a row.
+    /// Adds a row to a table; `thread` is given if the table is partitioned by thread.
     pub(super) fn add(
         &mut self,
         table: Table,
@@ -121,7 +121,7 @@ impl Tables {
         Ok(Part { columns, file, hidden, path, last: 0 })
     }
 
-    /// Closes the file that was not written to for longest.
+    /// Closes the file to which no row was added for longest.
     fn close_oldest(&mut self) -> Result<(), Error> {
         let oldest = self.open.iter().min_by_key(|(_, part)| part.last).map(|(of, _)| *of);
         let Some(part) = oldest.and_then(|of| self.open.remove(&of)) else { return Ok(()) };
@@ -136,8 +136,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Closes all files, and names them; that of the run last. A table without a row gets an empty
-    /// file, as engines take its columns from that.
+    /// Closes all files and renames them to their final names, the one of table `runs` last. A
+    /// table without rows gets an empty file, from which engines read its columns.
     pub(super) fn finish(&mut self, first_thread: Option<Tid>) -> Result<(), Error> {
         for table in Table::ALL {
             if !self.numbers.keys().any(|(of, _)| *of == table) {
@@ -159,7 +159,7 @@ impl Tables {
 }
 
 impl Part {
-    /// Writes the waiting rows. Returns how many bytes waited.
+    /// Writes the waiting rows. Returns the number of their bytes.
     fn flush(&mut self) -> Result<usize, Error> {
         let waited = self.columns.size_bytes();
         self.columns.write(&mut self.file).map_err(|error| no_dataset(&self.path, &error))?;
@@ -167,7 +167,7 @@ impl Part {
     }
 }
 
-/// Returns the error of a file that cannot be written.
+/// Returns the error for a file or directory of a dataset.
 pub(super) fn no_dataset(path: &Path, error: &dyn Display) -> Error {
     Error::Dataset { path: path.to_owned(), why: error.to_string() }
 }

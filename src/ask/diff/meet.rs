@@ -1,20 +1,20 @@
-//! Where two paths that parted meet again: at the same place of the same activation of a function,
-//! or of the one that called it.
+//! Where two paths that parted meet again: at the same place in the same activation of a function,
+//! or in one of its callers.
 
 use crate::translate::AddressMap;
 
-/// Items that are kept of each path while it is searched.
+/// The maximum number of items of each path that are kept during a search.
 const MOST_KEPT: usize = 1 << 21;
 
-/// A part of a path.
+/// A part of a path, at one place of the program.
 pub(super) trait Item: Copy {
-    /// Returns the number of its place in the program, which is the same in both paths.
+    /// Returns the number of the item's place in the program, which is the same in both paths.
     fn key(&self) -> u64;
-    /// Returns the number of open calls.
+    /// Returns the number of open calls at the item.
     fn depth(&self) -> usize;
 }
 
-/// The items of a path that were not compared yet.
+/// The items of a path that were not compared yet, as a queue.
 pub(super) trait Items {
     type Item: Item;
 
@@ -29,22 +29,24 @@ pub(super) trait Items {
 pub(super) enum Meeting {
     /// They are at the same place again, which is next in both.
     Met,
-    /// One ended.
+    /// One of the paths ended first.
     Ended,
     /// They did not meet within the items that are searched.
     Far,
 }
 
-/// One of the paths.
+/// One of the two paths, in a search for where they meet.
 struct Side<'a, S: Items> {
     items: &'a mut S,
-    /// The depth at which they parted.
+    /// The depth at which the paths parted.
     origin: usize,
-    /// The items since, from the outermost activation that was left on.
+    /// The items that were read in the current activation, and the one with which the path left the
+    /// previous one.
     kept: Vec<S::Item>,
-    /// The first kept item of each place in the activation that is searched.
+    /// The index in `kept` of the first item at each place of the activation that is searched, by
+    /// the item's key.
     places: AddressMap<u64, usize>,
-    /// True if the path has left the activation: the last item is outside.
+    /// True if the path has left the activation that is searched: its last item is outside.
     has_left: bool,
     has_ended: bool,
 }
@@ -64,8 +66,8 @@ impl<'a, S: Items> Side<'a, S> {
         !self.has_left && !self.has_ended
     }
 
-    /// Goes on to the next item in the activation at `level`. Returns its key, or `None` if there
-    /// is none.
+    /// Reads up to the next item in the activation at `level`. Returns the item's key; `None` if
+    /// the path left the activation or ended, or if the maximum number of items is kept.
     fn advance(&mut self, level: isize) -> Option<u64> {
         while self.kept.len() < MOST_KEPT {
             let Some(item) = self.items.next() else {
@@ -86,7 +88,7 @@ impl<'a, S: Items> Side<'a, S> {
         None
     }
 
-    /// Prepares the search of the activation at `level`: keeps only the last item.
+    /// Prepares the search of the outer activation at `level`: keeps only the last item.
     fn leave(&mut self, level: isize) {
         let last = self.kept.pop();
         self.kept.clear();
@@ -108,7 +110,8 @@ impl<'a, S: Items> Side<'a, S> {
     }
 }
 
-/// Goes on in both paths, which parted at these depths, to where they meet again.
+/// Reads both paths, which parted at these depths, up to the place where they meet again. This
+/// place is the next item of both if they do.
 pub(super) fn meet<S: Items>(items: [&mut S; 2], depths: [usize; 2]) -> Meeting {
     let [good, bad] = items;
     let mut sides = [Side::new(good, depths[0]), Side::new(bad, depths[1])];

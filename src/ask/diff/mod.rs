@@ -20,15 +20,15 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use stream::{Stream, Stretch, name_of, stretches};
 
-/// Chunks of a path by which its walker may be ahead.
+/// The maximum number of chunks of a path that wait to be received from its walker.
 const AHEAD: usize = 4;
 
-/// Items of the paths between two looks at whether the user has had enough.
+/// The number of compared items between two checks for an interrupt.
 const ITEMS: u64 = 1 << 12;
 
 /// Two recordings that are compared.
 pub struct Pair<'a> {
-    /// The first, and the other one.
+    /// The first recording, and the one that is compared with it.
     pub runs: [&'a mut Asked; 2],
     /// True if differences in libraries count.
     pub with_libraries: bool,
@@ -37,65 +37,67 @@ pub struct Pair<'a> {
 /// A difference between two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The threads.
+    /// The thread in each run.
     pub threads: [Tid; 2],
-    /// The last instruction that both executed, in each.
+    /// The last instruction that both runs executed, as a step of each.
     pub at: [Step; 2],
-    /// The instructions that come next. `None`: the thread ended.
+    /// The next instruction of each run. `None`: its thread ended.
     pub next: [Option<Step>; 2],
-    /// The way in which it came about.
+    /// The cause of the difference.
     pub cause: Cause,
-    /// Values that were not the same, or decided it: their names, and in each run a text.
+    /// The values that decided a branch: their names, and their texts in both runs. Empty if they
+    /// are unknown, or if the cause is no branch.
     pub values: Vec<(String, [String; 2])>,
-    /// Where the threads meet again. `None` if they do not.
+    /// The first instruction of each run after the threads meet again. `None` if they do not.
     pub meeting: Option<[Step; 2]>,
 }
 
 /// The cause of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A conditional branch.
+    /// A conditional branch was taken in one of the runs only.
     Branch,
-    /// A return, or an indirect jump or call.
+    /// A return, or an indirect jump or call, had different targets.
     Target,
-    /// A signal in one of them, or the end of a thread.
+    /// A signal in one of the runs, the end of a thread, or any other cause.
     Event,
-    /// They did not begin at the same place.
+    /// The threads did not begin at the same place.
     Beginning,
 }
 
 /// An instruction of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its position.
+    /// The position of the instruction.
     pub position: u64,
-    /// Its number, counted per thread.
+    /// The number of the instruction, counted per thread.
     pub index: u64,
-    /// Its address.
+    /// The address of the instruction.
     pub addr: Addr,
-    /// Its function and line.
+    /// The function and line of the instruction.
     pub place: Place,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// The differences that were passed on.
+    /// The number of differences that were passed on.
     pub own: u64,
-    /// Those that were left out, since they are in libraries.
+    /// The number of differences that were left out, since they are in libraries.
     pub in_libraries: u64,
-    /// The threads that only one of the runs has.
+    /// The number of threads that only one of the runs has.
     pub lone_threads: u64,
-    /// True if some threads did not meet again as far as was searched.
+    /// True if a comparison of two threads ended early: they did not meet again within the part of
+    /// their paths that is searched.
     pub is_cut: bool,
 }
 
-/// Takes differences as they are found. Breaks the search.
+/// Takes each difference when it is found. A `Break` ends the search.
 type Sink<'a> = &'a mut dyn FnMut(Difference) -> Result<ControlFlow<()>, Error>;
 
 impl Pair<'_> {
-    /// Compares the runs, and passes each difference to `sink`, until that breaks or `interrupted`
-    /// returns true.
+    /// Compares the runs, and passes each difference to `sink`, until `sink` breaks or
+    /// `interrupted` returns true.
     pub fn compare(
         &mut self,
         sink: Sink<'_>,
@@ -123,7 +125,7 @@ impl Pair<'_> {
         sink: Sink<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ControlFlow<()>, Error> {
-        // The replays belong to the questions for values, the rest to the walkers.
+        // The replays are needed to read values; all else is shared with the walkers.
         let mut replays = self.runs.each_mut().map(|run| run.replay.take());
         let runs = self.runs.each_ref().map(|run| &**run);
         let result = thread::scope(|scope| {
@@ -150,14 +152,14 @@ impl Pair<'_> {
     }
 }
 
-/// A comparison of two threads.
+/// A comparison of one thread of each run.
 struct Comparison<'a> {
     runs: [&'a Asked; 2],
     threads: [Tid; 2],
     with_libraries: bool,
 }
 
-/// Adds the values of a difference.
+/// Adds the values that decided a branch to its difference.
 type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
 
 impl Comparison<'_> {
@@ -188,7 +190,7 @@ impl Comparison<'_> {
             for (stream, item) in streams.iter_mut().zip(next) {
                 stream.put_back(item.as_slice());
             }
-            // The search for where they meet may be long.
+            // The search for the meeting may be long: check for an interrupt right after it.
             passed = 0;
             let depths = before.map_or([0, 0], |items| items.map(|item| item.depth()));
             let [good, bad] = streams;
@@ -283,7 +285,7 @@ fn program_of(run: &Asked) -> &str {
     &run.timeline.reader().manifest().program
 }
 
-/// Returns the names of the files, without their directories, that are the same in both runs.
+/// Returns the names, without directories, of the files whose mapped code is the same in both runs.
 fn same_files(good: &Asked, bad: &Asked) -> BTreeSet<String> {
     let code = |run: &Asked| -> Vec<(String, Bytes)> {
         let image = run.timeline.images().last();

@@ -1,4 +1,4 @@
-//! The path of a thread as places of the program that two recordings can have in common.
+//! The path of a thread as a sequence of places that two recordings can have in common.
 
 use super::meet::{Item, Items};
 use crate::ask::functions::Functions;
@@ -17,12 +17,13 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::vec;
 
-/// Items that a walker sends at a time.
+/// The number of items that a walker sends at a time.
 const CHUNK: usize = 4096;
-/// The number of keys that are kept.
+/// The maximum number of keys in the cache.
 const KEYS: usize = 1 << 20;
 
-/// Instructions in a straight line, up to a branch; where files differ, those of a line.
+/// Instructions in a straight line, up to a branch; where the files of the two runs differ, the
+/// instructions of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     key: u64,
@@ -34,16 +35,16 @@ pub(super) struct Stretch {
     pub(super) index: u64,
     /// The number of the last one.
     pub(super) last_index: u64,
-    /// The positions of both.
+    /// The positions of the first instruction and of the last one.
     pub(super) position: u64,
     pub(super) last_position: u64,
     depth: usize,
-    /// The way in which control left.
+    /// The way in which control left the stretch.
     pub(super) exit: Exit,
 }
 
 impl Stretch {
-    /// That of a path without instructions.
+    /// The stretch of a path without instructions.
     pub(super) const NONE: Self = Self {
         key: 0,
         first: Addr(0),
@@ -67,11 +68,11 @@ impl Item for Stretch {
     }
 }
 
-/// A thread's path, from a walker.
+/// The receiving end of a walk: the stretches of a thread's path.
 pub(super) struct Stream {
     chunks: Receiver<Vec<Stretch>>,
     items: vec::IntoIter<Stretch>,
-    /// Those that were put back, the next one last.
+    /// The stretches that were put back, in reverse order.
     back: Vec<Stretch>,
 }
 
@@ -101,7 +102,7 @@ impl Items for Stream {
     }
 }
 
-/// The names of places, which are the same in both recordings.
+/// The keys of code addresses in one of the recordings.
 struct Keys<'a> {
     image: Option<&'a Image>,
     /// The names, without directories, of the files that are the same in both recordings.
@@ -118,9 +119,9 @@ struct Keys<'a> {
 struct Key {
     /// Equal for equal places.
     number: u64,
-    /// True if no two instructions have the same.
+    /// True if no two instructions have this number.
     is_exact: bool,
-    /// The start of its function.
+    /// The start of the function at the place; `None` if the code has no symbols.
     start: Option<Addr>,
 }
 
@@ -140,7 +141,7 @@ impl Keys<'_> {
         key
     }
 
-    /// Returns the number of an address, and true if no two instructions have the same.
+    /// Returns the number of an address's key, and true if no two instructions have this number.
     fn find(&self, addr: Addr) -> (u64, bool) {
         let section = self.image.and_then(|image| image.section_at(addr));
         match section.and_then(name_of) {
@@ -149,7 +150,8 @@ impl Keys<'_> {
                 let start = self.starts.get(name).copied().unwrap_or_default();
                 (hash(&(name, addr.0.wrapping_sub(start.0))), true)
             }
-            // Lines are counted from the beginning of their function: what is before may be other.
+            // Lines are counted from the start of their function: lines above it may have been
+            // added.
             Some(_) => match self.functions.at(addr) {
                 Some(function) => {
                     let line = |addr| self.asked.symbols.location_at(addr).map(|at| at.line);
@@ -188,21 +190,22 @@ pub(super) fn name_of(section: &Section) -> Option<&str> {
     Path::new(&*section.name).file_name()?.to_str()
 }
 
-/// The open calls, where functions may be left by longjmp(3) or an exception. The path shows that
-/// as a branch into the middle of a function that is open farther out.
+/// The depths of open calls. They are corrected where longjmp(3) or an exception leaves functions:
+/// the path shows this as a branch into the middle of a function that is open farther out.
 #[derive(Default)]
 struct Depths {
     /// The function at each depth.
     functions: Vec<Option<Addr>>,
-    /// The depths by the calls and returns from which on depths are others, and these.
+    /// The corrections: from the first depth on, as calls and returns count it, the depth is in
+    /// fact the second one.
     shifts: Vec<(usize, usize)>,
     /// The way in which control left the last block.
     left: Option<Exit>,
 }
 
 impl Depths {
-    /// Returns the depth of a block at `ip` of the function that begins at `start`. By the calls
-    /// and returns it is `counted`.
+    /// Returns the corrected depth of a block at `ip` in the function that begins at `start`. Calls
+    /// and returns count the depth `counted`.
     fn pass(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
         while self.shifts.pop_if(|(from, _)| counted < *from).is_some() {}
         let (from, to) = self.shifts.last().copied().unwrap_or_default();
@@ -245,7 +248,7 @@ impl Sender {
     }
 }
 
-/// Walks a thread's path, and sends its stretches.
+/// Walks a thread's path, and sends its stretches until the receiver is gone.
 pub(super) fn stretches(
     asked: &Asked,
     tid: Tid,
@@ -262,8 +265,7 @@ pub(super) fn stretches(
     let mut depths = Depths::default();
     let mut sender = Sender { chunks, items: Vec::new() };
     let mut current: Option<Stretch> = None;
-    // Where the last block goes on without a branch, and if its instructions have keys of their
-    // own.
+    // The address at which the last block continues without a branch, and true if its key is exact.
     let (mut next, mut was_exact) = (None, false);
     let walked = walk(&asked.timeline, asked.places.as_ref(), tid, &mut |passed| {
         tracker
@@ -274,7 +276,7 @@ pub(super) fn stretches(
         let exit = span.exit;
         let Key { is_exact, start, .. } = keys.of(span.ip);
         let depth = depths.pass(tracker.depth(), span.ip, start, exit);
-        // The instructions of a block go on with each other; those of lines may not.
+        // A block is one stretch if its key is exact, or else each instruction may begin a line.
         let parts = if is_exact { std::slice::from_ref(&span.ip) } else { addrs.list() };
         for (number, addr) in (*index..).zip(parts) {
             let (last, last_index) = if is_exact {
@@ -312,13 +314,13 @@ pub(super) fn stretches(
         if let Some(current) = &mut current {
             current.last_position = passed.clock.position(current.last_index);
         }
-        // A line goes on over branches within it.
+        // A line continues over branches that are not taken.
         let end = last.map(|last| last.end);
         next = end.filter(|_| exit == Exit::Next || (!was_exact && exit == Exit::NotTaken));
         ControlFlow::Continue(())
     });
     if walked.is_continue() && current.is_none_or(|last| sender.send(last).is_continue()) {
-        // Without a receiver the rest is dropped.
+        // If the receiver is gone, the last stretches are dropped.
         let _ = sender.flush();
     }
 }

@@ -14,19 +14,21 @@ use crate::values::{Evaluator, Frame, Missing, Question, Shown};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The most bytes of a source file that is read.
+/// The maximum number of bytes of a source file that is read.
 const LARGEST_SOURCE_BYTES: u64 = 16 << 20;
-/// The most expressions of a line that are evaluated.
+/// The maximum number of expressions of a line that are evaluated.
 const MOST_NAMES: usize = 16;
 
-/// An instruction before a branch, by its distance in instructions.
+/// The instruction that decided a branch: its address, and how many instructions it is before the
+/// branch.
 struct Deciding {
     addr: Addr,
     before_last: u64,
 }
 
 impl Comparison<'_> {
-    /// Returns the values that decided a branch, which is the last instruction of a stretch.
+    /// Returns the values that decided the branch at the end of a stretch: each with its name, and
+    /// with its text in both runs.
     pub(super) fn values(
         &self,
         replays: [&mut Replay; 2],
@@ -48,7 +50,7 @@ impl Comparison<'_> {
             Some((name, values))
         };
         let mut values: Vec<_> = order.into_iter().filter_map(both).collect();
-        // Those that differ say more.
+        // Values that differ come first: they say more.
         values.sort_by_key(|(_, [good, bad])| good == bad);
         Ok(values)
     }
@@ -63,7 +65,7 @@ impl Comparison<'_> {
         seek(replay, at.last_position)?;
         let deciding = deciding(replay, at);
         let (moment, instructions) = Position::parts(at.last_position);
-        // Where a tick is in between, its position is not known here.
+        // If a tick is between this instruction and the branch, its position is not known here.
         let Some(instructions) = instructions.checked_sub(deciding.before_last) else {
             return Ok(Vec::new());
         };
@@ -73,7 +75,7 @@ impl Comparison<'_> {
         let code = code_at(replay, deciding.addr);
         for place in inputs_of(&code, &state.registers) {
             let Some(value) = read(&state, place).map(|bytes| number(&bytes)) else { continue };
-            // Most are the variables of the line.
+            // Most values are also those of variables of the line.
             if !values.iter().any(|(_, known)| *known == value) {
                 values.push((place.to_string(), value));
             }
@@ -102,7 +104,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Finds the last instruction of a stretch before its branch that sets the flags, or the branch.
+/// Finds the instruction that decided the branch at the end of a stretch: the last one before it
+/// that sets the flags, or else the branch itself.
 fn deciding(replay: &Replay, at: &Stretch) -> Deciding {
     let mut found = Deciding { addr: at.last, before_last: 0 };
     let mut addr = at.first;
@@ -130,7 +133,7 @@ fn number(bytes: &[u8]) -> String {
     if signed.unsigned_abs() < 1 << 24 { signed.to_string() } else { format!("{value:#x}") }
 }
 
-/// Returns a line of a source file.
+/// Returns a line of a source file; `None` if the file is too large, or has no such line.
 fn line_of(path: &str, line: u32) -> Option<String> {
     let meta = fs::metadata(path).ok()?;
     if !meta.is_file() || meta.len() > LARGEST_SOURCE_BYTES {

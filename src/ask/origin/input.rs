@@ -51,45 +51,49 @@ const MAKE_DESCRIPTORS: [&str; 38] = [
 /// System calls that write new descriptors to memory.
 const WRITE_DESCRIPTORS: [&str; 7] =
     ["pipe", "pipe2", "socketpair", "recvmsg", "recvmmsg", "clone", "clone3"];
-/// The most bytes of what a call writes whose result does not say how many they are.
+/// The number of bytes after a pointer argument to which a system call may have written, unless its
+/// result is larger.
 const STRUCTURE_BYTES: u64 = 1 << 12;
 const LONGEST_PATH_BYTES: usize = 4096;
 
 /// An input of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A system call wrote or returned it.
+    /// A system call wrote or returned the value.
     Call(SystemCall),
-    /// It is in the memory that the program or the recording began with.
+    /// The value is in the memory with which the program or the recording began.
     AtStart {
         /// The name of the mapping: a file, `[stack]`, or empty.
         name: String,
-        /// The offset in the file, if it is one.
+        /// The offset of the value in the file; `None` if the mapping is no file, or the value is
+        /// not the file's.
         offset: Option<u64>,
     },
-    /// The kernel set it as a signal's handler began.
+    /// The kernel set the register when it began a signal's handler.
     OfHandler,
-    /// The thread was born with it.
+    /// The register had the value when the thread began.
     AtBirth,
-    /// The kernel wrote it, beside a call: the frame of a signal, or at the end of a thread.
+    /// The kernel wrote the value outside of system calls: in the frame of a signal, or at the end
+    /// of a thread.
     OfKernel,
-    /// It is the processor's: a time, a random number, its features.
+    /// The value is the processor's: a time, a random number, its features.
     OfProcessor,
 }
 
 /// A system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemCall {
-    /// Its name, or its number as text.
+    /// The name of the call, or its number as text.
     pub name: String,
-    /// Its arguments.
+    /// The values of its arguments.
     pub arguments: Vec<u64>,
-    /// Its result.
+    /// The value that it returned: a negated error number if it failed.
     pub result: i64,
-    /// The argument that points to the value or to what is before it, and the value's offset from
-    /// there.
+    /// The index of the argument that points to the value or to a place before it, and the value's
+    /// offset from this place. `None` if no argument points near the value.
     pub in_argument: Option<(usize, u64)>,
-    /// The file that it opens, or that its descriptor was opened for.
+    /// The file that the call opens, or that its descriptor was opened for; `None` if it is
+    /// unknown.
     pub file: Option<String>,
 }
 
@@ -99,7 +103,7 @@ impl Input {
         is_syscall(code) || before.orig_rax.cast_signed() >= 0
     }
 
-    /// Returns where memory was before a mremap(2) that moved it.
+    /// Returns where the memory `of` was before a mremap(2) that moved it; `None` for other calls.
     pub(super) fn moved_from(
         before: &Registers,
         after: &Registers,
@@ -113,8 +117,8 @@ impl Input {
         is_moved.then(|| ValuePlace::Memory(AddrRange::sized(start, range.size_bytes())))
     }
 
-    /// Describes the call that a thread makes, with the registers before it and after it. The
-    /// replay is before the call.
+    /// Describes the system call that wrote `wanted`, by the thread's registers before and after
+    /// it. The replay is before the call.
     pub(super) fn of_call(
         replay: &mut Replay,
         before: &Registers,
@@ -162,9 +166,10 @@ impl Input {
         Ok(Self::Call(SystemCall { name, arguments, result, in_argument, file }))
     }
 
-    /// Describes the memory that a program began with. The replay is there. `has` returns true if a
-    /// file has the value at an offset: the kernel clears what is after a segment's end. Where the
-    /// recording begins later, the program may have written it before.
+    /// Describes memory that nothing has written since the recording began. The replay is at this
+    /// beginning. `has` returns true if a file has the value at an offset: the kernel clears the
+    /// memory after a segment's end. If the program began before the recording, its writes are
+    /// unknown, and so is the origin.
     pub(super) fn at_start(
         replay: &Replay,
         range: AddrRange,
@@ -191,8 +196,8 @@ impl Input {
     }
 }
 
-/// Returns the path by which a descriptor was opened that the next thread has now, and leaves the
-/// replay where it is.
+/// Returns the path or the name of the file that the next thread has as descriptor `fd`; `None` if
+/// it is unknown. Moves the replay, and brings it back.
 fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
     let here = replay.settle()?;
     let Some(log) = replay.reader().log()? else { return Ok(None) };
@@ -221,19 +226,19 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
     Ok(path)
 }
 
-/// The origin of a descriptor.
+/// The origin of a file descriptor.
 enum Descriptor {
-    /// The entry with the call that returned it, and the call's number; none: it was there at the
-    /// start.
+    /// The entry whose system call returned the descriptor, and the number of this call in the
+    /// kernel's table; `None` if the descriptor was open at the start.
     Last(Option<(u64, u64)>),
     /// A system call may have written the descriptor to memory, as pipe(2) does.
     Unknown,
 }
 
-/// Returns the last entry before another with a call that returned a descriptor, and its number.
+/// Finds the last entry before entry `before` whose system call returned descriptor `fd`.
 fn last_of(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
     let mut last = Descriptor::Last(None);
-    // The calls that threads are in while others run.
+    // The system calls that have not returned: other threads run in between.
     let mut calls: HashMap<Tid, u64> = HashMap::new();
     while cursor.index() < before {
         let index = cursor.index();

@@ -27,37 +27,38 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use ticks::Ticks;
 
-/// The bytes of vector registers that are known.
+/// The number of low bytes of a vector register that a replay knows.
 const XMM_BYTES: u64 = 16;
-/// Why memory is not followed.
+/// The reason for not following memory any further.
 const ELSEWHERE: &str =
     "it was written by another process, or as another program began; that is not followed";
-/// Why a register is not followed.
+/// The reason for not following a register any further.
 const OTHERWISE: &str = "the register was changed on a way that is not followed";
 
 /// A question for the origin of a value.
 #[derive(Debug)]
 pub struct OriginQuestion<'a> {
-    /// The value.
+    /// The value to follow back.
     pub value: Wanted<'a>,
-    /// The position; the end of the run if not given.
+    /// The position at which the value is read; `None` for the end of the run.
     pub at: Option<u64>,
-    /// The thread whose value it is; the one that executes there if not given.
+    /// The thread whose registers and frames are used; `None` for the one that executes at the
+    /// position.
     pub thread: Option<Tid>,
 }
 
 /// A value that is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// That of an expression.
+    /// The value of an expression.
     Expression {
         /// One expression.
         text: &'a Question,
-        /// The number of the frame, from the innermost one; if not given, the first that knows the
-        /// names.
+        /// The number of the frame in which it is evaluated, 0 for the innermost one; `None` for
+        /// the first frame that knows its names.
         frame: Option<usize>,
     },
-    /// The content of some memory.
+    /// The content of this memory.
     Memory(AddrRange),
 }
 
@@ -66,51 +67,52 @@ pub enum Wanted<'a> {
 pub struct OriginStep {
     /// The position of the instruction that wrote the value.
     pub position: u64,
-    /// Its thread.
+    /// The thread that executed the instruction.
     pub tid: Tid,
-    /// Its address.
+    /// The address of the instruction.
     pub addr: Addr,
-    /// Its bytes.
+    /// The bytes at this address, as many as the longest instruction has.
     pub code: Vec<u8>,
-    /// Its function and line.
+    /// The function and line of the instruction.
     pub place: Place,
-    /// Where the value is after it.
+    /// The memory or register in which the value is after the instruction.
     pub at: ValuePlace,
-    /// The value, if it can be read.
+    /// The bytes of the value; `None` if they cannot be read.
     pub bytes: Option<Vec<u8>>,
-    /// Its effect.
+    /// The effect of the instruction.
     pub did: Did,
 }
 
-/// The act that wrote a value.
+/// The effect that wrote a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Did {
-    /// Nothing yet: this is the value that was asked for; missing if it is some memory.
+    /// None yet: this is the value that was asked for; missing if some memory was asked for.
     Asked(Shown),
-    /// An instruction copied it.
+    /// An instruction copied the value.
     Copied {
-        /// From here.
+        /// The memory or register that it was copied from.
         from: ValuePlace,
     },
-    /// An instruction has it in its own bytes, or clears a register.
+    /// The value is in the bytes of an instruction, or the instruction clears a register.
     Constant,
-    /// A call: it is the address after it.
+    /// A CALL pushed it: the address of the instruction after the call.
     ReturnAddress,
-    /// An instruction computed it.
+    /// An instruction computed the value.
     Computed {
-        /// Of these, with the values that they had.
+        /// The memory and registers that the instruction read, with their values if they are known.
         operands: Vec<(ValuePlace, Option<Vec<u8>>)>,
     },
-    /// It is an input of the program.
+    /// The value is an input of the program.
     Input(Input),
-    /// It cannot be followed any further.
+    /// The value cannot be followed any further, for this reason.
     Lost(&'static str),
 }
 
-/// Takes steps as they are found. Breaks the search.
+/// Takes each step when it is found. A `Break` ends the search.
 type Sink<'a> = &'a mut dyn FnMut(OriginStep) -> Result<ControlFlow<()>, Error>;
 
-/// An instruction that wrote a value, in a replay that is about to execute it.
+/// An instruction or system call that wrote a value: its thread and position, and the thread's
+/// registers before and after it.
 struct Writer {
     tid: Tid,
     position: u64,
@@ -118,7 +120,7 @@ struct Writer {
     after: Registers,
 }
 
-/// Where a search for a writer ended.
+/// The outcome of a search for the instruction that wrote a value.
 enum Reached {
     Writer(Box<Writer>),
     /// The value is an input.
@@ -128,7 +130,7 @@ enum Reached {
 }
 
 impl Asked {
-    /// Follows a value back to its origin, and passes each step to `sink`, until that breaks or
+    /// Follows a value back to its origin, and passes each step to `sink`, until `sink` breaks or
     /// `interrupted` returns true.
     pub fn origin(
         &mut self,
@@ -148,7 +150,7 @@ impl Asked {
 struct Following<'a> {
     asked: &'a Asked,
     replay: &'a mut Replay,
-    /// The moments with which the intervals of the log begin.
+    /// The first moments of the intervals of the log ([`Replay::interval_starts`]).
     starts: &'a [u64],
     interrupted: &'a dyn Fn() -> bool,
 }
@@ -204,7 +206,7 @@ impl Following<'_> {
         seek(self.replay, position)
     }
 
-    /// Returns the number of the replay's position.
+    /// Returns the replay's position as a number ([`Position::exact`]).
     fn position(&mut self) -> Result<u64, replay::Error> {
         let at = self.replay.settle()?;
         Ok(Position::exact(self.replay.moment(at), at.instructions))
@@ -230,7 +232,8 @@ impl Following<'_> {
         Ok(self.step(tid, addr, position, at, did, &state))
     }
 
-    /// Finds the last instruction, or act of the kernel, that changed memory.
+    /// Moves back to the last instruction, or act of the kernel, that changed memory. `value` is
+    /// the content that it wrote.
     fn writer_of_memory(
         &mut self,
         range: AddrRange,
@@ -262,7 +265,7 @@ impl Following<'_> {
         (self.replay.read(range.start, &mut bytes) == bytes.len()).then_some(bytes)
     }
 
-    /// Describes the memory that the program began with, where the replay is.
+    /// Describes memory that nothing has written since the recording began, where the replay is.
     fn at_start(&self, range: AddrRange) -> Input {
         let has = |name: &str, offset: u64| {
             let file = self.asked.timeline.images().file(name);
@@ -276,7 +279,7 @@ impl Following<'_> {
         Input::at_start(self.replay, range, &has)
     }
 
-    /// Finds the last instruction that wrote a register of a thread.
+    /// Moves back to the last instruction that wrote a register of a thread, and returns it.
     fn writer_of_register(&mut self, tid: Tid, part: Part) -> Result<Reached, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
@@ -335,7 +338,8 @@ impl Following<'_> {
         }
     }
 
-    /// Returns an input that a register has at a position, if it has the value there.
+    /// Moves to a position. Returns `input` if the register has the value there, or else that the
+    /// value is lost.
     fn reached_at(
         &mut self,
         position: Option<u64>,
@@ -351,7 +355,8 @@ impl Following<'_> {
         Ok(if is_same { Reached::Input(input) } else { Reached::Lost(OTHERWISE) })
     }
 
-    /// Lets a thread execute an instruction, or the call that it is in. Returns its registers then.
+    /// Lets a thread execute one instruction, or the system call that it is in. Returns its
+    /// registers after it.
     fn after_one(&mut self, tid: Tid) -> Result<Registers, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, self.interrupted);
@@ -369,7 +374,8 @@ impl Following<'_> {
         Ok(thread.and_then(|thread| read(&Stopped::of_thread(self.replay, thread), at)))
     }
 
-    /// Returns the part of a value that the next entry of the log writes.
+    /// Returns the part of a value that the next entry of the log writes, or all of the value if
+    /// the entry writes none of it.
     fn written_by_entry(&mut self, wanted: ValuePlace) -> Result<ValuePlace, Error> {
         let ValuePlace::Memory(range) = wanted else { return Ok(wanted) };
         let next = self.replay.next_entry()?;
@@ -380,7 +386,8 @@ impl Following<'_> {
         Ok(written.map_or(wanted, ValuePlace::Memory))
     }
 
-    /// Returns what an instruction did to a value, and where that was before it.
+    /// Returns the step of an instruction that wrote a value, and the memory or register from which
+    /// it copied the value; `None` if it did not copy it.
     fn step_of(
         &mut self,
         writer: &Writer,
@@ -433,13 +440,14 @@ impl Following<'_> {
     }
 }
 
-/// Returns the part of some memory that is in other memory.
+/// Returns the intersection of two ranges; `None` if it is empty.
 fn common(wanted: AddrRange, other: AddrRange) -> Option<AddrRange> {
     let (start, end) = (wanted.start.max(other.start), wanted.end.min(other.end));
     (start < end).then_some(AddrRange::new(start, end))
 }
 
-/// Returns the bytes of a value that are at `of`, a part of where it is.
+/// Returns the bytes of the place `of`, given the bytes of the place `at`, which contains `of`.
+/// `None` if it does not.
 fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
     let (start, size) = match (at, of) {
         (ValuePlace::Memory(all), ValuePlace::Memory(part)) => {

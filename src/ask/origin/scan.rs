@@ -1,4 +1,4 @@
-//! The path backwards: which instruction wrote a register last.
+//! Searches a path backwards for the instruction that wrote a register last.
 
 use crate::ask::clock::Places;
 use crate::common::{Addr, Tid};
@@ -14,14 +14,15 @@ const INSN_BYTES: usize = 15;
 /// Instructions that set RAX to the number of `rt_sigreturn`, as the C library and Go have them.
 const SETS_SIGRETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0], &[0xb8, 0x0f, 0, 0, 0]];
 
-/// The instruction that wrote a register.
+/// The last write of a register on a thread's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Definition {
-    /// This instruction of the thread, by its number.
+    /// The thread's instruction with this number wrote the register.
     At(u64),
-    /// The kernel did, before this instruction: a signal's handler begins with it.
+    /// The kernel wrote the register before the instruction with this number, with which a signal's
+    /// handler begins.
     Handler(u64),
-    /// None, as far as the path goes back.
+    /// Nothing wrote the register, as far back as the path goes.
     None,
 }
 
@@ -32,11 +33,12 @@ pub(super) struct Path<'a> {
     pub(super) tid: Tid,
 }
 
-/// An item of a segment.
+/// An item of a segment of the path.
 enum Passed {
-    /// Instructions in a straight line: the number of the first, and the index of their block.
+    /// Instructions in a straight line: the number of the first one, and the index of their block
+    /// in [`Search::blocks`].
     Block(u64, usize),
-    /// A signal's handler begins.
+    /// A signal's handler begins with the instruction of this number.
     Handler(u64),
 }
 
@@ -45,18 +47,19 @@ struct Block {
     first: Addr,
     insns: u32,
     exit: Exit,
-    /// The effects of the instructions, from the last one on.
+    /// The effects of the instructions, in reverse order.
     back: Vec<Effect>,
-    /// True if none of them matters.
+    /// True if none of the instructions writes the register, calls, returns or makes a system call.
     is_plain: bool,
-    /// The address after the last one, if nothing else can follow but a handler.
+    /// The address of the instruction that follows unless a signal's handler begins; `None` if it
+    /// is not known.
     next: Option<Addr>,
 }
 
 /// The effect of an instruction, as far as the search needs it.
 #[derive(Clone, Copy, Debug)]
 struct Effect {
-    /// It may write the register.
+    /// True if the instruction may write the register.
     writes: bool,
     insn: Option<Insn>,
     is_call_of_kernel: bool,
@@ -72,9 +75,9 @@ impl Effect {
 }
 
 impl Path<'_> {
-    /// Finds the last instruction before number `before` that wrote a part of a register. Functions
-    /// that were called and have returned are passed over for registers that they restore, if
-    /// `skips_calls`.
+    /// Finds the last instruction before number `before` that wrote a part of a register. With
+    /// `skips_calls`, functions that were called and have returned are passed over for registers
+    /// that functions preserve. Returns `None` if the user interrupted the search.
     pub(super) fn definition(
         &self,
         part: Part,
@@ -100,10 +103,10 @@ impl Path<'_> {
         Some(Definition::None)
     }
 
-    /// Returns the items of the segment before instruction `until`, and the number of its first
-    /// one. The last block may reach beyond.
+    /// Returns the items of the segment before instruction `until`, and first the number of the
+    /// segment's first instruction. The last block may reach beyond `until`.
     fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<Passed>) {
-        // Code may have changed since.
+        // The code may differ between segments.
         search.blocks.clear();
         search.known.clear();
         let (mut first, mut all) = (until, Vec::new());
@@ -113,7 +116,7 @@ impl Path<'_> {
                 if let Visit::Event { event, .. } = &visit {
                     use EventKind as E;
                     if let E::Tsc(_) = event.kind {
-                        // Code changes at times.
+                        // Mappings, and so the code, may change where the trace has a time.
                         search.known.clear();
                     }
                     is_interrupted |=
@@ -124,7 +127,7 @@ impl Path<'_> {
             if *index > until {
                 return ControlFlow::Break(());
             }
-            // A handler begins in place of what the instructions lead to.
+            // A handler begins if the path does not continue where its instructions lead.
             let is_elsewhere = match next.take() {
                 Some(next) => next != span.ip,
                 None => is_interrupted,
@@ -151,14 +154,16 @@ struct Search {
     part: Part,
     skips_calls: bool,
     blocks: Vec<Block>,
-    /// The blocks by their first address, their size and the way in which control left.
+    /// The indices of blocks, by first address, number of instructions and kind of exit.
     known: AddressMap<(Addr, u32, Exit), usize>,
-    /// The calls that have returned where the search is.
+    /// The number of functions that the search has entered at their return and not left at their
+    /// call.
     depth: usize,
-    /// The handlers of signals that have returned there.
+    /// The number of signal handlers that it has entered at their `rt_sigreturn` and not left at
+    /// their beginning.
     handlers: usize,
-    /// The last instruction passed was this SYSCALL, which writes the register or not. It is
-    /// `rt_sigreturn` if the instruction before it sets RAX so.
+    /// Set if the instruction passed last is a SYSCALL: its number, and true if it may write the
+    /// register. The call is `rt_sigreturn` if the instruction before it sets RAX to its number.
     after_call: Option<(u64, bool)>,
 }
 
@@ -175,7 +180,7 @@ impl Search {
         }
     }
 
-    /// Returns the index of a block.
+    /// Returns the index of a block. Adds the block if it is new.
     fn learn(
         &mut self,
         span: &Span,
@@ -255,12 +260,13 @@ impl Search {
     }
 }
 
-/// Returns the address at which the program goes on after a block, unless a handler begins. `back`
-/// are its instructions from the last one on. `None`: it is not known.
+/// Returns the address at which the program continues after a block, unless a signal's handler
+/// begins; `None` if it is not known. `back`: the effects of the block's instructions in reverse
+/// order.
 fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
     let last = back.first()?.insn?;
     match (exit, last.class) {
-        // This is where the handler of a signal returns to.
+        // The call may be `rt_sigreturn`, after which the interrupted code continues.
         (Exit::FarCall, _) if back.get(1).is_none_or(|before| before.sets_sigreturn) => None,
         (Exit::Next | Exit::NotTaken | Exit::FarCall, _) => Some(last.next()),
         (_, Class::Jcc { target } | Class::Jmp { target } | Class::Call { target }) => Some(target),
@@ -268,12 +274,12 @@ fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
     }
 }
 
-/// Returns the effect of an instruction on a register.
+/// Returns the effect of the instruction at `addr` on a part of a register.
 fn effect(part: Part, addr: Addr, code: &dyn Fn(Addr, &mut [u8]) -> usize) -> Effect {
     let mut bytes = [0; INSN_BYTES];
     let known = code(addr, &mut bytes);
     let bytes = &bytes[..known];
-    // Whether a condition holds is not known here: it may.
+    // The flags are not known here: an instruction that writes under some condition may write.
     let at = Registers { rip: addr.0, ..Registers::default() };
     let all = Registers { eflags: u64::MAX, ..at };
     let wanted = ValuePlace::Register(part);

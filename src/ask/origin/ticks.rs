@@ -1,5 +1,5 @@
-//! From positions to the instructions of a thread's path, and back: by counting ticks from the
-//! nearer end of the interval.
+//! Conversion between positions and the instructions of a thread's path: by counting ticks from the
+//! nearer end of the interval between two entries of the log.
 
 use super::scan::Path;
 use crate::ask::Asked;
@@ -9,24 +9,25 @@ use crate::session::Position;
 use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
 
-/// The ticks of a thread's path.
+/// A thread's path, and the intervals of the log by which its ticks are numbered as moments.
 pub(super) struct Ticks<'a> {
     pub(super) path: &'a Path<'a>,
-    /// The moments with which the intervals of the log begin.
+    /// The first moments of the intervals of the log, ascending.
     pub(super) starts: &'a [u64],
 }
 
 /// An interval of a thread: what it executes between two entries of the log.
 struct Interval {
-    /// Its instructions.
+    /// The numbers of the instructions in the interval.
     range: Range<u64>,
-    /// Its moments.
+    /// The first moment of the interval.
     first: u64,
+    /// The last moment of the interval; `u64::MAX` if no entry follows.
     last: u64,
 }
 
 impl Asked {
-    /// Returns the position of a thread's instruction `index`.
+    /// Returns the position of a thread's instruction `index`; `None` if the path is shorter.
     pub fn position_of_instruction(&self, tid: Tid, index: u64) -> Option<u64> {
         if index >= self.timeline.instructions(tid) {
             return None;
@@ -41,14 +42,14 @@ impl Asked {
 }
 
 impl Ticks<'_> {
-    /// Returns the number of the thread's instruction at a position.
+    /// Returns the number of instructions that the thread executed before a position.
     pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
         let start = self.path.places.last_start(self.path.tid, |at| at.moment <= moment);
         let Some(interval) = start.map(|at| self.interval(at.index, at.moment)) else { return 0 };
         let begins = if moment > interval.last {
-            // An entry without instructions.
+            // The thread executes nothing from the end of the interval to the position.
             interval.range.end
         } else if moment - interval.first <= interval.last - moment {
             self.forward(&interval, moment - interval.first)
@@ -58,7 +59,7 @@ impl Ticks<'_> {
         begins.saturating_add(instructions).min(count)
     }
 
-    /// Returns the position of an instruction of the thread.
+    /// Returns the position of instruction `index` of the thread.
     pub(super) fn position_of(&self, index: u64) -> Option<u64> {
         let at = self.path.places.last_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
@@ -94,7 +95,7 @@ impl Ticks<'_> {
         Interval { range: start..end.max(start), first, last }
     }
 
-    /// Returns the number of the instruction after so many ticks of an interval.
+    /// Returns the number of the first instruction after the first `ticks` ticks of an interval.
     fn forward(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut begins) = (ticks, interval.range.start);
         self.each_forward(interval, &mut |after| {
@@ -107,7 +108,8 @@ impl Ticks<'_> {
         begins
     }
 
-    /// Returns the number of the instruction with which the tick begins that so many are after.
+    /// Returns the number of the first instruction after the tick that is followed by `ticks` more
+    /// ticks of an interval.
     fn back(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut begins) = (ticks, interval.range.start);
         self.each_back(interval, &mut |after| {
@@ -121,12 +123,12 @@ impl Ticks<'_> {
         begins
     }
 
-    /// Visits the ticks of an interval, by the number of the instruction after each.
+    /// Calls `visitor` for each tick of an interval, with the number of the instruction after it.
     fn each_forward(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
         let _ = self.visit(&interval.range, interval.range.start, visitor);
     }
 
-    /// Visits them from the last one on.
+    /// Does the same as [`Self::each_forward`], from the last tick to the first.
     fn each_back(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
         let mut until = interval.range.end;
         while until > interval.range.start {
@@ -138,8 +140,8 @@ impl Ticks<'_> {
         }
     }
 
-    /// Returns the ticks of an interval in the segment before instruction `until`, and the number
-    /// of the segment's first instruction.
+    /// Returns the ticks of an interval in the segment before instruction `until`, and first the
+    /// number of the segment's first instruction in the interval.
     fn segment(&self, interval: &Interval, until: u64) -> (u64, Vec<u64>) {
         let mut ticks = Vec::new();
         let range = interval.range.start..until;
@@ -150,8 +152,8 @@ impl Ticks<'_> {
         (first.max(interval.range.start), ticks)
     }
 
-    /// Visits the ticks in a range, from the segment of an instruction on. Returns the number of
-    /// the first instruction of the segment.
+    /// Calls `visitor` for each tick in a range of instructions, from the segment that contains
+    /// instruction `from` on. Returns the number of this segment's first instruction.
     fn visit(
         &self,
         range: &Range<u64>,

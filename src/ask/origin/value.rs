@@ -1,4 +1,4 @@
-//! The value that is asked for, and where it is.
+//! Where the value of a question is: in which memory or register.
 
 use super::{Did, Following, OriginQuestion, OriginStep, Wanted};
 use crate::ask::error::Error;
@@ -8,13 +8,14 @@ use crate::insn::{Part, ValuePlace, Whole};
 use crate::symbols::{FrameRegisters, Piece};
 use crate::values::{Evaluator, Frame, Located, Missing, Question, Shown};
 
-/// The most bytes of a value that is followed.
+/// The maximum number of bytes of a value that is followed.
 const LARGEST_VALUE_BYTES: u64 = 1 << 16;
 /// The maximum number of frames in which a name is sought.
 const MOST_FRAMES: usize = 100;
 
 impl Following<'_> {
-    /// Finds the value where the replay is.
+    /// Evaluates the value of a question at the replay's position, and returns it as the first
+    /// step.
     pub(super) fn asked_value(
         &mut self,
         question: &OriginQuestion<'_>,
@@ -43,8 +44,9 @@ impl Following<'_> {
         }
     }
 
-    /// Evaluates an expression in a frame, or in the innermost one that knows its names: one of the
-    /// program's own, if there is one, and not of a library. Returns an address in the frame, too.
+    /// Evaluates an expression in frame number `frame`, or else in the innermost frame that knows
+    /// its names; frames of the program's own file come before those of libraries. Also returns a
+    /// code address in the frame that was used.
     fn locate(
         &self,
         text: &Question,
@@ -74,7 +76,7 @@ impl Following<'_> {
                     return Err(Error::OfOuterFrame(number));
                 }
                 Ok(located) => return Ok((located, pc)),
-                // That of the innermost frame is the one to tell.
+                // The error of the first frame is the one to report.
                 Err(error) if matches!(refused, Error::NoFrame(_)) => refused = error.into(),
                 Err(_) => {}
             }
@@ -89,7 +91,7 @@ impl Following<'_> {
         mappings.filter(|mapping| mapping.name == program).map(|mapping| mapping.range).collect()
     }
 
-    /// Returns where a value is, which is to be in one piece.
+    /// Returns the memory or register that holds a value. Fails if the value is in several parts.
     fn place_of(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
         let size_bytes = located.size_bytes.unwrap_or(8).clamp(1, LARGEST_VALUE_BYTES);
         match located.home.pieces.as_slice() {

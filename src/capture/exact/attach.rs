@@ -22,7 +22,7 @@ use crate::syscalls::Registered;
 use crate::tracee::call_numbers::RESTART_SYSCALL;
 use crate::tracee::{self, Memory, Tracee, USER_CS_64, auxv, mappings};
 
-/// Memory that the kernel fills at any time, without a call.
+/// The names of mappings that the kernel fills at any time, without a call.
 const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
 
 /// Records a running process, until it ends or the recorder is asked to leave it.
@@ -43,7 +43,7 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 
 impl Engine {
     /// Begins to record a process whose threads are all stopped. The first of them executes next.
-    /// With a gate, it has filters of system calls.
+    /// `gate` is `None` if the process has no filters of system calls (seccomp).
     pub(super) fn take_over(
         &mut self,
         prepared: Prepared,
@@ -106,7 +106,7 @@ impl Process {
     }
 }
 
-/// Refuses a process that cannot be recorded exactly.
+/// Returns an error if a process cannot be recorded exactly.
 fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     let because = |why: String| Err(tracee::Error::NotAttachable { pid, why }.into());
     let is_filled = |m: &Mapping| FILLED_BY_KERNEL.iter().any(|name| m.name.starts_with(name));
@@ -122,8 +122,8 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes a thread out of its system call, which it makes again. Returns the call's number if it
-/// does so by `restart_syscall(2)`.
+/// Sets a thread back to before the system call that it is in, if it is in one: it will make the
+/// call again. Returns the call's number if it will do so by `restart_syscall(2)`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = stand_before_call(&registers);

@@ -17,8 +17,8 @@ use crate::tracee::call_numbers::{CLONE, CLONE3};
 use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for_killed};
 use std::time::Duration;
 
-/// The time for which other threads wait while a child has this process's memory: until it executes
-/// another program, as a rule.
+/// The maximum time for which other threads wait while a child shares this process's memory: until
+/// the child executes another program, as a rule.
 pub(super) const VFORKED_CHILD: Duration = Duration::from_millis(200);
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
@@ -46,7 +46,7 @@ impl Engine {
             PtraceEvent::Vfork if self.newborns.get(Pid(child.0)).is_none() => {
                 self.wait_at_most(parent, VFORKED_CHILD)
             }
-            // The debugger learns of it first.
+            // The debugger gets a report of the child first.
             PtraceEvent::Vfork => Ok(()),
             _ => self.wait_for_call(parent),
         }
@@ -78,7 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs the birth of the thread that a call made.
+    /// Logs the birth of the thread that a call of `parent` made, if it made one. From then on, the
+    /// thread can run.
     pub(super) fn after_birth_call(&mut self, parent: Tid, call: &Call) -> Result<(), Error> {
         let Some(mut child) = self.unborn.remove(&parent) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
@@ -87,7 +88,7 @@ impl Engine {
         if let Some(maker) = self.threads.get(&parent).and_then(|t| t.tracee().registers().ok())
             && registers.rcx == registers.rip
         {
-            // As SYSCALL left it, without the trap flag of its parent's step.
+            // R11 as SYSCALL left it, without the trap flag of its parent's step.
             registers.r11 = maker.r11;
             tracee.set_registers(&registers)?;
         }
@@ -110,8 +111,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Follows a child process, or lets it go on natively. It has a copy of the code cache, or the
-    /// same one.
+    /// Follows a new child process, keeps it for the debugger, or lets it go on natively. It has a
+    /// copy of its parent's code cache, or shares that.
     fn newborn_process(
         &mut self,
         parent: Tid,
@@ -157,7 +158,7 @@ impl Process {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);
         if !shares {
-            // A filter may forbid what is done where the child is.
+            // A filter may forbid system calls from the place where the child is.
             let call = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
             let gadget = self.engine.gate().map_or(call, Gate::entry);
             self.engine.unprotect_in(child, gadget)?;

@@ -29,19 +29,20 @@ use std::time::Duration;
 
 /// The effects of a call that was not made are those of one with this result.
 const NOT_MADE: i64 = -libc::ENOSYS as i64;
-/// A handler's frame replaces this result of an interrupted call.
+/// The result of a call that a handler interrupts and that the kernel would otherwise make again.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
-/// The time that a thread keeps the token in a call that may block, and in one that should not.
+/// The maximum time that a thread keeps the token in a call that may block, and in one that should
+/// not (`LONG_CALL`).
 pub(super) const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
 
 /// The meaning of a stop in a system call.
 enum InCall {
-    /// The call goes on.
+    /// The call goes on, once the thread is resumed.
     GoesOn,
-    /// The thread has another stop, to be waited for.
+    /// The thread stays in its group stop (`PTRACE_LISTEN`). Its next stop will be reported.
     Resumed,
-    /// It is done.
+    /// The call is done.
     Done,
     /// A signal is to be delivered.
     Signal(SiginfoBytes),
@@ -65,7 +66,7 @@ impl Engine {
                 passed_over = Some(call.number);
                 return Ok(None);
             }
-            // It does what the call does that it makes again.
+            // A `restart_syscall(2)` has the effects of the call that it makes again.
             let restarted = thread.restarts.take().filter(|_| call.number == RESTART_SYSCALL);
             let number = restarted.unwrap_or(call.number);
             Ok(Some((registers, Call { number, ..call })))
@@ -89,7 +90,7 @@ impl Engine {
             let open =
                 call.begin(&|addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf));
             let before = process.before_unknown(&call, &registers, &open);
-            // If it executes another program, nothing of this one returns.
+            // An execve(2) that succeeds does not return to this program.
             let is_logged = matches!(call.number, EXECVE | EXECVEAT);
             if is_logged {
                 process.log(thread, &registers, Happening::Enters { number: call.number })?;
@@ -177,8 +178,8 @@ impl Engine {
         calling.trapped.map_or(Ok(()), |info| self.signalled(tid, info))
     }
 
-    /// Handles the signal of a filter, which comes before the trap of the step through its call. It
-    /// is delivered after that, when the call is done.
+    /// Keeps the signal by which a filter answered a call. The trap of the step through the call
+    /// comes next; then the call is done, and the signal is delivered.
     fn trapped(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
         self.with(tid, |_, thread| {
             if let Doing::Calls(calling) = &mut thread.doing {
@@ -201,17 +202,19 @@ impl Process {
             }
             _ => return Ok(InCall::GoesOn),
         };
-        // The mask of such a call is not the one that it restores: setting one would end that.
+        // Such a call has a temporary mask. If the recorder set a mask, the kernel would not
+        // restore the program's at the call's return.
         let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
             && asks_to_restart(&thread.tracee().registers()?);
         let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
-            // A step's trap comes after the call. With its mask, the program's comes in it.
+            // A step's trap comes after the call. A SIGTRAP of the program may come in the call,
+            // since the temporary mask lets it.
             SignalStop::Done if has_own_mask => match thread.tracee().signal_info()? {
                 info if siginfo::code_of(&info) <= 0 => SignalStop::Program(info),
                 _ => SignalStop::Done,
             },
-            // The kernel keeps one signal where another of its number is pending: the program's,
-            // which it ignores, took the place of the step's.
+            // The kernel drops a signal while one of the same number is pending: a SIGTRAP that the
+            // program ignores took the place of the step's.
             SignalStop::Program(_) if self.engine.ignores_trap(signal) => SignalStop::Done,
             why => why,
         };
@@ -219,7 +222,7 @@ impl Process {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
         Ok(match why {
-            // The kernel makes it again, unless a handler begins.
+            // The kernel makes the call again, unless a handler begins.
             SignalStop::Done if asks_to_restart(&thread.tracee().registers()?) => InCall::GoesOn,
             SignalStop::Done if self.repeats(thread)? => InCall::GoesOn,
             SignalStop::Done => InCall::Done,
@@ -232,7 +235,7 @@ impl Process {
         })
     }
 
-    /// Lets the thread go on after a system call that it does not make, with this result.
+    /// Logs a system call that the recorder answers with `result`, and moves the thread past it.
     pub(super) fn pass_over(
         &mut self,
         thread: &mut Thread,
@@ -249,7 +252,8 @@ impl Process {
         Ok(thread.tracee().set_registers(&after)?)
     }
 
-    /// Reads the memory that can be written before a call whose effects are not known.
+    /// Reads all writable memory before a call whose effects are not known; `None` if they are
+    /// known.
     fn before_unknown(
         &mut self,
         call: &Call,
@@ -261,7 +265,7 @@ impl Process {
             &Registers { orig_rax: call.number, ..*registers },
             &self.engine.memory,
         ) && !self.makes_thread(call);
-        // The number of any thread is that of the process.
+        // process_vm_writev(2) takes the number of any thread for that of its process.
         let is_thread =
             |number: u64| Path::new(&format!("/proc/{}/task/{number}", self.pid())).exists();
         let writes_itself = call.number == PROCESS_VM_WRITEV && is_thread(call.args[0]);
@@ -278,7 +282,7 @@ impl Process {
         Some(Before::read(&self.engine, self.pid()))
     }
 
-    /// Logs a call that is done.
+    /// Completes a call that is done: restores registers and buffers, and logs the effects.
     fn call_is_done(&mut self, thread: &mut Thread, calling: &Calling) -> Result<(), Error> {
         let Calling { call, registers: before, .. } = calling;
         let mut after = thread.tracee().registers()?;
@@ -291,7 +295,7 @@ impl Process {
         calling.scratch.restore(&mut after);
         thread.tracee().set_registers(&after)?;
         let in_rax = after.rax.cast_signed();
-        // The call was not made if a filter answered with a signal: RAX is its number.
+        // The call was not made if a filter answered with a signal: RAX is the call's number.
         let result = if calling.trapped.is_some() { NOT_MADE } else { in_rax };
         if self.engine.has_foreign() && !calling.scratch.is_empty() {
             self.engine.open_foreign_for_call(thread.tracee(), call)?;
@@ -299,7 +303,7 @@ impl Process {
         calling.scratch.give_back(&mut self.engine, &calling.open, result);
         thread.registered.note(call, result);
         if installs_filter(call) && result == 0 {
-            // Calls in the cache would have other addresses than the filter is to see.
+            // The filter must see calls at their addresses in the program, not in the code cache.
             self.is_filtered = true;
             self.engine.stop_at_calls();
         }
@@ -330,8 +334,8 @@ impl Process {
         self.log(thread, before, happening)
     }
 
-    /// Takes note of what a call, which is done, did to files and descriptors. Returns the memory
-    /// of mapped files that it wrote. Its file had `size_before` bytes.
+    /// Takes note of what a completed call did to files and descriptors. Returns the memory of
+    /// mapped files that it wrote. The file that it changed had `size_before` bytes before.
     pub(super) fn note_files(
         &mut self,
         thread: &Thread,
@@ -345,7 +349,7 @@ impl Process {
         }
         self.hide_own_mappings(thread, call, opened.as_ref())?;
         let in_files = self.mapped_file_writes(call, result, size_before);
-        // They may be code of a library, say.
+        // These may contain code, of a library, say.
         for range in &in_files {
             self.engine.forget_code(*range);
         }
@@ -365,8 +369,8 @@ impl Process {
         writes
     }
 
-    /// Restores the arguments and buffers of a thread in a call that a signal's handler, or the end
-    /// of the recording, ends. It was not made yet if the kernel would repeat it.
+    /// Restores the arguments and buffers of a thread whose call is ended by a signal's handler or
+    /// by the end of the recording. A call that the kernel would repeat has the effects of `EINTR`.
     pub(super) fn take_from_scratch(
         &mut self,
         tracee: Tracee,
@@ -383,7 +387,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads the memory that a call wrote which a signal ends.
+    /// Reads the memory that a call wrote before a signal ended it. `rax` is the thread's RAX then.
     pub(super) fn writes_of_interrupted(&self, calling: &Calling, rax: u64) -> Vec<Write> {
         self.writes_of(calling, result_of_interrupted(rax))
     }
@@ -401,9 +405,9 @@ fn keeps_token(number: u64) -> bool {
     changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK | EXIT)
 }
 
-/// Returns true after a call by which those may wait for long that are logged in the code cache,
-/// where no other thread runs until they return: for a socket that lingers, and for a file system
-/// of the program's own.
+/// Returns true if later calls may wait for long because of this one: for a socket that lingers, or
+/// for a file system that the program itself serves. They must not be made in the code cache, where
+/// no other thread runs until they return.
 fn may_delay_others(call: &Call, opened: Option<&Opened>) -> bool {
     const SETSOCKOPT: u64 = 54;
     let [_, level, name, ..] = call.args;

@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 const SLICE_BITS: u64 = 18;
 /// One thread in so many has low priority.
 const LOW_ODDS: u64 = 4;
-/// One step of the recorder in so many ends a slice: after a system call, say.
+/// One pass of the recorder's loop in so many ends a slice: after a system call, say.
 const END_ODDS: u64 = 16;
-/// The longest time until priorities change: a thread that spins may wait for one of low priority.
+/// The maximum time until priorities change: a thread that spins may wait for one of low priority.
 const PRIORITIES_MS: u64 = 50;
 
 /// The random choices of a scheduler.
 #[derive(Debug)]
 pub(super) struct Chaos {
     state: u64,
-    /// True for threads of low priority.
+    /// For each thread, true if it has low priority.
     is_low: BTreeMap<Tid, bool>,
     redraw_at: Instant,
 }
 
 impl Chaos {
-    /// Returns choices that differ in each run.
+    /// Returns a source of choices that differ in each run.
     pub(super) fn new() -> Self {
         let state = RandomState::new().build_hasher().finish();
         Self { state, is_low: BTreeMap::new(), redraw_at: Instant::now() }
     }
 
-    /// Returns a number below `limit`, by `SplitMix64`.
+    /// Returns a random number below `limit`, by `SplitMix64`.
     fn below(&mut self, limit: u64) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -46,12 +46,12 @@ impl Chaos {
         1 + self.below(most)
     }
 
-    /// Returns true if a slice ends here.
+    /// Returns true if the current slice is to end, which is decided at random.
     pub(super) fn ends_slice(&mut self) -> bool {
         self.below(END_ODDS) == 0
     }
 
-    /// Chooses one of the threads that can go on.
+    /// Chooses one of the threads that can go on; `None` if there are none.
     pub(super) fn choose(&mut self, ready: &[Tid]) -> Option<Tid> {
         if Instant::now() >= self.redraw_at {
             let until = Duration::from_millis(self.below(PRIORITIES_MS + 1));

@@ -31,7 +31,7 @@ pub(super) struct Child {
     pub(super) mask: u64,
     /// The SYSCALL instruction by which it waits.
     pub(super) call: Addr,
-    /// The code that this replaces, if it does.
+    /// The child's code that the SYSCALL instruction replaces, if it replaces any.
     pub(super) code: Option<[u8; 2]>,
     /// True if it has executed a program since its birth.
     pub(super) has_executed: bool,
@@ -39,7 +39,7 @@ pub(super) struct Child {
     pub(super) gate: Option<Gate>,
     /// True if its parent ran before it was recorded.
     pub(super) was_running: bool,
-    /// The turns of its parent.
+    /// The CPUs of its parent's recorder, if that and its program share one.
     pub(super) turns: Option<Turns>,
     /// The recorder of its parent.
     pub(super) recorder: Pid,
@@ -50,7 +50,8 @@ impl Child {
         Tid(self.pid.0)
     }
 
-    /// Restores what was changed for the time of the handing over.
+    /// Restores the code, the registers and the signal mask, which were changed to hand the child
+    /// over.
     pub(super) fn go_on(&self, tracee: Tracee) -> Result<(), Error> {
         if let Some(code) = self.code {
             write(&Memory::open(self.pid)?, self.call, code)?;
@@ -89,13 +90,13 @@ impl Child {
         let argv = command_line(self.pid);
         let attach = Some(self.pid);
         let request = Request { attach, program, argv, start_at: None, ..request.clone() };
-        // The kernel asks for the same rights as when it is attached to.
+        // This takes the same rights as to attach to the child.
         Memory::open(self.pid)?;
         Ok(Prepared::of_child(&request, Backend::Exact)?)
     }
 }
 
-/// Records a child, and ends this process.
+/// Records a child in this process, a fork of its parent's recorder, and exits.
 pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixStream) -> ! {
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         let Some(followed) = parent.followed.take() else { return };
@@ -127,7 +128,7 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
 fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
     let tid = child.tid();
     let turns = child.turns.and_then(|_| Turns::begin().ok());
-    // The terminal's signals, and those of a user who ends a recorder, mean all of them.
+    // Signals of the terminal, or of a user who ends recorders, are meant for the programs.
     let forwarding = request.attach.is_none().then(|| Forwarding::to(child.pid));
     let beat = Beat::start(FLUSH_PERIOD);
     leave_when_orphaned(child.recorder);
@@ -143,7 +144,7 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
     if turns.is_some()
         && let Ok(here) = Cpus::current()
     {
-        // If this fails, it is slower.
+        // If this fails, recording is slower.
         let _ = here.keep(tid);
     }
     let begun = if child.has_executed {
@@ -188,7 +189,7 @@ fn note(engine: &Engine, text: &str) {
     }
 }
 
-/// Closes all files but the standard ones and these: they belong to the parent's recording.
+/// Closes all files but the standard ones and `kept`: the others belong to the parent's recording.
 fn close_others(kept: &[libc::c_int]) {
     let mut kept = kept.to_vec();
     kept.sort_unstable();

@@ -15,14 +15,14 @@ use crate::sideband::Mapping;
 type Part<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
 
 impl Process {
-    /// Returns the changes of the mappings, which were these.
+    /// Reads the mappings again, and returns their changes since they were `before`.
     pub(super) fn changed_since(
         &mut self,
         thread: &Thread,
         before: &[Mapping],
     ) -> Result<Vec<MapChange>, Error> {
         self.look_at_mappings_in(EVERYWHERE, thread.tid())?;
-        // The page of the vsyscalls, after that, never changes. It is not in all lists.
+        // The vsyscall page, which lies above, never changes, and is not in all lists.
         let is_of_program = |mapping: &&Mapping| mapping.range.start.0 < PROGRAM_END;
         let now = self.engine.space.mappings().filter(is_of_program).cloned().collect::<Vec<_>>();
         let before = before.iter().filter(is_of_program).cloned().collect::<Vec<_>>();
@@ -42,7 +42,7 @@ impl Process {
                 Some(before) if shows_the_same(before, now, range.start) => {
                     MapChange::Protect { range, protection }
                 }
-                // The log has the contents of its pages as writes, which are made after that.
+                // Memory of no file: the log has its contents as writes, which follow the changes.
                 _ if now.inode == 0 => MapChange::Map(mapped_from(now, range, Content::Zeros)),
                 _ => MapChange::Map(mapped_from(now, range, self.content(now, range)?)),
             });
@@ -76,7 +76,8 @@ fn differ(before: Option<&Mapping>, now: Option<&Mapping>, at: Addr) -> bool {
     }
 }
 
-/// Returns true if two mappings show the same part of a file, or memory of no file.
+/// Returns true if two mappings, both shared or both private, show the same part of a file at an
+/// address, or both memory of no file.
 fn shows_the_same(one: &Mapping, other: &Mapping, at: Addr) -> bool {
     let part = |m: &Mapping| m.offset.wrapping_add(at.0 - m.range.start.0);
     one.is_same_file(other)

@@ -8,7 +8,7 @@ use crate::tracee::debug_registers::{Slot, Watched};
 use crate::tracee::{SiginfoBytes, Signo};
 use std::collections::BTreeSet;
 
-/// The stops that the debugger requested.
+/// The debugger's last request to go on, and its state between requests.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
@@ -17,15 +17,15 @@ pub(super) struct Debugger {
     /// The thread that runs alone. Others run only where it cannot, and never if `is_locked`.
     pub(super) only: Option<Tid>,
     pub(super) is_locked: bool,
-    /// Signals that are delivered without a stop.
+    /// Signals that are delivered without a stop; signal 1 in bit 0.
     pub(super) passed: u64,
-    /// Signals that are delivered to the stepping thread without a stop.
+    /// Signals that are delivered to the stepping thread without a stop; signal 1 in bit 0.
     pub(super) passed_to_stepper: u64,
     pub(super) catches: Catches,
     pub(super) forks: Forks,
     /// The contents of the threads' debug registers.
     pub(super) slots: Vec<Slot>,
-    /// The single instructions that one thread has executed in a row.
+    /// The number of steps in a row by which one thread alone executed an instruction.
     pub(super) lone_steps: u32,
     /// True once the current place of the program is in the log.
     pub(super) is_saved: bool,
@@ -41,9 +41,9 @@ impl Debugger {
 /// A report on the child of a thread, when the call by which the thread made it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChildReport {
-    /// Its birth, where it is stopped.
+    /// The birth of this child, which is stopped.
     Birth(Pid),
-    /// That the thread need not wait for it any more.
+    /// The end of the thread's wait for this child (vfork(2)).
     WaitOver(Pid),
 }
 
@@ -57,15 +57,15 @@ pub(super) struct DebugState {
     pub(super) chosen: Signo,
     /// The address of a stop at which it goes on without stopping.
     pub(super) passes: Option<u64>,
-    /// The system call that it was about to make when it stopped: its place and its number.
+    /// The system call before which it stopped: the address of the SYSCALL, and the call's number.
     pub(super) caught: Option<(u64, u64)>,
-    /// True if its return is to be reported.
+    /// True if the return of its system call is to be reported.
     pub(super) reports_return: bool,
-    /// The report to make on its child.
+    /// The report to make on its child when the thread's call is done.
     pub(super) child_report: Option<ChildReport>,
     /// True if it is stopped in its system call.
     pub(super) is_halted: bool,
-    /// The registers before the debugger changed them.
+    /// The registers before the debugger changed them; `None` if it changed none.
     pub(super) changed_from: Option<Registers>,
     pub(super) watched: Watched,
 }

@@ -16,8 +16,8 @@ use crate::syscalls::Call;
 use crate::tracee::{SiginfoBytes, Stop, TRAP_BIT, siginfo, signals, wait_for};
 
 impl Engine {
-    /// Reports that a thread is about to execute what is at a place where threads stop. Returns
-    /// true if it did.
+    /// Reports a stop if a thread is about to execute one of the addresses at which the debugger
+    /// stops threads. Returns true if it reported one.
     pub(super) fn stops_here(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(false);
@@ -54,8 +54,9 @@ impl Engine {
         Ok(hit.is_some())
     }
 
-    /// Returns true if a thread stops for a signal, which is kept for later. A signal that the
-    /// debugger sent has the information that the debugger gave it.
+    /// Keeps and reports a signal for which the debugger stops a thread. Returns false if the
+    /// signal is to be delivered without a stop. `info` becomes the debugger's, if the debugger set
+    /// one.
     pub(super) fn holds(&mut self, tid: Tid, info: &mut SiginfoBytes) -> bool {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return false;
@@ -102,7 +103,7 @@ impl Engine {
         } else {
             (debugger.stepping == Some(tid)).then_some(Report::Stepped)
         };
-        // The access that it made comes first.
+        // A watched access in the call is reported instead.
         if !self.reports_watch(tid)?
             && let Some(news) = news
         {
@@ -111,7 +112,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a thread go on that stopped for a signal: with that, another, or none.
+    /// Lets a thread go on that stopped for the signal of `info`. It gets the signal that the
+    /// debugger chose: this one, another, or none.
     pub(super) fn go_on_with_signal(
         &mut self,
         tid: Tid,
@@ -146,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// Reports the end of a step that went to the beginning of a signal's handler, if the stepping
-    /// thread is not where it was.
+    /// Reports the end of a step by which a thread entered a signal's handler: it was at `was`, and
+    /// is elsewhere now.
     fn reports_handler(&mut self, tid: Tid, was: Option<Addr>) {
         let steps = self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(tid));
         let is = self.threads.get(&tid).and_then(DebuggedThread::next_ip);
@@ -181,7 +183,7 @@ impl Engine {
             return Ok(());
         }
         let holder = self.holder;
-        // The place of the thread that ran last is the one before its own change.
+        // The change of the thread that ran last is logged at its place before the change.
         if changed.is_empty() || changed.contains(&holder) {
             self.with(holder, Process::log_change)?;
         }
@@ -197,7 +199,7 @@ impl Engine {
 }
 
 impl Process {
-    /// Logs the changes of a thread, and of memory.
+    /// Logs the debugger's changes of a thread, and of memory.
     fn log_change(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ranges = std::mem::take(&mut self.changed_memory);
         let writes = contents(&self.engine, ranges);
@@ -215,7 +217,7 @@ impl Process {
         self.log(thread, &before, Happening::Changed { place, state, writes })
     }
 
-    /// Changes memory, whatever its protection.
+    /// Changes memory, whatever its protection, and notes the change for the log.
     pub(super) fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         if self.engine.visible_bytes(addr, bytes.len()) < bytes.len() {
@@ -229,8 +231,8 @@ impl Process {
 }
 
 impl Thread {
-    /// Changes the general registers. A system call that the thread is in is not made: it is before
-    /// that call.
+    /// Changes the general registers. A system call that the thread is in is given up, as if it had
+    /// not been made.
     pub(super) fn change_registers(&mut self, registers: &Registers) -> Result<(), Error> {
         let tid = self.tid();
         let before = match &self.doing {
@@ -241,7 +243,7 @@ impl Thread {
             Doing::Calls(_) | Doing::AtEnd => return Err(Error::NotStanding { tid }),
         };
         let was_halted = self.take_call().is_some() && std::mem::take(&mut self.debug.is_halted);
-        // No call is made again by the kernel.
+        // So the kernel makes no call again.
         let registers = Registers { orig_rax: u64::MAX, ..*registers };
         self.tracee().set_registers(&registers)?;
         if was_halted && let Some(stop) = self.take_trap_of_call()? {
@@ -267,7 +269,7 @@ impl Thread {
         Ok((!is_of_call).then_some(stop))
     }
 
-    /// Changes the extended state.
+    /// Changes the extended state, and gives up a system call that the thread is in.
     pub(super) fn change_extended(&mut self, area: &[u8]) -> Result<(), Error> {
         let registers = match &self.doing {
             Doing::Runs => self.tracee().registers()?,

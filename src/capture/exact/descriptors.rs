@@ -1,6 +1,6 @@
 //! The classes of the program's descriptors, so that calls which use them are made in the code
-//! cache without a stop. A thread may not wait in them, since no other runs until they return, and
-//! they may not change mapped files unseen.
+//! cache without a stop. A thread must not wait in such a call, since no other runs until it
+//! returns, and it must not change a mapped file unseen.
 
 use super::process::Process;
 use crate::syscalls::Call;
@@ -22,7 +22,8 @@ const FIONBIO: u64 = libc::FIONBIO;
 const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
 /// `CLOSE_RANGE_UNSHARE`.
 const UNSHARES: u64 = 2;
-/// File systems that are neither the kernel's own tables nor another process.
+/// File systems for whose files no thread waits: they are neither tables of the kernel, such as
+/// proc, nor served by a process.
 const ORDINARY: [FsType; 6] = [
     EXT4_SUPER_MAGIC,
     XFS_SUPER_MAGIC,
@@ -35,9 +36,10 @@ const ORDINARY: [FsType; 6] = [
 const READY_DEVICES: [(u32, u32); 4] = [(1, 3), (1, 5), (1, 7), (1, 9)];
 
 impl Process {
-    /// Takes note of what a call, which is done, did to descriptors, and of the one that it used.
+    /// Takes note of what a completed call did to descriptors, and of the class of the one that it
+    /// used.
     pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
-        // The kernel takes 32 bits of them.
+        // The kernel takes 32 bits of these arguments.
         let [first, second, third, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
         match call.number {
             READ | WRITE | PWRITE64 | WRITEV | SENDTO | RECVFROM | SENDMSG => {
@@ -76,7 +78,8 @@ impl Process {
         }
     }
 
-    /// Takes note of a thread with other descriptors, or a process that shares this one's.
+    /// Ends calls in the code cache if a call made a thread with other descriptors, or a process
+    /// that shares this one's.
     fn learn_birth(&mut self, call: &Call) {
         let Some(flags) = self.clone_flags(call) else { return };
         if self.makes_thread(call) != (flags & CLONE_FILES != 0) {
@@ -127,7 +130,8 @@ fn is_ready(file: &Metadata) -> bool {
     is_device(file) && READY_DEVICES.contains(&number)
 }
 
-/// Returns true for terminals and their like, whose flags other processes change.
+/// Returns true if a file is a character device, such as a terminal, whose flags other processes
+/// may change.
 fn is_device(file: &Metadata) -> bool {
     file.file_type().is_char_device()
 }

@@ -1,4 +1,4 @@
-//! The memory that the kernel wrote.
+//! Contents of memory for the log, such as those that the kernel wrote.
 
 use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::TranslatedProcess;
@@ -9,13 +9,13 @@ use crate::tracee::PageMap;
 use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
-/// Bytes of one write in the log.
+/// The maximum number of bytes of one write in the log.
 const LARGEST_WRITE_BYTES: u64 = 1 << 20;
 
-/// Pages by their addresses.
+/// The bytes of pages, by the pages' addresses.
 pub(super) type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
 
-/// The mappings of a process as they were, and its pages that can be written.
+/// The mappings of a process, and its pages that can be written, before a call or an instruction.
 #[derive(Debug)]
 pub(super) struct Before {
     pub(super) mappings: Vec<Mapping>,
@@ -23,18 +23,19 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Reads all memory that the process can write.
+    /// Reads the mappings, and all memory that the process can write.
     pub(super) fn read(process: &TranslatedProcess, pid: Pid) -> Self {
         let mappings = process.space.mappings().cloned().collect();
         Self { mappings, pages: written_pages(process, pid) }
     }
 
-    /// Returns what is not as it was.
+    /// Returns the memory that differs now: for each page, the bytes from the first difference to
+    /// the last.
     pub(super) fn changes(&self, process: &TranslatedProcess, pid: Pid) -> Vec<Write> {
         let mut now = written_pages(process, pid);
         for page in self.pages.keys() {
             let mut bytes = Box::new([0; PAGE_BYTES]);
-            // It may have been discarded.
+            // The page may have been discarded.
             if !now.contains_key(page)
                 && process.memory.read(Addr(*page), &mut bytes[..]) == PAGE_BYTES
             {
@@ -54,7 +55,7 @@ impl Before {
     }
 }
 
-/// Returns the pages that can be written and were touched.
+/// Returns the pages that can be written; of private mappings only those that were touched.
 pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     let mut pages = BTreeMap::new();
     let map = PageMap::open(pid);
@@ -76,7 +77,7 @@ pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     pages
 }
 
-/// Returns the ranges that a call is known to have written.
+/// Returns the ranges of a call's effects; none if they are not known.
 pub(super) fn ranges_of(effects: Effects) -> Vec<AddrRange> {
     match effects {
         Effects::Known(ranges) | Effects::Assumed(ranges) => ranges,
@@ -84,7 +85,7 @@ pub(super) fn ranges_of(effects: Effects) -> Vec<AddrRange> {
     }
 }
 
-/// Returns the pieces of a range that are read at once.
+/// Splits a range into pieces of at most `LARGEST_WRITE_BYTES`, in order.
 pub(super) fn pieces_of(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     let step = usize::try_from(LARGEST_WRITE_BYTES).unwrap_or(usize::MAX);
     let starts = (range.start.0..range.end.0).step_by(step);
@@ -94,7 +95,7 @@ pub(super) fn pieces_of(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     })
 }
 
-/// Reads ranges, as far as the process has memory there.
+/// Reads ranges of the program's memory, each up to where memory ends. Large ones are split.
 pub(super) fn contents(
     process: &TranslatedProcess,
     ranges: impl IntoIterator<Item = AddrRange>,

@@ -22,12 +22,12 @@ use crate::tracee::{
 use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
 
-/// The status of a thread that SIGSYS ends.
+/// The exit status of a thread that a filter of system calls kills alone.
 const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 
 impl Engine {
-    /// Notes the last place of the program, where a thread ends it. It is logged when all threads
-    /// are at their end.
+    /// Notes that the program ends with a thread that has these registers. The end is logged when
+    /// all threads are at their exit stops.
     pub(super) fn ends_at(&mut self, tid: Tid, registers: &Registers) {
         self.is_finished = true;
         self.last.place = Some((tid, *registers));
@@ -64,7 +64,7 @@ impl Engine {
                 && thread.calling().is_some_and(|c| matches!(c.call.number, EXECVE | EXECVEAT))
         };
         if self.threads.values().any(executes) {
-            // It makes way for another program.
+            // The execve(2) of another thread ends this one.
             self.threads.remove(&tid);
             self.left.insert(tid);
             return gone_is_fine(Tracee(tid).resume(0));
@@ -93,8 +93,8 @@ impl Engine {
         self.end_if_all_are()
     }
 
-    /// Returns true if a filter of system calls ended a thread alone (`SECCOMP_RET_KILL_THREAD`).
-    /// That is an exit of the thread, with this status. Its process would be ended by a signal.
+    /// Returns true if a filter of system calls killed a thread alone (`SECCOMP_RET_KILL_THREAD`):
+    /// the thread exits with `SIGSYS_STATUS`, and its process gets no fatal signal.
     fn is_killed_alone(&self, tid: Tid) -> bool {
         let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
         is_filtered
@@ -102,15 +102,16 @@ impl Engine {
             && !tracee::is_signalled(self.pid, tid)
     }
 
-    /// Notes where the program ended that did not choose to.
+    /// Notes the end of a program that was killed, with a thread's last registers, if they are
+    /// known.
     fn ends_where(&mut self, tid: Tid) {
         if let Some(registers) = self.threads.get(&tid).and_then(last_registers) {
             self.ends_at(tid, &registers);
         }
     }
 
-    /// Lets a thread end that others outlive, and waits until it is gone, so that what the kernel
-    /// writes then is in the log before another thread runs.
+    /// Lets a thread end while others go on. Waits until it is gone, and logs the memory that the
+    /// kernel wrote at its end before another thread runs.
     fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
         let name = comm(self.pid, tid);
         if self.debugger.is_some() {
@@ -135,7 +136,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until a thread has left its memory. The first thread of a process is reported last.
+    /// Waits until a thread is gone. The kernel reports the end of a process's first thread only
+    /// after those of the others, so it is polled.
     fn wait_until_gone(&self, tid: Tid) {
         if tid.0 != self.pid.0 {
             while !matches!(wait_for(tid), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {}
@@ -146,7 +148,8 @@ impl Engine {
         }
     }
 
-    /// Writes the final state if all threads are at their end, and lets them end.
+    /// Logs the program's end if all threads are at their exit stops. Without a debugger, also
+    /// writes the final state, and lets the threads end.
     pub(super) fn end_if_all_are(&mut self) -> Result<(), Error> {
         let all_are = self.threads.values().all(|thread| matches!(thread.doing, Doing::AtEnd));
         if all_are {
@@ -199,8 +202,8 @@ impl Engine {
         self.leave()
     }
 
-    /// Kills a process that harmed its recorder, if an error shows that it did, and records its
-    /// end.
+    /// Kills a process that harmed its recorder, as `error` shows, and records its end. Returns any
+    /// other error.
     pub(super) fn end_if_harmed(&mut self, error: Error) -> Result<(), Error> {
         let (Some(what), Some(process)) = (harm_of(&error), &mut self.process) else {
             return Err(error);
@@ -211,7 +214,8 @@ impl Engine {
         self.run()
     }
 
-    /// Ends the recording where the program is, which goes on natively.
+    /// Ends the recording where the program is. The program goes on natively, and the recorder
+    /// waits for its end.
     pub(super) fn leave(&mut self) -> Result<(), Error> {
         self.log_last_place()?;
         self.let_go();
@@ -225,7 +229,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the recording of the program like this, beside other processes that are stopped.
+    /// Ends the recording of the program like `leave_debugged`, but leaves other processes stopped.
     pub(super) fn leave_beside(&mut self) -> Result<(), Error> {
         self.log_changes()?;
         for thread in self.threads.values() {
@@ -263,7 +267,7 @@ impl Engine {
             return tracee::detach_all(self.pid);
         };
         let mut stopped = Vec::new();
-        // One in its exit stop can execute nothing more: resuming would end it.
+        // A thread in its exit stop can execute nothing more: resuming would end it.
         let ends = |thread: &Thread| {
             matches!(thread.doing, Doing::AtEnd) || thread.stop.is_some_and(Stop::is_end)
         };
@@ -354,7 +358,8 @@ fn halt(pid: Pid, thread: &mut Thread) -> Signo {
     signal
 }
 
-/// Returns the program's signal that a stop is for. A SIGTRAP is the recorder's.
+/// Returns the program's signal that a stop is for; 0 if it is for none. A SIGTRAP is the
+/// recorder's.
 fn signal_of(stop: Stop) -> Signo {
     match stop {
         Stop::Signal(signal) if signal != libc::SIGTRAP => signal,
@@ -362,7 +367,8 @@ fn signal_of(stop: Stop) -> Signo {
     }
 }
 
-/// Finds out where a thread was killed that executed code of the cache.
+/// Notes the registers and ticks of a thread that was killed in the code cache, if they can be
+/// found.
 fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     let Some(mut running) = thread.running.take().filter(|_| matches!(thread.doing, Doing::Runs))
     else {
@@ -378,8 +384,8 @@ fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
 }
 
 /// Returns the memory that the kernel wrote as a thread was killed in a system call, such as the
-/// time that is left of a sleep. The program does not see what it wrote to buffers of the
-/// recorder's.
+/// time that is left of a sleep. Buffers of the recorder (`Scratch`) do not count: the program does
+/// not see them.
 fn late_writes(engine: &TranslatedProcess, thread: &Thread) -> Vec<Write> {
     let Some(calling) = thread.calling().filter(|calling| calling.scratch.is_empty()) else {
         return Vec::new();
@@ -398,7 +404,8 @@ fn last_registers(thread: &Thread) -> Option<Registers> {
     }
 }
 
-/// Returns the state of a thread at its exit stop, as the program had it.
+/// Returns the state of a thread at its exit stop, with the program's registers; `None` if they are
+/// not known.
 fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
     let program = last_registers(thread)?;
     Some(final_state::thread_with(thread.tracee(), &program, thread.siginfo))

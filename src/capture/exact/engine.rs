@@ -1,4 +1,4 @@
-//! The loop: who goes on, and what stopped it.
+//! The recorder's loop: it lets one thread go on at a time, and handles the thread's next stop.
 
 use super::chaos::Chaos;
 use super::debug_session::Debugger;
@@ -31,12 +31,12 @@ use std::time::{Duration, Instant};
 /// executes between its system calls.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
 
-/// The longest time until an entry is on disk.
+/// The maximum time until a log entry is on disk.
 pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
-/// Records a program.
+/// Launches a program, and records it up to its end.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    // Without turns on one CPU it is slower. Threads take turns anyway.
+    // If recorder and program cannot share one CPU, recording is only slower.
     let turns = Turns::begin().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let forwarding = Forwarding::to(pid);
@@ -63,13 +63,13 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         engine.let_go();
         return Err(error);
     }
-    // Signals no longer go to the program: one ends the wait for the children's recorders.
+    // From here on, a signal is not forwarded: it ends the wait for the children's recorders.
     drop(beat);
     drop(forwarding);
     engine.outcome()
 }
 
-/// The recorded program.
+/// The recorder of one process: its threads, and the order in which they run.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
@@ -78,24 +78,24 @@ pub(in crate::capture) struct Engine {
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// The thread that has the token.
     pub(super) holder: Tid,
-    /// True if it had it for long enough.
+    /// True if the holder's slice is over: another thread may get the token.
     pub(super) is_slice_over: bool,
-    /// When it got it.
+    /// When the holder's slice began.
     pub(super) slice_began: Instant,
-    /// The choices of the scheduler, where they are left to chance.
+    /// The scheduler's random choices; `None` if threads run in the usual order.
     pub(super) chaos: Option<Chaos>,
-    /// The state at random moments, where a test asks for it.
+    /// The file of states at random moments, if a test asked for one.
     pub(super) witness: Option<Witness>,
     pub(super) keyframes: Keyframes,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
     pub(super) left: BTreeSet<Tid>,
-    /// The children that are recorded, if they are followed.
+    /// The recorders of children; `None` if children are not followed.
     pub(super) followed: Option<Followed>,
     /// The children that are stopped until the debugger decides about them.
     pub(super) newborns: Newborns,
-    /// Threads whose parents' calls are not logged yet, by the parents.
+    /// New threads whose birth is not logged yet, by the threads that created them.
     pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
     pub(super) debugger: Option<Debugger>,
@@ -105,7 +105,7 @@ pub(in crate::capture) struct Engine {
     pub(super) exit: Option<Exit>,
     /// True once the program executes nothing more.
     pub(super) is_finished: bool,
-    /// Its end, until that is logged.
+    /// The program's end, until it is logged.
     pub(super) last: Last,
     /// True once the final state is written, and the threads go on to their ends.
     pub(super) is_over: bool,
@@ -142,8 +142,8 @@ impl Engine {
         }
     }
 
-    /// Acts on a thread and its process, if both are there. That the thread was killed is no error:
-    /// its end will be reported.
+    /// Calls `act` with the process and a thread. Returns `None` if one of them is gone, or if
+    /// another stop or the thread's end disturbed `act`: that stop is noted.
     pub(super) fn with<T>(
         &mut self,
         tid: Tid,
@@ -188,8 +188,7 @@ impl Engine {
         }
     }
 
-    /// Lets the thread go on whose turn it is, or waits for one that can, or for a signal of the
-    /// recorder's.
+    /// Lets the next thread go on. If none can, waits for a stop, or for a signal to the recorder.
     pub(super) fn turn(&mut self) -> Result<(), Error> {
         if self.threads.len() > 1 || !self.left.is_empty() {
             self.collect()?;
@@ -256,8 +255,8 @@ impl Engine {
         }
     }
 
-    /// Notes a stop of a thread. Those in calls are handled when the thread has the token; ends at
-    /// once.
+    /// Notes a stop of a thread, which is handled when the thread has the token. Ends, group stops
+    /// and execs are handled at once.
     pub(super) fn note_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.stop_of_followed(tid, stop)? {
             return Ok(());
@@ -363,7 +362,7 @@ impl Engine {
         }
     }
 
-    /// Handles a stop that is no affair of the program's code.
+    /// Handles a stop that is not for a signal: an end, a group stop or an exec.
     fn interrupted(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         match stop {
             stop if stop.is_end() => self.ending(tid, stop),
@@ -379,8 +378,8 @@ impl Engine {
         }
     }
 
-    /// Lets a thread execute an instruction that is not translated, or that has a result which does
-    /// not follow from its state.
+    /// Steps a thread through an instruction that is not translated. Logs the instruction if it has
+    /// a hook, or accessed foreign memory.
     fn execute(&mut self, tid: Tid, hook: Option<Hook>) -> Result<(), Error> {
         if let Some(why) = hook.and_then(|hook| self.reason_to_leave_at(tid, hook)) {
             return self.leave_for(&why);
@@ -435,7 +434,8 @@ impl Engine {
         }
     }
 
-    /// Waits so long for a thread in a system call, while no other thread runs.
+    /// Waits up to `limit` for a stop of a thread in a system call, while no other thread runs, and
+    /// handles it. Does not wait if no other thread can go on.
     pub(super) fn wait_at_most(&mut self, tid: Tid, limit: Duration) -> Result<(), Error> {
         if self.is_alone(tid) {
             return Ok(());
@@ -452,7 +452,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a thread in a system call that keeps the token.
+    /// Waits for a stop of a thread that keeps the token in its system call, and handles it.
     pub(super) fn wait_for_call(&mut self, tid: Tid) -> Result<(), Error> {
         let stop = wait_for(tid)?;
         self.handle_stop_in_call(tid, stop)
@@ -469,7 +469,7 @@ impl Engine {
         }
     }
 
-    /// Completes the recording of the process, which is gone.
+    /// Completes the recording of the process, which is gone or left.
     pub(super) fn finish(&mut self, exit: Option<Exit>) -> Result<(), Error> {
         self.exit = exit;
         self.threads.clear();

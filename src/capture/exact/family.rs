@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 const RECORDING: u8 = b'R';
 const NOTE: u8 = b'N';
-/// A kind, and the size of what follows.
+/// The size of an entry's header: its kind, and the size of its text.
 const HEADER_BYTES: usize = 5;
 
-/// The file of a family of recorders.
+/// The file that the recorders of a program and of its children share.
 #[derive(Debug)]
 pub(super) struct Family(File);
 
@@ -36,18 +36,18 @@ impl Family {
         let fail = |call| move |errno| Error::from(tracee::Error::System { call, errno });
         let file = memfd_create("contraflow", MFdFlags::MFD_CLOEXEC).map_err(fail("memfd_create"));
         let file = File::from(file?);
-        // Each append is whole.
+        // Each entry is appended as a whole.
         let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_APPEND);
         nix::fcntl::fcntl(&file, flags).map_err(fail("fcntl"))?;
         Ok(Self(file))
     }
 
-    /// Returns its descriptor.
+    /// Returns the file's descriptor.
     pub(super) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Says that a recording has begun.
+    /// Adds the directory of a recording that has begun.
     pub(super) fn add_recording(&self, dir: &Path) {
         self.add(RECORDING, dir.as_os_str().as_bytes());
     }
@@ -60,11 +60,11 @@ impl Family {
     fn add(&self, kind: u8, text: &[u8]) {
         let Ok(size) = u32::try_from(text.len()) else { return };
         let entry = [&[kind][..], &size.to_le_bytes(), text].concat();
-        // Memory is the only thing that can be missing. The recording itself is not affected.
+        // This fails only without memory, and the recording itself is not affected.
         let _ = (&self.0).write_all(&entry);
     }
 
-    /// Reads all that was said so far.
+    /// Reads all recordings and notes that were added so far; none if the file cannot be read.
     pub(super) fn said(&self) -> Said {
         let size = self.0.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];

@@ -27,7 +27,7 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Part {
     inode: u64,
-    /// The first byte, and the one after the last.
+    /// The offsets of the first byte, and of the one after the last.
     from: u64,
     to: u64,
 }
@@ -43,7 +43,7 @@ pub(super) struct Opened {
 
 impl Process {
     /// Returns the memory of mapped files that a call may have written to, which returned `result`.
-    /// Its file had `size_before` bytes.
+    /// The written file had `size_before` bytes before.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
@@ -68,7 +68,8 @@ impl Process {
         mappings.filter_map(|mapping| part.of(mapping)).collect()
     }
 
-    /// Returns the size of the file that a call is about to change; 0 if it does not matter.
+    /// Returns the size in bytes of the file that a call is about to change; 0 if it does not
+    /// matter.
     pub(super) fn size_before(&self, call: &Call) -> u64 {
         let changes = matches!(
             call.number,
@@ -78,8 +79,8 @@ impl Process {
         file.map_or(0, |file| file.len())
     }
 
-    /// Returns the memory that a call wrote through the process's own /proc/PID/mem, whatever its
-    /// protection.
+    /// Returns the memory that a call wrote through the process's own /proc/PID/mem, whatever the
+    /// protection there; `None` if it wrote none.
     pub(super) fn patched(&self, call: &Call, result: i64) -> Option<AddrRange> {
         let [fd, _, _, at, ..] = call.args;
         let pid = self.pid();
@@ -97,14 +98,14 @@ impl Process {
         Some(AddrRange::sized(Addr(start), size))
     }
 
-    /// Returns the file that a call opened.
+    /// Returns the file that a call opened; `None` if it opened none.
     pub(super) fn opened_by(&self, call: &Call, result: i64) -> Option<Opened> {
         let fd = u64::try_from(result).ok()?;
         let opens = matches!(call.number, OPEN | OPENAT | OPENAT2);
         opens.then(|| Opened { fd, path: self.path_of(fd) })
     }
 
-    /// Takes note of a descriptor that a call returned, or may have received.
+    /// Takes note if a call opened, or may have received, a descriptor of the process's own memory.
     pub(super) fn note_descriptors(&mut self, call: &Call, result: i64, opened: Option<&Opened>) {
         let is_memory = match call.number {
             OPEN | OPENAT | OPENAT2 => opened.is_some_and(|file| self.is_memory_file(&file.path)),
@@ -132,7 +133,7 @@ impl Process {
         fs::read_link(self.link_of(fd)).unwrap_or_default()
     }
 
-    /// Returns the link to an open file.
+    /// Returns the path of the link to an open file, in /proc.
     pub(super) fn link_of(&self, fd: u64) -> String {
         format!("/proc/{}/fd/{fd}", self.pid())
     }
@@ -141,7 +142,8 @@ impl Process {
         path.starts_with(format!("/proc/{}", self.pid())) && path.ends_with("mem")
     }
 
-    /// Returns the part of a regular file that a call wrote.
+    /// Returns the part of a mapped regular file that a call may have written; `None` if it wrote
+    /// to no such file.
     fn written_part(&self, call: &Call, result: i64, size_before: u64) -> Option<Part> {
         let [first, second, third, fourth, _, sixth] = call.args;
         let fd = match call.number {
@@ -171,7 +173,8 @@ impl Process {
         let written = result.cast_unsigned();
         let (from, size) = match call.number {
             FTRUNCATE => (Some(second), u64::MAX),
-            // Without these modes, it changes nothing but the size. Others move what follows.
+            // Without modes, or with `KEEPS_SIZE` alone, nothing but the size changes. Modes other
+            // than these move the bytes after the range.
             FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(size_before)), fourth),
             FALLOCATE if second & !(KEEPS_SIZE | MAKES_ZEROS) == 0 => (Some(third), fourth),
             WRITE | WRITEV => {
@@ -183,8 +186,8 @@ impl Process {
             _ => (None, written),
         };
         let Some(from) = from else { return Some(whole) };
-        // Between the end of the file and what is after it, there are zeros now, and after the new
-        // end up to the end of its page.
+        // There are zeros now between the old end of the file and the written bytes, and from the
+        // new end to the end of its page.
         let end = from.saturating_add(size);
         let page_end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
         let to = if end > size_before { page_end } else { end };
@@ -193,7 +196,7 @@ impl Process {
 }
 
 impl Part {
-    /// Returns where a mapping shows the part.
+    /// Returns where a mapping shows the part; `None` if it does not.
     fn of(self, mapping: &Mapping) -> Option<AddrRange> {
         if mapping.inode != self.inode {
             return None;
@@ -205,7 +208,7 @@ impl Part {
     }
 }
 
-/// Returns a number of /proc/PID/fdinfo (proc(5)).
+/// Returns the number on the line of a /proc/PID/fdinfo (proc(5)) that begins with `name`.
 fn number_of(text: &str, name: &str, radix: u32) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(line.trim(), radix).ok()

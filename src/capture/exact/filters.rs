@@ -2,8 +2,8 @@
 //!
 //! The kernel applies them: a thread makes the program's calls itself, where it is in the program.
 //! The calls that the recorder makes it execute come from the gate (`engine::Gate`). So a filter
-//! gets a first part that allows calls from there, and the call by which a program that is executed
-//! gets the gate. For all other calls it is the program's own.
+//! gets a first part that allows calls from the gate, and the mmap(2) by which the gate gets into a
+//! program that is executed. All other calls go on to the program's own filter.
 
 use super::process::Process;
 use crate::capture::Error;
@@ -20,11 +20,11 @@ const SECCOMP_SET_MODE_FILTER: u64 = 1;
 /// Another process, or thread, answers for the kernel.
 const SECCOMP_FILTER_FLAG_NEW_LISTENER: u64 = 8;
 
-/// `si_code` of the signal of a filter.
+/// `si_code` of the SIGSYS by which a filter answers a call.
 const SYS_SECCOMP: i32 = 1;
-/// The argument that points to the filter, of both calls.
+/// The index of the argument that points to the filter, of prctl(2) and seccomp(2).
 pub(super) const FILTER_ARGUMENT: usize = 2;
-/// `struct sock_fprog`: a number of instructions, and their address.
+/// The size of `struct sock_fprog`: a number of instructions, and their address.
 pub(super) const PROGRAM_BYTES: u64 = 16;
 const INSN_BYTES: usize = 8;
 /// `BPF_MAXINSNS`.
@@ -39,13 +39,13 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const IP: u32 = 8;
 const ARGUMENTS: u32 = 16;
-/// The arguments of mmap(2) that say what is mapped: address, size, protection, flags.
+/// The number of arguments of mmap(2) that a first part compares: address, size, protection, flags.
 const MAPPED_BY: usize = 4;
 /// linux/audit.h.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
 
-/// Returns true if a call installs a filter of the kind that can be given a first part.
+/// Returns true if a call installs a filter, and no listener that answers in the kernel's place.
 pub(super) fn installs_filter(call: &Call) -> bool {
     match call.number {
         PRCTL => call.args[0] == PR_SET_SECCOMP && call.args[1] == SECCOMP_MODE_FILTER,
@@ -57,8 +57,9 @@ pub(super) fn installs_filter(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a call fails, since it names no filter, or has arguments that strict mode does
-/// not have. Programs make such calls to learn what the kernel knows, as libseccomp does.
+/// Returns true if a call about filters will fail, since it names no filter, or has arguments that
+/// strict mode does not have. Programs make such calls to learn what the kernel knows, as
+/// libseccomp does.
 pub(super) fn asks_for_filters(call: &Call) -> bool {
     let [operation, flags, pointer, ..] = call.args;
     if call.number == SECCOMP && operation == SECCOMP_SET_MODE_STRICT {
@@ -72,19 +73,19 @@ pub(super) fn asks_for_filters(call: &Call) -> bool {
     is_about_filters && pointer == 0
 }
 
-/// Returns true for the signal by which a filter answers a call.
+/// Returns true if this is the SIGSYS by which a filter answers a call.
 pub(super) fn is_of_filter(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGSYS && siginfo::code_of(info) == SYS_SECCOMP
 }
 
 impl Process {
-    /// Returns true if a call installs a filter that is given a first part.
+    /// Returns true if a call installs a filter that can get a first part.
     pub(super) fn can_filter(&self, call: &Call) -> bool {
         self.own_filter(call).is_some()
     }
 
-    /// Returns the instructions of the filter that a call installs, if there is room for a first
-    /// part.
+    /// Returns the program's instructions of the filter that a call installs; `None` if it installs
+    /// none, if they cannot be read, or if there is no room for a first part.
     fn own_filter(&self, call: &Call) -> Option<Vec<u8>> {
         if !installs_filter(call) {
             return None;
@@ -98,8 +99,9 @@ impl Process {
         (is_known && fits).then_some(program)
     }
 
-    /// Returns the filter that a call installs with its first part, as it is laid out at `at`;
-    /// `None` if the call installs none that is known. Makes the gate.
+    /// Makes the gate, and returns the filter that a call installs with its first part, as a
+    /// `struct sock_fprog` for the address `at`, followed by the instructions. `None` if the call
+    /// installs no filter that can get a first part.
     pub(super) fn filter_for_program(
         &mut self,
         tracee: Tracee,
@@ -124,8 +126,8 @@ impl Process {
 /// The number of instructions of the first part.
 const FIRST_INSNS: usize = (2 * 2 + 1) + (2 * (2 + 2 * MAPPED_BY) + 1) + 1;
 
-/// Returns instructions that allow calls from the gate, and the call that maps it, and go on with
-/// what follows otherwise.
+/// Returns instructions that allow calls from the gate, and the call that maps it. For all other
+/// calls, the instructions after them are executed.
 fn first_part(gate: Gate) -> Vec<u8> {
     let (number, args) = gate.mapping();
     let of_x86_64 = [(ARCH, AUDIT_ARCH_X86_64), (NUMBER, low(number))];
@@ -133,7 +135,7 @@ fn first_part(gate: Gate) -> Vec<u8> {
     let mapping = of_x86_64.into_iter().chain(args.flat_map(|(offset, arg)| halves(offset, arg)));
     let mut part = allow_if(&halves(IP, gate.after_entry().0));
     part.extend(allow_if(&mapping.collect::<Vec<_>>()));
-    // As at the start of any filter.
+    // A filter starts with 0 in its accumulator.
     part.extend(insn(LOAD_IMMEDIATE, 0, 0));
     part
 }

@@ -1,5 +1,6 @@
-//! Children that are followed. Each is handed over, stopped, to a separate recorder: a fork of this
-//! process. So every recorder has one process, and the death of one leaves the others alone.
+//! Children that are followed. Each is handed over, stopped, to a separate recorder: a fork of its
+//! parent's recorder. So every recorder has one process, and the death of one leaves the others
+//! alone.
 //!
 //! Only the thread that attached to a process can trace it, so this one has to detach first. The
 //! child must not execute anything in between: it waits in pause(2) with all signals blocked, and
@@ -29,7 +30,8 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Lets a process that is no ancestor trace another, where the Yama module forbids that (prctl(2)).
 const PR_SET_PTRACER: u64 = 0x5961_6d61;
 
-/// Where a child waits for its recorder: at a SYSCALL instruction, in the place of `code`.
+/// Where a child waits for its recorder: at a SYSCALL instruction at the address `call`, which
+/// replaced `code`; `None` if it was there before.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     call: Addr,
@@ -37,8 +39,8 @@ struct Waits {
 }
 
 impl Engine {
-    /// Takes a child that is at its birth, and has the recorder's memory no more unless it shares
-    /// its parent's. Returns false if children are not followed.
+    /// Follows a child that is stopped at its birth. It does not have the recorder's memory any
+    /// more, unless it `shares` its parent's memory. Returns false if children are not followed.
     pub(super) fn follow_newborn(&mut self, child: Tid, shares: bool) -> Result<bool, Error> {
         let Some(followed) = &mut self.followed else { return Ok(false) };
         let tracee = Tracee(child);
@@ -78,7 +80,7 @@ impl Engine {
                 self.unless_killed(tid, followed)?;
             }
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                // It has the recorder's memory, which it does not use.
+                // The new child has the recorder's memory, but does not use it.
                 let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
                 if self.early.remove(&child).is_none() {
                     wait_for(child)?;
@@ -93,7 +95,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Takes a child that has executed a program, and with it has its own memory.
+    /// Follows a child that shared its parent's memory until it executed a program just now.
     fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
         let tracee = Tracee(child);
         if let Some(clause) = reason_against(Pid(child.0), self.pid)? {
@@ -119,7 +121,8 @@ impl Engine {
         self.hand_over(child, registers, waits, true)
     }
 
-    /// Handles the end of a child that came before it could be handed over: no error.
+    /// Returns `result`. Only if it is the error of a child that was killed before it could be
+    /// handed over, lets the child end, and returns no error.
     pub(super) fn unless_killed(
         &mut self,
         child: Tid,
@@ -184,7 +187,7 @@ impl Engine {
         if let Some(followed) = &mut self.followed {
             followed.recorders.insert(recorder, pid);
         }
-        // Kernels without the module do not know the request.
+        // Kernels without the Yama module do not know the request.
         tracee.inject(
             call,
             PRCTL,
@@ -193,7 +196,7 @@ impl Engine {
         let mut answer = [0];
         let accepted = ours.write_all(&[1]).and_then(|()| ours.read_exact(&mut answer));
         if accepted.is_err() {
-            // Its recorder has said why.
+            // The new recorder has noted why.
             return child.go_on(tracee).and_then(|()| gone_is_fine(tracee.detach(0)));
         }
         tracee.set_signal_mask(u64::MAX)?;
@@ -215,7 +218,7 @@ impl Engine {
         gone_is_fine(tracee.detach(0))
     }
 
-    /// Waits for the recorders of all children.
+    /// Waits until the recorders of all children have ended.
     pub(super) fn wait_for_followed(&mut self) -> Result<(), Error> {
         let is_there =
             |followed: &Followed| !followed.recorders.is_empty() || !followed.borrowers.is_empty();

@@ -7,18 +7,18 @@ use crate::common::{Pid, Tid};
 use crate::tracee::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The recorders of children.
+/// The followed children of a program: their recorders, and those that have none yet.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) family: Family,
-    /// The processes that record, with the child of each.
+    /// The recorders' processes, with the child that each records.
     pub(super) recorders: BTreeMap<Tid, Pid>,
     /// Children that run natively in their parent's memory until they execute a program.
     pub(super) borrowers: BTreeSet<Tid>,
 }
 
 impl Followed {
-    /// Returns the recorders to come, if the children of a program are to be followed.
+    /// Returns a value without children, if the children of a program are to be followed.
     pub(super) fn of(request: &Request) -> Result<Option<Self>, Error> {
         request.follow_forks.then(|| Family::new().map(Self::with)).transpose()
     }
@@ -27,7 +27,7 @@ impl Followed {
         Self { family, recorders: BTreeMap::new(), borrowers: BTreeSet::new() }
     }
 
-    /// Asks the recorders to leave their programs, as a signal asked this one.
+    /// Asks the recorders, by SIGINT, to end their recordings and leave the children.
     pub(super) fn leave(&self) {
         for recorder in self.recorders.keys() {
             // One that is gone has nothing to leave.

@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 /// The time between two looks at what other processes map, unless looks take long.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const EFAULT: i64 = -libc::EFAULT as i64;
-/// The number of accesses that are worth a sentence: they are slow.
+/// The number of logged accesses at which the user gets a note: they are slow.
 const MANY_ACCESSES: u64 = 100;
 
 /// The state of a thread before an instruction that may access foreign memory.
 #[derive(Debug)]
 pub(super) struct BeforeAccess {
     extended: Bytes,
-    /// All memory, if it is not known where the instruction writes.
+    /// All writable memory, if it is not known where the instruction writes.
     memory: Option<Before>,
 }
 
@@ -63,8 +63,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes note of a child with a copy of the mappings and of the descriptors: it may write what
-    /// is shared.
+    /// Makes shared memory foreign for a new child with copies of the mappings and of the
+    /// descriptors, by which it may write there.
     pub(super) fn share_with_child(&mut self) {
         let is_open = |m: &Mapping| matches!(writers_of(m), Writers::Unknown);
         let writable = |m: &&Mapping| m.protection.shared && (m.protection.write || is_open(m));
@@ -74,7 +74,7 @@ impl Process {
         }
     }
 
-    /// Takes note of a mapping that another process may write.
+    /// Makes the file of a mapping foreign memory, since another process may write it.
     fn share(&mut self, mapping: &Mapping) {
         if self.engine.make_foreign(mapping) {
             let moot = format!("{MAPS}{} ", plain_name(mapping));
@@ -83,7 +83,7 @@ impl Process {
         }
     }
 
-    /// Counts an access to foreign memory.
+    /// Counts an access to foreign memory, and notes for the user when there are many.
     fn note_access(&mut self) {
         self.accesses += 1;
         if self.accesses == MANY_ACCESSES {
@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// Takes note of shared mappings in a range if other processes can write them, or are meant to.
+    /// Makes shared mappings in a range foreign if other processes can write them, or are meant to.
     pub(super) fn look_for_others(&mut self, range: AddrRange) {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);
@@ -106,7 +106,7 @@ impl Process {
         }
         let may_be_written = |mapping: &Mapping| match writers_of(mapping) {
             Writers::None => false,
-            // The next look at all will find them.
+            // The next look at all mappings finds these.
             Writers::Foreign => range == EVERYWHERE,
             Writers::Unknown => true,
         };
@@ -123,7 +123,7 @@ impl Process {
         self.rests_until = begun + REST_AFTER_LOOK * begun.elapsed();
     }
 
-    /// Takes note of those of some mappings that other processes can write.
+    /// Makes those of some mappings foreign that other processes can write.
     fn share_what_others_map(&mut self, mappings: &[Mapping]) {
         for mapping in &written_by_others(self.pid(), mappings).mappings {
             self.share(mapping);
@@ -139,7 +139,7 @@ impl Process {
         }
     }
 
-    /// Closes foreign memory, and logs which was not closed before.
+    /// Closes all foreign memory, and logs the ranges that are not in the log yet.
     fn close_foreign(&mut self, thread: &Thread) -> Result<(), Error> {
         for range in self.engine.close_foreign(thread.tracee())? {
             if self.foreign.contains(&range) {
@@ -169,7 +169,7 @@ impl Process {
             self.engine.open_foreign_for_call(tracee, &calling.call)?;
         }
         if restarts {
-            // The kernel would have done this, but for the calls that opened it.
+            // The kernel would have done this, but for the recorder's calls that opened the memory.
             tracee.set_registers(&stand_before_call(&now))?;
         }
         calling.was_closed = false;
@@ -178,14 +178,14 @@ impl Process {
         Ok(())
     }
 
-    /// Returns true if the kernel may use foreign memory as long as a call lasts, whose arguments
-    /// it opens.
+    /// Returns true if the kernel may use foreign memory until a call returns.
     pub(super) fn uses_foreign(&self, call: &Call) -> bool {
         // The kernel reads the word of a futex as the wait begins.
         call.number != FUTEX && self.engine.has_open_foreign()
     }
 
-    /// Reads the state of a thread before an instruction, if it may access foreign memory.
+    /// Reads the state of a thread before an instruction that may access foreign memory; `None` if
+    /// there is no such memory.
     pub(super) fn before_access(
         &self,
         thread: &Thread,
@@ -201,8 +201,9 @@ impl Process {
         Ok(Some(BeforeAccess { extended, memory }))
     }
 
-    /// Lets a thread make its call once more that failed because foreign memory was closed: since
-    /// the call began, or where its arguments do not point. Returns false for a call that did not.
+    /// Lets a thread repeat a call that failed with EFAULT because foreign memory was closed during
+    /// the call, or was not opened, since no argument points there. Returns false if the call did
+    /// not fail so.
     pub(super) fn repeats(&self, thread: &mut Thread) -> Result<bool, Error> {
         let Doing::Calls(calling) = &mut thread.doing else { return Ok(false) };
         let has_closed = self.engine.has_closed_foreign() && !calling.is_repeated;
@@ -249,7 +250,7 @@ impl Process {
         let after = thread.tracee().registers()?;
         let extended = extended_of(thread.tracee())?;
         let extended = (extended != earlier.extended).then_some(extended);
-        // The program knows of the memory as far as it read it.
+        // The log needs the foreign memory only as far as the program read it.
         let read = reads(bytes, before, &after);
         let read = read.into_iter().filter(|range| self.engine.is_foreign(*range));
         let ranges = read.chain(writes(bytes, before, &after));
@@ -263,9 +264,9 @@ impl Process {
     }
 }
 
-/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2), and of
-/// devices, sockets and other objects of the kernel (rings of packets, maps of BPF, buffers of a
-/// GPU).
+/// Returns true if a mapping's purpose is to share memory: it is of `shm_open(3)` or shmget(2), or
+/// of a device, a socket or another object of the kernel (rings of packets, maps of BPF, buffers of
+/// a GPU).
 pub(super) fn is_meant_for_others(mapping: &Mapping) -> bool {
     const NAMES: [&str; 4] = ["/dev/", "/SYSV", "socket:[", "anon_inode:"];
     let is_named = NAMES.iter().any(|name| mapping.name.starts_with(name));

@@ -23,12 +23,12 @@ use crate::recording::Exit;
 use crate::tracee::trap_flag::hidden_in_r11;
 use crate::tracee::{PtraceEvent, Tracee};
 
-/// The way in which a child begins.
+/// The place where the recording of a child begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
-    /// After the call by which it was made.
+    /// After the call that created the child.
     AtBirth,
-    /// With another program.
+    /// At the start of the program that it executes.
     WithProgram,
 }
 
@@ -57,8 +57,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Reports the child that a thread made by a call that is done, or that it need not wait for
-    /// one any more. The report of the call itself comes after that.
+    /// Reports the birth of the child that a thread's completed call made, or the end of its wait
+    /// for one. The report of the call itself comes after that.
     pub(super) fn reports_child(&mut self, tid: Tid) {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return;
@@ -76,7 +76,7 @@ impl Engine {
             if is_step_alone { (done, Some(news)) } else { (Some(news), done) };
     }
 
-    /// Leaves the process and its newborn children, and no other process that is stopped.
+    /// Lets the process and its newborn children go on natively. Other processes stay stopped.
     fn part(&mut self) -> Result<(), Error> {
         self.newborns.leave_all();
         if self.is_gone() { Ok(()) } else { self.leave_beside() }
@@ -99,8 +99,8 @@ impl Engine {
         self.halt_all()
     }
 
-    /// Lets a child that was left, and has the program's memory, run until it executes another
-    /// program, as a rule.
+    /// Waits up to [`VFORKED_CHILD`] while a child that was left uses the program's memory: until
+    /// it executes another program, as a rule.
     pub(super) fn let_child_run(&mut self) -> Result<(), Error> {
         let children = self.threads.values().filter_map(|thread| match thread.debug.child_report {
             Some(ChildReport::WaitOver(child)) => Some(child),
@@ -187,7 +187,8 @@ impl Processes {
         }
     }
 
-    /// Lets the parent of a child that is gone go on natively, if the child was debugged.
+    /// Lets the parent of a child that is gone or left go on natively, if the child was debugged in
+    /// its place (`parting`).
     fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if self.parting.take().is_none() {
             return Ok(());
@@ -198,7 +199,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Leaves one of the processes. Another one is the program then, if the program is left.
+    /// Leaves one of the processes. If that is the program, another one becomes the program.
     pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
         if self.program.newborns.leave(pid) {
             return self.part_for_good(pid, None);
@@ -254,7 +255,8 @@ impl Processes {
         }
     }
 
-    /// Ends all processes.
+    /// Kills all processes, except for a program that is being left (`parting`): that goes on
+    /// natively.
     pub(super) fn kill_all(&mut self) -> Result<(), Error> {
         self.program.newborns.kill_all();
         if let Some(child) = self.parting {

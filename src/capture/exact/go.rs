@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The period at which a running program is checked for interrupts.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
-/// The single instructions in a row after which the other threads may run for one.
+/// The number of steps in a row by one thread alone after which the others may run during a step.
 const LONE_STEPS: u32 = 256;
 
 impl Engine {
@@ -70,7 +70,8 @@ impl Engine {
         Ok(self.settled(go, news))
     }
 
-    /// Takes the debugger's request. Returns true if all threads run.
+    /// Applies the debugger's request to the program and its threads. Returns true if all threads
+    /// run.
     fn take_request(&mut self, go: &Go) -> Result<bool, Error> {
         if let Some(thread) = self.threads.get_mut(&go.thread)
             && go.signal != 0
@@ -138,7 +139,7 @@ impl Engine {
         Ok(others_run)
     }
 
-    /// Prepares the process of another program for the debugger.
+    /// Sets the debugger's stops in the process of a program that has just begun.
     pub(super) fn begin_debugging_program(&mut self) {
         if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
             process.engine.watch_calls(debugger.watches_calls());
@@ -246,7 +247,7 @@ impl Debugged for Engine {
 }
 
 impl Engine {
-    /// Ends the program, and waits until it has ended.
+    /// Kills the program, and waits until it has ended.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.finished.is_some() || self.process.is_none() {
             return Ok(());

@@ -11,7 +11,8 @@ use crate::recording::log::Happening;
 use crate::translate::{Effects, Hook};
 
 impl Process {
-    /// Reads the memory before an instruction that may write any of it.
+    /// Reads all writable memory before an instruction that may write any of it; `None` for any
+    /// other.
     pub(super) fn before_step(&mut self, hook: Option<Hook>) -> Option<Before> {
         if hook.map(Hook::effects) != Some(Effects::Unlimited) {
             return None;
@@ -20,7 +21,8 @@ impl Process {
         Some(Before::read(&self.engine, self.pid()))
     }
 
-    /// Logs an instruction that was executed.
+    /// Logs an instruction with a hook that a thread has executed. Fails if a step of CPUID
+    /// executed more than that.
     pub(super) fn log_step(
         &mut self,
         thread: &mut Thread,

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The ticks that are worth a keyframe, for each millisecond of the period. A replay needs a
-/// fraction of a second for those of a second.
+/// The number of ticks after the last keyframe that are worth another one, for each millisecond of
+/// the period. A replay executes those of a second in a fraction of a second.
 const TICKS_PER_MS: u64 = 100_000;
-/// The number of parts that the log of the time that is kept has.
+/// The number of log parts into which the time that is kept is divided.
 const PARTS: u32 = 2;
-/// The largest number of keyframes of a recording, and of the bytes of more than a few.
+/// A recording has at most `MOST` keyframes. If they have more than `MOST_BYTES` in all, it has at
+/// most `FEW`.
 const MOST: usize = 64;
 const MOST_BYTES: u64 = 512 << 20;
 const FEW: usize = 3;
@@ -18,21 +19,22 @@ const FEW: usize = 3;
 pub(super) struct Keyframes {
     pub(super) period: Duration,
     pub(super) begun: Instant,
-    /// No keyframe is due before.
+    /// The earliest time of the next keyframe.
     pub(super) next: Instant,
-    /// The ticks and entries up to the last one, in ticks.
+    /// The length of the log up to the last keyframe, in ticks; an entry counts as a number of
+    /// ticks.
     pub(super) replayed: u64,
     pub(super) stored: Vec<Stored>,
-    /// The time that is kept; none if all is.
+    /// The time before the end of the run whose log is kept; `None` if all of the log is kept.
     pub(super) keep: Option<Duration>,
-    /// The keyframes with which the parts of the log begin, but for the one at the run's beginning.
+    /// The starts of the log's parts, each at a keyframe; not the run's beginning.
     pub(super) parts: VecDeque<PartStart>,
 }
 
 /// A place where a part of the log begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartStart {
-    /// The entries of the log before it.
+    /// The number of log entries before the part.
     pub(super) entry: u64,
     pub(super) at: Instant,
 }
@@ -40,7 +42,7 @@ pub(super) struct PartStart {
 /// A keyframe that was written.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// The entries of the log before it.
+    /// The number of log entries before the keyframe, by which it is identified.
     pub(super) entry: u64,
     pub(super) at: Instant,
     pub(super) size_bytes: u64,
@@ -58,8 +60,9 @@ impl Keyframes {
         self.keep.is_some_and(|keep| now.duration_since(last) >= keep / PARTS)
     }
 
-    /// Notes the beginning of a part. Returns the entry before which the log is dropped, and the
-    /// keyframes that go with it.
+    /// Notes the beginning of a part. Returns the `entry` of the part before which the log is to be
+    /// dropped, and the `entry` of each keyframe to remove with it; `None` if nothing is to be
+    /// dropped.
     pub(super) fn note_part(&mut self, part: PartStart) -> Option<(u64, Vec<u64>)> {
         self.parts.push_back(part);
         let keep = self.keep?;
@@ -75,13 +78,13 @@ impl Keyframes {
         Some((first.entry, dropped))
     }
 
-    /// Returns true if a part of the log begins with a keyframe.
+    /// Returns true if a part of the log begins with the keyframe at this index of `stored`.
     pub(super) fn is_of_part(&self, number: usize) -> bool {
         let entry = self.stored.get(number).map(|stored| stored.entry);
         self.parts.iter().any(|part| Some(part.entry) == entry)
     }
 
-    /// Notes a keyframe that was written. Returns those that are removed for it.
+    /// Notes a keyframe that was written. Returns the `entry` of each keyframe to remove for it.
     pub(super) fn note(&mut self, stored: Stored) -> Vec<u64> {
         self.stored.push(stored);
         let mut removed = Vec::new();
@@ -93,7 +96,7 @@ impl Keyframes {
         removed
     }
 
-    /// Returns the ticks that are worth a keyframe.
+    /// Returns the number of ticks after the last keyframe that are worth another one.
     pub(super) fn period_ticks(&self) -> u64 {
         let period_ms = u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX);
         period_ms.saturating_mul(TICKS_PER_MS)
@@ -103,8 +106,9 @@ impl Keyframes {
         self.stored.iter().map(|stored| stored.size_bytes).sum()
     }
 
-    /// Returns the keyframe without which the gap that it leaves is smallest for its age: users
-    /// look at the end of a run most. The last one stays, and so do those of the log's parts.
+    /// Returns the index of the keyframe whose removal leaves the smallest gap for its age: users
+    /// look at the end of a run most. The last one stays, and so do those at which parts of the log
+    /// begin; `None` if there is no other.
     pub(super) fn least_useful(&self) -> Option<usize> {
         let now = self.stored.last().map_or(self.begun, |last| last.at);
         let gap_for_age = |&number: &usize| {

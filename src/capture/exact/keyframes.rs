@@ -1,9 +1,9 @@
-//! Keyframes: the whole state of the process, stored on the way, so that a replay can begin there.
-//! The program waits while one is written, which takes at most a twentieth of its time. There is
-//! one at the end, too, of which the final state has the memory.
+//! Keyframes: the whole state of the process, stored during the run, so that a replay can begin
+//! there. The program waits while one is written, which takes at most a twentieth of its time. A
+//! long run has one at its end, too, whose memory is mostly that of the final state.
 //!
 //! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A
-//! part is dropped when the one after it reaches back far enough.
+//! part is dropped when the parts after it reach back far enough.
 
 use super::engine::Engine;
 use super::keyframe_plan::{PartStart, Stored};
@@ -21,21 +21,23 @@ use crate::sideband::Mapping;
 use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
 use std::time::Instant;
 
-/// The share of the time that writing takes: one part in so many.
+/// Writing keyframes takes at most one part in so many of the time.
 const SHARE: u32 = 20;
-/// The ticks in which an entry of the log is replayed.
+/// The number of ticks that take as long to replay as an entry of the log.
 const TICKS_PER_ENTRY: u64 = 1000;
-/// The largest memory that is written: the program waits for one or two seconds.
+/// The maximum memory of a keyframe, in bytes: the program waits for one or two seconds. Keyframes
+/// at which a part of the log begins have no limit.
 const LARGEST_BYTES: u64 = 1200 << 20;
-/// The largest memory that is written at the end, beside the final state.
+/// The maximum memory of a keyframe at the end, in bytes, without that of the final state.
 const LARGEST_LAST_BYTES: u64 = 64 << 20;
-/// The part of a period's ticks that is worth a keyframe at the end: its memory is there anyway.
+/// A keyframe is worth it at the end after the ticks of a period, divided by this: the final state
+/// has its memory anyway.
 const LAST_SHARE: u64 = 2;
 /// RF in EFLAGS (SDM volume 1, "EFLAGS Register").
 const RESUME_FLAG: u64 = 1 << 16;
 
 impl Engine {
-    /// Stores a keyframe if it is time for one, and all threads are where that is possible.
+    /// Stores a keyframe if one is due, and the states of all threads are known.
     pub(super) fn store_keyframe_if_due(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if now < self.keyframes.next || self.is_finished {
@@ -70,7 +72,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the ticks and entries that a replay has up to here, in ticks.
+    /// Returns the length of the log up to here, in ticks; an entry counts as [`TICKS_PER_ENTRY`].
     fn replayed(&self) -> u64 {
         let Some(process) = &self.process else { return 0 };
         let log = process.recorder.log_so_far();
@@ -96,9 +98,10 @@ impl Engine {
         has_holder && is_quiet && others.all(|is_known| is_known)
     }
 
-    /// Returns the number of entries before the keyframe; `None` if the process has ended.
+    /// Stores a keyframe, and removes those that make room for it. Returns the number of log
+    /// entries before it; `None` if the process has ended.
     fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
-        // The holder's place is where its last entry is, as those of the others are.
+        // A keyframe has each thread where it was at its last entry: this is the holder's.
         self.log_place()?;
         let _spread = self.turns.map(Turns::spread);
         let Some(process) = &mut self.process else { return Ok(None) };
@@ -107,7 +110,7 @@ impl Engine {
         let threads: Result<Vec<_>, _> = self.threads.values().map(Standing::of).collect();
         let mut file = process.recorder.writer().keyframe(entry)?;
         process.write_keyframe(&mut file, self.holder, &threads?, &[])?;
-        // The memory of a process that was killed is gone, or a part of it: this would fail then.
+        // If the process was killed, some of its memory may have been missing. This fails then.
         holder.tracee().registers()?;
         append(&mut file, self.holder, Happening::Finish { place: None })?;
         let size_bytes = file.finish()?;
@@ -119,14 +122,15 @@ impl Engine {
         Ok(Some(entry))
     }
 
-    /// Returns true if a replay to the end of the run takes long from the last keyframe.
+    /// Returns true if a replay from the last keyframe to the end of the run takes long, and there
+    /// is no debugger.
     pub(super) fn is_end_worth_a_keyframe(&self) -> bool {
         let done = self.replayed().saturating_sub(self.keyframes.replayed);
         self.debugger.is_none() && done >= self.keyframes.period_ticks() / LAST_SHARE
     }
 
-    /// Stores a keyframe at the end of the run, if one was found to be worth it. `dumped` are the
-    /// mappings whose memory the final state has.
+    /// Stores a keyframe at the end of the run, if `Last` asks for one. `dumped` are the mappings
+    /// whose memory the final state has.
     pub(super) fn store_last_keyframe(&mut self, dumped: &[AddrRange]) -> Result<(), Error> {
         match self.write_last_keyframe(dumped) {
             // The process was killed at its end. The keyframe has no end, so it is not used.
@@ -146,15 +150,15 @@ impl Engine {
         }
         let mut file = process.recorder.writer().keyframe(entry)?;
         process.write_keyframe(&mut file, last, &threads, dumped)?;
-        // If it was killed, neither this nor the final state has all of its memory.
+        // If the process was killed, neither keyframe nor final state has all of its memory.
         Tracee(last).registers()?;
         append(&mut file, last, Happening::Finish { place: None })?;
         file.finish()?;
         Ok(())
     }
 
-    /// Begins another part of the log at the keyframe that was just stored, and drops the oldest
-    /// ones.
+    /// Begins another part of the log at the keyframe that was just stored. Drops the parts that
+    /// are too old, with their keyframes.
     fn begin_part(&mut self, start: PartStart) -> Result<(), Error> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let recorder = &mut process.recorder;
@@ -169,8 +173,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the size of the memory that a keyframe has, in bytes, beside that of `dumped`.
-    /// Shared memory counts whole.
+    /// Returns the size of the memory that a keyframe would store, in bytes, without that of
+    /// `dumped`. Shared mappings count whole.
     fn own_bytes(&self, dumped: &[AddrRange]) -> u64 {
         let pages = PageMap::open(self.pid());
         let of_mapping = |mapping: &Mapping| {
@@ -185,8 +189,8 @@ impl Process {
         stored.map(of_mapping).fold(0, u64::saturating_add)
     }
 
-    /// Writes all entries of a keyframe but its end. `first` is the thread that executes next. The
-    /// memory in `dumped` that is of no file is that of the final state.
+    /// Writes all entries of a keyframe but the last. `first` is the thread that executes next.
+    /// Private memory of no file in `dumped` is left to the final state.
     fn write_keyframe(
         &mut self,
         file: &mut KeyframeWriter,
@@ -229,8 +233,8 @@ impl Process {
     }
 }
 
-/// Returns true if a keyframe need not have the memory of a mapping, as the final state has it. Of
-/// files, a replay maps the stored ones.
+/// Returns true if a keyframe can leave the memory of a mapping to the final state: it is private,
+/// of no file, and within `dumped`.
 fn is_in_final_state(mapping: &Mapping, dumped: &[AddrRange]) -> bool {
     let range = mapping.range;
     let is_within = |dumped: &AddrRange| dumped.start <= range.start && range.end <= dumped.end;
@@ -242,7 +246,7 @@ struct Standing {
     tid: Tid,
     state: ThreadState,
     siginfo: Option<SiginfoBytes>,
-    /// The system call that it is in.
+    /// The number of the system call that the thread is in.
     call: Option<u64>,
 }
 
@@ -272,7 +276,7 @@ fn is_settled(thread: &Thread) -> bool {
         && thread.translated.place == Place::Program
 }
 
-/// Returns the state of a thread, before the call that it is in.
+/// Returns the state of a thread; if it is in a system call, its state before the call.
 fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
     match thread.calling() {
         Some(Calling { registers, extended: Some(extended), .. }) => {

@@ -4,13 +4,15 @@ use crate::common::Tid;
 use crate::insn::Registers;
 use crate::recording::log::Write;
 
-/// The end of a program.
+/// The end of a program that is not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Last {
-    /// The thread that ended it, and where. It is taken as that is logged.
+    /// The thread that ended the program, with its registers then; `None` before the end, and once
+    /// the end is logged.
     pub(super) place: Option<(Tid, Registers)>,
     /// The memory that the kernel wrote as it killed threads in system calls.
     pub(super) writes: Vec<Write>,
-    /// That thread, and the number of entries before the end, if a keyframe is to be stored there.
+    /// The thread that ended the program, and the number of log entries before the end, if a
+    /// keyframe is to be stored at the end.
     pub(super) keyframe: Option<(Tid, u64)>,
 }

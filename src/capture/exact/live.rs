@@ -18,7 +18,7 @@ use crate::recording::TscClock;
 use crate::tracee::{auxv, comm};
 use std::path::{Path, PathBuf};
 
-/// A program under a debugger.
+/// An exactly recorded program under a debugger, and the processes beside it.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     processes: Processes,
@@ -148,7 +148,7 @@ impl LiveProgram for Live {
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         let parent = self.processes.parent.as_ref().filter(|parent| parent.pid == pid);
         match (self.engine().newborns.get(pid), parent) {
-            // A child that shares its parent's memory must not show the recorder's.
+            // The child may share its parent's memory: `read` hides the recorder's part.
             (Some(newborn), _) if newborn.is_awaited => self.read(addr, buf),
             (Some(newborn), _) => newborn.read(addr, buf),
             (None, Some(parent)) => {
@@ -177,7 +177,7 @@ impl LiveProgram for Live {
         }
     }
 
-    /// Returns nothing: the log has no times.
+    /// Returns `None`: the log has no times.
     fn clock(&self) -> Option<TscClock> {
         None
     }
@@ -211,7 +211,7 @@ impl LiveProgram for Live {
 }
 
 impl Engine {
-    /// Writes the log up to where the program is.
+    /// Writes the log to disk, up to the program's current place.
     fn save(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         let was_saved = std::mem::replace(&mut debugger.is_saved, true);

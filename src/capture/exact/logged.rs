@@ -12,8 +12,8 @@ use crate::recording::log::{Bytes, Done, Happening, Write};
 use crate::translate::{Counter, LoggedCall};
 
 impl Process {
-    /// Logs the calls that a thread has made in the midst of a run. Returns the ticks up to the
-    /// last one; the run counts from there on.
+    /// Logs the calls that a thread has made and logged in the code cache during a run. Returns the
+    /// ticks of the run up to the last one, from which `running` counts on.
     pub(super) fn take_calls(
         &mut self,
         thread: &mut Thread,
@@ -47,7 +47,7 @@ impl Process {
     }
 }
 
-/// Returns what the log has of an instruction that read a counter.
+/// Returns the event of an instruction in the code cache that read the time-stamp counter.
 fn executed(logged: &LoggedCall, counter: Counter) -> Happening {
     let before = logged.registers;
     let time = logged.result.cast_unsigned();
@@ -60,7 +60,8 @@ fn executed(logged: &LoggedCall, counter: Counter) -> Happening {
     Happening::Executes { registers: Box::new(after.into()), extended: None, writes: Vec::new() }
 }
 
-/// Returns what a call wrote. Where its thread stopped after it, the memory is as the call left it.
+/// Returns the memory that a call wrote. If the thread stopped after the call, that is read now;
+/// otherwise the code cache has logged it.
 fn writes_of(engine: &TranslatedProcess, logged: LoggedCall) -> Vec<Write> {
     if logged.stops {
         let memory = |addr: Addr, buf: &mut [u8]| engine.read_visible(addr, buf);

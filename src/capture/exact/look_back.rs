@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// The time from the sharing of memory to the first look, in which most children execute another
-/// program.
+/// The time from when memory becomes foreign to the first look. Most children execute another
+/// program before it.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The longest time between two looks.
+/// The maximum time between two looks, unless looks take long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The least time between two looks, as a multiple of the time that a look takes, and of that in
-/// which memory is taken back.
+/// The minimum time between two looks, as a multiple of the time that the last one took: if it took
+/// no memory back, and (`REST_AFTER_TAKING`) if it did.
 pub(super) const REST_AFTER_LOOK: u32 = 20;
 const REST_AFTER_TAKING: u32 = 100;
 
@@ -40,7 +40,8 @@ impl LookBack {
         now >= self.next && now >= self.rests_until
     }
 
-    /// Notes a look that began then, and whether memory was taken back.
+    /// Notes a look that began at `begun` and has just ended. `takes` is true if it took memory
+    /// back.
     pub(super) fn note_look(&mut self, begun: Instant, takes: bool) {
         let (now, took) = (Instant::now(), begun.elapsed());
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);

@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 const PAGE_BYTES: u64 = 4096;
-/// The largest part of a file that is stored at once: 64 MiB.
+/// The maximum size of a part of a file that is stored at once: 64 MiB.
 const LARGEST_STORED_BYTES: u64 = 64 << 20;
 const LAST_ERRNO: i64 = 4095;
 const PROT_GROWSDOWN: u64 = libc::PROT_GROWSDOWN as u64;
@@ -28,7 +28,7 @@ const MREMAP_DONTUNMAP: u64 = libc::MREMAP_DONTUNMAP as u64;
 const FORGETTING: [u64; 3] =
     [libc::MADV_DONTNEED as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
 
-/// The start of a sentence about a file that is mapped to be written.
+/// The start of a note to the user about a shared mapping that the program can write.
 pub(super) const MAPS: &str = "the program maps ";
 
 /// Returns true if a call may change mappings. No other thread executes anything until it is done:
@@ -41,7 +41,7 @@ pub(super) fn changes_mappings(number: u64) -> bool {
 }
 
 impl Process {
-    /// Returns the changes that a call made, which is done.
+    /// Reads the mappings again that a completed call changed, and returns their changes.
     pub(super) fn map_changes(
         &mut self,
         thread: &Thread,
@@ -103,8 +103,8 @@ impl Process {
         })
     }
 
-    /// Returns the changes that a call made which failed: the kernel does one mapping after the
-    /// other, and passes over a hole.
+    /// Returns the changes of mappings that a failed call made: the kernel changes one mapping
+    /// after the other, so some may be changed before the error.
     fn changed_in_part(
         &mut self,
         thread: &Thread,
@@ -128,7 +128,8 @@ impl Process {
         self.changed(thread, given)?;
         let parts: Vec<Mapping> = self.engine.space.overlapping(given).cloned().collect();
         Ok(match call.number {
-            // After a hole. Other errors end the call at their mapping.
+            // The kernel skips holes, and returns this at the end. Other errors end the call at
+            // their mapping.
             MADVISE if result == -i64::from(libc::ENOMEM) => self.discarded(given),
             MADVISE => {
                 let own = parts.iter().filter(|m| !m.protection.shared);
@@ -153,14 +154,15 @@ impl Process {
         Ok(Mapped { shared: None, ..mapped_from(mapping, range, content) })
     }
 
-    /// Returns the parts of a range that are the process's own, whose content is discarded.
+    /// Returns the changes by which the private mappings in a range lose their contents.
     fn discarded(&self, range: AddrRange) -> Vec<MapChange> {
         let is_own = |m: &&Mapping| !m.protection.shared;
         let parts = self.engine.space.overlapping(range).filter(is_own);
         parts.map(|m| MapChange::Discard(common(m.range, range))).collect()
     }
 
-    /// Returns a protection with what the kernel adds to it (`READ_IMPLIES_EXEC`, personality(2)).
+    /// Returns `asked`, with the permission to execute if the kernel added that to the range
+    /// (`READ_IMPLIES_EXEC`, personality(2)).
     fn with_implied(&self, range: AddrRange, asked: Protection) -> Protection {
         let first = AddrRange::sized(range.start, 1);
         let there = self.engine.space.overlapping(first).next().map(|m| m.protection);
@@ -177,13 +179,14 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the extent of the mapping that a range is in.
+    /// Returns a range, extended down to the start of the mapping that it is in.
     fn whole(&self, range: AddrRange) -> AddrRange {
         let around = self.engine.space.overlapping(range).next();
         around.map_or(range, |mapping| AddrRange::new(mapping.range.start, range.end))
     }
 
-    /// Describes what mmap(2) has just made.
+    /// Describes a range that mmap(2) has just mapped: in pieces if its file is too large to be
+    /// stored at once.
     fn new_mappings(&mut self, range: AddrRange, call: &Call) -> Result<Vec<Mapped>, Error> {
         let [_, _, prot, flags, fd, _] = call.args;
         let there = self.engine.space.overlapping(AddrRange::sized(range.start, 1)).next().cloned();
@@ -211,7 +214,8 @@ impl Process {
         File::open(path).ok().filter(is_regular)
     }
 
-    /// Describes a part of a mapping in pieces: what its file has, and the holes of the file.
+    /// Describes a part of a file's mapping in pieces: stores those with data, and describes the
+    /// holes of the file as zeros.
     fn pieces(
         &self,
         mapping: &Mapping,
@@ -248,7 +252,8 @@ impl Process {
         }
     }
 
-    /// Returns the content of a part of a file's mapping.
+    /// Returns the content of a part of a file's mapping: in the stored file, or in a copy of the
+    /// memory, which is stored now.
     pub(super) fn content(&self, mapping: &Mapping, range: AddrRange) -> Result<Content, Error> {
         Ok(match self.image_of(mapping) {
             Some(image) => Content::File { image, offset: part_at(mapping, range.start).offset },
@@ -261,7 +266,7 @@ impl Process {
         self.mappings.image(mapping).filter(|_| !self.is_written(mapping)).cloned()
     }
 
-    /// Describes what mmap(2) has just made.
+    /// Describes a range that mmap(2) has just mapped, as one mapping, and stores its content.
     fn new_mapping(&mut self, range: AddrRange, prot: u64, flags: u64) -> Result<Mapped, Error> {
         let shared = flags & u64::from(libc::MAP_TYPE.cast_unsigned()) != libc::MAP_PRIVATE as u64;
         let grows_down = flags & MAP_GROWSDOWN != 0;
@@ -297,7 +302,7 @@ impl Process {
         self.engine.space.mappings().any(|m| m.is_same_file(mapping) && writes(m))
     }
 
-    /// Stores memory that no file can be stored for.
+    /// Stores the bytes that a range of memory has now.
     fn store(&self, range: AddrRange) -> Result<ImageId, Error> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let known = self.engine.memory.read(range.start, &mut bytes);
@@ -310,7 +315,7 @@ impl Process {
         self.mapped_shared(mapping)
     }
 
-    /// Describes a mapping whose content other processes may write, and stores that.
+    /// Describes a mapping, and stores the content that it has now.
     pub(super) fn mapped_shared(&self, mapping: &Mapping) -> Result<Mapped, Error> {
         let content = Content::File { image: self.store(mapping.range)?, offset: 0 };
         Ok(mapped_from(mapping, mapping.range, content))
@@ -354,13 +359,13 @@ impl Process {
         let Some(mapping) = there.filter(|m| m.is_file() && !added.is_empty()) else {
             return Ok(vec![MapChange::Move { from, to }]);
         };
-        // The stored part of the file need not reach so far.
+        // The added pages may lie beyond the stored part of the file.
         let moved = MapChange::Move { from, to: AddrRange::new(to.start, added.start) };
         let added = self.added(&mapping, added)?.into_iter().map(MapChange::Map);
         Ok(std::iter::once(moved).chain(added).collect())
     }
 
-    /// Returns the changes of brk(2).
+    /// Returns the changes of brk(2), which returned `end`, and notes the new end of the heap.
     fn new_heap_end(&mut self, thread: &Thread, end: Addr) -> Result<Vec<MapChange>, Error> {
         let up = |end: u64| Addr(end.next_multiple_of(PAGE_BYTES));
         let (old, new) = (up(self.heap_end), up(end.0));
@@ -382,7 +387,7 @@ impl Process {
     }
 }
 
-/// Describes a part of a mapping.
+/// Describes `range`, a part of a mapping, which has `content`.
 pub(super) fn mapped_from(mapping: &Mapping, range: AddrRange, content: Content) -> Mapped {
     let protection = mapping.protection;
     let shared = protection.shared.then(|| part_at(mapping, range.start));
@@ -411,14 +416,14 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Returns the parts of a file with data, and those without, from `first` on: pages, none of them
-/// larger than what is stored at once.
+/// Splits `size_bytes` of a file, from offset `first` on, into parts with data (true) and holes
+/// (false), in whole pages. Parts with data have at most `LARGEST_STORED_BYTES`.
 fn extents(file: &File, first: u64, size_bytes: u64) -> Vec<(Range<u64>, bool)> {
     let end = first.saturating_add(size_bytes);
     let mut parts = Vec::new();
     let mut at = first;
     while at < end {
-        // It fails where there is no more data.
+        // lseek(2) fails where there is no more data.
         let data =
             seek(file, at, Whence::SeekData).unwrap_or(end).clamp(at, end) & !(PAGE_BYTES - 1);
         if data > at {
@@ -440,7 +445,8 @@ fn seek(file: &File, from: u64, whence: Whence) -> Option<u64> {
     u64::try_from(found).ok()
 }
 
-/// Reads as many bytes as there are, and returns their number.
+/// Reads a file from `offset` on until `bytes` is full or the file ends. Returns the number of
+/// bytes read.
 fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> usize {
     let mut known = 0;
     while let Some(rest) = bytes.get_mut(known..).filter(|rest| !rest.is_empty()) {
@@ -452,17 +458,18 @@ fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> usize {
     known
 }
 
-/// Returns the name of a mapped file, as it was before it was deleted.
+/// Returns the name of a mapped file, without the kernel's mark of deleted files; "memory" if it
+/// has no name.
 pub(super) fn plain_name(mapping: &Mapping) -> &str {
     let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
     if name.is_empty() { "memory" } else { name }
 }
 
-/// Returns which part of its file a mapping shows at an address. Neighbours of the same file appear
-/// as one mapping.
+/// Returns which file a mapping shows, and the offset in it at an address. That need not be the
+/// mapping's start: neighbours of the same file appear as one mapping.
 fn part_at(mapping: &Mapping, addr: Addr) -> Shared {
     let skipped = addr.0.saturating_sub(mapping.range.start.0);
-    // No file system numbers its files so high.
+    // No inode number is so high that it overlaps the device.
     let file = mapping.device.rotate_right(16) ^ mapping.inode;
     Shared { file, offset: mapping.offset + skipped }
 }

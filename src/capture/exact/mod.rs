@@ -1,6 +1,5 @@
-//! Exact recording: the program runs in code that counts, one thread at a time, and all that does
-//! not follow from the run itself goes to a log (`recording::log`), from which the run can be
-//! repeated.
+//! Exact recording: the program runs in translated code that counts ticks, one thread at a time.
+//! All inputs of the run go to a log (`recording::log`), from which the run can be repeated.
 //!
 //! The thread that executes holds the *token*. It gives the token up at the end of its slice if
 //! another thread can run, and in a system call that does not return at once. The events of a

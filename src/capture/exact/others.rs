@@ -9,9 +9,10 @@ use std::io;
 /// Memory that other processes can write.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Of the mappings that were asked for, those that another process has.
+    /// Of the mappings that were asked for, those that another process can write.
     pub mappings: Vec<Mapping>,
-    /// True if the mappings of a process cannot be read that may be a child of the program's.
+    /// True if there is a process whose mappings cannot be read, and which may be a child of the
+    /// program.
     pub is_partly_unknown: bool,
 }
 
@@ -30,7 +31,7 @@ pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
             }
         };
         let Ok(maps) = parse_maps(&text) else { continue };
-        // Another recorder closes it for its program.
+        // A mapping that cannot be read may be foreign memory that another recorder closed.
         let may_write =
             |m: &Mapping| m.protection.shared && (m.protection.write || !m.protection.read);
         for mapping in mappings {
@@ -44,8 +45,8 @@ pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
     written
 }
 
-/// Returns true if a process may be a copy of `parent`, as far as users and times tell: only the
-/// superuser's copies change their user, and the superuser may read all mappings.
+/// Returns true if a process may be a forked child of `parent`, by its user and its start time:
+/// only the superuser's children change their user, and the superuser may read all mappings.
 fn may_be_child(pid: Pid, parent: Pid) -> bool {
     let is_later = match (started(pid), started(parent)) {
         (Some(started), Some(parent)) => started >= parent,

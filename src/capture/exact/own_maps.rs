@@ -1,5 +1,5 @@
-//! Lists of the program's mappings that it opens itself (proc(5)): without the recorder's mappings,
-//! whose addresses and bytes a replay does not have.
+//! Lists of the program's mappings that it opens itself (/proc/PID/maps and smaps, proc(5)). It
+//! gets them without the recorder's mappings, whose addresses and bytes a replay does not have.
 
 use super::files::Opened;
 use super::process::Process;

@@ -31,29 +31,29 @@ pub(super) struct Process {
     pub(super) mappings: MappingRecorder,
     /// The end of its heap, as brk(2) last returned it.
     pub(super) heap_end: u64,
-    /// True if it may have its own memory open as a file.
+    /// True if it may have its own memory open as a file (/proc/PID/mem).
     pub(super) has_memory_file: bool,
-    /// True if it has installed a filter of its system calls.
+    /// True if it has installed or inherited a filter of its system calls (seccomp).
     pub(super) is_filtered: bool,
     /// True if it ran before it was recorded.
     pub(super) was_running: bool,
-    /// Room for the calls of a thread's log.
+    /// A buffer, kept for reuse, for the calls that a thread has logged in the code cache.
     pub(super) logged_calls: LoggedCalls,
-    /// Its vdso, if the program uses it.
+    /// Its vdso, if the program may use it: it ran before it was recorded.
     pub(super) vdso: Option<Vdso>,
     /// The memory that a debugger changed since the last entry of the log.
     pub(super) changed_memory: Vec<AddrRange>,
     /// When to look next at what other processes map.
     pub(super) next_look: Instant,
-    /// The time before which it is not done again.
+    /// The earliest time of the next look at what other processes map: looks may take long.
     pub(super) rests_until: Instant,
-    /// The foreign memory that is in the log.
+    /// The ranges that the log says are foreign memory (`Happening::Foreign`).
     pub(super) foreign: Vec<AddrRange>,
-    /// When to look if it is still foreign.
+    /// When to look if memory is still foreign.
     pub(super) look_back: LookBack,
-    /// The accesses to it that were logged.
+    /// The number of accesses to foreign memory that were logged.
     pub(super) accesses: u64,
-    /// The code that it is likely to execute.
+    /// The lists of code that earlier runs of its files executed.
     pub(super) known_code: KnownCode,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
@@ -64,7 +64,7 @@ impl Process {
         self.recorder.pid()
     }
 
-    /// Logs what happened to a thread that is where its registers say.
+    /// Logs an event of a thread that has these registers, with its ticks since its last entry.
     pub(super) fn log(
         &mut self,
         thread: &mut Thread,
@@ -77,12 +77,13 @@ impl Process {
         Ok(self.recorder.log(&entry)?)
     }
 
-    /// Logs what happened to no thread in particular, or to one that has not executed anything.
+    /// Logs an event without ticks or a check of registers: of no thread in particular, or of one
+    /// that has not executed anything.
     pub(super) fn log_beside(&mut self, tid: Tid, happening: Happening) -> Result<(), Error> {
         Ok(self.recorder.log(&Entry { tid, ticks: 0, check: 0, happening })?)
     }
 
-    /// Reads the mappings again.
+    /// Reads all mappings again, and records their changes.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let Self { mappings, recorder, engine, .. } = self;
         let changes = mappings.refresh(&mut engine.space, recorder, &engine.memory, tid)?;
@@ -90,7 +91,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads the mappings in a range again.
+    /// Reads the mappings in a range again, and records their changes.
     pub(super) fn look_at_mappings_in(&mut self, range: AddrRange, tid: Tid) -> Result<(), Error> {
         let Self { mappings, recorder, engine, .. } = self;
         let (space, memory) = (&mut engine.space, &engine.memory);
@@ -106,7 +107,7 @@ impl Process {
         self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
     }
 
-    /// Keeps the code that was executed, for later runs.
+    /// Stores the list of the code that was executed, for later runs.
     pub(super) fn keep_executed_code(&self) {
         self.known_code.keep(&self.engine, &self.mappings);
     }
@@ -127,7 +128,7 @@ impl Process {
     }
 }
 
-/// Reads the state of a thread that is stopped in the program.
+/// Returns the state of a thread that is stopped in the program and has these registers.
 pub(super) fn state_of(tracee: Tracee, registers: &Registers) -> Result<ThreadState, Error> {
     Ok(ThreadState { registers: (*registers).into(), extended: extended_of(tracee)? })
 }

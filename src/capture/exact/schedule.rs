@@ -11,19 +11,18 @@ use crate::syscalls::FUTEX_WAITERS;
 use crate::tracee::{Stop, wait_any};
 use std::time::{Duration, Instant};
 
-/// Ticks of a slice while other threads wait for something: less than a millisecond.
+/// Ticks of a slice if there are other threads: less than a millisecond.
 const SLICE_TICKS: u64 = 250_000;
-/// Ticks after which the recorder looks around if there is one thread alone.
+/// Ticks of a slice of the only thread.
 const LONG_SLICE_TICKS: u64 = 50_000_000;
-/// The same under a debugger, which may interrupt the program.
+/// Ticks of a slice of the only thread under a debugger, which may interrupt the program.
 const DEBUGGED_SLICE_TICKS: u64 = 5_000_000;
-/// The time within which the kernel marks a lock that another thread has.
+/// The maximum wait until the kernel marks a lock that another thread has.
 const LOCK_PERIOD: Duration = Duration::from_millis(100);
 const LOCK_PAUSE: Duration = Duration::from_micros(20);
 
 impl Engine {
-    /// Returns the ticks that a thread may execute before the recorder looks around. `is_alone` is
-    /// true if there is no other one.
+    /// Returns the maximum ticks of the next slice. `is_alone` is true if there is one thread only.
     pub(super) fn slice_ticks(&mut self, is_alone: bool) -> u64 {
         match &mut self.chaos {
             _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
@@ -35,7 +34,8 @@ impl Engine {
     }
 
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
-    /// the next one in turn, or by chance. None executes anything after the last entry of the log.
+    /// the next one in turn, or a random one. `None` if no thread can go on. After the program's
+    /// end is noted, only threads with a stop to handle go on.
     pub(super) fn next_thread(&mut self) -> Option<Tid> {
         let can_go = |tid: &Tid| {
             let thread = self.threads.get(tid);
@@ -64,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Hands the token to a thread, and logs that.
+    /// Hands the token to a thread. If another had it, logs the place of that one, and the calls of
+    /// other threads that are begun or done.
     pub(super) fn give_token(&mut self, tid: Tid) -> Result<(), Error> {
         if std::mem::take(&mut self.is_slice_over) || self.holder != tid {
             self.slice_began = Instant::now();
@@ -76,7 +77,7 @@ impl Engine {
         self.holder = tid;
         let Some(process) = &mut self.process else { return Ok(()) };
         let mut locks = Vec::new();
-        // Calls that were not done before another thread runs.
+        // These calls are not done before another thread runs.
         for (&other, thread) in &mut self.threads {
             let Doing::Calls(calling) = &mut thread.doing else { continue };
             if other != tid && !std::mem::replace(&mut calling.is_logged, true) {
@@ -91,7 +92,8 @@ impl Engine {
         self.complete_calls(tid)
     }
 
-    /// Logs that the kernel marked a lock for which a thread begins to wait.
+    /// Waits until the kernel has marked a lock for which a thread begins to wait, and logs that.
+    /// Logs nothing if the thread does not wait any more, or after `LOCK_PERIOD`.
     fn log_waiter(&mut self, tid: Tid, lock: Addr) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -119,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Logs the calls of other threads that are done, before a thread that sees what they did goes
-    /// on.
+    /// Logs the calls of other threads that are done, before the thread `goes_on` sees their
+    /// effects.
     fn complete_calls(&mut self, goes_on: Tid) -> Result<(), Error> {
         let is_done = |thread: &&mut Thread| {
             let in_call = matches!(thread.doing, Doing::Calls(_));
@@ -137,7 +139,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs where the thread with the token is, before something happens to another.
+    /// Logs where the thread with the token is, if it is in the program, before another thread's
+    /// event is logged.
     pub(super) fn log_place(&mut self) -> Result<(), Error> {
         let Some(process) = &mut self.process else { return Ok(()) };
         if let Some(thread) = self.threads.get_mut(&self.holder)
@@ -152,18 +155,18 @@ impl Engine {
     }
 
     /// Returns true if the thread with the token may lose it: it is not in the midst of a run, and
-    /// not of the birth of another thread.
+    /// no birth of a thread is still to be logged.
     pub(super) fn may_switch(&self) -> bool {
         let holder = self.threads.get(&self.holder);
         self.unborn.is_empty() && holder.is_none_or(|thread| thread.running.is_none())
     }
 
-    /// Returns true if no other thread could execute anything now.
+    /// Returns true if no thread but `tid` can go on now.
     pub(super) fn is_alone(&self, tid: Tid) -> bool {
         self.threads.values().all(|thread| thread.tid() == tid || !thread.can_go())
     }
 
-    /// Notes all stops that are there.
+    /// Notes all stops that have happened, without waiting.
     pub(super) fn collect(&mut self) -> Result<(), Error> {
         while self.finished.is_none()
             && let Some((tid, stop)) = wait_any(false)?

@@ -18,19 +18,20 @@ use crate::tracee::Tracee;
 /// `epoll_pwait`, `accept4`. Nothing but the call's arguments points to them.
 const MOVABLE: [u64; 15] = [0, 7, 17, 23, 43, 45, 61, 70, 128, 232, 247, 270, 271, 281, 288];
 
-/// Larger buffers stay where they are: their bytes are copied twice.
+/// The maximum size of a buffer that is replaced: its bytes are copied twice.
 const LARGEST_BYTES: u64 = 64 << 10;
 
-/// A buffer of the program, and the memory that the kernel fills instead.
+/// A buffer of the program (`range`), and the address of the memory that the kernel fills instead
+/// (`at`).
 #[derive(Clone, Copy, Debug)]
 struct Buffer {
-    /// The number of the argument that points there.
+    /// The index of the call's argument that points to the buffer.
     argument: usize,
     range: AddrRange,
     at: Addr,
 }
 
-/// The buffers of one call.
+/// The replaced buffers of one call.
 #[derive(Debug, Default)]
 pub(super) struct Scratch(Vec<Buffer>);
 
@@ -73,7 +74,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Replaces the range to which an argument of a call points by these bytes at `at`.
+    /// Writes `bytes` to `at`, and lets an argument of a call point there instead of to `range`.
     pub(super) fn put(
         process: &TranslatedProcess,
         tracee: Tracee,
@@ -93,7 +94,7 @@ impl Scratch {
         self.0.is_empty()
     }
 
-    /// Restores the arguments of the call.
+    /// Lets the arguments of the call, in `registers`, point to the program's buffers again.
     pub(super) fn restore(&self, registers: &mut Registers) {
         for buffer in &self.0 {
             let argument = argument_of(registers, buffer.argument);
@@ -123,7 +124,7 @@ impl Scratch {
             let written = AddrRange::new(written.start, end);
             let mut bytes = vec![0; usize::try_from(written.size_bytes()).unwrap_or(0)];
             let known = memory(written.start, &mut bytes);
-            // Another thread may have unmapped it. The kernel would have failed then.
+            // Another thread may have unmapped the buffer. The call itself would have failed then.
             let _ = process.memory.write(written.start, &bytes[..known]);
         }
         for buffer in &self.0 {
@@ -139,7 +140,7 @@ impl Scratch {
     }
 }
 
-/// Reads a range, if the program can write all of it.
+/// Reads a range, if the program can write all of it; `None` otherwise.
 fn writable_bytes(process: &TranslatedProcess, range: AddrRange) -> Option<Vec<u8>> {
     let mut covered = range.start;
     for mapping in process.space.overlapping(range) {
@@ -154,7 +155,7 @@ fn writable_bytes(process: &TranslatedProcess, range: AddrRange) -> Option<Vec<u
     is_whole.then_some(bytes)
 }
 
-/// Returns the register of a system call's argument.
+/// Returns the register of a system call's argument, by the argument's index.
 fn argument_of(r: &mut Registers, number: usize) -> &mut u64 {
     [&mut r.rdi, &mut r.rsi, &mut r.rdx, &mut r.r10, &mut r.r8, &mut r.r9]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Signals of the program.
+//! Signals of the program: their delivery, which is logged.
 
 use super::effects::contents;
 use super::engine::Engine;
@@ -14,12 +14,12 @@ use crate::recording::log::{Bytes, Happening, Write};
 use crate::sideband::Event;
 use crate::tracee::{SiginfoBytes, Stop, dispositions, siginfo, wait_for};
 
-/// Where a frame of `rt_sigreturn` has the address of the extended state, from RSP at the handler's
-/// first instruction on (`struct rt_sigframe`, `struct sigcontext`).
+/// The offset of the pointer to the extended state in a signal frame, from RSP at the handler's
+/// first instruction (`struct rt_sigframe`, `struct sigcontext`).
 const FRAME_EXTENDED: u64 = 8 + 40 + 184;
-/// Where the extended state has its size (`struct _fpx_sw_bytes`, after `magic1`).
+/// The offset of the extended state's size in it (`struct _fpx_sw_bytes`, after `magic1`).
 const EXTENDED_SIZE: u64 = 464 + 4;
-/// A frame without extended state.
+/// The size that a frame is taken to have if its extended state is not found.
 const PLAIN_FRAME_BYTES: u64 = 1024;
 const LARGEST_FRAME_BYTES: u64 = 64 << 10;
 
@@ -29,12 +29,12 @@ enum Delivered {
     InHandler,
     /// It goes on where it was.
     Nothing,
-    /// It ends, or something else came between.
+    /// It ends, or has another stop that came first.
     Other(Stop),
 }
 
 impl Engine {
-    /// Delivers a signal to a thread that is stopped in the program.
+    /// Delivers a signal to a thread that is stopped in the program, unless the debugger holds it.
     pub(super) fn signalled(&mut self, tid: Tid, mut info: SiginfoBytes) -> Result<(), Error> {
         if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal(tid, info) }
     }
@@ -47,7 +47,7 @@ impl Engine {
         self.after_delivery(tid, delivered.as_ref())
     }
 
-    /// Delivers a signal to a thread that is in a system call.
+    /// Delivers a signal to a thread that is in a system call, unless the debugger holds it.
     pub(super) fn signalled_in_call(
         &mut self,
         tid: Tid,
@@ -55,7 +55,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let ends = |thread: &Thread| thread.calling().is_some_and(|c| is_end(&c.call));
         if self.is_finished && self.threads.get(&tid).is_some_and(ends) {
-            // It comes too late: the log has its last entry, and the call is next.
+            // The signal comes too late: the end of the program is noted, and the call is next.
             return self.with(tid, |_, thread| Ok(thread.tracee().step(0)?)).map(|_| ());
         }
         if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
@@ -167,7 +167,8 @@ impl Process {
     }
 }
 
-/// Waits for a thread that a signal stops as job control does, until it goes on.
+/// Waits for a thread that a signal stopped (job control) until it goes on. The recorder stops with
+/// it.
 fn stopped(thread: &Thread) -> Result<Delivered, Error> {
     loop {
         match wait_for(thread.tid())? {

@@ -27,8 +27,9 @@ const ENOSYS: i64 = -libc::ENOSYS as i64;
 const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
-/// Of the kernel's `arch/x86/entry/syscalls/syscall_32.tbl`: `exit`, `fork`, `execve`, `brk`,
-/// `signal`, `sigaction`, `mmap`, `munmap`, `ipc`, `sigreturn`, `clone`, `mprotect`, `mremap`,
+/// Numbers of 32-bit calls that change mappings, handlers, threads or the program, by the kernel's
+/// `arch/x86/entry/syscalls/syscall_32.tbl`: `exit`, `fork`, `execve`, `brk`, `signal`,
+/// `sigaction`, `mmap`, `munmap`, `ipc`, `sigreturn`, `clone`, `mprotect`, `mremap`,
 /// `rt_sigreturn`, `rt_sigaction`, `sigaltstack`, `vfork`, `mmap2`, `madvise`, `exit_group`,
 /// `remap_file_pages`, `execveat`, `pkey_mprotect`, `clone3`.
 const CHANGING_32_BIT_CALLS: [u64; 24] = [
@@ -40,25 +41,27 @@ const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
 const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 const ARCH_SHSTK_ENABLE: u64 = 0x5001;
-/// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
+/// Refused advice of madvise(2): memory that the kernel may discard at any time, and pages that
+/// fault.
 const MADV_FREE: u64 = 8;
 const MADV_GUARD_INSTALL: u64 = 102;
-/// `process_madvise(2)`, and the advice that it takes of other processes, too: to want, to cool,
-/// to page out, to collapse.
+/// `process_madvise(2)`, and its advice that changes no contents: `MADV_WILLNEED`, `MADV_COLD`,
+/// `MADV_PAGEOUT`, `MADV_COLLAPSE`.
 const PROCESS_MADVISE: u64 = 440;
 const HARMLESS_ADVICE: [u64; 4] = [3, 20, 21, 25];
 /// A policy, which is in the second half word of `struct sched_attr`.
 const SCHED_DEADLINE: u64 = 6;
 /// `modify_ldt`, `set_thread_area`.
 const SEGMENT_CALLS: [u64; 2] = [154, 205];
-/// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
+/// The maximum size of what a vsyscall writes through one argument: gettimeofday's `struct timeval`
+/// or `struct timezone`; time's number; one of getcpu's two numbers.
 const VSYSCALL_REACH_BYTES: u64 = 16;
 
 /// A reason to end a recording before a system call: the act of the process, as a clause.
 pub(super) struct Reason(pub(super) &'static str);
 
 impl Engine {
-    /// Returns why the process cannot be recorded beyond a call.
+    /// Returns why the process cannot be recorded beyond a call; `None` if it can.
     pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<Reason> {
         let process = self.process.as_ref()?;
         let is_harmless = process.can_filter(call) || asks_for_filters(call);
@@ -78,7 +81,8 @@ impl Engine {
         }
     }
 
-    /// Returns why the process cannot be recorded beyond an instruction: an unusual system call.
+    /// Returns why the process cannot be recorded beyond an instruction that may make a 32-bit
+    /// system call; `None` if it can.
     pub(super) fn reason_to_leave_at(&self, tid: Tid, hook: Hook) -> Option<Reason> {
         if hook.effects() != Effects::Unlimited {
             return None;
@@ -98,7 +102,8 @@ impl Engine {
         }
     }
 
-    /// Keeps the threads on one CPU again, if the program did not choose others.
+    /// Keeps the threads on one CPU again after a call that read their CPUs. After a call by which
+    /// the program chose its CPUs, frees the recorder from that CPU as well.
     pub(super) fn restore_cpus(&mut self, call: &Call) -> Result<(), Error> {
         if let (Some(_), SCHED_GETAFFINITY) = (self.turns, call.number) {
             let here = crate::tracee::Cpus::of_this_thread()?;
@@ -114,8 +119,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns true if the program chooses its CPUs by a call. With deadlines it has all of them
-    /// (sched(7)).
+    /// Returns true if the program chooses its CPUs by a call. A thread with deadlines must be
+    /// allowed all of them (sched(7)).
     fn chooses_cpus(&self, call: &Call) -> bool {
         let policy = || {
             let attributes = self.process.as_ref().map(|process| process.word(call.args[1]));
@@ -130,7 +135,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the result of a call that the thread does not make.
+    /// Returns the result with which the recorder answers a call; `None` if the thread makes the
+    /// call.
     pub(super) fn answer(
         &mut self,
         thread: &mut Thread,
@@ -153,7 +159,7 @@ impl Process {
             RSEQ | REMAP_FILE_PAGES => Some(ENOSYS),
             number if is_refused || SEGMENT_CALLS.contains(&number) => Some(ENOSYS),
             MADVISE if matches!(call.args[2], MADV_FREE | MADV_GUARD_INSTALL) => Some(EINVAL),
-            // As older kernels, which know none that changes what memory contains.
+            // Older kernels answer so, which have no advice here that changes contents.
             PROCESS_MADVISE if !HARMLESS_ADVICE.contains(&call.args[3]) => Some(EINVAL),
             ARCH_PRCTL if call.args[0] & u64::from(u32::MAX) == ARCH_SHSTK_ENABLE => Some(EINVAL),
             ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
@@ -161,7 +167,7 @@ impl Process {
         }
     }
 
-    /// Notes what the engine must know of a call that a thread is about to make.
+    /// Prepares the engine and the memory for a call that a thread is about to make.
     pub(super) fn prepare_call(
         &mut self,
         thread: &mut Thread,
@@ -199,8 +205,9 @@ impl Process {
         flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM
     }
 
-    /// Returns true if a call maps a file so that it has private mappings, and others by which it
-    /// is written: a page of the former changes with the file until the program first writes to it.
+    /// Returns true if, after a call, a file has both private mappings and shared ones that the
+    /// program can write: a private page changes with the file until the program first writes to
+    /// it.
     fn mixes_mappings(&self, call: &Call) -> bool {
         let [_, _, prot, flags, fd, _] = call.args;
         if call.number != MMAP || flags & libc::MAP_ANONYMOUS as u64 != 0 {
@@ -234,7 +241,8 @@ impl Process {
         self.clone_flags(call).is_some_and(|flags| flags & CLONE_VFORK != 0)
     }
 
-    /// Returns the flags with which a call makes a thread or a process (clone(2)).
+    /// Returns the flags with which a call makes a thread or a process (clone(2)); `None` for a
+    /// call that makes neither.
     pub(super) fn clone_flags(&self, call: &Call) -> Option<u64> {
         match call.number {
             FORK => Some(0),
@@ -246,14 +254,15 @@ impl Process {
         }
     }
 
-    /// Reads a word of the program's memory; 0 if it is not there.
+    /// Reads 8 bytes of the program's memory; 0 if they are not there.
     pub(super) fn word(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
         self.engine.memory.read(Addr(at), &mut bytes);
         u64::from_le_bytes(bytes)
     }
 
-    /// Reads the bytes of an instruction.
+    /// Reads the bytes from an address on that an instruction may have: fewer if memory ends
+    /// before.
     pub(super) fn bytes_at(&self, ip: u64) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.engine.memory.read(Addr(ip), &mut bytes);
@@ -261,7 +270,8 @@ impl Process {
         bytes
     }
 
-    /// Makes a call of the vsyscall page, and logs it. Returns false if there is none.
+    /// Makes the call of the vsyscall page that a thread is at, and logs it. Returns false if it is
+    /// at none.
     pub(super) fn call_vsyscall(
         &mut self,
         thread: &mut Thread,

@@ -1,4 +1,4 @@
-//! The first instruction of a program: its memory and registers go to the log.
+//! The start of a recorded program, also after execve(2): its memory and registers go to the log.
 
 use super::effects::{contents, pieces_of};
 use super::engine::Engine;
@@ -23,8 +23,8 @@ use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappin
 use crate::translate::Components;
 use std::time::Instant;
 
-/// The size of a thread's log of system calls. The memory is used as the log grows, and by calls
-/// that stop (`Scratch`): before these, the log was read and is empty.
+/// The size of a thread's buffer for the system calls that it logs in the code cache. Calls that
+/// stop use the buffer as well (`Scratch`): before these, the log was read and is empty.
 const BUFFER_BYTES: u64 = 1 << 20;
 /// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
 const AT_IGNORE: u64 = 1;
@@ -37,8 +37,8 @@ impl Engine {
         self.start_executed(prepared, None)
     }
 
-    /// Begins to record a process that has executed a program and left that call. With a gate, it
-    /// has filters of system calls.
+    /// Begins to record a process that has executed a program and left the execve(2). `gate` is
+    /// `None` if the process has no filters of system calls (seccomp).
     pub(super) fn start_executed(
         &mut self,
         prepared: Prepared,
@@ -51,7 +51,7 @@ impl Engine {
         self.begin(recorder, MappingRecorder::of_all_files(), gate)
     }
 
-    /// Begins with a program whose only thread is stopped before its first instruction.
+    /// Begins to record a program whose only thread is stopped before its first instruction.
     fn begin(
         &mut self,
         recorder: Recorder,
@@ -125,7 +125,7 @@ impl Engine {
 
 impl Process {
     /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is
-    /// one.
+    /// one of them.
     pub(super) fn open(
         recorder: Recorder,
         tracee: Tracee,
@@ -164,8 +164,8 @@ impl Process {
         Ok(process)
     }
 
-    /// Logs the memory of a process as it is now, and the registers of a thread. Makes areas for
-    /// `count` threads.
+    /// Logs the memory of the process as it is now, and the registers of `tracee`. Makes the
+    /// engine's areas for `count` threads.
     pub(super) fn begin(
         &mut self,
         tracee: Tracee,
@@ -190,13 +190,13 @@ impl Process {
         self.write_state(state, auxv, &|_| true, &mut |process, happening| {
             process.log_beside(tid, happening)
         })?;
-        // All that comes can be replayed even if the recorder is killed at once.
+        // From now on, the log can be replayed even if the recorder is killed.
         Ok(self.recorder.flush()?)
     }
 
-    /// Writes the start of a log: the mappings, the registers of a thread, and the memory that a
-    /// replay cannot map. Shared memory is always stored, and private memory where `is_stored` is
-    /// true.
+    /// Writes the start of a log or keyframe, by `write`: the mappings, a thread's registers, and
+    /// the memory that no stored file has. Of private mappings, it writes the memory of those for
+    /// which `is_stored` is true.
     pub(super) fn write_state(
         &mut self,
         state: ThreadState,
@@ -217,7 +217,7 @@ impl Process {
         };
         write(self, Happening::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
-        // The mappings of the start have the content of shared ones.
+        // The contents of shared mappings are stored with `Start`.
         let private = mapped.into_iter().filter(|mapping| !mapping.protection.shared);
         for mapping in private.filter(|mapping| is_stored(mapping)) {
             for range in self.own_pages(mapping, pages.as_ref()) {
@@ -231,7 +231,7 @@ impl Process {
         Ok(())
     }
 
-    /// Describes a mapping as it is now, and stores the file that it is of.
+    /// Describes a mapping for the log. Stores the content of a shared one.
     fn mapped(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
         if mapping.protection.shared {
             if mapping.protection.write {
@@ -253,7 +253,8 @@ impl Process {
         })
     }
 
-    /// Returns the pages of a mapping that are not what a replay maps there.
+    /// Returns the pages of a private mapping whose bytes a replay can take neither from a stored
+    /// file nor as zeros; the whole mapping if these pages cannot be found.
     pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<AddrRange> {
         let is_stored = self.mappings.image(mapping).is_some();
         let is_all_own = mapping.name == "[vdso]" || mapping.is_file() && !is_stored;
@@ -271,9 +272,9 @@ impl Process {
     }
 }
 
-/// Takes the kernel's vdso out of a program that has not begun: what its functions return does not
+/// Hides the kernel's vdso from a program that has not begun: the results of its functions do not
 /// follow from the program's state, and they make no system calls that could be logged. Returns its
-/// clocks if the recorder can use them: it is there then, but the program does not know it.
+/// clocks if the code cache can use them, and unmaps it otherwise.
 fn hide_vdso(tracee: Tracee, pid: Pid, gate: Option<Gate>) -> Result<Option<Clocks>, Error> {
     let memory = Memory::open(pid)?;
     let registers = tracee.registers()?;
@@ -310,7 +311,8 @@ pub(super) fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
     vector
 }
 
-/// Finds the auxiliary vector after the arguments and the environment.
+/// Finds the auxiliary vector on a new program's stack, after the arguments and the environment.
+/// Returns its address, or `None` if `vector` is not there.
 fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
     const LARGEST_BYTES: u64 = 16 << 20;
     let word = |addr: Addr| {

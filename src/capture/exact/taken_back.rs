@@ -1,5 +1,5 @@
-//! Memory that is foreign no more: the child that had it too has executed another program, or
-//! ended. The program gets it back, with what other processes left there.
+//! Memory that is foreign no more: the child that shared it has executed another program, or ended.
+//! The program gets it back, with the bytes that other processes left there.
 
 use super::effects::contents;
 use super::engine::Engine;
@@ -13,13 +13,14 @@ use crate::recording::log::{Happening, Write};
 use crate::sideband::Mapping;
 use std::time::Instant;
 
-/// The largest memory that is taken back: all of it is logged.
+/// The maximum size of a file's mappings that are taken back: all of their memory is logged.
 const LARGEST_BYTES: u64 = 64 << 20;
-/// The most bytes of an entry of the log.
+/// The maximum number of bytes in an entry of the log.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Engine {
-    /// Takes memory back that is foreign no more, before a thread executes the program.
+    /// Takes memory back that is foreign no more, if a look is due, before a thread executes the
+    /// program.
     pub(super) fn take_back_foreign(&mut self, tid: Tid) -> Result<(), Error> {
         let is_due = |process: &Process| process.engine.has_foreign() && process.look_back.is_due();
         if self.process.as_ref().is_some_and(is_due) {
@@ -53,7 +54,7 @@ impl Process {
         mapped.map(|mapping| mapping.range.size_bytes()).fold(0, u64::saturating_add)
     }
 
-    /// Logs what is in memory that other processes may have written.
+    /// Logs the contents of memory that other processes may have written.
     fn log_contents(&mut self, thread: &mut Thread, ranges: Vec<AddrRange>) -> Result<(), Error> {
         let before = thread.tracee().registers()?;
         let mut pieces: Vec<Vec<Write>> = Vec::new();

@@ -22,17 +22,17 @@ pub(super) enum Doing {
     AtEnd,
 }
 
-/// A system call that was begun.
+/// A system call that a thread has begun.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct Calling {
     pub(super) call: Call,
     pub(super) open: OpenCall,
-    /// The registers before it.
+    /// The thread's registers before the call.
     pub(super) registers: Registers,
     /// The memory before a call whose effects the model does not know.
     pub(super) before: Option<Before>,
-    /// The size of the file that it changes, before.
+    /// The size in bytes, before the call, of the file that it changes; 0 if that does not matter.
     pub(super) size_before: u64,
     /// True if the kernel may use foreign memory until the call returns.
     pub(super) uses_foreign: bool,
@@ -42,11 +42,12 @@ pub(super) struct Calling {
     pub(super) is_repeated: bool,
     /// The buffers that the kernel fills in place of the program's.
     pub(super) scratch: Scratch,
-    /// The extended state, where the call may take long: it cannot be read in a call.
+    /// The extended state before the call, if the call may block while others run: it cannot be
+    /// read in the call.
     pub(super) extended: Option<Bytes>,
-    /// True once the log says that other threads run while it is in the call.
+    /// True once the log has the call's `Enters`: other threads may run before it is done.
     pub(super) is_logged: bool,
-    /// The signal by which a filter of the program answers it, once that is known.
+    /// The SIGSYS by which a filter of the program answered the call.
     pub(super) trapped: Option<SiginfoBytes>,
 }
 
@@ -54,16 +55,16 @@ pub(super) struct Calling {
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) state: core::Thread,
-    /// The system call in which it was killed, as the log has it.
+    /// The number of the system call in which it was killed, if the log has the call's `Enters`.
     pub(super) call: Option<u64>,
 }
 
-/// A thread.
+/// A recorded thread.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
-    /// A run that something interrupted which is no affair of the program's.
+    /// A run in the code cache that is to go on, after a stop that was not the program's.
     pub(super) running: Option<Running>,
     /// A stop that was seen, and not handled yet.
     pub(super) stop: Option<Stop>,
@@ -72,12 +73,12 @@ pub(in crate::capture) struct Thread {
     pub(super) registered: Registered,
     /// The number of the call that its `restart_syscall(2)` makes again.
     pub(super) restarts: Option<u64>,
-    /// The restartable sequences that it uses when it is not recorded.
+    /// The restartable sequences (rseq(2)) to register again when the recording ends.
     pub(super) rseq: Option<Rseq>,
-    /// The last signal that it got.
+    /// The last signal that was delivered to it.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<Ending>,
-    /// The program's registers where the thread was killed in the cache.
+    /// The program's registers where a signal killed the thread.
     pub(super) killed_at: Option<Registers>,
     pub(super) debug: DebugState,
 }
@@ -108,7 +109,7 @@ impl Thread {
         self.tracee().0
     }
 
-    /// Returns true if the thread has something to do with the token.
+    /// Returns true if the thread needs the token: it runs the program, or has a stop in a call.
     pub(super) fn can_go(&self) -> bool {
         match self.doing {
             Doing::Runs => true,
@@ -121,7 +122,7 @@ impl Thread {
         if let Doing::Calls(calling) = &self.doing { Some(calling) } else { None }
     }
 
-    /// Takes the thread out of its system call.
+    /// Takes the thread out of its system call, and returns that; `None` if it is in none.
     pub(super) fn take_call(&mut self) -> Option<Box<Calling>> {
         match std::mem::replace(&mut self.doing, Doing::Runs) {
             Doing::Calls(calling) => Some(calling),

@@ -23,22 +23,23 @@ const FUNCTIONS: [(&str, u32); 6] = [
 ];
 /// The functions that the code cache calls where the program makes their system calls.
 const CLOCKS: [&str; 2] = ["__vdso_clock_gettime", "__vdso_gettimeofday"];
-/// The most functions that one of them may be made of.
+/// The maximum number of functions of which a clock may consist, itself included.
 const MOST_CALLS: usize = 20;
-/// The longest that a thread may need to leave one of them.
+/// The maximum number of single steps by which a thread is to leave the vdso.
 const MAX_STEPS: u32 = 1_000_000;
-/// `mov eax, NUMBER; syscall; ret`.
+/// The size of `mov eax, NUMBER; syscall; ret`.
 const STUB_BYTES: usize = 8;
 
 /// A vdso whose functions make system calls.
 #[derive(Debug)]
 pub(super) struct Vdso {
     range: AddrRange,
-    /// The code that the system calls replace.
+    /// The replaced starts of its functions: addresses, and the code that was there.
     old: Vec<(Addr, [u8; STUB_BYTES])>,
 }
 
-/// A vdso, and its data, that the program does not know, with functions that read clocks.
+/// The clocks of a vdso that the program does not know: the range of the vdso and its data, and the
+/// addresses of the functions in `CLOCKS`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     pub(super) range: AddrRange,
@@ -46,8 +47,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Finds the clocks of a process. None: there are none, or they change registers that the code
-    /// cache does not keep for the program.
+    /// Finds the clocks of a process. `None`: it has no whole vdso with both clocks, or they change
+    /// registers that the code cache does not keep for the program.
     pub(super) fn find(mappings: &[Mapping], memory: &Memory) -> Option<Self> {
         let of_kernel = |m: &&Mapping| OF_KERNEL.iter().any(|name| m.name.starts_with(name));
         let parts: Vec<&Mapping> = mappings.iter().filter(of_kernel).collect();
@@ -104,7 +105,7 @@ impl Vdso {
         Ok(Some(vdso))
     }
 
-    /// Puts the functions back. All threads are stopped in the program.
+    /// Restores the functions of the vdso. All threads are stopped in the program.
     pub(super) fn restore(&self, memory: &Memory, threads: &[Tracee]) -> Result<(), Error> {
         self.bring_out(threads)?;
         self.old.iter().try_for_each(|(at, old)| write(memory, *at, old))
@@ -124,7 +125,7 @@ impl Vdso {
             .collect()
     }
 
-    /// Lets the threads that are in one of the functions execute the rest of it.
+    /// Steps the threads that are in the vdso until they have left it.
     fn bring_out(&self, threads: &[Tracee]) -> Result<(), Error> {
         threads.iter().try_for_each(|tracee| {
             if !self.range.contains(tracee.instruction_pointer()?) {

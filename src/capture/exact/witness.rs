@@ -17,39 +17,40 @@ use std::io::Write;
 
 /// The longest slice is two to the power of this, in ticks.
 const SLICE_BITS: u64 = 18;
-/// The largest number of single steps after a slice, so that a moment may be anywhere in a tick.
+/// A slice is followed by fewer single steps than this, so that a moment may be anywhere in a tick.
 const MOST_STEPS: u64 = 60;
 /// One return to the program in so many is a moment: after a system call, at a handler's start.
 const RETURN_ODDS: u64 = 8;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// The end of a step of the program.
+/// The result of a single step of a thread.
 enum Wandered {
-    /// It is executed.
+    /// The instruction is executed.
     Stepped,
-    /// The instruction is for the recorder.
+    /// The instruction was not executed: the recorder has to handle it.
     Hook,
-    /// A signal is to be delivered.
+    /// A signal is to be delivered to the thread.
     Signal(SiginfoBytes),
-    /// Something else happened.
+    /// Another stop came, such as the thread's end.
     Other(Stop),
 }
 
 impl Engine {
-    /// Returns the ticks of the next slice of a run with a witness.
+    /// Returns a random number of ticks for the next slice of a run with a witness.
     pub(super) fn witness_ticks(&mut self) -> u64 {
         let Some(witness) = &mut self.witness else { return 1 };
         let most = 1 << witness.below(SLICE_BITS + 1);
         1 + witness.below(most)
     }
 
-    /// Lets the witness look at a thread that is about to execute the program, now and then.
+    /// Writes the program's state to the witness's file at some returns to the program, at random.
     pub(super) fn look_around(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(witness) = &mut self.witness else { return Ok(()) };
         if witness.below(RETURN_ODDS) == 0 { self.look(tid) } else { Ok(()) }
     }
 
-    /// Steps a thread, whose slice is over, to a random place, where the witness looks at it.
+    /// Steps a thread, whose slice is over, to a random place, and writes the program's state there
+    /// to the witness's file.
     pub(super) fn wander(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(witness) = &mut self.witness else { return Ok(()) };
         for _ in 0..witness.below(MOST_STEPS) {
@@ -67,7 +68,8 @@ impl Engine {
         self.look(tid)
     }
 
-    /// Writes down the state of the program, whose thread with the token is about to execute.
+    /// Writes the program's state to the witness's file, if the thread with the token is about to
+    /// execute the program.
     fn look(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(witness), Some(process)) = (&mut self.witness, &self.process) else {
             return Ok(());
@@ -126,7 +128,8 @@ impl Process {
         let begun = tracee.registers()?;
         let ip = Addr(begun.rip);
         let bytes = self.bytes_at(ip.0);
-        // The flag of single steps would get into memory, or from there into the program's flags.
+        // The trap flag, by which a thread is stepped, would get into memory, or from there into
+        // the program's flags.
         let insn = decode(&bytes, ip, ExecMode::Bits64);
         let is_refused = insn.is_none_or(|insn| insn.flags != FlagsCopy::None);
         if call_at(ip).is_some() || hook_of(&bytes).is_some() || is_refused {

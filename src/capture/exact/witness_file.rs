@@ -7,7 +7,7 @@
 //! 2. the number of threads that are in the program; for each its number, its 27 general registers
 //!    (`user_regs_struct`), the size of its extended state, and these bytes
 //! 3. the number of ranges that the kernel may be writing now; for each its start and end
-//! 4. the number of pages that are no longer written; for each its address
+//! 4. the number of pages that were there at the moment before and are gone; for each its address
 //! 5. the number of pages that are not as they were at the moment before; for each its address and
 //!    its 4096 bytes
 
@@ -41,7 +41,7 @@ impl Witness {
         })
     }
 
-    /// Returns a number below `limit`, by xorshift.
+    /// Returns a random number below `limit`, by xorshift.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.random |= u64::from(self.random == 0);
         self.random ^= self.random << 13;
@@ -54,7 +54,8 @@ impl Witness {
         words.iter().try_for_each(|word| self.file.write_all(&word.to_le_bytes()))
     }
 
-    /// Writes the memory that is not as it was.
+    /// Writes the pages that changed since the last moment, and the addresses of those that are
+    /// gone.
     pub(super) fn write_pages(&mut self, pages: Pages) -> io::Result<()> {
         let gone: Vec<u64> =
             self.pages.keys().filter(|page| !pages.contains_key(page)).copied().collect();

@@ -1,5 +1,5 @@
-//! The means that `record --path` uses on a machine, the reason why no better one, and the one
-//! command that would improve it.
+//! The backend that `record --path` uses on a machine, the reason why it is no better one, and the
+//! one command that would improve it.
 
 use super::facts::Facts;
 use super::perf_events::WANTED_BUFFER_BYTES;
@@ -7,35 +7,35 @@ use super::root::Root;
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// A means to capture control flow.
+/// A backend for recordings of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
-    /// The CPU's PT unit.
+    /// The CPU's PT unit (`perf`).
     Hardware,
-    /// Translation.
+    /// Translation of the program's code (`soft`).
     Soft,
-    /// No program can be recorded.
+    /// None: no program can be recorded.
     Nothing,
 }
 
-/// A possible improvement.
+/// A command that would improve recording on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Better {
-    /// The command.
+    /// The command, as a shell line.
     pub command: String,
-    /// Its benefit, as a clause.
+    /// The benefit of the command, as a clause.
     pub gain: String,
 }
 
-/// The choice of means on a machine.
+/// The choice of the backend on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// The means that `record --path` uses.
+    /// The backend that `record --path` uses.
     pub means: Means,
-    /// The reason.
+    /// The reason for the choice, as a clause.
     pub because: String,
-    /// One command that would improve it; `None` if no command on this machine would.
+    /// The one command that would improve recording; `None` if no command on this machine would.
     pub better: Option<Better>,
 }
 
@@ -69,7 +69,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the reason why the CPU shows no Intel PT.
+    /// Returns the obstacle that explains why the CPU reports no Intel PT.
     fn no_unit(facts: &Facts) -> Self {
         let is_other = !["", "GenuineIntel"].contains(&facts.cpu.vendor.as_str());
         match facts.cpu.hypervisor {
@@ -122,7 +122,7 @@ impl Obstacle {
 }
 
 impl Choice {
-    /// Chooses the means for this machine.
+    /// Chooses the backend for a machine with these facts.
     #[must_use]
     pub fn of(facts: &Facts) -> Self {
         let obstacle = Obstacle::of(facts);
@@ -152,7 +152,7 @@ fn let_trace(facts: &Facts) -> Option<Better> {
         (Some(2), _) if !facts.process.capabilities.sys_ptrace => {
             "sudo sysctl kernel.yama.ptrace_scope=1".to_owned()
         }
-        // Only a reboot reverts it.
+        // Only a reboot reverts such a scope.
         (Some(3..), _) => return None,
         (_, Some(container)) => format!("{container} run --cap-add SYS_PTRACE ..."),
         _ => return None,
@@ -188,7 +188,7 @@ fn attach_to_all(facts: &Facts) -> Option<Better> {
 }
 
 /// Returns the reason, in one line, why `record --path` does not use the Intel PT of this CPU.
-/// Returns `None` if it does, or if the CPU has none: nothing is wrong then.
+/// Returns `None` if it does, or if the CPU has no Intel PT.
 #[must_use]
 pub fn fallback() -> Option<String> {
     if !super::cpuid::has_intel_pt() {

@@ -3,22 +3,22 @@
 use super::root::Root;
 use serde::Serialize;
 
-/// The entry of the first CPU in `/proc/cpuinfo`.
+/// The properties of the machine's CPUs, by the first entry in `/proc/cpuinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// `GenuineIntel` and the like; empty if unknown.
+    /// The vendor by CPUID, such as `GenuineIntel`; empty if unknown.
     pub vendor: String,
-    /// Its name.
+    /// The CPU's name; empty if unknown.
     pub model_name: String,
-    /// Family, model and stepping, decimal, with slashes between.
+    /// Family, model and stepping as decimal numbers with slashes between: `6/94/3`.
     pub signature: String,
     /// The number of CPUs online.
     pub online: u64,
-    /// True if it has the flag `intel_pt`.
+    /// True if the CPU has the flag `intel_pt`.
     pub intel_pt: bool,
-    /// True if it has the flag `hypervisor`: a virtual machine.
+    /// True if the CPU has the flag `hypervisor`, so that this is a virtual machine.
     pub hypervisor: bool,
-    /// True if there are cores of two kinds (performance and efficiency).
+    /// True if the machine has cores of two kinds (performance and efficiency).
     pub hybrid: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cpu {
     }
 }
 
-/// Counts the numbers in a list of the kernel's, such as `0-3,8`.
+/// Counts the numbers in a list of the kernel's, such as `0-3,8`; `None` if the list is invalid.
 fn count(numbers: &str) -> Option<u64> {
     numbers.split(',').try_fold(0, |sum: u64, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

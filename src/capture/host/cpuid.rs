@@ -20,7 +20,7 @@ pub fn host_cpu() -> HostCpu {
     }
 }
 
-/// Returns true if this CPU shows Intel PT: leaf 7, EBX bit 25.
+/// Returns true if CPUID reports Intel PT: leaf 7, EBX bit 25.
 pub(super) fn has_intel_pt() -> bool {
     const INTEL_PT: u32 = 1 << 25;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & INTEL_PT != 0

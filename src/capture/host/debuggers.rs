@@ -1,4 +1,4 @@
-//! The installed gdb and LLDB, and their features as they report them.
+//! Finds the installed gdb and LLDB, and their features as they report them.
 
 use super::root::Root;
 use super::run::output;
@@ -17,25 +17,26 @@ pub struct Debugger {
     pub name: &'static str,
     /// The path of the program.
     pub path: PathBuf,
-    /// True if it was found through `PATH`.
+    /// True if the debugger was found through `PATH`.
     pub in_path: bool,
-    /// Its version; empty if unknown.
+    /// The debugger's version; empty if unknown.
     pub version: String,
-    /// True if it decodes Intel PT itself (libipt); `None` if unknown.
+    /// True if the debugger decodes Intel PT itself (libipt); `None` if unknown.
     pub intel_pt: Option<bool>,
-    /// True if it has Python; `None` if unknown, as for LLDB.
+    /// True if the debugger has Python; `None` if unknown, as for LLDB.
     pub python: Option<bool>,
 }
 
 impl Debugger {
-    /// Returns the first number of the version.
+    /// Returns the first number of the version; 0 if unknown.
     pub(super) fn major(&self) -> u32 {
         let digits = self.version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         digits.parse().unwrap_or(0)
     }
 }
 
-/// Returns the debuggers of a machine, with this `PATH`. Runs them.
+/// Returns the gdb and the LLDB in the directories of `path`; an LLDB also in those of Debian's
+/// packages (/usr/lib/llvm-N). Runs them to learn their features.
 #[must_use]
 pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
     let dirs: Vec<PathBuf> = std::env::split_paths(path).collect();
@@ -52,7 +53,8 @@ pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
     of_gnu.into_iter().chain(of_llvm).collect()
 }
 
-/// Returns `lldb`, or if there is none, the newest `lldb-N`.
+/// Returns the path of `lldb` in `dirs`, or if there is none, of the `lldb-N` with the highest
+/// number.
 fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
     let plain = in_dirs(root, dirs, |name| name == "lldb");
     plain.or_else(|| {
@@ -74,8 +76,8 @@ fn number_after_dash(text: &str) -> u32 {
     text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns a matching program in the first directory that has one; of several there, the one with
-/// the highest number after its name.
+/// Returns a program whose name matches, in the first directory that has one; of several there, the
+/// one with the highest number after its name.
 fn in_dirs(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
         let names = root.names(dir).into_iter().filter(|name| is_it(name));
@@ -114,10 +116,11 @@ fn gdb(root: &Root, path: PathBuf) -> Debugger {
 fn lldb(root: &Root, path: PathBuf, in_path: bool) -> Debugger {
     let program = root.path(&path);
     let version = output(&program, &["--version"]).unwrap_or_default();
-    // `lldb version 22.1.8`; some vendors put words around it.
+    // `lldb version 22.1.8`; some vendors add words before or after.
     let version = version.split("version ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let version = version.unwrap_or_default().to_owned();
-    // Its plug-in describes its trace bundles; without it, there is no such schema.
+    // LLDB's plug-in for Intel PT describes its trace bundles; without the plug-in, there is no
+    // such schema.
     let schema = output(&program, &["--no-lldbinit", "-b", "-o", "trace schema intel-pt"]);
     let intel_pt = schema.and_then(|said| match said {
         said if said.contains("\"type\": \"intel-pt\"") => Some(true),

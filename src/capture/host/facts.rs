@@ -1,4 +1,4 @@
-//! All known facts of a machine.
+//! Collects all known facts of a machine.
 
 use super::cpu::Cpu;
 use super::debuggers::Debugger;
@@ -12,24 +12,25 @@ use serde::Serialize;
 /// The facts of a machine that matter to a recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
-    /// The CPU.
+    /// The machine's CPU.
     pub cpu: Cpu,
-    /// The kernel's PMU for Intel PT, if it has one.
+    /// The kernel's PMU for Intel PT; `None` if it has none.
     pub pmu: Option<Pmu>,
-    /// The kernel's limits on perf events.
+    /// The kernel's limits on the use of perf events.
     pub perf_events: PerfEvents,
     /// The privileges and limits of this process.
     pub process: Process,
-    /// The results of trying; `None` if nothing was tried.
+    /// The results of trying ptrace(2) and perf events; `None` if not tried.
     pub tried: Option<Tried>,
     /// The debuggers found; `None` if not searched for.
     pub debuggers: Option<Vec<Debugger>>,
-    /// The command that installs packages, if known.
+    /// The command that installs packages; `None` if unknown.
     pub installer: Option<&'static str>,
 }
 
 impl Facts {
-    /// Reads the facts from the files of a machine. Runs nothing.
+    /// Reads the facts from the files of a machine. Runs nothing, so `tried` and `debuggers` are
+    /// `None`.
     #[must_use]
     pub fn of(root: &Root) -> Self {
         let installers = [

@@ -1,14 +1,14 @@
-//! The extensions of the instruction set that this machine has, as far as programs choose their
-//! code by them.
+//! The extensions of the instruction set that this machine has, of those by which programs choose
+//! their code.
 
-/// Pairs each feature's name with whether this machine has it.
+/// Creates an array of pairs: a feature's name, and true if this machine has the feature.
 macro_rules! detected {
     ($($name:tt),* $(,)?) => {
         [$(($name, std::arch::is_x86_feature_detected!($name))),*]
     };
 }
 
-/// Returns the extensions that this machine and its operating system support, by the names that
+/// Returns the extensions that both the CPU and the operating system support, by the names that
 /// compilers use.
 pub fn features() -> Vec<String> {
     let all = detected![
@@ -59,7 +59,7 @@ pub fn features() -> Vec<String> {
     all.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Returns the extensions that this machine lacks, of those listed.
+/// Returns those of `features` that this machine lacks.
 pub fn lacking(features: &[String]) -> Vec<&str> {
     let here = self::features();
     features.iter().filter(|feature| !here.contains(feature)).map(String::as_str).collect()

@@ -8,18 +8,18 @@ use super::pmu::Pmu;
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// One line of the findings.
+/// One line about a machine as a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The subject, in a word or two.
     pub about: &'static str,
-    /// True if it is as a recorder needs it; `None` if that does not apply.
+    /// True if the subject is as a recorder needs it; `None` if that does not apply.
     pub good: Option<bool>,
-    /// The rest of the line.
+    /// The text of the line after the subject.
     pub text: String,
 }
 
-/// Returns all facts as findings, and the choice made from them.
+/// Returns one finding for each fact, then those about the choice.
 #[must_use]
 pub fn findings(facts: &Facts, choice: &Choice) -> Vec<Finding> {
     let mut lines = vec![cpu(facts), intel_pt(facts), pmu(facts)];
@@ -40,7 +40,7 @@ fn line(about: &'static str, good: impl Into<Option<bool>>, text: impl Into<Stri
     Finding { about, good: good.into(), text: text.into() }
 }
 
-/// Formats a size with the unit that leaves no fraction, or MiB.
+/// Formats a size in KiB below 1 MiB, otherwise in MiB with at most one decimal.
 fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes / 1024),

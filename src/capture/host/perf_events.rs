@@ -7,16 +7,17 @@ use serde::Serialize;
 
 /// The trace buffer wanted for each thread, in bytes.
 pub(super) const WANTED_BUFFER_BYTES: u64 = 4 << 20;
-/// The highest level at which processes without a capability may measure; Debian and Ubuntu set 3
-/// and 4.
+/// The highest `perf_event_paranoid` at which processes without a capability may measure programs
+/// of their user; Debian and Ubuntu set 3 and 4.
 pub(super) const HIGHEST_OPEN_PARANOID: i64 = 2;
 
-/// The sysctls of perf events.
+/// The kernel's settings (sysctls) for perf events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PerfEvents {
     /// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
     pub paranoid: Option<i64>,
-    /// `kernel.perf_event_mlock_kb`: for each CPU, in addition to the process's limit.
+    /// `kernel.perf_event_mlock_kb`: KiB of buffers for each CPU, in addition to the process's
+    /// limit; `None` if unknown.
     pub mlock_kib: Option<u64>,
 }
 
@@ -28,14 +29,15 @@ impl PerfEvents {
         }
     }
 
-    /// Returns true if this process may measure the user code of its programs.
+    /// Returns true if `process` may measure the user code of the programs that it starts.
     pub(super) fn is_open_to(&self, process: &Process) -> bool {
         self.paranoid.is_some_and(|paranoid| {
             paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.measures()
         })
     }
 
-    /// Returns the bytes of buffers that this process may have; `None` for no limit.
+    /// Returns the total size in bytes of the perf buffers that `process` may have; `None` for no
+    /// limit.
     pub(super) fn lockable_bytes(&self, process: &Process, cpus: u64) -> Option<u64> {
         if process.capabilities.ipc_lock || self.paranoid == Some(-1) {
             return None;

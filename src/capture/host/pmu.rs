@@ -6,39 +6,40 @@ use serde::Serialize;
 
 const DIR: &str = "/sys/bus/event_source/devices/intel_pt";
 
-/// The content of `/sys/bus/event_source/devices/intel_pt`. A capability that is not listed is
-/// absent.
+/// The content of `/sys/bus/event_source/devices/intel_pt`. A capability that is not listed there
+/// is false or 0 here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "these are the CPU's abilities by CPUID leaf 14H"
 )]
 pub struct Pmu {
-    /// Its number, for `perf_event_open`.
+    /// The PMU's number, for `perf_event_open(2)`; `None` if it cannot be read.
     pub pmu_type: Option<u32>,
     /// The number of address ranges for filters.
     pub address_ranges: u64,
-    /// CYC packets, and a choice of PSB periods.
+    /// True if the CPU has CYC packets, and a choice of PSB periods.
     pub psb_cyc: bool,
-    /// MTC packets.
+    /// True if the CPU has MTC packets.
     pub mtc: bool,
-    /// PTWRITE.
+    /// True if the CPU has the instruction PTWRITE and its packets.
     pub ptwrite: bool,
-    /// Packets of power events.
+    /// True if the CPU has packets of power events.
     pub power_events: bool,
-    /// Packets of interrupts and the like (CFE, EVD).
+    /// True if the CPU has packets of interrupts and other events (CFE, EVD).
     pub event_trace: bool,
-    /// Output to a table of regions.
+    /// True if the CPU can write to a table of regions (ToPA).
     pub topa: bool,
-    /// The table can have more than one entry.
+    /// True if the table of regions can have more than one entry.
     pub topa_multiple_entries: bool,
-    /// Output to one region.
+    /// True if the CPU can write to a single region.
     pub single_range: bool,
-    /// Bit n: 2^n core crystal clocks between MTC packets.
+    /// The possible MTC periods. Bit n: 2^n core crystal clocks between MTC packets.
     pub mtc_periods: u64,
-    /// Bit 0: each; bit n: after 2^(n-1) cycles.
+    /// The possible CYC thresholds. Bit 0: none; bit n: at least 2^(n-1) cycles between CYC
+    /// packets.
     pub cycle_thresholds: u64,
-    /// Bit n: 2^(n+11) bytes between PSB packets.
+    /// The possible PSB periods. Bit n: 2^(n+11) bytes between PSB packets.
     pub psb_periods: u64,
     /// The names of the fields of `config`.
     pub format: Vec<String>,
@@ -74,7 +75,8 @@ impl Pmu {
         })
     }
 
-    /// Returns the smallest and the largest available PSB period, in bytes.
+    /// Returns the smallest and the largest available PSB period, in bytes; `None` if the CPU has
+    /// no choice.
     pub(super) fn psb_bytes(&self) -> Option<(u64, u64)> {
         let bytes = |bit: u32| 1_u64.checked_shl(bit.checked_add(11)?);
         let last = self.psb_periods.checked_ilog2().filter(|_| self.psb_cyc)?;

@@ -19,13 +19,13 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Decodes a set by the numbers in linux/capability.h.
+    /// Decodes a set of capabilities by their numbers in linux/capability.h.
     fn of(set: u64) -> Self {
         let has = |number: u32| set >> number & 1 != 0;
         Self { perfmon: has(38), sys_admin: has(21), sys_ptrace: has(19), ipc_lock: has(14) }
     }
 
-    /// Returns true if perf events are allowed regardless of the sysctl.
+    /// Returns true if perf events are allowed whatever `perf_event_paranoid` is.
     pub(super) const fn measures(self) -> bool {
         self.perfmon || self.sys_admin
     }
@@ -45,13 +45,15 @@ impl Capabilities {
 /// The privileges and limits of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// The effective user.
+    /// The effective user ID; `None` if unknown.
     pub uid: Option<u32>,
     /// Effective capabilities.
     pub capabilities: Capabilities,
-    /// 0 for no filter of system calls, 1 for strict, 2 for a filter, as in containers.
+    /// The seccomp mode: 0 for none, 1 for strict, 2 for a filter of system calls, as in
+    /// containers.
     pub seccomp: u32,
-    /// The container engine, by the file that it leaves in containers: `docker` or `podman`.
+    /// The container engine, by the file that it leaves in containers: `docker` or `podman`; `None`
+    /// outside a known container.
     pub container: Option<&'static str>,
     /// `RLIMIT_MEMLOCK` in bytes; `None` for no limit.
     pub locked_limit_bytes: Option<u64>,
@@ -81,7 +83,7 @@ impl Process {
     }
 }
 
-/// Returns the soft limit. Invalid text is 0, which promises nothing.
+/// Returns the soft limit of locked memory in bytes; `None` for no limit. Invalid text counts as 0.
 fn locked_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     match line.and_then(|line| line.split_whitespace().next()) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The root directory of a machine's files.
+/// The directory that contains a machine's files, used as its root directory.
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: PathBuf,
@@ -16,13 +16,14 @@ impl Root {
         Self::at(Path::new("/"))
     }
 
-    /// Returns a root at a directory.
+    /// Returns the root of the machine whose files are below `dir`.
     #[must_use]
     pub fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
 
-    /// Returns the real path of a file of the machine.
+    /// Returns the path on this machine of the file that has the absolute path `path` on the
+    /// machine.
     pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.dir.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -37,12 +38,12 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Reads a decimal number from a file.
+    /// Reads a decimal number from a file; `None` if it cannot be read.
     pub(super) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.parse().ok()
     }
 
-    /// Returns the names in a directory, in order.
+    /// Returns the names in a directory, sorted; none if it cannot be read.
     pub(super) fn names(&self, path: &Path) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<_> =

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// The longest wait for a program; a debugger takes a fraction of it to start.
+/// The maximum time to wait for a program; a debugger takes a fraction of it to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Returns the output of a program on both of its streams; `None` if it cannot be run or does not
-/// end.
+/// Runs a program, and returns its output on both of its streams; `None` if it cannot be run, or
+/// does not end in time.
 pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
@@ -42,7 +42,7 @@ pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
         }
         std::thread::sleep(POLL);
     }
-    // A process that it left running may still hold its streams.
+    // A process that the child left running may still have its streams open.
     let left = || until.saturating_duration_since(Instant::now());
     let bytes = readers.map(|reader| reader.recv_timeout(left()).unwrap_or_default()).concat();
     Some(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,4 +1,5 @@
-//! Facts found by trying: a program under ptrace, and a perf event. Both are undone.
+//! Facts found by trying: starting a program under ptrace, and opening a perf event. Both are
+//! undone.
 
 use crate::common::Tid;
 use crate::tracee::{Launch, Tracee, end};
@@ -7,12 +8,12 @@ use serde::Serialize;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// The results of trying.
+/// The results of trying ptrace(2) and perf events on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tried {
     /// The reason why no program could be started under ptrace; `None` if one could.
     pub ptrace_fault: Option<String>,
-    /// The error of `perf_event_open(2)`; `None` if it works.
+    /// The errno of `perf_event_open(2)`; `None` if it works.
     pub perf_errno: Option<i32>,
 }
 
@@ -55,7 +56,8 @@ const COUNT_SW_DUMMY: u64 = 9;
 const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
 const SIZE_BYTES: u32 = 64;
 
-/// Opens an event of this thread that counts nothing: it is allowed wherever any event is.
+/// Opens an event of this thread that counts nothing, and closes it. It is allowed wherever any
+/// event is. Returns the errno if it is refused.
 fn perf_event() -> Result<(), i32> {
     let attr = EventAttr {
         kind: TYPE_SOFTWARE,

@@ -1,5 +1,6 @@
-//! The recording of a process under construction: its trace, its code, its threads' sidebands. The
-//! drains and the thread that waits for stops write here, one at a time.
+//! The recording of a process while it is written: traces, mapped code, and the sidebands of its
+//! threads. The threads that drain AUX areas, the one that reads sidebands and the one that waits
+//! for stops write here, one at a time.
 
 use super::clock::PerfTime;
 use super::code::CodeMap;
@@ -21,19 +22,19 @@ pub(super) struct Book {
     code: CodeMap,
     sidebands: BTreeMap<Tid, Sideband>,
     time: PerfTime,
-    /// True if the kernel reports only some threads, so that mappings must be polled.
+    /// True if only some threads have sidebands, so that mappings must be polled.
     looks: bool,
-    /// The number of sideband records lost.
+    /// The number of sideband records that the kernel lost.
     lost: u64,
-    /// The number of gaps in the trace.
+    /// The number of gaps in the threads' traces.
     gaps: u64,
-    /// The error that ended the writing.
+    /// The first error of a thread that drains or reads sidebands.
     failure: Option<Error>,
 }
 
 impl Book {
-    /// Opens the book of a process, which must be stopped unless `looks`: its mappings are polled
-    /// then.
+    /// Creates the book of a process, and records its mappings. The process must be stopped, unless
+    /// `looks` is true: its mappings are polled then.
     pub(super) fn open(recorder: Recorder, time: PerfTime, looks: bool) -> Result<Self, Error> {
         let pid = recorder.pid();
         let mut book = Self {
@@ -54,7 +55,7 @@ impl Book {
         self.recorder.pid()
     }
 
-    /// Adds the sideband of a thread.
+    /// Adds the sideband of a thread, to be read by [`Self::hear`].
     pub(super) fn listen(&mut self, tid: Tid, sideband: Sideband) {
         self.sidebands.insert(tid, sideband);
     }
@@ -66,7 +67,8 @@ impl Book {
         Ok(())
     }
 
-    /// Writes the kernel's records since the last call, in order of time.
+    /// Reads the sidebands of all threads, and writes the kernel's records since the last call, in
+    /// order of time.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
         self.time.look();
         let (mut heard, mut is_damaged) = (Vec::new(), false);
@@ -114,7 +116,7 @@ impl Book {
         Ok(())
     }
 
-    /// Appends whole packets.
+    /// Appends whole PT packets to a thread's trace.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if !packets.is_empty() {
             self.recorder.trace(tid, packets)?;
@@ -122,17 +124,17 @@ impl Book {
         Ok(self.recorder.flush_if_due()?)
     }
 
-    /// Adds to the number of gaps.
+    /// Adds the gaps of a thread's trace to their number.
     pub(super) fn add_gaps(&mut self, gaps: u64) {
         self.gaps += gaps;
     }
 
-    /// Keeps the first failure until [`Self::take_failure`].
+    /// Notes an error, unless there is an earlier one, until [`Self::take_failure`].
     pub(super) fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
 
-    /// Returns the failure of a thread of the recorder, if any.
+    /// Takes the noted error, and returns it as `Err`.
     pub(super) fn take_failure(&mut self) -> Result<(), Error> {
         self.failure.take().map_or(Ok(()), Err)
     }

@@ -1,40 +1,42 @@
-//! Converts perf's times to the TSC, which is the time in the trace. Uses the kernel's conversion
-//! parameters, or if it has none, repeated readings of `CLOCK_MONOTONIC_RAW` and the TSC.
+//! Converts the times of perf's records to the TSC, which is the time in the trace. Uses the
+//! kernel's conversion parameters, or if it has none, repeated readings of `CLOCK_MONOTONIC_RAW`
+//! and the TSC.
 
 use crate::capture::clock::now;
 use crate::common::Tsc;
 use crate::pt::TscToNs;
 use std::time::Duration;
 
-/// The clock of perf's times.
+/// The clock of the times in perf's records.
 #[derive(Clone, Debug)]
 pub(super) enum PerfTime {
     /// The kernel's perf clock, a known linear function of the TSC.
     Known(TscToNs),
-    /// `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`, converted by readings of it and the TSC.
     Raw(Readings),
 }
 
-/// Two readings of both clocks.
+/// The first and the last reading of both clocks: the TSC, and `CLOCK_MONOTONIC_RAW` in
+/// nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Readings {
     first: (Tsc, u64),
     last: (Tsc, u64),
 }
 
-/// The shortest time between two readings from which the rate is exact enough.
+/// The minimum time between two readings from which the rate is exact enough.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// Takes the first two readings. Sleeps between them.
+    /// Reads both clocks twice, and sleeps for [`SHORTEST`] in between.
     pub(super) fn begin() -> Self {
         let first = read();
         std::thread::sleep(SHORTEST);
         Self { first, last: read() }
     }
 
-    /// Returns the TSC at a time of the other clock. Most exact for times shortly before the last
-    /// reading.
+    /// Returns the TSC at a time of `CLOCK_MONOTONIC_RAW`. Most exact for times shortly before the
+    /// last reading.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a rate")]
     fn tsc(&self, time_ns: u64) -> Tsc {
         let ticks = self.last.0.0.saturating_sub(self.first.0.0) as f64;
@@ -52,7 +54,7 @@ impl PerfTime {
         }
     }
 
-    /// Returns the TSC at a time of perf.
+    /// Returns the TSC at the time of a perf record.
     pub(super) fn tsc(&self, time_ns: u64) -> Tsc {
         match self {
             Self::Known(clock) => clock.tsc(time_ns),
@@ -61,7 +63,8 @@ impl PerfTime {
     }
 }
 
-/// Reads both clocks at once: of several readings, returns the one that took the shortest time.
+/// Reads both clocks at almost the same time: takes several readings, and returns the one that took
+/// the least time.
 fn read() -> (Tsc, u64) {
     let one = || {
         let before = now();
@@ -92,7 +95,7 @@ mod tests {
         let after = now();
         time.look();
         let found = time.tsc(then);
-        // A thousandth of the time between two readings, and what a preemption may take.
+        // Allow a thousandth of the time between two readings, and what a preemption may take.
         let slack = (after.0 - before.0) + 100_000;
         assert!(found.0 + slack > before.0 && found.0 < after.0 + slack, "{found:?} {before:?}");
         let reported = PerfTime::Known(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });

@@ -1,5 +1,5 @@
-//! Records the code of a process from the kernel's records of mappings, and stores the mapped
-//! files.
+//! Records the mapped code of a process, as the kernel's sideband records report it, and stores the
+//! mapped files.
 
 use crate::capture::Error;
 use crate::capture::recorder::Recorder;
@@ -14,7 +14,7 @@ use crate::tracee::{Memory, mappings};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The mapped code of a process.
+/// The mapped code of a process, as recorded so far.
 #[derive(Debug)]
 pub(super) struct CodeMap {
     pid: Pid,
@@ -35,7 +35,7 @@ struct CodeFile {
     is_stored: bool,
 }
 
-/// A mapping of code.
+/// A mapping of code, from the kernel's record of it or from a list of all mappings.
 #[derive(Clone, Debug)]
 struct Piece {
     range: AddrRange,
@@ -52,7 +52,7 @@ impl CodeMap {
         Self { pid, floors: Floors::default(), files, mapped, has_made_code: false }
     }
 
-    /// Records all mapped code that is not recorded yet; `tsc` is when it was seen.
+    /// Reads the mappings, and records mapped code that is not recorded yet, with the time `tsc`.
     pub(super) fn refresh(
         &mut self,
         recorder: &mut Recorder,
@@ -70,7 +70,7 @@ impl CodeMap {
         Ok(())
     }
 
-    /// Records a mapping of code.
+    /// Records a mapping that the kernel reported, if it is of code.
     pub(super) fn map(
         &mut self,
         recorder: &mut Recorder,
@@ -84,7 +84,7 @@ impl CodeMap {
         self.piece(recorder, tsc, tid, &Piece::of_record(map))
     }
 
-    /// Records the start of another program.
+    /// Records an execve(2) of the program at `path`, and forgets all mappings.
     pub(super) fn exec(
         &mut self,
         recorder: &mut Recorder,
@@ -137,7 +137,8 @@ impl CodeMap {
         Ok(Backing::Special { name: piece.name.clone(), image })
     }
 
-    /// Returns the index of the piece's file, which is stored when first seen.
+    /// Returns the index in `files` of the file that a mapping is of. Records and stores the file
+    /// when it is first seen.
     fn file(
         &mut self,
         recorder: &mut Recorder,
@@ -171,7 +172,8 @@ impl CodeMap {
         Ok(self.files.len() - 1)
     }
 
-    /// Returns the inode of the file that is mapped there now.
+    /// Returns the inode of the file that is mapped at the piece's address now; `None` if that is
+    /// another file.
     fn inode(&self, piece: &Piece) -> Option<u64> {
         let maps = mappings(self.pid).ok()?;
         let now = maps.iter().find(|m| m.range.contains(piece.range.start));
@@ -208,7 +210,8 @@ impl Piece {
     }
 }
 
-/// Returns true if the file at the path is the one that was mapped, as far as is known.
+/// Returns true if the file at `path` is the one that was mapped, by its build ID or else its
+/// inode.
 fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
     if !build_id.is_empty() {
         let mapped = Mapped::open(Path::new(path)).map(Bytes::new);
@@ -218,9 +221,10 @@ fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) ->
     inode.is_none_or(|inode| file.metadata().is_ok_and(|data| data.ino() == inode))
 }
 
-/// Reads the process's memory. Returns a prefix if not all is readable, `None` if nothing is.
+/// Reads memory of a process. Returns a prefix of the range if not all is readable, `None` if
+/// nothing is.
 fn memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
-    /// Larger than any code.
+    /// The maximum size that is read, larger than any code.
     const MOST_BYTES: u64 = 1 << 30;
     let size = usize::try_from(range.size_bytes().min(MOST_BYTES)).ok()?;
     let mut bytes = vec![0; size];

@@ -1,12 +1,12 @@
-//! The configuration of the PT unit as the `config` of a perf event: the user's terms, defaults for
-//! the rest, limited to the capabilities of the CPU. Opens nothing.
+//! The configuration of the PT unit, as the `config` of a perf event: the user's terms, and
+//! defaults for other terms, as far as the CPU is capable of them. Opens nothing.
 
 use super::sysfs::PtPmu;
 use crate::capture::perf_error::Error;
 use crate::capture::pt_config::PtConfig;
 
-/// Terms with a restricted set of values: the name, the capability that they require, and the one
-/// that lists the values.
+/// Terms with a restricted set of values: the name, the capability that they require, and the
+/// capability whose set bits are the allowed values.
 const CHOICES: [(&str, &str, &str); 3] = [
     ("psb_period", "psb_cyc", "psb_periods"),
     ("cyc_thresh", "psb_cyc", "cycle_thresholds"),
@@ -25,13 +25,13 @@ const NEEDS: [(&str, &str); 8] = [
     ("cyc_thresh", "psb_cyc"),
 ];
 
-/// perf's default: an eighth of the crystal clock.
+/// perf's default: an MTC packet each 2^3 periods of the core crystal clock.
 const MTC_PERIOD: u64 = 3;
 
-/// The settings of a trace.
+/// The settings of the PT unit for a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// `perf_event_attr.config`.
+    /// The value of `perf_event_attr.config`.
     pub(super) config: u64,
     /// The approximate number of bytes of trace between PSB packets.
     pub(super) psb_period_bytes: u32,
@@ -40,8 +40,9 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Returns the configuration for this CPU. Unless the terms set a PSB period, takes the CPU's
-    /// longest one that does not exceed `psb_period_bytes`.
+    /// Returns the settings for this CPU, or an error if it is not capable of the user's terms.
+    /// Unless these set a PSB period, takes the CPU's longest one that does not exceed
+    /// `psb_period_bytes`.
     pub(super) fn new(pmu: &PtPmu, asked: &PtConfig, psb_period_bytes: u32) -> Result<Self, Error> {
         let mut config = 0;
         for (name, value) in defaults(pmu, psb_period_bytes) {
@@ -64,7 +65,8 @@ impl Settings {
     }
 }
 
-/// Returns the default terms: branches, with the finest times that are cheap.
+/// Returns the default terms: TSC and branches, and as far as the CPU has them, MTC and a PSB
+/// period.
 fn defaults(pmu: &PtPmu, psb_period_bytes: u32) -> Vec<(&'static str, u64)> {
     // If there is a field for branches, it applies only with bit 0 set (`pt_event_valid`).
     let mut terms = vec![("tsc", 1)];
@@ -82,8 +84,8 @@ fn defaults(pmu: &PtPmu, psb_period_bytes: u32) -> Vec<(&'static str, u64)> {
     terms
 }
 
-/// Returns the largest value of a bit map up to `wanted`; 0, which is always allowed, if there is
-/// none.
+/// Returns the largest number of a set bit of `values` up to `wanted`; 0, which is always allowed,
+/// if there is none.
 fn nearest(values: u64, wanted: u64) -> u64 {
     (0..=wanted.min(63)).rev().find(|value| values >> value & 1 != 0).unwrap_or(0)
 }
@@ -92,7 +94,7 @@ fn refused(why: String) -> Result<(), Error> {
     Err(Error::Config(why))
 }
 
-/// Returns an error if this CPU cannot have the term with this value.
+/// Returns an error if this kernel or CPU does not support the term with this value.
 fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     let Some(field) = pmu.field(name) else {
         let names: Vec<_> = pmu.field_names().collect();
@@ -119,14 +121,14 @@ fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     }
 }
 
-/// Lists the set bits.
+/// Lists the numbers of the set bits.
 fn list(values: u64) -> String {
     let set = (0..64).filter(|value| values >> value & 1 != 0);
     let words: Vec<_> = set.map(|value| value.to_string()).collect();
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
-/// Enables the terms that other terms require.
+/// Enables terms in `config` that the user's terms require.
 fn imply(pmu: &PtPmu, asked: &PtConfig, config: &mut u64) {
     let implied = [("cyc_thresh", "cyc"), ("mtc_period", "mtc"), ("fup_on_ptw", "ptw")];
     for (term, other) in implied {

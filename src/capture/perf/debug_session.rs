@@ -1,4 +1,4 @@
-//! The state of a debugger session.
+//! The state of a debugger's session with a program that the CPU traces.
 
 use crate::capture::contract::Go;
 use crate::common::Tid;
@@ -6,30 +6,30 @@ use crate::insn::FlagsCopy;
 use crate::tracee::debug_registers::Slot;
 use std::collections::BTreeMap;
 
-/// The state of a debugger session.
+/// The state of a debugger's session with the program.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     /// The current request, while threads run.
     pub(super) go: Option<Go>,
-    /// The thread that executes one instruction, and the kind of that instruction.
+    /// The thread that executes a single step, with the stepped instruction.
     pub(super) stepping: Option<(Tid, Stepped)>,
-    /// The number of single steps of one thread in a row.
+    /// The number of single steps in a row since the other threads last ran.
     pub(super) lone_steps: u32,
-    /// The slots that all threads' debug registers watch.
+    /// The watchpoints that each thread's debug registers contain.
     pub(super) slots: Vec<Slot>,
     /// True while all threads are being stopped.
     pub(super) halts: bool,
-    /// The bytes that INT3s replace, by address.
+    /// The original bytes that our INT3s replace, by address.
     pub(super) planted: BTreeMap<u64, u8>,
-    /// The thread in a vfork for which the INT3s are removed.
+    /// The thread in a vfork(2) for whose child our INT3s are removed.
     pub(super) lifted_for: Option<Tid>,
 }
 
-/// An instruction that is stepped.
+/// The properties of a stepped instruction that matter after the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stepped {
-    /// The copy that it makes of all flags.
+    /// The copy that the instruction makes of all flags, with the trap flag, which is to be hidden.
     pub(super) flags: FlagsCopy,
-    /// The number of the system call, if it is one.
+    /// The number of the system call that the instruction makes; `None` if it makes none.
     pub(super) call: Option<u64>,
 }

@@ -18,20 +18,20 @@ use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
 const INT3: u8 = 0xcc;
-/// SYSCALL, and INT 0x80.
+/// The bytes of SYSCALL, and of INT 0x80.
 const CALLS: [[u8; 2]; 2] = [[0x0f, 0x05], [0xcd, 0x80]];
 /// The size of either instruction.
 const CALL_BYTES: u64 = 2;
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
-/// INT3.
+/// The `si_code` of a SIGTRAP by INT3.
 const SI_KERNEL: i32 = 0x80;
 /// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Thread {
-    /// Marks the thread as stopped, with news for the debugger.
+    /// Marks the thread as stopped for the debugger, and `news` as its event to report.
     pub(super) fn stand(&mut self, news: Report) {
         self.doing = Doing::Standing;
         self.pending.news = Some(news);
@@ -39,7 +39,7 @@ impl Thread {
 }
 
 impl Engine<'_> {
-    /// Inserts INT3s where threads are to stop.
+    /// Inserts INT3s at the addresses where threads are to stop.
     pub(super) fn plant(&mut self) {
         let (Some(debugger), Some(process)) =
             (&mut self.debugger, self.processes.get(&self.program))
@@ -58,7 +58,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Removes the INT3s.
+    /// Removes our INT3s, and restores the original bytes.
     pub(super) fn lift(&mut self) {
         let Some(debugger) = &mut self.debugger else { return };
         let planted = std::mem::take(&mut debugger.planted);
@@ -67,7 +67,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Removes our INT3s from the memory of a new child.
+    /// Removes our INT3s from the memory of a new child. If that is its parent's memory, they stay
+    /// removed until the parent's call ends.
     pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid) {
         let process = self.processes.get(&self.program);
         let (Some(debugger), Some(process)) = (&mut self.debugger, process) else { return };
@@ -97,12 +98,13 @@ impl Engine<'_> {
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
         Ok(Stepped {
             flags: insn.map(|insn| insn.flags).unwrap_or_default(),
-            // The kernel uses only the low half.
+            // The kernel uses only the low 32 bits.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
         })
     }
 
-    /// Resumes a thread of a program under a debugger.
+    /// Resumes a thread of a program under a debugger with `signal` (0: none), by a single step if
+    /// the debugger requested one.
     pub(super) fn let_run(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -127,8 +129,8 @@ impl Engine<'_> {
         if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) }
     }
 
-    /// Handles a stop by SIGTRAP. Returns true if it was for the debugger, and is no signal of the
-    /// program.
+    /// Handles a stop for SIGTRAP. Returns true if it was for the debugger, false if the signal is
+    /// the program's.
     pub(super) fn trapped(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -185,7 +187,8 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// Reports a signal to the debugger before its delivery, unless that passes it.
+    /// Stops a thread for the debugger before the delivery of a signal, or delivers it at once if
+    /// the debugger does not want to stop for it.
     pub(super) fn report_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -207,7 +210,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Handles the start or the end of a system call.
+    /// Handles the stop of a thread at the start or the end of a system call.
     pub(super) fn call_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -222,7 +225,8 @@ impl Engine<'_> {
             let passes = thread.caught.take() == Some(here);
             thread.call = Some(number);
             if is_caught(number) && !passes {
-                // The kernel then skips the call, and the thread is before it again.
+                // With this number the kernel skips the call, and the thread can be moved back
+                // before it.
                 registers.orig_rax = u64::MAX;
                 thread.tracee.set_registers(&registers)?;
                 thread.takes_back = true;
@@ -247,7 +251,7 @@ impl Engine<'_> {
         if is_reported { Ok(()) } else { self.let_run(tid, 0) }
     }
 
-    /// Handles the stop of a thread that was asked to stop.
+    /// Handles the stop of an interrupted thread: marks it as stopped for the debugger.
     pub(super) fn halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.doing = Doing::Standing;
@@ -255,7 +259,8 @@ impl Engine<'_> {
         stand_clear(thread.tracee)
     }
 
-    /// Stops a thread at the start of the program that its process just executed.
+    /// Stops a thread for the debugger at the first instruction of the program that its process has
+    /// just executed.
     pub(super) fn stand_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(debugger) = &mut self.debugger {
             debugger.planted.clear();
@@ -274,7 +279,7 @@ impl Engine<'_> {
         self.watch_with(tid)
     }
 
-    /// Sets the debug registers of a stopped thread.
+    /// Sets the debug registers of a stopped thread to the debugger's watchpoints.
     pub(super) fn watch_with(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(());
@@ -283,7 +288,8 @@ impl Engine<'_> {
     }
 }
 
-/// Moves a thread that was stopped in a system call back to before the call.
+/// Moves a thread that is stopped in a system call which the kernel would restart back to before
+/// the call.
 pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
     match tracee.registers() {
         Err(error) if error.is_gone() => Ok(()),
@@ -291,8 +297,8 @@ pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// Steps a thread out of the execve(2) that started its program. Returns true if the thread still
-/// exists.
+/// Ends the execve(2) that started a thread's program, so that the thread is stopped at the first
+/// instruction as after a step. Returns false if the thread has ended.
 pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
     gone_is_fine(tracee.step(0))?;
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))

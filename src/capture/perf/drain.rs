@@ -1,5 +1,5 @@
-//! Reads one thread's AUX area and its records in the order that is needed: each byte is read after
-//! the record that covers it, and each loss is marked where it happened.
+//! Reads one thread's AUX area and its ring of records in the order that is needed: each byte after
+//! the `AUX` record that covers it. Marks each loss where it happened.
 
 use super::mend::Mender;
 use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
@@ -8,7 +8,7 @@ use crate::common::Addr;
 use crate::pt::overlap;
 use crate::sideband::perf_data::{PerfEvent, PerfRecords};
 
-/// The reader of an area that fills up, and of the ring of records beside it.
+/// The reader of an AUX area that fills up, and of the ring of records beside it.
 #[derive(Debug)]
 pub(super) struct Drain<M> {
     data: DataRing<M>,
@@ -16,10 +16,10 @@ pub(super) struct Drain<M> {
     records: PerfRecords,
     reported: AuxRecords,
     stitch: Stitch,
-    /// The repair of the packets at our INT3s, if there may be any.
+    /// The repair of the packets at our INT3s; `None` if there cannot be any.
     mender: Option<Mender>,
     taken: Vec<u8>,
-    /// The head at which the area was full before the tail was moved.
+    /// The head at which the AUX area was full before the tail was moved.
     full_at: Option<u64>,
 }
 
@@ -37,8 +37,9 @@ impl<M: RingMemory> Drain<M> {
         }
     }
 
-    /// Takes the available bytes. Returns whole packets that follow those returned before. The
-    /// caller must then enable the event, which the kernel disables when the area is full.
+    /// Takes the available bytes from the AUX area. Returns the whole packets that follow those
+    /// returned before. The caller must then enable the event, which the kernel disables when the
+    /// area is full.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let whole = self.take_whole();
         self.mended(&whole)
@@ -65,7 +66,7 @@ impl<M: RingMemory> Drain<M> {
         }
         self.taken.clear();
         let start = self.aux.take(head, &mut self.taken);
-        // If the area became full before the tail was moved, it still is.
+        // If the area became full before the tail was moved, the kernel still treats it as full.
         let later = self.aux.head();
         self.full_at = Some(later).filter(|later| self.aux.is_full(*later, start));
         let mut whole = Vec::new();
@@ -91,8 +92,8 @@ impl<M: RingMemory> Drain<M> {
         mended
     }
 
-    /// Returns all remaining packets of a thread that is stopped at an INT3 of ours, and adds its
-    /// address.
+    /// Returns all remaining packets of a thread that is stopped at our INT3 at the address `at`,
+    /// and adds a FUP packet with this address.
     pub(super) fn finish_at(&mut self, at: Addr) -> Vec<u8> {
         let mut whole = self.take_whole();
         whole.append(&mut self.stitch.end());
@@ -101,7 +102,7 @@ impl<M: RingMemory> Drain<M> {
         mended
     }
 
-    /// Returns the number of gaps.
+    /// Returns the number of gaps so far.
     pub(super) fn gaps(&self) -> u64 {
         self.stitch.gaps
     }
@@ -118,8 +119,8 @@ fn note(records: &PerfRecords, reported: &mut AuxRecords, record: &[u8]) {
     }
 }
 
-/// The reader of an area that overwrites itself. It takes all that is in the area each time, with a
-/// gap between two times if bytes may be missing.
+/// The reader of an AUX area that overwrites itself. Each time it takes everything in the area,
+/// with a gap between two times if bytes may be missing.
 #[derive(Debug)]
 pub(super) struct Ring<M> {
     data: DataRing<M>,
@@ -138,8 +139,8 @@ impl<M: RingMemory> Ring<M> {
         }
     }
 
-    /// Returns the content of the area, as a continuation of the bytes returned before. The thread
-    /// must be stopped.
+    /// Returns the packets in the area that follow those returned before. The thread must be
+    /// stopped.
     pub(super) fn take(&mut self) -> Vec<u8> {
         // Discard the records: for an overwriting ring, the head contains the same information.
         self.data.read(&mut |_| ());

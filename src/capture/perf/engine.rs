@@ -1,5 +1,5 @@
-//! The main loop: threads run natively, and stop only for events that concern the recording.
-//! `events` handles the stops.
+//! The main loop of recording with the CPU: threads run natively, and stop only for events that
+//! concern the recording. `events` handles the stops.
 
 use super::clock::PerfTime;
 use super::config::Settings;
@@ -29,11 +29,11 @@ pub(super) const BACKEND: Backend = Backend::Perf;
 /// The size of the AUX area of a thread whose whole trace is kept.
 const FULL_BYTES: u64 = 4 << 20;
 
-/// The bytes of records, the unit of a ring's size, per byte of trace: for as much history as the
-/// soft backend keeps, this one needs an eighth of the memory.
+/// The size of a ring, which is requested in bytes of the soft backend's records, per byte of
+/// trace: for as much history, this backend needs an eighth of the memory.
 const RECORDS_PER_TRACE: u64 = 8;
 
-/// Returns the CPU's PMU, configured for the request.
+/// Returns the CPU's PMU, configured for the request, or an error if it cannot be used.
 pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
     let pmu = PtPmu::read(Path::new(DEVICES))?;
     let settings = Settings::new(&pmu, &request.pt_config, request.psb_period_bytes)?;
@@ -42,7 +42,7 @@ pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
     Ok(cpu)
 }
 
-/// Returns an error if the CPU here cannot trace the request.
+/// Returns an error if this machine's CPU cannot trace as requested.
 pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
     let ranges = cpu(request)?.filter_ranges();
     let count = request.filter.only.len() + request.filter.stop.len();
@@ -52,17 +52,18 @@ pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs a program and traces it with the CPU.
+/// Launches a program, and records it with the CPU until it ends.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     record_with(request, &mut cpu(request)?)
 }
 
-/// Traces a running process with the CPU.
+/// Attaches to a running process, and records it with the CPU until it ends or a signal asks to
+/// leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     attach_with(request, pid, &mut cpu(request)?)
 }
 
-/// Runs a program and traces it with `pmu`.
+/// Launches a program, and records it with `pmu` until it ends.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
     let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -87,7 +88,8 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
     engine.outcome(begun, None)
 }
 
-/// Traces a running process with `pmu`.
+/// Attaches to a running process, and records it with `pmu` until it ends or a signal asks to leave
+/// it.
 pub(super) fn attach_with(
     request: &Request,
     pid: Pid,
@@ -108,7 +110,7 @@ pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
     prepared.set_hardware(hardware, psb_period_bytes);
 }
 
-/// The processes and threads that are traced.
+/// A recording with the CPU in progress: all its processes and threads.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine<'a> {
     pub(super) request: Request,
@@ -118,7 +120,7 @@ pub(in crate::capture) struct Engine<'a> {
     time: PerfTime,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth is not yet reported.
+    /// The first stops of threads whose parents have not reported their births yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
@@ -127,9 +129,9 @@ pub(in crate::capture) struct Engine<'a> {
     /// True once all processes are to be detached.
     pub(super) is_leaving: bool,
     smallest_area: Option<u64>,
-    /// The exit of the program, once it has ended.
+    /// The exit of the program; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
-    /// The state of the debugger session, if there is one.
+    /// The state of the debugger's session; `None` without a debugger.
     pub(super) debugger: Option<Debugger>,
 }
 
@@ -170,14 +172,14 @@ impl<'a> Engine<'a> {
     /// Starts the recording and traces the stopped threads of the program.
     pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
-        // If anything fails from here on, they are detached.
+        // If anything fails from here on, the threads are detached.
         self.threads.extend(tids.iter().map(|&tid| (tid, Thread::new(tid, pid))));
         prepared.set_latest(&self.request.store)?;
         self.add_process(prepared, pid)?;
         tids.iter().try_for_each(|&tid| self.tap(tid))
     }
 
-    /// Adds a stopped process.
+    /// Starts the recording of a stopped process, and sets its filter.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let mut process = Process::start(prepared, &self.request, pid, self.time.clone())?;
         process.look_for_code(self.pmu.filter_ranges())?;
@@ -225,7 +227,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Resumes a thread.
+    /// Resumes a thread with `signal` (0: none).
     pub(super) fn run_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let process = self.processes.get(&thread.pid);
@@ -292,7 +294,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Writes the ring of a stopped thread, if a snapshot needs it.
+    /// Writes the ring of a stopped thread, if a snapshot waits for it.
     pub(super) fn answer(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if !std::mem::take(&mut thread.is_asked) {
@@ -305,8 +307,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Forgets a first thread that is gone while other threads are at their exit stops: the kernel
-    /// does not report its end.
+    /// Forgets a process's first thread if it is gone while others are at their exit stops: the
+    /// kernel does not report its end then.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.awaits_lost_first_thread(pid) {
@@ -319,7 +321,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them.
+    /// them, unless a debugger is to look at them first.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -346,7 +348,8 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Completes the recording of a process that is gone.
+    /// Completes the recording of a process that has ended (with `exit`) or was detached from
+    /// (`None`).
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         let of_process = |thread: &Thread| thread.pid == pid;
         let tids: Vec<_> =
@@ -366,7 +369,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Ends the trace of a thread.
+    /// Stops tracing a thread, and writes the end of its trace.
     pub(super) fn close(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -377,7 +380,7 @@ impl<'a> Engine<'a> {
         super::tap::lock(&process.book).leave(tid)
     }
 
-    /// Runs to the end, or detaches if something fails.
+    /// Runs the main loop to the end, and returns the result. Detaches if something fails.
     fn outcome(
         mut self,
         begun: Result<(), Error>,

@@ -1,5 +1,5 @@
-//! The kernel's interface to perf events: `perf_event_open(2)`, the mappings of its rings, its
-//! ioctls. Contains no policy.
+//! The kernel's interface to perf events: `perf_event_open(2)`, the mappings of an event's rings,
+//! and its ioctls. Contains no policy.
 
 use super::ring::Plain;
 use crate::capture::perf_error::Error;
@@ -73,7 +73,7 @@ const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FD_CLOEXEC: libc::c_ulong = 8;
 
-/// An event of a thread.
+/// An open perf event of a thread.
 #[derive(Debug)]
 pub(super) struct Event {
     fd: OwnedFd,
@@ -81,7 +81,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Opens an event of this thread, on any CPU.
+    /// Opens an event that counts for the thread `tid` (0: the calling one), on any CPU.
     pub(super) fn open(attr: &EventAttr, tid: Tid) -> Result<Self, Error> {
         let size = u32::try_from(size_of::<EventAttr>()).unwrap_or(0);
         let attr = EventAttr { size, ..*attr };
@@ -103,8 +103,8 @@ impl Event {
         self.map_at(0, (1 + pages) * PAGE_BYTES, true)
     }
 
-    /// Maps the AUX area, after the ring of records. If it is mapped read-only, it overwrites
-    /// itself.
+    /// Maps the AUX area, after the ring of records in the file. If `overwrites`, it is mapped
+    /// read-only, and the kernel overwrites old bytes.
     pub(super) fn map_aux(
         &self,
         ring: &Mapped,
@@ -133,7 +133,7 @@ impl Event {
         NonNull::new(base).map(|base| Arc::new(Mapped { base, size_bytes })).ok_or(refused)
     }
 
-    /// Enables the event, which the kernel disables when the area is full.
+    /// Enables the event. The kernel disables it when the AUX area is full.
     pub(super) fn enable(&self) {
         // SAFETY: the request touches no memory. It fails for a thread that is gone, which no
         // longer needs it.
@@ -156,7 +156,7 @@ impl Event {
         Errno::result(result).map(drop).map_err(refused)
     }
 
-    /// Waits until there is much to read, or for so many milliseconds.
+    /// Waits until the watermark of unread bytes is reached, or for `timeout_ms` milliseconds.
     pub(super) fn wait(&self, timeout_ms: i32) {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the kernel accesses one structure, which outlives the call.
@@ -204,7 +204,7 @@ const _: () = assert!(std::mem::offset_of!(Page, data_head) == 1024);
 /// `cap_user_time_zero`.
 const CAP_TIME_ZERO: u64 = 1 << 4;
 
-/// A mapping of an event.
+/// A mapping of a perf event: its ring of records with the page of counters, or its AUX area.
 #[derive(Debug)]
 pub(super) struct Mapped {
     base: NonNull<libc::c_void>,
@@ -224,7 +224,7 @@ impl Drop for Mapped {
 }
 
 impl Mapped {
-    /// Returns the counters, if this is the mapping of a ring of records.
+    /// Returns the page of counters. Must only be called for the mapping of a ring of records.
     fn page(&self) -> &Page {
         // SAFETY: the first page is mapped and writable, and the kernel accesses the fields that
         // change as atomics.
@@ -254,7 +254,8 @@ impl Mapped {
         unsafe { Plain::new(aux.bytes(), aux.size_bytes as u64, head, tail, owner) }
     }
 
-    /// Returns the conversion from the TSC to perf's times, if the kernel provides it.
+    /// Returns the conversion from the TSC to the times of perf's records; `None` if the kernel
+    /// does not provide it.
     pub(super) fn clock(&self) -> Option<TscToNs> {
         let page = self.page();
         for _ in 0..1000 {

@@ -1,4 +1,5 @@
-//! Handles stops: signals, births, exits. The trace itself needs none of them.
+//! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
+//! them.
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
@@ -17,7 +18,7 @@ use crate::tracee::{
 };
 
 impl Engine<'_> {
-    /// Handles a stop of a thread.
+    /// Handles a stop of any kind. A stop of an unknown thread is kept until its birth is reported.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let executed = stop == Stop::Event(PtraceEvent::Exec);
@@ -93,7 +94,7 @@ impl Engine<'_> {
         gone_is_fine(thread.tracee.listen())
     }
 
-    /// Handles a system call, at which newly mapped code is looked for.
+    /// Handles a stop at a system call, which is used to look for newly mapped code.
     fn called(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map_or(self.program, |thread| thread.pid);
         self.look_for_code(pid)?;
@@ -114,7 +115,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Records a signal before its delivery, and reports or delivers it.
+    /// Records a signal before its delivery, and delivers it, unless the debugger wants to see it
+    /// first.
     fn signalled(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         match thread.tracee.signal_info() {
@@ -138,7 +140,8 @@ impl Engine<'_> {
         self.go_on(tid, signal)
     }
 
-    /// Handles the birth of a thread or process.
+    /// Handles the birth of a thread or process, reported by a stop of its parent, and resumes the
+    /// parent.
     fn born(&mut self, parent: Tid) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -163,7 +166,7 @@ impl Engine<'_> {
         self.go_on(parent, 0)
     }
 
-    /// Follows a newborn child process, or detaches from it.
+    /// Records a newborn child process, or detaches from it.
     fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
             lock(&process.book).recorder.event(parent, Event::Fork { child })?;
@@ -180,7 +183,7 @@ impl Engine<'_> {
         self.stood(tid)
     }
 
-    /// Handles the execution of another program, after which this thread is the only one.
+    /// Handles an execve(2), after which `tid` is the only thread of its process.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let old = Tracee(tid).event_message();
         let old = old.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -210,7 +213,8 @@ impl Engine<'_> {
         self.go_on(tid, 0)
     }
 
-    /// Ends the recording of a process that does something unsupported.
+    /// Ends the recording of a process that does something unsupported, as the clause `why` states,
+    /// and detaches from it.
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -220,7 +224,8 @@ impl Engine<'_> {
         self.finish(pid, None)
     }
 
-    /// Handles a thread's exit stop, the last chance to read its registers.
+    /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
+    /// there if its process ends with it.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         self.close(tid)?;
@@ -252,8 +257,8 @@ impl Engine<'_> {
         gone_is_fine(thread.tracee.resume(0))
     }
 
-    /// Ends the recording with the exit of its only recorded thread. `status` is that of the
-    /// process, if it ends as well.
+    /// Ends the recording at the exit stop of its only recorded thread. `status` is the wait status
+    /// of the process, if it ends as well.
     fn end_alone(&mut self, pid: Pid, thread: Thread, status: Option<u64>) -> Result<(), Error> {
         self.threads.insert(thread.tracee.0, Thread { doing: Doing::AtEnd, ..thread });
         self.end_if_all_are(pid)?;
@@ -276,12 +281,13 @@ impl Engine<'_> {
         Ok(lock(&process.book).recorder.thread_ended(tid, name, 0, at)?)
     }
 
-    /// Handles the end of a thread.
+    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// has ended as well, and its recording is completed.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.close(tid)?;
         let removed = self.threads.remove(&tid);
-        // It was killed without an exit stop.
+        // The thread was killed without an exit stop.
         let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
         if let Some(thread) = &lost {
             self.note_end(tid, thread, None)?;
@@ -298,7 +304,7 @@ impl Engine<'_> {
         if self.is_leaving { self.part_if_all_stand() } else { Ok(()) }
     }
 
-    /// Marks a thread as stopped for the detach.
+    /// Marks a thread as stopped to be detached from.
     fn stands(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.doing = Doing::Standing;
@@ -346,7 +352,7 @@ impl Engine<'_> {
     }
 }
 
-/// Sets another filter on a thread's running event.
+/// Sets another filter on a thread's running event, if not empty, and enables it.
 fn refilter(tap: &Tap, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
         tap.set_filter(filter)?;

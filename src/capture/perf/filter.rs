@@ -1,13 +1,13 @@
 //! Formats ranges of code for `PERF_EVENT_IOC_SET_FILTER` (`perf_event_parse_addr_filter` in
-//! kernel/events/core.c), which names a program's code by the mapped file.
+//! kernel/events/core.c). The kernel identifies a program's code by the mapped file.
 
 use crate::capture::perf_error::Error;
 use crate::common::AddrRange;
 use crate::encode::Ranges;
 use crate::sideband::Mapping;
 
-/// Returns the filter for these ranges as they are mapped; `None` if nothing may be traced yet,
-/// since the kernel traces everything without a filter.
+/// Returns the filter text for these ranges as they are mapped; `None` if nothing may be traced
+/// yet, since the kernel traces everything without a filter.
 pub(super) fn words(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>, Error> {
     let only = ranges.only().iter().map(|range| word("filter", *range, maps));
     let stop = ranges.stop().iter().map(|range| word("stop", *range, maps));

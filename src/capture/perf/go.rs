@@ -16,13 +16,13 @@ use crate::tracee::{PtraceEvent, Stop, Tracee, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of single steps in a row after which the other threads run for a while.
+/// The number of single steps in a row after which the other threads run for [`TURN`].
 const LONE_STEPS: u32 = 256;
-/// The length of that while.
+/// The time for which the other threads run.
 const TURN: Duration = Duration::from_millis(1);
-/// The pause between two looks for a stop.
+/// The pause between two checks for a stop.
 const LOOK_PERIOD: Duration = Duration::from_micros(300);
-/// The number of looks before the first pause.
+/// The number of checks for a stop before the first pause.
 const LOOKS: u32 = 64;
 
 impl Engine<'_> {
@@ -55,7 +55,8 @@ impl Engine<'_> {
             return Ok(unreported);
         }
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            // Keep the signal: another thread may be reported before this one runs.
+            // Keep the signal in the thread: another thread's event may be reported before this one
+            // runs.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
@@ -113,7 +114,8 @@ impl Engine<'_> {
         self.run_until(go.thread, runs_alone, interrupted)
     }
 
-    /// Lets one thread enter a system call at an address where threads are to stop.
+    /// Lets one thread enter the system call that it is about to make at an address where threads
+    /// are to stop, before the INT3s are inserted.
     fn enter_call(&mut self, tid: Tid, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let tracee = thread.tracee;
@@ -124,7 +126,7 @@ impl Engine<'_> {
         loop {
             let Some((other, stop)) = next_stop(interrupted)? else { return Ok(()) };
             if other == tid && stop == Stop::Call {
-                // The call begins: the thread is after the instruction.
+                // The call begins: the thread's IP is after the instruction.
                 self.pmu.is_own(tid, stop)?;
                 let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
                 let number = thread.tracee.registers().map_or(0, |registers| registers.orig_rax);
@@ -138,7 +140,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Runs the other threads now and then: the stepping thread may wait for them.
+    /// Counts a single step, and runs the other threads after each [`LONE_STEPS`]: the stepping
+    /// thread may wait for them.
     fn take_turns(&mut self, steps_alone: bool) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
@@ -166,7 +169,7 @@ impl Engine<'_> {
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
         if signal != 0 && held == 0 {
-            // ptrace can inject a signal only into a thread that a signal stopped.
+            // ptrace(2) can inject a signal only into a thread that stopped for one.
             thread.pending.sent = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
             signal = 0;
@@ -178,7 +181,8 @@ impl Engine<'_> {
         self.let_run(tid, signal)
     }
 
-    /// Handles stops until there is news; only of `thread` if that runs alone.
+    /// Handles stops until there is an event to report, and returns it; only of `thread` if
+    /// `alone`.
     fn run_until(
         &mut self,
         thread: Tid,
@@ -199,7 +203,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles a stop, including its meaning to the debugger.
+    /// Handles a stop while a debugger controls the program.
     pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let steps = self.debugger.as_ref().and_then(|debugger| debugger.stepping);
         if self.pmu.is_own(tid, stop)? {
@@ -236,7 +240,7 @@ impl Engine<'_> {
         self.debugger.as_ref().is_some_and(|debugger| debugger.halts)
     }
 
-    /// Stops all threads.
+    /// Interrupts all running threads, and waits until they are stopped.
     fn halt_all(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.halts = true;
@@ -253,7 +257,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Sets the debug registers of all threads to the requested watches.
+    /// Sets the debug registers of all stopped threads to the requested watchpoints.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let slots = slots(&go.watches);
         self.debugger.get_or_insert_with(Debugger::default).slots = slots;
@@ -274,7 +278,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Ends the program.
+    /// Kills the program, and waits until it has ended.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.is_gone() {
             return Ok(());
@@ -325,12 +329,12 @@ impl Debugged for Engine<'_> {
     }
 }
 
-/// Returns true unless the thread is at a stop that its tracer has seen.
+/// Returns true unless the thread is at a stop that its tracer has handled.
 fn is_out(thread: &Thread) -> bool {
     !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
 }
 
-/// Waits for a stop. Returns `None` if interrupted before there is one.
+/// Waits for the next stop of any thread. Returns `None` if `interrupted` returns true first.
 fn next_stop(interrupted: &dyn Fn() -> bool) -> Result<Option<(Tid, Stop)>, Error> {
     let mut looks = 0_u32;
     loop {

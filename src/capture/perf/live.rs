@@ -1,4 +1,4 @@
-//! A program under a debugger that the CPU traces. It runs natively between two stops, at which all
+//! A program under a debugger that the CPU traces. Between two stops it runs natively; at each, all
 //! its threads are stopped.
 
 use super::debug_session::Debugger;
@@ -20,7 +20,7 @@ use crate::recording::TscClock;
 use crate::tracee::{self, Tracee, mappings};
 use std::path::{Path, PathBuf};
 
-/// A program under a debugger.
+/// A program under a debugger, recorded with the CPU.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     engine: Engine<'static>,
@@ -53,7 +53,7 @@ impl Live {
         Self::attach_with(request, pid, Box::new(cpu(request)?))
     }
 
-    /// Takes over a process and traces it with `pmu`.
+    /// Attaches to a running process and traces it with `pmu`.
     pub(super) fn attach_with(
         request: &Request,
         pid: Pid,
@@ -148,8 +148,8 @@ impl LiveProgram for Live {
 }
 
 impl Engine<'_> {
-    /// Starts the debugger session of the program, whose threads are stopped. Returns the
-    /// recording's directory.
+    /// Starts the recording and the debugger's session of the program, whose threads `tids` are
+    /// stopped. Returns the recording's directory.
     fn attend(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<PathBuf, Error> {
         self.debugger = Some(Debugger::default());
         self.take_over(prepared, tids)?;

@@ -1,26 +1,27 @@
 //! Repairs the trace at our INT3s. To the PT unit an INT3 is a far transfer, which generates a
 //! TIP.PGD and no FUP (SDM section "Far Transfers"). In the recording, the original byte is in its
-//! place, and is no far transfer. So a FUP with the address is inserted before that TIP.PGD, as for
-//! a fault there. The CPU does not know of this FUP: the next IP that it compresses against its own
-//! last IP is written in full.
+//! place, which is no far transfer. So a FUP with the INT3's address is inserted before that
+//! TIP.PGD, as for a fault there. The CPU does not know of this FUP, so the next IP after it, which
+//! the CPU compressed against its own last IP, is written in full.
 
 use crate::common::Addr;
 use crate::pt::{IpCompression, IpPayload, LastIp, Packet, Packets, encode};
 
-/// The repair of one thread's packets, on their way into the recording.
+/// The repair of one thread's packets before they are written.
 #[derive(Debug, Default)]
 pub(super) struct Mender {
-    /// The last IP of the CPU.
+    /// The last IP of the CPU, for the decompression of IPs.
     last_ip: LastIp,
-    /// True if the last IP of the recording differs from the CPU's.
+    /// True if the last IP of the recording differs from the CPU's, since a FUP was inserted.
     is_apart: bool,
-    /// The TIP.PGD by which the thread left the program, and the packets since, while it is held
-    /// back.
+    /// The last TIP.PGD and the packets since, held back until it is known if an INT3 of ours
+    /// caused it.
     held: Vec<u8>,
 }
 
 impl Mender {
-    /// Takes the next whole packets. Returns those that cannot belong to a stop.
+    /// Takes the next whole packets. Returns those before the last TIP.PGD, which may be that of an
+    /// INT3.
     pub(super) fn pass(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
@@ -30,7 +31,7 @@ impl Mender {
             from = rest.offset();
             match packet {
                 Ok(packet) => self.one(packet, bytes, &mut out),
-                // The stitched trace contains no such bytes.
+                // A stitched trace contains no invalid bytes.
                 Err(_) => self.held.extend_from_slice(bytes),
             }
         }
@@ -69,7 +70,8 @@ impl Mender {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the packets held back, with the address `at` of our INT3 that stopped the thread.
+    /// Returns the packets held back, after a FUP with the address `at` of our INT3 that stopped
+    /// the thread; nothing if none are held back.
     pub(super) fn stop_at(&mut self, at: Addr) -> Vec<u8> {
         let held = self.rest();
         // If the TIP.PGD is lost, so is the address.

@@ -1,10 +1,10 @@
 //! Hardware: the CPU's PT unit, through Linux perf.
 //!
-//! Each thread gets two events before its first instruction. The first is one of the PMU
-//! `intel_pt`, user space only: a thread of the recorder drains its AUX area (`tap`, `drain`,
-//! `stitch`), or the area is a ring that is read at the end. The second counts nothing and reports
-//! mappings, names and switches (`sideband`, `code`). The program runs natively; ptrace stops it
-//! only for births, signals and its exit.
+//! Each thread gets two perf events before its first instruction. The first is one of the PMU
+//! `intel_pt`, for user space only. Either a thread of the recorder drains its AUX area (`tap`,
+//! `drain`, `stitch`), or the area is a ring that is read at the end. The second counts nothing,
+//! and reports mappings, names and switches (`sideband`, `code`). The program runs natively; ptrace
+//! stops it only for births, signals and its exit.
 //!
 //! The kernel's side of the rings (`ring`) and the PMU (`pmu`) are traits: tests run the whole
 //! backend with a model of a PMU that steps the program.

@@ -1,5 +1,5 @@
-//! The source of a thread's trace: the CPU's PMU through the kernel, or a model. The backend above
-//! this trait does not know which.
+//! The source of threads' traces: the CPU's PMU through the kernel, or a model of one for tests.
+//! The backend above the trait `Pmu` does not know which.
 
 use super::config::Settings;
 use super::event::{Event, EventAttr, PAGE_BYTES, SAMPLE, flag};
@@ -17,54 +17,54 @@ use std::sync::Arc;
 /// The memory of a ring, of the kernel or of a model.
 pub(super) type Memory = Box<dyn RingMemory + Send>;
 
-/// The form of an AUX area.
+/// The size and the kind of an AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
-    /// Its size in bytes: a power of two of pages.
+    /// The size in bytes: a power of two of pages.
     pub(super) size_bytes: u64,
-    /// True if it is a ring that keeps only the end.
+    /// True if the area is a ring that overwrites old bytes.
     pub(super) overwrites: bool,
 }
 
 /// A thread's perf event, with its ring and its AUX area.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The ring of its records.
+    /// The event's ring of records.
     pub(super) data: Memory,
-    /// Its AUX area.
+    /// The event's AUX area.
     pub(super) aux: Memory,
     /// The parser of the records.
     pub(super) records: PerfRecords,
     /// The controls of the event.
     pub(super) control: Arc<dyn Control>,
-    /// The form of the AUX area; smaller than requested if the kernel allows no more.
+    /// The size and the kind of the AUX area; smaller than requested if the kernel allows no more.
     pub(super) area: Area,
 }
 
-/// The controls of a thread's event.
+/// The operations on a thread's perf event.
 pub(super) trait Control: Debug + Send + Sync {
-    /// Starts tracing.
+    /// Enables the event, so that it traces.
     fn enable(&self);
-    /// Stops tracing.
+    /// Disables the event.
     fn disable(&self);
-    /// Traces only this code, in the syntax of `PERF_EVENT_IOC_SET_FILTER`.
+    /// Traces only the code of `filter`, which has the syntax of `PERF_EVENT_IOC_SET_FILTER`.
     fn set_filter(&self, filter: &str) -> Result<(), Error>;
-    /// Waits until there is much to read, or for so many milliseconds.
+    /// Waits until the watermark of unread bytes is reached, or for `timeout_ms` milliseconds.
     fn wait(&self, timeout_ms: i32);
 }
 
-/// A unit that traces threads.
+/// A unit that traces threads: that of the CPU, or a model.
 pub(super) trait Pmu: Debug {
-    /// Returns its configuration, for the manifest, and the bytes of trace from PSB to PSB.
+    /// Returns the unit's configuration, for the manifest, and its PSB period in bytes of trace.
     fn hardware(&self) -> (Hardware, u32);
 
     /// Returns the number of ranges of code that a filter can have.
     fn filter_ranges(&self) -> usize;
 
-    /// Opens a disabled event of a stopped thread.
+    /// Opens a disabled event of a stopped thread, with an AUX area like `area`.
     fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error>;
 
-    /// Resumes a thread, up to the next system call if `to_call`.
+    /// Resumes a thread with `signal` (0: none), up to its next system call if `to_call`.
     fn resume(
         &mut self,
         tracee: Tracee,
@@ -74,13 +74,13 @@ pub(super) trait Pmu: Debug {
         if to_call { tracee.resume_to_call(signal) } else { tracee.resume(signal) }
     }
 
-    /// Steps a thread by one instruction.
+    /// Single-steps a thread, with `signal` (0: none).
     fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
         tracee.step(signal)
     }
 
-    /// Handles a stop. Returns true if it is internal to the unit, so that the thread is to be
-    /// resumed.
+    /// Inspects a stop before it is handled. Returns true if it is internal to the unit, so that
+    /// the caller has to resume the thread.
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
 }
 
@@ -115,15 +115,15 @@ impl<P: Pmu + ?Sized> Pmu for &mut P {
     }
 }
 
-/// The PMU of the CPU.
+/// The CPU's PMU `intel_pt`, with the settings of its events.
 #[derive(Debug)]
 pub(super) struct Cpu {
     pmu: PtPmu,
     settings: Settings,
 }
 
-/// The number of pages of the ring of records, which gets one each time that the thread is
-/// scheduled.
+/// The number of pages of the ring of records. The kernel writes a record each time that the thread
+/// is scheduled.
 const RECORD_PAGES: usize = 16;
 
 impl Cpu {
@@ -131,7 +131,7 @@ impl Cpu {
         Self { pmu, settings }
     }
 
-    /// Returns an error if the kernel does not let this process trace itself.
+    /// Returns an error if the kernel does not let this process trace its own thread.
     pub(super) fn probe(&self) -> Result<(), Error> {
         Event::open(&self.attr(1 << 20), Tid(0)).map(drop)
     }
@@ -143,8 +143,8 @@ impl Cpu {
             sample_period: 1,
             sample_type: SAMPLE,
             flags: flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV | flag::SAMPLE_ID_ALL,
-            // Wake up early: at a quarter, which leaves three times as long to read as it took to
-            // fill.
+            // Wake up early, when a quarter is full: there is three times as long to read as that
+            // took to fill.
             aux_watermark: u32::try_from(size_bytes / 4).unwrap_or(u32::MAX),
             ..EventAttr::default()
         }
@@ -190,10 +190,10 @@ impl Pmu for Cpu {
     }
 }
 
-/// The smallest area, in bytes, that is worth mapping.
+/// The minimum size in bytes of an AUX area that is worth mapping.
 pub(super) const LEAST_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
-/// Maps as much as the kernel allows: halves the size until it is accepted.
+/// Maps an AUX area as large as the kernel allows: halves the size until `map` succeeds.
 pub(super) fn largest<T>(
     mut area: Area,
     map: impl Fn(Area) -> Result<T, Error>,

@@ -1,4 +1,5 @@
-//! A process that the CPU traces: its recording, and its filter.
+//! A process that the CPU traces: its recording, its filter, and the threads of the recorder for
+//! it.
 
 use super::book::Book;
 use super::filter::words;
@@ -17,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A complete recording: its directory, its manifest, and its bytes of trace.
+/// A completed recording: its directory, its manifest, and the bytes of all its traces.
 pub(super) type Finished = (PathBuf, Manifest, u64);
 
-/// A traced process.
+/// A process that the CPU traces.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -28,13 +29,13 @@ pub(super) struct Process {
     listener: Listener,
     pub(super) memory: Memory,
     resolver: Resolver,
-    /// The current filter; `None` if nothing may be traced yet.
+    /// The current filter, in the kernel's syntax; `None` if nothing may be traced yet.
     filter: Option<String>,
-    /// True if anything may be traced.
+    /// True once code to trace is known, so that events may be enabled.
     pub(super) armed: Arc<AtomicBool>,
-    /// Threads of the recorder that are about to end.
+    /// Threads of the recorder that drained traces and are about to end.
     pub(super) workers: Vec<JoinHandle<()>>,
-    /// The thread that ended the process, and the signal that did so, if any.
+    /// The thread that ended the process, with the signal by which it did, as far as known.
     pub(super) culprit: Culprit,
 }
 
@@ -46,7 +47,7 @@ impl Process {
         pid: Pid,
         time: super::clock::PerfTime,
     ) -> Result<Self, Error> {
-        // Other threads, which have no sideband, may map code, too.
+        // If only one thread is recorded, others may map code, and have no sideband.
         let looks = request.only_thread.is_some();
         let book = Book::open(Recorder::start(prepared, pid)?, time, looks)?;
         let book = Arc::new(Mutex::new(book));
@@ -63,7 +64,7 @@ impl Process {
         })
     }
 
-    /// Handles the execution of another program.
+    /// Handles an execve(2): opens the new memory, and forgets ranges of the old program.
     pub(super) fn exec(&mut self) -> Result<(), Error> {
         self.memory = Memory::open(self.pid)?;
         self.resolver.start_over();
@@ -76,7 +77,8 @@ impl Process {
         self.resolver.seeks()
     }
 
-    /// Looks for the code to trace. Returns the filter if it changed.
+    /// Looks for the code to trace in the mappings. Returns the new filter if it changed; `None` if
+    /// not, or if nothing may be traced yet. A filter can have up to `ranges` ranges.
     pub(super) fn look_for_code(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
         self.resolver.update(maps.iter());
@@ -101,7 +103,8 @@ impl Process {
         }
     }
 
-    /// Completes the recording of a process that is gone. Returns it with notes for the user.
+    /// Completes the recording of a process that has ended (with `exit`) or was detached from
+    /// (`None`). Returns it with notes for the user.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let Self { book, listener, workers, resolver, .. } = self;
         listener.close();

@@ -63,11 +63,12 @@ impl fmt::Debug for Plain {
 }
 
 impl Plain {
-    /// Returns a ring of `size_bytes` at `base`. Without a tail, it overwrites itself.
+    /// Creates a ring of `size_bytes` at `base`. Without a tail, the writer overwrites old bytes.
     ///
     /// # Safety
     ///
-    /// All of it must stay valid while `owner` lives, and nothing else may write the tail.
+    /// The memory and both counters must stay valid while `owner` lives, and nothing else may write
+    /// the tail.
     pub(super) unsafe fn new(
         base: NonNull<u8>,
         size_bytes: u64,
@@ -85,8 +86,8 @@ impl RingMemory for Plain {
     }
 
     fn head(&self) -> u64 {
-        // SAFETY: the caller of `new` guarantees that it is valid. Acquire pairs with the writer's
-        // release: the bytes before the head are visible.
+        // SAFETY: the caller of `new` guarantees that the counter is valid. Acquire pairs with the
+        // writer's release: the bytes before the head are visible.
         unsafe { self.head.as_ref() }.load(Ordering::Acquire)
     }
 
@@ -104,13 +105,13 @@ impl RingMemory for Plain {
 
     fn set_tail(&self, tail: u64) {
         if let Some(counter) = self.tail {
-            // SAFETY: as for the head. Release orders the earlier reads before it.
+            // SAFETY: as for the head. Release orders the earlier reads of bytes before the store.
             unsafe { counter.as_ref() }.store(tail, Ordering::Release);
         }
     }
 }
 
-/// Copies bytes by their counts, wrapping at the ring's end.
+/// Copies the bytes from the count `from` on, wrapping at the ring's end.
 fn copy<M: RingMemory + ?Sized>(memory: &M, from: u64, to: &mut [u8]) {
     let size = memory.size_bytes();
     let mut done = 0;
@@ -123,7 +124,7 @@ fn copy<M: RingMemory + ?Sized>(memory: &M, from: u64, to: &mut [u8]) {
     }
 }
 
-/// The size of a record's header: type, misc, size.
+/// The size in bytes of a record's header: type, misc, size.
 const HEADER_BYTES: u64 = 8;
 
 /// The reader of a ring of records.
@@ -131,7 +132,7 @@ const HEADER_BYTES: u64 = 8;
 pub(super) struct DataRing<M> {
     memory: M,
     tail: u64,
-    /// The tail at the reading before.
+    /// The tail at the start of the previous reading.
     tail_before: u64,
     record: Vec<u8>,
 }
@@ -141,11 +142,12 @@ pub(super) struct DataRing<M> {
 pub(super) enum Seen {
     /// All records were read, except those that a record reports as lost.
     All,
-    /// The last records may have found no room; or the ring held invalid records, and was skipped.
+    /// The kernel may have had no room for the last records; or the ring contained invalid records,
+    /// and was skipped.
     Doubtful,
 }
 
-/// The size in bytes of the largest records of a PT event, with a preceding record of losses.
+/// The maximum size in bytes of a record of a PT event, with a preceding record of losses.
 const PLACE_BYTES: u64 = 128;
 
 impl<M: RingMemory> DataRing<M> {
@@ -153,7 +155,8 @@ impl<M: RingMemory> DataRing<M> {
         Self { memory, tail: 0, tail_before: 0, record: Vec::new() }
     }
 
-    /// Passes each new record to `each`, and releases its bytes.
+    /// Passes each new record to `each`, and releases its bytes. Returns whether records may be
+    /// missing.
     pub(super) fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> Seen {
         let head = self.memory.head();
         // The writer may have checked for room at any time since the last reading began.
@@ -200,12 +203,12 @@ impl<M: RingMemory> AuxRing<M> {
         Self { memory, tail: 0 }
     }
 
-    /// Returns the writer's position.
+    /// Returns the writer's position, as a count of bytes.
     pub(super) fn head(&self) -> u64 {
         self.memory.head()
     }
 
-    /// Returns the reader's position.
+    /// Returns the reader's position, as a count of bytes.
     pub(super) fn tail(&self) -> u64 {
         self.tail
     }
@@ -218,8 +221,8 @@ impl<M: RingMemory> AuxRing<M> {
         taken == size || taken + 1 == size
     }
 
-    /// Appends the bytes up to `head`, which was loaded before, and releases them. Returns their
-    /// start.
+    /// Appends the bytes up to `head`, which was loaded before, to `into`, and releases them.
+    /// Returns the count at which they start.
     pub(super) fn take(&mut self, head: u64, into: &mut Vec<u8>) -> u64 {
         let start = self.tail;
         let size = usize::try_from(head.saturating_sub(start)).unwrap_or(0);
@@ -234,7 +237,7 @@ impl<M: RingMemory> AuxRing<M> {
     }
 }
 
-/// The reader of the AUX area of an event that overwrites old bytes. It may read only while the
+/// The reader of an AUX area in which the kernel overwrites old bytes. It may read only while the
 /// thread is stopped, so that nothing writes.
 #[derive(Debug)]
 pub(super) struct Snapshots<M> {
@@ -247,7 +250,7 @@ impl<M: RingMemory> Snapshots<M> {
         Self { memory, has_wrapped: false }
     }
 
-    /// Returns the bytes in the ring, oldest first. The first may be in the middle of a packet.
+    /// Returns the bytes in the area, oldest first. The first may be in the middle of a packet.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let size = self.memory.size_bytes();
         // In this mode the kernel's head is an offset in the ring; a model's head that counts on

@@ -1,4 +1,4 @@
-//! The sideband of a thread: a software event that counts nothing, with the kernel's records of
+//! The sideband of a thread: a perf event that counts nothing, for the kernel's records of
 //! mappings, names and context switches.
 
 use super::clock::{PerfTime, Readings};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 const SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_DUMMY`.
 const DUMMY: u64 = 9;
-/// The number of pages of records: enough for some thousand switches.
+/// The number of pages of the ring of records: enough for some thousand switches.
 const PAGES: usize = 16;
 
-/// A thread's sideband.
+/// The open sideband event of a thread, with its ring of records.
 #[derive(Debug)]
 pub(super) struct Sideband {
     _event: Event,
@@ -32,7 +32,8 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// Finds out, on this thread, the kernel's features and the clock of its times.
+    /// Opens an event of this thread, to find the attributes that the kernel supports, and the
+    /// clock of its records.
     pub(super) fn find() -> Result<(Self, PerfTime), Error> {
         let flags = flag::EXCLUDE_KERNEL
             | flag::EXCLUDE_HV
@@ -69,7 +70,7 @@ impl Recipe {
         Ok((Self { attr }, PerfTime::Raw(Readings::begin())))
     }
 
-    /// Opens the sideband of a thread, which starts now.
+    /// Opens the sideband of a thread, which reports from now on.
     pub(super) fn open(&self, tid: Tid) -> Result<Sideband, Error> {
         let event = Event::open(&self.attr, tid)?;
         let ring = event.map(PAGES)?;
@@ -78,7 +79,7 @@ impl Recipe {
     }
 }
 
-/// The result of reading a ring.
+/// The records of one reading of a sideband.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) records: Vec<PerfRecord>,

@@ -1,27 +1,27 @@
 //! Turns the bytes of AUX areas into a thread's trace of whole packets. Where bytes are missing, it
-//! writes an overflow between the last whole packet and the next PSB. Decodes only packets'
+//! writes an OVF packet between the last whole packet and the next PSB. Decodes only the packets'
 //! lengths.
 
 use crate::pt::{Packet, Packets, encode, find_psb, find_psb_back};
 use std::collections::VecDeque;
 
-/// A trace under construction.
+/// A thread's trace while it is assembled from bytes of an AUX area.
 #[derive(Debug, Default)]
 pub(super) struct Stitch {
-    /// Pending bytes: from the last PSB on, or before the first PSB is found, possibly the start of
-    /// one.
+    /// Bytes that were not returned yet: those from the last PSB on. Before a PSB is found: bytes
+    /// that may be the start of one.
     pending: Vec<u8>,
     /// True if bytes before the next PSB are to be skipped.
     is_lost: bool,
-    /// The number of gaps.
+    /// The number of gaps in the trace so far.
     pub(super) gaps: u64,
 }
 
-/// The size of a PSB. Of skipped bytes, fewer than that are kept, since they may start a PSB.
+/// The size of a PSB in bytes. Fewer of the skipped bytes are kept, since they may start a PSB.
 const PSB_BYTES: usize = 16;
 
 impl Stitch {
-    /// Returns a trace whose first bytes may be in the middle of a packet.
+    /// Creates a trace whose first bytes may be in the middle of a packet.
     pub(super) fn from_the_midst() -> Self {
         Self { is_lost: true, ..Self::default() }
     }
@@ -35,7 +35,8 @@ impl Stitch {
                 self.pending.drain(..self.pending.len() - keep);
                 return Vec::new();
             };
-            // If a packet before ends in bytes of a PSB, only more bytes show where the PSB starts.
+            // The packet before may end in bytes like a PSB's. Then only more bytes show where the
+            // PSB starts.
             if psb + PSB_BYTES == self.pending.len() {
                 return Vec::new();
             }
@@ -50,7 +51,7 @@ impl Stitch {
         }
     }
 
-    /// Marks a gap. Returns the whole packets before it, with an overflow.
+    /// Marks a gap here. Returns the whole packets before it, with an OVF packet.
     pub(super) fn loss(&mut self) -> Vec<u8> {
         let mut whole = self.end();
         if !std::mem::replace(&mut self.is_lost, true) {
@@ -62,7 +63,7 @@ impl Stitch {
         whole
     }
 
-    /// Returns the pending whole packets: no more bytes come for now.
+    /// Returns the pending whole packets, for when no more bytes come for now.
     pub(super) fn end(&mut self) -> Vec<u8> {
         if self.is_lost {
             self.pending.clear();
@@ -78,12 +79,12 @@ impl Stitch {
     }
 }
 
-/// The contents of `AUX` records: which bytes of an area were written, and after which ones some
-/// are missing.
+/// The contents of `PERF_RECORD_AUX` records: the bytes of an area that were written, and the
+/// places where some are missing.
 #[derive(Debug, Default)]
 pub(super) struct AuxRecords {
     spans: VecDeque<Span>,
-    /// The end of the last byte that a record covers.
+    /// The end of the last bytes that a record covers.
     end: u64,
 }
 
@@ -95,17 +96,17 @@ struct Span {
     is_short: bool,
 }
 
-/// A stretch of the area, or a gap, in order.
+/// A range of written bytes of an area, or a loss, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// These bytes, by their counts.
+    /// The bytes from the first to before the second position, as counts.
     Bytes(u64, u64),
-    /// Some are missing.
+    /// Bytes are missing here.
     Loss,
 }
 
 impl AuxRecords {
-    /// Adds a record of `size` bytes from `offset`. If `is_short`, bytes after them are missing.
+    /// Adds a record of `size` bytes from `offset`. If `is_short`, bytes after these are missing.
     pub(super) fn note(&mut self, offset: u64, size: u64, is_short: bool) {
         let end = offset.saturating_add(size);
         self.end = self.end.max(end);
@@ -113,13 +114,14 @@ impl AuxRecords {
         self.spans.insert(following, Span { start: offset, end, is_short });
     }
 
-    /// Adds a doubt: records are missing here, which may have reported a loss.
+    /// Notes that records are missing here, which may have reported a loss.
     pub(super) fn doubt(&mut self) {
         self.note(self.end, 0, true);
     }
 
-    /// Returns the steps for the written bytes from `from` to `to`. Bytes without a record follow a
-    /// lost record whose content is unknown: they count as lost themselves.
+    /// Takes the records up to the position `to`, and returns the written ranges and losses from
+    /// `from` on. Bytes without a record were covered by a lost record, and count as lost
+    /// themselves.
     pub(super) fn steps(&mut self, from: u64, to: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = from;

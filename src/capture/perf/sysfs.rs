@@ -9,35 +9,37 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The directory of PMUs.
+/// The directory in which the kernel describes all PMUs.
 pub(super) const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// The description of the PMU.
+/// The kernel's description of the PMU `intel_pt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PtPmu {
-    /// `perf_event_attr.type`.
+    /// The PMU's number, for `perf_event_attr.type`.
     pub(super) number: u32,
     fields: BTreeMap<String, Field>,
     caps: BTreeMap<String, u64>,
     /// The number of filter ranges that an event can have.
     pub(super) filter_ranges: usize,
-    /// The nominal frequency, in 100 MHz.
+    /// The CPU's nominal (maximum non-turbo) ratio: its frequency in units of 100 MHz; `None` if
+    /// unknown.
     pub(super) nominal_ratio: Option<u8>,
-    /// EBX and EAX of CPUID leaf 15H.
+    /// EBX and EAX of CPUID leaf 15H, the ratio of the TSC to the core crystal clock; `None` if
+    /// unknown.
     pub(super) cpuid_15: Option<(u32, u32)>,
 }
 
-/// A field of `config`.
+/// The place of a field in `perf_event_attr.config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// Its lowest bit.
+    /// The number of the field's lowest bit.
     low: u32,
-    /// Its number of bits.
+    /// The field's number of bits.
     width: u32,
 }
 
 impl Field {
-    /// Parses `config:N` or `config:N-M`.
+    /// Parses `config:N` or `config:N-M`, the numbers of bits; `None` if it is invalid.
     fn parse(text: &str) -> Option<Self> {
         let bits = text.strip_prefix("config:")?;
         let (low, high) = bits.split_once('-').unwrap_or((bits, bits));
@@ -45,7 +47,7 @@ impl Field {
         (low <= high && high < 64).then(|| Self { low, width: high - low + 1 })
     }
 
-    /// Returns the largest value that it holds.
+    /// Returns the largest value that the field can have.
     pub(super) fn most(&self) -> u64 {
         u64::MAX >> (64 - self.width)
     }
@@ -63,7 +65,7 @@ impl Field {
 }
 
 impl PtPmu {
-    /// Reads the description in `devices`.
+    /// Reads the description of `intel_pt` in the directory `devices`.
     pub(super) fn read(devices: &Path) -> Result<Self, Error> {
         let dir = devices.join("intel_pt");
         if !dir.is_dir() {
@@ -96,7 +98,7 @@ impl PtPmu {
         })
     }
 
-    /// Returns a field of `config` by its name.
+    /// Returns the field of `config` with this name; `None` if there is none.
     pub(super) fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name)
     }
@@ -106,7 +108,7 @@ impl PtPmu {
         self.fields.keys().map(String::as_str)
     }
 
-    /// Returns the value of a capability; 0 if the kernel does not know it.
+    /// Returns the value of a capability by its name in `caps`; 0 if the kernel does not have it.
     pub(super) fn cap(&self, name: &str) -> u64 {
         self.caps.get(name).copied().unwrap_or(0)
     }
@@ -151,7 +153,8 @@ fn ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
     Ok((ebx > 0 && eax > 0).then_some((ebx, eax)))
 }
 
-/// Reads the files of a directory, with their contents; none if there is no directory.
+/// Reads the files of a directory. Returns their names, paths and contents; none if there is no
+/// directory.
 fn files(dir: &Path) -> Result<Vec<(String, PathBuf, String)>, Error> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

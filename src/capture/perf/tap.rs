@@ -1,5 +1,5 @@
-//! Taps: each takes a thread's trace out of its AUX area. A thread of the recorder drains all of it
-//! while it runs, or the ring is read at the end.
+//! Taps: each takes one thread's trace out of its AUX area. Either a thread of the recorder drains
+//! the area while the program runs, or the area is a ring that is read at the end.
 
 use super::book::Book;
 use super::drain::{Drain, Ring};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// The longest wait of a drain, in milliseconds.
+/// The maximum time between two drains of an area, in milliseconds.
 const PERIOD_MS: i32 = 20;
 
-/// Locks a mutex, even after a panic of its holder: all that was written is whole.
+/// Locks a mutex, even after a panic of its holder: the data is consistent at any time.
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -34,8 +34,8 @@ enum TapKind {
 }
 
 impl Tap {
-    /// Starts with a stopped thread. `armed` is true if it may trace at all; `mends` if it may meet
-    /// INT3s of ours.
+    /// Opens the tap of a stopped thread, and enables its event if `armed`: if code to trace is
+    /// known. `mends` is true if the thread may stop at INT3s of ours.
     pub(super) fn open(
         tid: Tid,
         source: Source,
@@ -69,12 +69,12 @@ impl Tap {
         tap
     }
 
-    /// Starts tracing.
+    /// Enables the thread's event.
     pub(super) fn enable(&self) {
         self.control.enable();
     }
 
-    /// Traces only this code.
+    /// Sets the filter of the thread's event, in the kernel's syntax.
     pub(super) fn set_filter(&self, filter: &str) -> Result<(), PerfError> {
         self.control.set_filter(filter)
     }
@@ -109,7 +109,8 @@ impl Tap {
         Ok(())
     }
 
-    /// Stops tracing and writes the rest. Returns the worker, which is about to end.
+    /// Stops tracing, and writes the remaining packets. Returns the thread of the recorder that
+    /// drained the area, which is about to end.
     pub(super) fn close(mut self, book: &Mutex<Book>) -> Result<Option<JoinHandle<()>>, Error> {
         self.control.disable();
         let saved = self.save(book);
@@ -150,7 +151,7 @@ impl Worker {
     }
 
     fn step(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
-        // Record code before trace that covers it.
+        // Record mappings before the trace that covers their code.
         lock(&self.book).hear()?;
         let packets = drain.take();
         if self.armed.load(Ordering::Acquire) {
@@ -160,7 +161,8 @@ impl Worker {
     }
 }
 
-/// The thread that reads a process's sidebands while nothing else does.
+/// A thread of the recorder that reads a process's sidebands periodically, for when nothing else
+/// does.
 #[derive(Debug)]
 pub(super) struct Listener {
     stop: Arc<AtomicBool>,
@@ -187,7 +189,7 @@ impl Listener {
         Self { stop, worker: worker.ok() }
     }
 
-    /// Ends the thread.
+    /// Ends the thread, and waits until it has ended.
     pub(super) fn close(mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(worker) = self.worker.take() {

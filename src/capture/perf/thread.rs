@@ -15,40 +15,40 @@ pub(super) enum Doing {
     Born,
     /// Running.
     Running,
-    /// Stopped on request.
+    /// Stopped for a debugger, or to be detached from.
     Standing,
     /// Stopped with its process by job control.
     Stopped,
-    /// At its exit stop, with its registers read, until all threads of its process are.
+    /// Kept at its exit stop until all threads of its process are. Its registers were read.
     AtEnd,
 }
 
-/// A traced thread.
+/// A thread that the CPU traces.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
     pub(super) doing: Doing,
     pub(super) tap: Option<Tap>,
-    /// True if its ring is to be written as soon as it stops.
+    /// True if the thread's ring is to be written for a snapshot as soon as the thread stops.
     pub(super) is_asked: bool,
-    /// The last signal, which may have ended it.
+    /// The information of the thread's last signal, which may have ended it.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
-    /// The signal that stopped it and is not delivered.
+    /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
     pub(super) held: Signo,
-    /// The signal that the debugger gives it on resuming.
+    /// The signal that the debugger chose to deliver when the thread is resumed; 0 for none.
     pub(super) chosen: Signo,
-    /// The report of it for the debugger.
+    /// The thread's events for the debugger.
     pub(super) pending: Pending,
-    /// The system call that it is in, if its entry was seen.
+    /// The number of the system call that the thread is in, if its start was seen.
     pub(super) call: Option<u64>,
-    /// True if that call is skipped, since it must be reported before it is made.
+    /// True if the system call in `call` is skipped, since it must be reported before it is made.
     pub(super) takes_back: bool,
-    /// The address of a system call that was reported and is not made yet.
+    /// The address of the system call before which the thread stopped for the debugger.
     pub(super) caught: Option<Addr>,
     pub(super) watched: Watched,
-    /// True if it was in a stop by job control, to which it returns.
+    /// True if the thread was stopped by job control when it was halted, and returns to that stop.
     pub(super) group_stopped: bool,
 }
 

@@ -12,7 +12,8 @@ use crate::engine::Place;
 use crate::tracee::{self, Tracee, USER_CS_64};
 
 impl Engine {
-    /// Begins to record a process whose threads are all stopped.
+    /// Begins to record the program, whose threads `tids` are all stopped, and resumes them in the
+    /// code cache. Returns an error, and removes the recording, if a thread runs 32-bit code.
     pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
         let refused = tids.iter().try_for_each(|&tid| leave_call(Tracee(tid), pid));
@@ -41,14 +42,16 @@ impl Engine {
                 process.enter(thread)
             })?;
         }
-        // No thread runs before all are in the cache: it could change the code that another is in.
+        // No thread runs before all are in the cache: it could change code that another one
+        // executes.
         tids.iter()
             .try_for_each(|&tid| self.with(tid, |_, thread| Ok(thread.tracee().resume(0)?)))
     }
 }
 
 impl Process {
-    /// Refuses a thread that forbade itself the time-stamp counter, which the code cache reads.
+    /// Returns an error if a thread forbade itself the time-stamp counter, which the code cache
+    /// reads.
     fn must_read_time(&self, thread: &Thread) -> Result<(), Error> {
         if self.engine.tsc_mode(&thread.translated)? == Some(PR_TSC_SIGSEGV) {
             let why = format!("thread {} of it {FORBIDS_TIME}", thread.tid());

@@ -1,6 +1,7 @@
-//! Births of threads and of child processes. Children are recorded, left, or run natively in their
-//! parent's memory. One that does so and is followed is a *borrower* until it executes a program:
-//! it is recorded from there on. A child killed before its first instruction gets no recording.
+//! Births of threads and of child processes. A child process is recorded or left; one that shares
+//! its parent's memory runs natively. If such a child is to be recorded, it is a *borrower* until
+//! its execve(2): its recording starts there. A child killed before its first instruction gets no
+//! recording.
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
@@ -21,11 +22,12 @@ use crate::tracee::{
     wait_for_killed,
 };
 
-/// Bytes of SYSCALL.
+/// Bytes of the SYSCALL instruction.
 const SYSCALL_BYTES: u64 = 2;
 
 impl Engine {
-    /// Handles the birth of a thread or process, which its parent reports.
+    /// Handles the birth of a thread or process, reported by a stop of its parent, and lets the
+    /// parent go on, unless a debugger is to see the birth.
     pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -38,25 +40,25 @@ impl Engine {
         gone_is_fine(Tracee(parent).resume(0))
     }
 
-    /// Handles a birth that a parent at its end could not report, since it was killed in that call.
-    /// The child would stay stopped for ever.
+    /// Handles a birth that was never reported: `parent`, now at its exit stop, was killed in the
+    /// system call that made the child. Otherwise the child would stay stopped for ever.
     pub(super) fn unreported_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
         let Some((child, event)) = child_of(parent) else { return Ok(()) };
         let is_known = thread.last_child == Some(child)
             || self.threads.contains_key(&child)
             || self.borrowers.contains_key(&child);
-        // In another PID namespace the number is not ours.
+        // The child's number in the register is wrong here if the parent has another PID namespace.
         let is_there = || self.early.contains_key(&child) || is_traced_here(child);
         if !is_known && is_there() && self.birth(parent, child, event)? {
-            // The debugger has not heard of it.
+            // No birth is reported to the debugger, so the child is left.
             return gone_is_fine(Tracee(child).detach(0));
         }
         Ok(())
     }
 
-    /// Begins a thread or process. Returns true if it stays stopped at its birth until a debugger
-    /// has seen it.
+    /// Begins to record the new thread or process `child`, or leaves it. Returns true if it stays
+    /// stopped at its birth until a debugger has seen it.
     fn birth(&mut self, parent: Tid, child: Tid, event: PtraceEvent) -> Result<bool, Error> {
         let first = match self.early.remove(&child) {
             Some(stop) => stop,
@@ -71,14 +73,14 @@ impl Engine {
             process.engine.settle_prepared_area();
         }
         if first.is_end() {
-            // It ended before it ran.
+            // The child ended before it ran.
             return self.let_end(child, first).map(|()| false);
         }
         let is_thread = is_thread_of(child, pid);
         if let Some(process) = self.processes.get_mut(&pid)
             && let Some(turns) = process.turns
         {
-            // The child inherited the CPU of the turns. If it is recorded, it would notice them.
+            // The child inherited the affinity to one CPU. If it is recorded, it could notice that.
             turns.end(child);
             if is_thread || self.request.follow_forks {
                 process.end_turns();
@@ -108,8 +110,9 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a child process at its birth, in a copy of the code cache or in the same one.
-    /// Returns true if it stays stopped there until a debugger has seen it.
+    /// Handles a child process at its birth, stopped in a copy of the code cache, or in the cache
+    /// itself if it shares its parent's memory. Returns true if it stays stopped until a debugger
+    /// has seen it.
     fn forked(
         &mut self,
         parent: Tid,
@@ -130,7 +133,8 @@ impl Engine {
         tracee.set_registers(&program)?;
         let shares = shares_memory(&registers, &process.engine.memory);
         if !shares {
-            // The child has a copy of all but the cache, which it must not use.
+            // The child has a copy of its parent's memory, but shares the cache, which it must not
+            // use.
             let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
             process.engine.unprotect_in(tracee, gadget)?;
             process.engine.remove_from(tracee, gadget)?;
@@ -153,8 +157,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a stop of a child that shares its parent's memory, and runs natively until an
-    /// execve.
+    /// Handles a stop of a borrower, a child that shares its parent's memory and runs natively
+    /// until its execve(2).
     pub(super) fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let tracee = Tracee(tid);
         match stop {
@@ -180,7 +184,8 @@ impl Engine {
         }
     }
 
-    /// Begins to record a child that has executed a program, and with it has its own memory.
+    /// Begins to record a borrower after its execve(2), which gave it memory that it does not
+    /// share. Leaves one that cannot be recorded, with a note.
     fn adopt_borrower(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         if let Some(clause) = reason_against(Pid(tid.0), Pid(nix::unistd::getpid().as_raw()))? {
@@ -191,7 +196,8 @@ impl Engine {
         self.adopt_child(Pid(tid.0))
     }
 
-    /// Begins to record a child. One that ends before it runs gets no recording.
+    /// Begins to record a child in a new recording, which is removed if the child ends before it
+    /// runs or cannot be recorded.
     fn adopt_child(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();
@@ -199,14 +205,15 @@ impl Engine {
             let killed = self.killed_in_between(Tid(child.0), error);
             let refused = killed.or_else(|error| self.leave_child(child, &error));
             if !self.processes.contains_key(&child) {
-                // A directory that cannot be removed is a recording without threads.
+                // If the directory cannot be removed, it stays as a recording without threads.
                 let _ = std::fs::remove_dir_all(dir);
             }
             refused
         })
     }
 
-    /// Leaves a child at its birth that cannot be recorded, so that it goes on natively.
+    /// Detaches from a child that cannot be recorded because of `error`, so that it runs natively,
+    /// and adds a note.
     fn leave_child(&mut self, child: Pid, error: &Error) -> Result<(), Error> {
         self.notes.push(format!("process {child} is not recorded: {error}"));
         self.release(child);
@@ -215,7 +222,8 @@ impl Engine {
         gone_is_fine(Tracee(Tid(child.0)).detach(0))
     }
 
-    /// Handles an error of preparing a stopped thread: none if the thread was killed.
+    /// Handles an error that occurred while a stopped thread was prepared. Returns the error,
+    /// unless its cause is that the thread was killed: the thread's end is handled then.
     pub(super) fn killed_in_between(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
         let is_recorded = self.processes.contains_key(&Pid(tid.0));
         let stop = match &error {
@@ -237,7 +245,7 @@ impl Engine {
         self.let_end(tid, stop)
     }
 
-    /// Lets a thread end that is not in the recording.
+    /// Lets a thread that is not in the recording end, if `stop` is its exit stop.
     fn let_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if stop != Stop::Event(PtraceEvent::Exit) {
             return Ok(());
@@ -247,8 +255,8 @@ impl Engine {
     }
 }
 
-/// Returns the child that a thread at its end created by its last system call, and the event that
-/// would have reported it.
+/// Returns the child that a thread at its exit stop created by its last system call, and the event
+/// that would have reported it; `None` if it created none.
 fn child_of(parent: Tid) -> Option<(Tid, PtraceEvent)> {
     let registers = Tracee(parent).registers().ok()?;
     let event = match registers.orig_rax {

@@ -1,5 +1,5 @@
-//! System calls that change the recorder's view of the process. The thread is stopped before them,
-//! in the code cache; all other calls run without a stop.
+//! System calls that change the recorder's view of the process, such as mmap(2). The thread stops
+//! before them, in the code cache; all other calls run without a stop.
 
 use super::process::Process;
 use super::seen::SEEN_CALLS;
@@ -24,7 +24,9 @@ const PROT_EXEC: u64 = 4;
 const MAP_ANONYMOUS: u64 = 0x20;
 
 impl Process {
-    /// Handles a system call that the thread is about to make.
+    /// Handles a system call that the thread is about to make: resumes the thread into the call, or
+    /// past it with a result that the recorder sets. Sets `leaves` instead if the process must be
+    /// left alone.
     pub(super) fn enter_call(
         &mut self,
         thread: &mut Thread,
@@ -32,7 +34,7 @@ impl Process {
     ) -> Result<(), Error> {
         let r = registers;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        // The kernel looks at the low half only.
+        // The kernel reads only the low 32 bits.
         let number = r.rax & u64::from(u32::MAX);
         let call = Call { number, args };
         self.leaves = reason_to_leave(number, registers, &self.engine.memory);
@@ -47,7 +49,7 @@ impl Process {
         }
         match call.number {
             CLONE | CLONE3 => {
-                // The new thread needs an area.
+                // The new thread needs an area of memory for its trace buffers.
                 self.engine.prepare_area(thread.tracee())?;
                 return Ok(thread.tracee().resume(0)?);
             }
@@ -66,11 +68,13 @@ impl Process {
             }
             RT_SIGRETURN => self.engine.note_frame(&mut thread.translated, registers),
             RSEQ if self.was_running => return pretend_rseq(thread, registers),
-            // The kernel moves the IP of a thread that it preempts in a restartable sequence, and
-            // must never find it there: the call fails as on a kernel that does not have it.
+            // The kernel changes the IP of a thread that it preempts in a restartable sequence, but
+            // it would not recognize the sequence in the cache: the call fails as on a kernel
+            // without it.
             RSEQ => return pass_over(thread, registers, i64::from(-libc::ENOSYS)),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
-                // The recorder's change of the protection must not interfere with the program's.
+                // The recorder may have write-protected pages of code there. The call must see the
+                // program's own protection.
                 self.engine
                     .give_back_protection(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
@@ -85,12 +89,13 @@ impl Process {
         Ok(thread.tracee().step(0)?)
     }
 
-    /// Goes on after a system call that is done.
+    /// Handles the end of a system call for which the thread stopped: records its result and new
+    /// mappings, and resumes the thread.
     pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();
         let registers = thread.tracee().registers()?;
         if call.number != RT_SIGRETURN {
-            // SYSCALL left the flags in R11, with that of the step.
+            // SYSCALL left the flags in R11, with the trap flag of the single step.
             let r11 = registers.r11 & !TRAP_FLAG;
             thread.tracee().set_registers(&Registers { r11, ..registers })?;
         }
@@ -129,7 +134,8 @@ impl Process {
             SHMAT | SHMDT | REMAP_FILE_PAGES => (AddrRange::default(), true),
             _ => return Ok(()),
         };
-        // Code may have been translated again, and its page protected, while the call was made.
+        // During the call another thread may have executed code there, so that it was translated
+        // and its page write-protected again.
         let masked = self.engine.space.masked_in(changed);
         for page in &masked {
             self.engine.space.unmask(*page);
@@ -156,15 +162,16 @@ impl Process {
     }
 }
 
-/// Lets the thread go on after a system call that it does not make, with this result.
+/// Resumes a thread after a system call that it does not make, with `result` as the call's result.
 fn pass_over(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
     thread.tracee().set_registers(&after_call(registers, result))?;
     Ok(thread.tracee().resume(0)?)
 }
 
-/// Answers rseq(2) for a thread of a process that the recorder attached to: its C library relies on
-/// restartable sequences, since they worked for the parent. The kernel gets the registration when
-/// the recorder leaves. Until then no CPU number is written, and the library asks for it.
+/// Pretends that rseq(2) succeeded, in a process that the recorder attached to: its C library
+/// relies on restartable sequences, since the kernel accepted those of earlier threads. The kernel
+/// gets the registration when the recorder leaves. Until then no CPU number is written to the
+/// thread's `struct rseq`, so the library asks the kernel for it.
 fn pretend_rseq(thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
     let r = registers;
     let size = u32::try_from(r.rsi).unwrap_or(0);

@@ -1,40 +1,43 @@
-//! The state of a debugger session.
+//! The requests of a debugger to a process that runs in translation.
 
 use crate::capture::contract::{Catches, Forks};
 use crate::common::Tid;
 use crate::tracee::debug_registers::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The stops that the debugger of a process requested.
+/// The requests of a process's debugger, which decide where its threads stop.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
-    /// The thread that executes one instruction.
+    /// The thread that executes a single step; `None` if none does.
     pub(super) stepping: Option<Tid>,
-    /// The other threads stay stopped, since the debugger wants that.
+    /// True if the debugger wants the other threads to stay stopped.
     pub(super) steps_alone: bool,
-    /// One thread runs alone, and a thread that it creates waits at its birth.
+    /// True if one thread runs alone. A thread that it creates stops at its birth then.
     pub(super) holds_newborns: bool,
-    /// The place after its instruction where that thread stops, if it runs in the cache.
+    /// The address after the SYSCALL that the stepping thread executes, at which it stops; `None`
+    /// if it executes another instruction.
     pub(super) following: Option<u64>,
-    /// The single instructions that it has executed in a row.
+    /// The number of single steps that the debugger has requested in a row.
     pub(super) lone_steps: u32,
-    /// The contents of the threads' debug registers.
+    /// The watchpoints that each thread's debug registers contain.
     pub(super) slots: Vec<Slot>,
-    /// Signals that are delivered without a stop.
+    /// A mask of the signals that are delivered without a stop; signal 1 in bit 0.
     pub(super) passed: u64,
-    /// Signals that are delivered to the stepping thread without a stop.
+    /// A mask of the signals that are delivered to the stepping thread without a stop.
     pub(super) passed_to_stepper: u64,
-    /// System calls at which threads stop.
+    /// The system calls before and after which threads stop.
     pub(super) catches: Catches,
-    /// Births of processes at which threads stop.
+    /// The kinds of births of processes at which the parent stops.
     pub(super) forks: Forks,
-    /// Threads that stop after the system call that they are in: the place, and its number.
+    /// Threads that are in a system call after which they stop: the address after it, and its
+    /// number.
     pub(super) calling: BTreeMap<Tid, (u64, u64)>,
 }
 
 impl Debugger {
-    /// Returns all places where threads leave the cache.
+    /// Returns all addresses at which threads leave the cache: the debugger's, and those after
+    /// system calls.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
         let after_calls = self.calling.values().map(|(ip, _)| ip);
         self.stops.iter().chain(&self.following).chain(after_calls).copied().collect()

@@ -1,5 +1,5 @@
-//! Leaves processes that go on natively: their threads go back to the program's own code, and
-//! nothing of the recorder stays.
+//! Leaves processes, which go on natively: their threads go back to the program's own code, and
+//! nothing of the recorder stays in their memory.
 
 use super::engine::Engine;
 use super::events::disturbed;
@@ -14,14 +14,16 @@ use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
-    /// Interrupts all threads, since the recorder leaves. Their other stops are handled as usual.
+    /// Interrupts all threads, so that the recorder can leave them. Their other stops are handled
+    /// as usual.
     pub(super) fn leave(&self) -> Result<(), Error> {
         let threads = self.threads.values().map(Thread::tracee);
         let borrowers = self.borrowers.keys().map(|&tid| Tracee(tid));
         threads.chain(borrowers).try_for_each(|tracee| gone_is_fine(tracee.interrupt()))
     }
 
-    /// Handles a stop while the recorder leaves. Returns true if it was for that.
+    /// Handles a stop while the recorder leaves. Detaches from a process once all its threads are
+    /// outside the cache. Returns false if the caller has to handle the stop.
     pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         let pid = self.threads.get(&tid).map(Thread::pid);
         let handled = self.bring_out(tid, stop, Process::part)?;
@@ -34,7 +36,8 @@ impl Engine {
     }
 
     /// Moves an interrupted thread from the cache to the program's own code, and calls `then`.
-    /// Returns true if its stop is handled.
+    /// Handles any other stop, and interrupts the thread again. Returns false if the caller has to
+    /// handle the stop.
     pub(super) fn bring_out(
         &mut self,
         tid: Tid,
@@ -49,15 +52,15 @@ impl Engine {
         let Some(thread) = self.threads.get(&tid) else { return Ok(false) };
         let pid = thread.pid();
         if !is_wanted {
-            // It goes on after this, and is interrupted again: any stop makes the kernel forget the
-            // request (`ptrace_stop` in the kernel's signal.c).
+            // The thread goes on after this, and is interrupted again: any stop makes the kernel
+            // forget the request (`ptrace_stop` in the kernel's signal.c).
             self.handle(tid, stop)?;
             let stands = |t: &Thread| matches!(t.doing, Doing::AtEnd | Doing::Standing);
             let goes_on = self.threads.get(&tid).is_some_and(|t| !stands(t));
             if goes_on {
                 gone_is_fine(Tracee(tid).interrupt())?;
             }
-            // It may have created threads.
+            // The thread may have created others.
             self.interrupt_young(pid)?;
             return Ok(true);
         }
@@ -79,7 +82,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Interrupts threads of the process that were created since all were.
+    /// Interrupts the threads of a process that were created since all others were interrupted.
     fn interrupt_young(&mut self, pid: Pid) -> Result<(), Error> {
         let young =
             self.threads.values_mut().filter(|thread| thread.pid() == pid && thread.is_young);
@@ -103,7 +106,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Ends the trace of a thread that is stopped in the program.
+    /// Ends the trace of a thread that is stopped outside the cache, and marks the thread as ready
+    /// to be detached from.
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), Item::Leave { ip: registers.rip });
@@ -112,7 +116,7 @@ impl Process {
         Ok(())
     }
 
-    /// Leaves a process whose threads are all stopped in the program: writes the final state,
+    /// Leaves a process whose threads are all stopped outside the cache: writes the final state,
     /// removes the recorder's memory, and detaches.
     pub(super) fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };

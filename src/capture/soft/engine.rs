@@ -1,4 +1,5 @@
-//! The loop over stops, and the end. `events` handles the stops.
+//! The main loop of recording by translation, which waits for stops of threads, and the end of a
+//! recording. `events` handles the stops.
 
 use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
@@ -21,15 +22,16 @@ use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The backend, as manifests name it.
+/// The backend that this folder implements, for manifests.
 pub(super) const BACKEND: Backend = Backend::Soft;
 
-/// Half of the longest history that is lost: packets of one beat are written at the next.
+/// The time between two saves while a program runs. A killed recorder loses up to two of these:
+/// packets encoded at one save are written at the next.
 pub(super) const SAVE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Records a program in translation.
+/// Launches a program and records it by translation, until it ends or the recorder leaves it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    // Without turns on one CPU it is slower.
+    // If the program cannot share a CPU with the recorder, recording is only slower.
     let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
@@ -55,7 +57,8 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     engine.outcome()
 }
 
-/// Records a running process, until it ends or the recorder is asked to leave it.
+/// Attaches to a running process and records it by translation, until it ends or a signal asks the
+/// recorder to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _asking = Asking::on_signal();
@@ -69,34 +72,35 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     engine.outcome()
 }
 
-/// The processes and threads that are recorded.
+/// A recording by translation in progress: all its processes and threads.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth was not reported yet.
+    /// The first stops of threads whose parents have not reported their births yet.
     pub(super) early: BTreeMap<Tid, Stop>,
-    /// Threads that are at their end before they ran.
+    /// Threads that are ending before they ran: they are not in the recording.
     pub(super) unborn: BTreeSet<Tid>,
-    /// Stops that came while another one was handled.
+    /// Stops that were seen while another one was handled, to be handled next.
     pub(super) waiting: VecDeque<(Tid, Stop)>,
-    /// Children that share their parent's memory, and run natively until they execute a program.
+    /// Children that share their parent's memory and run natively until their execve(2), each with
+    /// the parent's process.
     pub(super) borrowers: BTreeMap<Tid, Pid>,
-    /// Children whose fate a debugger decides.
+    /// Children that stay stopped at their birth until a debugger follows or leaves them.
     pub(super) newborns: Newborns,
-    /// The one of them that the debugger follows instead of its parent, which waits for it: the two
-    /// part when the child executes a program or ends.
+    /// A child of `newborns` that the debugger follows while the parent waits for it, as after
+    /// vfork(2). The recorder leaves the parent when the child executes a program or ends.
     pub(super) parting: Option<Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
-    /// By which the recorder learns that it is to leave the program; `None` if it records to the
-    /// end.
+    /// Reports when the recorder is to leave the program; `None` if it records to the end.
     pub(super) leaving: Option<Leaving>,
-    /// Set if the program and the recorder began on one CPU.
+    /// The CPUs to give back to the program; `None` if it never had to share a CPU with the
+    /// recorder.
     pub(super) turns: Option<Turns>,
-    /// The program's end, if it has ended.
+    /// The program's exit status or signal; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
     pub(super) reports: Reports,
 }
@@ -128,7 +132,8 @@ impl Engine {
         self.adopt(prepared, self.program)
     }
 
-    /// Begins to record a process whose only thread is stopped in the program.
+    /// Begins to record a process whose only thread is stopped at the program's own code, and
+    /// resumes it in the cache.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let turns = self.turns.as_ref().filter(|_| pid == self.program);
         let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), turns)?;
@@ -169,7 +174,7 @@ impl Engine {
                 self.waiting.push_back((tid, stop));
                 Ok(())
             }
-            // The thread was killed: its end will be reported.
+            // The thread was killed: its end will be reported by a later stop.
             Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
             result => result,
         }
@@ -197,7 +202,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the next stop; `None` if the recorder took a signal.
+    /// Returns the next stop of any thread, after waiting for it; `None` if a signal to the
+    /// recorder interrupted the waiting.
     pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         match self.waiting.pop_front() {
             Some(news) => Ok(Some(news)),
@@ -205,14 +211,16 @@ impl Engine {
         }
     }
 
-    /// Ends processes whose threads wait for a first thread of whose end the kernel does not tell.
+    /// Ends processes whose first thread is gone, once all other threads are at their exit stops:
+    /// the kernel does not report the end of a first thread while others exist.
     pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
         let pids = self.processes.keys().copied();
         let waiting: Vec<Pid> = pids.filter(|&pid| self.awaits_lost_first_thread(pid)).collect();
         waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
     }
 
-    /// Writes the final state if all threads of a process are at their end, and lets them end.
+    /// Writes the final state of a process if all its threads are at their exit stops, and lets
+    /// them end, unless a debugger is to look at them first.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         if self.awaits_lost_first_thread(pid) {
             self.lost(Tid(pid.0));
@@ -231,13 +239,14 @@ impl Engine {
             final_state::write(&process.recorder, &process.engine.memory, ending, signal, hidden)?;
         }
         if process.debugger.is_some() {
-            // The debugger looks at the end first.
+            // The threads stay at their exit stops until the debugger has looked at them.
             return Ok(());
         }
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee().resume(0)))
     }
 
-    /// Completes the recording of a process that is gone.
+    /// Completes the recording of a process that has ended (with `exit`) or was detached from
+    /// (`None`).
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if pid == self.program {
             self.exit = exit;
@@ -259,7 +268,7 @@ impl Engine {
         for &pid in &pids {
             self.release(pid);
         }
-        // Threads that never entered the cache.
+        // This reaches threads that never entered the cache.
         tracee::detach_all(self.program);
         tracee::detach_rest();
         let program = Tid(self.program.0);
@@ -271,7 +280,7 @@ impl Engine {
                 break;
             }
             let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
-            // It could not be detached from before.
+            // A thread that was running could not be detached from before.
             let _ = Tracee(program).detach(signal);
         }
     }

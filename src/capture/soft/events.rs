@@ -1,5 +1,5 @@
-//! Handles stops: requests of the code cache, system calls, ends. `births` handles births,
-//! `signals` signals.
+//! Handles stops of threads: execve(2), exit stops, ends. `births` handles births, `signals` stops
+//! for signals, which include requests of the code cache and system calls.
 
 use super::engine::Engine;
 use super::exact::Exactness;
@@ -19,7 +19,8 @@ use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
-    /// Handles a stop of a thread.
+    /// Handles a stop of any kind of thread. A stop of an unknown thread is kept until its birth is
+    /// reported.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.borrowers.contains_key(&tid) {
             return self.borrower(tid, stop);
@@ -27,8 +28,8 @@ impl Engine {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let known = self.threads.contains_key(&tid);
         let executed = stop == Stop::Event(PtraceEvent::Exec);
-        // A first thread may be gone long before its process is, and gives its number to a thread
-        // that executes a program.
+        // A process's first thread may be gone long before its process is. A thread that executes a
+        // program gets the first thread's number.
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
             if ended && self.unborn.remove(&tid) {
@@ -36,7 +37,7 @@ impl Engine {
             }
             self.early.insert(tid, stop);
             if stop == Stop::Event(PtraceEvent::Exit) {
-                // Its process ends, and its birth may never be reported.
+                // The new thread's process ends, and its birth may never be reported.
                 return gone_is_fine(Tracee(tid).resume(0));
             }
             return Ok(());
@@ -62,7 +63,8 @@ impl Engine {
         }
     }
 
-    /// Handles an execve: the process has another program, and this thread only.
+    /// Handles an execve(2): ends the histories of all threads of the process but `tid`, which now
+    /// executes another program.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let message = Tracee(tid).event_message();
         let old = message.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -94,7 +96,8 @@ impl Engine {
         })
     }
 
-    /// Begins with the program of an execve, in which the only thread of its process is stopped.
+    /// Begins to record the program that an execve(2) started, with `tid` as its only thread,
+    /// stopped in that call. Leaves a 32-bit program alone.
     fn begin_program(&mut self, tid: Tid, pid: Pid) -> Result<(), Error> {
         if !runs_64_bit_code(Tracee(tid))? {
             gone_is_fine(Tracee(tid).detach(0))?;
@@ -117,7 +120,8 @@ impl Engine {
         })
     }
 
-    /// Handles a thread at its exit stop, the last moment to read its registers.
+    /// Handles the exit stop of a thread (`PTRACE_EVENT_EXIT`), the last moment to read its
+    /// registers. The thread is kept stopped if its process ends with it.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         self.unreported_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
@@ -153,11 +157,12 @@ impl Engine {
         self.end_if_all_are(pid)
     }
 
-    /// Handles the end of a thread, or of its process.
+    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// has ended as well, and its recording is completed.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.early.remove(&tid);
         let pid = self.threads.get(&tid).map_or(Pid(tid.0), Thread::pid);
-        // The others may have waited for it.
+        // The process's other threads may have waited for this one.
         let was_awaited = self.lost(tid);
         if Tid(pid.0) == tid {
             return self.finish(pid, exit_of(stop));
@@ -165,7 +170,7 @@ impl Engine {
         if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
     }
 
-    /// Forgets a thread that is gone. Returns true if its exit stop was not seen.
+    /// Forgets a thread that is gone. Returns true if it was known and its exit stop was not seen.
     pub(super) fn lost(&mut self, tid: Tid) -> bool {
         let thread = self.threads.remove(&tid);
         let Some(thread) = thread.filter(|t| t.doing != Doing::AtEnd) else { return false };
@@ -177,15 +182,16 @@ impl Engine {
 }
 
 impl Process {
-    /// Begins or continues the history of a thread that is stopped in the program.
+    /// Begins or continues the trace of a thread that is stopped outside the cache, and sets it up
+    /// to enter the cache. The caller resumes it.
     pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
     }
 
-    /// Keeps what a thread recorded at least up to its last system call: it was killed without an
-    /// exit stop.
+    /// Ends the trace of a thread that was killed without an exit stop. The records up to its last
+    /// system call, at least, are kept.
     pub(super) fn lost(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         if thread.lane.holds(pointer) {
@@ -195,13 +201,13 @@ impl Process {
         self.close(thread);
     }
 
-    /// Reports the end of a thread's path, and returns the program's registers there; `None` if
-    /// they are unknown.
+    /// Ends the path of a thread that is at its exit stop with `registers`. Returns the program's
+    /// registers at the end; `None` if they are unknown.
     fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
         let tid = thread.tid();
         if thread.translated.place == Place::Program {
             if self.engine.is_own(Addr(registers.rip)) {
-                // Killed while it made a system call for the recorder.
+                // The thread was killed while it made a system call for the recorder.
                 return None;
             }
             if let Doing::Stepping(Some(insn)) = thread.doing
@@ -212,7 +218,8 @@ impl Process {
             self.send(tid, Item::Leave { ip: registers.rip });
             return Some(thread.translated.own_registers(registers));
         }
-        // Registers made of damaged memory are unreliable.
+        // If the program damaged the shared memory, registers that are read from there are
+        // unreliable.
         let exact = (self.harm == Harm::None).then(|| self.exact_soon(thread, registers)).flatten();
         let Some(exact) = exact else {
             self.take_what_is_there(thread, registers);
@@ -226,8 +233,8 @@ impl Process {
         Some(exact.program)
     }
 
-    /// Keeps what a thread at its end recorded at least up to its last system call: its state is
-    /// unknown.
+    /// Takes the records of a thread at its exit stop whose registers are unknown: at least those
+    /// up to its last system call.
     fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
         let in_register = self.engine.may_have_trace_pointer(registers).then_some(registers.r11);
         let kept = thread.translated.trace_pointer(self.engine.shared());
@@ -239,7 +246,8 @@ impl Process {
     }
 }
 
-/// Returns the stop that [`Process::make_exact`] met, which its caller has to handle.
+/// Returns the stop that interrupted [`Process::make_exact`], which its caller has to handle;
+/// `None` if there was none.
 pub(super) fn disturbed(exactness: Exactness) -> Option<Stop> {
     match exactness {
         Exactness::Exact => None,

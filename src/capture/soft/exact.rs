@@ -1,5 +1,5 @@
-//! Brings threads from any place in the code cache to the program's exact state, with their
-//! records.
+//! Moves threads from any place in the code cache to the program's own code, with the program's
+//! exact registers, and takes their records up to there.
 
 use super::process::Process;
 use super::thread::Thread;
@@ -13,23 +13,23 @@ use crate::insn::Registers;
 use crate::tracee::{self, Stop, Stopped, siginfo};
 use crate::translate::{CacheMemory, EdgeKind};
 
-/// Bytes of the record of an indirect branch.
+/// Bytes of the record that translated code writes for an indirect branch.
 const RECORD_BYTES: u64 = EdgeKind::Indirect.record_bytes() as u64;
 
 /// The result of `Process::make_exact`, which moves a thread from the cache to the program's own
 /// code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exactness {
-    /// It is stopped in the program with its own registers, which are set.
+    /// The thread is stopped at the program's own code, with the program's registers.
     Exact,
-    /// Something else happened on the way that is to be handled first.
+    /// The thread is still in the cache: another stop came first, which the caller has to handle.
     Disturbed(Stop),
 }
 
 impl Process {
-    /// Brings a stopped thread to the exact state of the program where it is or soon after, and
-    /// reports its path up to there. The signal that it stopped for, if any, may have to be given
-    /// to it anew.
+    /// Moves a stopped thread out of the cache: single-steps it to the next place at which the
+    /// program's registers are known, sets them, and takes the thread's records up to there. If the
+    /// thread was stopped for a signal, the caller may have to deliver it again.
     pub(super) fn make_exact(&mut self, thread: &mut Thread) -> Result<Exactness, Error> {
         if thread.translated.place == Place::Program {
             return Ok(Exactness::Exact);
@@ -55,7 +55,8 @@ impl Process {
             match tracee::wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
                 Stop::Signal(libc::SIGSEGV) if self.flip(thread)? => {}
-                // Outside of the program's own instructions only the recorder's memory is accessed.
+                // Between the program's instructions, translated code accesses only the recorder's
+                // memory, so a fault there is a sign of damage.
                 Stop::Signal(signal) if is_fault(signal) && is_forced(thread)? => break,
                 stop if stopped.puts_off(stop) => {}
                 stop => return Ok(Exactness::Disturbed(stop)),
@@ -75,8 +76,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the program's state where a thread that was killed is, or is about to be. None if it
-    /// cannot be known.
+    /// Returns the exact state of a killed thread with the registers `at`, or its state soon after,
+    /// as if the translated code had run on. `None` if it cannot be known.
     pub(super) fn exact_soon(&mut self, thread: &mut Thread, at: &Registers) -> Option<Exact> {
         let mut registers = *at;
         loop {
@@ -91,8 +92,8 @@ impl Process {
         }
     }
 
-    /// Lets a thread that stopped at the end of a trace buffer go on in the next one. Returns true
-    /// if that is why it stopped.
+    /// Switches a thread that faulted at the end of its trace buffer to its next buffer, without
+    /// resuming it. Returns true if that is why it stopped.
     pub(super) fn flip(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let info = thread.tracee().signal_info()?;
         let fault = siginfo::fault_address(&info);
@@ -106,7 +107,8 @@ impl Process {
             // The program accessed the page itself.
             return Ok(false);
         }
-        // First, since it may have been killed: then it stays where it was.
+        // The registers are set first: this fails if the thread was killed, and then the buffer
+        // stays.
         let fresh = self.tracer.next_start(&thread.lane);
         thread.tracee().set_registers(&Registers { r11: fresh, ..registers })?;
         self.learn(thread);
@@ -115,8 +117,8 @@ impl Process {
         Ok(true)
     }
 
-    /// Moves a record that does not fit the thread's buffer to the next one, and returns its place
-    /// there.
+    /// Moves a record that does not fit the thread's buffer to the next buffer. Returns the
+    /// record's address there.
     fn carry_over(&mut self, thread: &mut Thread, record: u64) -> u64 {
         // The part before the fault is stored already.
         let mut begun =
@@ -126,13 +128,15 @@ impl Process {
         self.next_buffer(thread, record);
         let fresh = thread.lane.unsent();
         shared.write(thread.translated.area.offset_of(fresh), &begun);
-        // The slot may hold a pointer of an earlier use of the buffer.
+        // The thread's slot for the trace pointer may still contain a pointer of the buffer's
+        // earlier use.
         thread.translated.set_trace_pointer(&shared, fresh);
         fresh
     }
 
-    /// Takes back an indirect branch to where no program can be: the thread executes it in the
-    /// program, so that its fault is the CPU's own. Returns true if that was possible.
+    /// Undoes an indirect branch to a noncanonical address: the thread executes the branch at the
+    /// program's own code instead, so that the CPU raises the same fault as natively. Returns false
+    /// if that is not possible.
     pub(super) fn take_back(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee().registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
@@ -154,7 +158,8 @@ impl Process {
     }
 }
 
-/// Returns true if the kernel itself sent the signal that the thread stopped for (sigaction(2)).
+/// Returns true if the kernel, not a process, sent the signal for which the thread stopped
+/// (`si_code` in sigaction(2)).
 fn is_forced(thread: &Thread) -> Result<bool, Error> {
     Ok(siginfo::code_of(&thread.tracee().signal_info()?) > 0)
 }

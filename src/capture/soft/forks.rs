@@ -1,5 +1,5 @@
-//! Forks under a debugger: parent and child both stay stopped until the debugger says which one it
-//! follows. A child that shares its parent's memory runs natively until it executes a program.
+//! Forks under a debugger: parent and child both stay stopped until the debugger decides which one
+//! it follows. A child that shares its parent's memory runs natively until its execve(2).
 
 use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
@@ -19,7 +19,7 @@ use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
 impl Engine {
-    /// Returns true if the debugger of a process wants to know of its children.
+    /// Returns true if a process has a debugger that wants to stop at births of this kind.
     pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
         debugger.is_some_and(|debugger| match event {
@@ -28,7 +28,7 @@ impl Engine {
         })
     }
 
-    /// Stops a parent whose child is stopped at its birth, in the program.
+    /// Stops a parent for the debugger after the birth of a child, which is stopped as well.
     pub(super) fn stand_at_fork(
         &mut self,
         parent: Tid,
@@ -39,7 +39,7 @@ impl Engine {
         let program = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let newborn = Newborn::new(child, program, waits)?;
         if !waits {
-            // The parent's call ends, so that both are after it.
+            // Let the parent finish the call, so that parent and child are both after it.
             gone_is_fine(Tracee(parent).resume_to_call(0))?;
             let stop = wait_for(parent)?;
             if stop != Stop::Call {
@@ -64,7 +64,8 @@ impl Engine {
             let steps = process.is_stepping(thread);
             let returned = process.take_return(thread.tid());
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
-                // gdb, which steps over a breakpoint so, accepts no other answer.
+                // gdb steps over a breakpoint this way, and accepts only the end of the step as an
+                // answer.
                 thread.pending.owed = Some(birth);
                 thread.stand(Report::Stepped);
             } else {
@@ -85,7 +86,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the end of a system call for which a thread waited.
+    /// Handles the end of a system call. If the thread waited in it for its vfork child, reports
+    /// the end of the wait if the debugger wants that; otherwise resumes the thread.
     pub(super) fn call_ended(&mut self, tid: Tid) -> Result<(), Error> {
         self.with(tid, |process, thread| {
             if thread.doing != Doing::Waiting {
@@ -104,7 +106,8 @@ impl Engine {
         })
     }
 
-    /// Ends the waits of a process's threads for children.
+    /// Lets the system calls end in which threads of a process wait for a child, and waits until
+    /// they have.
     fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
         let waiting = |t: &&mut Thread| t.pid() == pid && (t.waits || t.doing == Doing::Waiting);
         for thread in self.threads.values_mut().filter(waiting) {
@@ -119,7 +122,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the threads of processes other than the program, as far as they were reported.
+    /// Returns the threads of stopped processes other than the program, with their processes:
+    /// children whose births were reported, and other recorded processes. Empty while `parting` is
+    /// set.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
         if self.parting.is_some() {
             return Vec::new();
@@ -128,8 +133,8 @@ impl Engine {
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Lets a reported child run natively until it executes a program. From then on it is the one
-    /// that is debugged.
+    /// Runs a child natively that was stopped at its birth, until there is an event. If it executes
+    /// a program, the child is recorded and debugged from there on instead of its parent.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,
@@ -167,7 +172,8 @@ impl Engine {
         }
     }
 
-    /// Lets the parent of a child that is gone go on natively, if the child was debugged.
+    /// Leaves the parent that waits for `child`, if the debugger follows the child alone
+    /// (`parting`). The child, which is gone or left, becomes the program, with its `exit`.
     pub(super) fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if self.parting.take().is_none() {
             return Ok(());
@@ -177,7 +183,7 @@ impl Engine {
         self.part_from(parent)
     }
 
-    /// Follows a child that is stopped in the program.
+    /// Makes a child the program, and begins to record it. It is stopped outside the cache.
     fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let (parent, newborn) = (self.program, self.newborns.take(child));
@@ -220,7 +226,8 @@ impl Engine {
         self.part_from(pid)
     }
 
-    /// Lets a process whose threads are all stopped go on natively, and ends its recording.
+    /// Detaches from a process whose threads are all stopped, so that it goes on natively, and
+    /// completes its recording.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         self.end_waits(pid)?;
         let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid() == pid).collect();
@@ -257,14 +264,15 @@ impl Engine {
 }
 
 impl Thread {
-    /// Lets the thread wait in the kernel for its child. Its registers are those after the call.
+    /// Resumes the thread in the system call in which it waits for its vfork child. Keeps its
+    /// registers for the debugger, as they are at the call's end.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
         self.ending = final_state::thread(self.tracee(), None);
         self.doing = Doing::Waiting;
         Ok(self.tracee().resume_to_call(0)?)
     }
 
-    /// Ends the call by which the thread waited for its child.
+    /// Marks a thread as stopped for the debugger, after the call in which it waited for its child.
     fn end_wait(&mut self) -> Result<(), Error> {
         (self.waits, self.ending) = (false, None);
         self.doing = Doing::Standing;

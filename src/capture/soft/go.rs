@@ -1,4 +1,4 @@
-//! Lets a program under a debugger go on, and stops all of it again.
+//! Resumes a program under a debugger, and stops all its threads again at the next event.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -20,11 +20,13 @@ use crate::tracee::dispositions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The period at which a running program is checked for interrupts and its records are saved.
+/// The period at which the recorder checks for an interrupt, and saves the records so far, while
+/// the program runs.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
-/// The single instructions in a row after which the other threads may run for one.
+/// While one thread is single-stepped, the other threads may run during each step whose number in a
+/// row is a multiple of this, since the thread may wait for them.
 const LONE_STEPS: u32 = 256;
-/// SYSCALL.
+/// The bytes of the SYSCALL instruction.
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 impl Engine {
@@ -73,7 +75,7 @@ impl Engine {
         Ok(self.settled(go, news))
     }
 
-    /// Lets the threads go on that are to.
+    /// Resumes the threads that `go` requests, unless one of them has an event to report first.
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
         if let Some((tid, news)) = self.take_owed(go) {
             return Ok(Begun::Already(tid, news));
@@ -86,7 +88,8 @@ impl Engine {
         let stands = self.threads.get(&go.thread).is_some_and(stands);
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            // Kept, since another thread's event may be reported before this one goes on.
+            // The signal is kept in the thread, since another thread's event may be reported before
+            // this one is resumed.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
@@ -118,7 +121,7 @@ impl Engine {
         }
         let stops = debugger.stops();
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
-        // The thread may wait for the others.
+        // The others run now and then, since the stepping thread may wait for them.
         let others_run =
             !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
         debugger.holds_newborns = !others_run;
@@ -146,8 +149,8 @@ impl Engine {
         Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
     }
 
-    /// Returns where a stepping thread stops after its instruction, if that is a system call, which
-    /// it makes from the cache.
+    /// Returns the address after the next instruction of a stepping thread if that is a SYSCALL,
+    /// which the thread makes from the cache; `None` for other instructions, or without a step.
     fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
         let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
         if thread.doing == Doing::Waiting {
@@ -161,7 +164,7 @@ impl Engine {
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
 
-    /// Stops all threads that run.
+    /// Interrupts all running threads, and waits until they are stopped outside the cache.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
             thread.is_young = false;
@@ -217,15 +220,15 @@ impl Debugged for Engine {
     }
 }
 
-/// The result of letting threads go on.
+/// The result of resuming threads.
 enum Begun {
-    /// Some run.
+    /// These threads were resumed.
     Runs(Runs),
-    /// A thread that was to run had an event to report.
+    /// This thread had an event to report, so none was resumed.
     Already(Tid, Report),
 }
 
-/// The threads that run.
+/// The threads of the program that were resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     All,
@@ -237,7 +240,8 @@ fn runs(thread: &Thread) -> bool {
 }
 
 impl Process {
-    /// Lets a stopped thread go on, with its signal if it has one.
+    /// Resumes a stopped thread in the cache, with the signal that the debugger chose for it, if
+    /// any.
     fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
@@ -247,18 +251,19 @@ impl Process {
         if signal == 0 {
             return self.go_on_in_cache(thread);
         }
-        // A signal that neither ends the thread nor has a handler is delivered in the cache.
+        // A signal that is ignored, or that stops the process, is sent anew below, and delivered in
+        // the cache.
         let known = dispositions(thread.tid())?;
         if held != 0 && !leaves_it_running(signal, known) {
             let caught = known.caught & 1 << (signal - 1).clamp(0, 63) != 0;
             return thread.deliver(signal, caught);
         }
-        // Only a thread that stopped for a signal can be given one.
+        // ptrace(2) delivers a signal only to a thread that stopped for one, so this one is sent.
         thread.pending.sent = signal;
         thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
-            // gdb, which steps over a breakpoint as the signal comes, inserts one for when the
-            // signal is delivered, even if nothing happens then.
+            // If a signal comes while gdb steps over a breakpoint, gdb expects a stop there after
+            // the signal, even if the signal has no effect.
             self.enter(thread)?;
             thread.doing = Doing::Running;
             return Ok(thread.tracee().resume(0)?);

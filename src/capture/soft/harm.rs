@@ -1,4 +1,4 @@
-//! Programs that harm their recorder: the memory that they share with it is inconsistent, so their
+//! Programs that harm their recorder: they damaged the memory that they share with it, so their
 //! state is unknown, and they are killed. Their recording up to there is kept.
 
 use super::engine::Engine;
@@ -8,7 +8,8 @@ use crate::common::Pid;
 use nix::sys::signal::{Signal, kill};
 
 impl Process {
-    /// Notes that the memory which the process shares with the recorder is inconsistent.
+    /// Notes that the process damaged the memory that it shares with the recorder. `what` describes
+    /// the first damage, for a note.
     pub(super) fn note_harm(&mut self, what: &'static str) {
         if self.harm == Harm::None {
             self.harm = Harm::Found(what);
@@ -17,13 +18,14 @@ impl Process {
 }
 
 impl Engine {
-    /// Kills a process that harmed its recorder. Its end is reported like others.
+    /// Kills a process that harmed its recorder, once, and adds a note. Its end is reported like
+    /// others.
     pub(super) fn end_if_harmed(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Harm::Found(what) = process.harm else { return };
         process.harm = Harm::Ended;
         self.notes.push(killed_for(pid, what));
-        // It may be gone already.
+        // The process may be gone already.
         let _ = kill(nix::unistd::Pid::from_raw(pid.0), Signal::SIGKILL);
     }
 }

@@ -1,5 +1,5 @@
-//! Processes that are left alone: taken out of the code cache, without a trace of the recorder, and
-//! detached from.
+//! Leaves processes that can no longer be recorded: takes their threads out of the code cache,
+//! removes all that the recorder put into their memory, and detaches.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -11,8 +11,8 @@ use crate::encode::Item;
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
 impl Engine {
-    /// Ends the recording of a process that does something which cannot be recorded, and lets it go
-    /// on natively.
+    /// Ends the recording of a process that does something which cannot be recorded, as the clause
+    /// `why` states, and lets the process go on natively.
     pub(super) fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|path| path.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -25,12 +25,13 @@ impl Engine {
                 process.thread_ended(tid, None);
             }
         }
-        // The recorder's own child reports its end even now.
+        // A process that the recorder launched still reports its end, which completes its
+        // recording.
         let is_child = pid == self.program && self.request.attach.is_none();
         if is_child { Ok(()) } else { self.finish(pid, None) }
     }
 
-    /// Takes a process out of the cache and detaches from it.
+    /// Takes all threads of a process out of the cache, and detaches from them. Errors are ignored.
     pub(super) fn release(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.end_turns();
@@ -43,13 +44,14 @@ impl Engine {
         }
         let unharmed = stopped.iter().filter(|(_, signal)| *signal != libc::SIGKILL);
         let mut threads: Vec<_> = unharmed.copied().collect();
-        // The kernel ends a call that a signal interrupts: let others make the recorder's calls.
+        // A pending signal interrupts a system call, so threads without one make the recorder's
+        // calls if possible.
         threads.sort_by_key(|(_, signal)| *signal != 0);
         let first = threads.first().map(|(thread, _)| thread.tracee());
         let quiet: Vec<_> =
             threads.iter().filter(|(_, signal)| *signal == 0).map(|(thread, _)| *thread).collect();
         if let Some(first) = first {
-            // If this fails, nothing better is possible.
+            // If this fails, nothing else can be done.
             let _ = process.withdraw(first, &quiet);
         }
         for (thread, signal) in stopped {
@@ -60,8 +62,9 @@ impl Engine {
 }
 
 impl Process {
-    /// Removes the recorder's memory from a process whose threads are all stopped in the program,
-    /// by calls of `first`. Each of `threads` registers its restartable sequences again.
+    /// Removes the recorder's memory from a process whose threads are all stopped outside the
+    /// cache, by system calls of `first`. Registers the restartable sequences of each of `threads`
+    /// again.
     pub(super) fn withdraw(&mut self, first: Tracee, threads: &[&Thread]) -> Result<(), Error> {
         self.engine.unprotect_all(first)?;
         for thread in threads {
@@ -71,7 +74,8 @@ impl Process {
     }
 }
 
-/// Returns the program's signal that a stop is for. A SIGTRAP is the code cache's.
+/// Returns the program's signal that a stop is for; 0 for other stops, and for SIGTRAP, which the
+/// code cache uses.
 fn stopped_by(stop: Stop) -> Signo {
     match stop {
         Stop::Signal(number) if number != libc::SIGTRAP => number,
@@ -79,7 +83,8 @@ fn stopped_by(stop: Stop) -> Signo {
     }
 }
 
-/// Stops a thread and gives it its own registers. Returns the signal to detach with.
+/// Stops a thread and gives it the program's registers. Returns the signal to detach with: 0 for
+/// none, SIGKILL if its registers are unknown.
 fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     let tracee = thread.tracee();
     let mut signal = 0;

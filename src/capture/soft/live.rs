@@ -1,5 +1,5 @@
-//! A translated program under a debugger: it runs in the code cache between two stops. At each, all
-//! its threads are in the program, with their exact registers.
+//! A translated program under a debugger. Between two stops it runs in the code cache. At each stop
+//! all its threads are outside the cache, with their exact registers.
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, SAVE_PERIOD};
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 const PROT_WRITE: u64 = 2;
 
-/// A program under a debugger.
+/// A program under a debugger, recorded by translation.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     engine: Engine,
@@ -134,7 +134,8 @@ impl LiveProgram for Live {
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
-        // A process that shares its parent's memory must not show the recorder's.
+        // A child that shares its parent's memory is read through the parent, which hides the
+        // recorder's memory.
         let newborn = self.engine.newborns.get(pid);
         let is_shared = newborn.is_some_and(|newborn| newborn.is_awaited);
         let owner = if is_shared { self.engine.program } else { pid };
@@ -192,13 +193,14 @@ impl LiveProgram for Live {
 }
 
 impl Engine {
-    /// Begins to record a program that was just launched and is at its first instruction.
+    /// Begins to record a program for a debugger, stopped at its first instruction.
     fn begin_debugging(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
         self.begin_at(prepared)
     }
 
-    /// Begins to record the program, whose only thread is stopped in it, for a debugger.
+    /// Begins to record the program, whose only thread is stopped outside the cache, for a
+    /// debugger. The thread stays stopped.
     pub(super) fn begin_at(&mut self, prepared: Prepared) -> Result<(), Error> {
         let pid = self.program;
         let tracee = Tracee(Tid(pid.0));
@@ -226,7 +228,7 @@ impl Engine {
         thread.ok_or(Error::NotStanding { tid })
     }
 
-    /// Writes all that was recorded so far.
+    /// Encodes and writes all records of the program so far.
     fn save_all(&mut self) -> Result<(), Error> {
         let tids = self.tids();
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
@@ -247,7 +249,7 @@ impl Engine {
         pids.into_iter().try_for_each(|pid| self.kill_process(pid))
     }
 
-    /// Ends a process, and waits until it has.
+    /// Kills a process, and waits until its recording is completed.
     pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
         Tracee::kill_process(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -273,7 +275,8 @@ impl Engine {
 impl Process {
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
-        // Code that a debugger writes for its expressions is read again before it runs.
+        // Other code may be written, as gdb does to call functions: it is read again before it is
+        // executed.
         let fixed = |at: Addr| {
             let protection = self.engine.space.protection(at);
             let is_fixed = protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0);

@@ -1,4 +1,4 @@
-//! A process that is recorded in translation.
+//! A process that is recorded by translation.
 
 use super::debug_session::Debugger;
 use super::seen::seen_calls;
@@ -25,10 +25,10 @@ use std::path::PathBuf;
 const PAGE_BYTES: u64 = 0x1000;
 const LARGEST_BUFFER_BYTES: u64 = 256 << 20;
 
-/// A complete recording: its directory, its manifest, and bytes of trace.
+/// A completed recording: its directory, its manifest, and the bytes of all its traces.
 pub(super) type Finished = (PathBuf, Manifest, u64);
 
-/// A thread that ended.
+/// A thread that ended, as its entry in the manifest will have it.
 #[derive(Debug)]
 struct Ended {
     tid: Tid,
@@ -36,38 +36,40 @@ struct Ended {
     final_pc: Option<Addr>,
 }
 
-/// A recorded process.
+/// A process that is recorded by translation.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) recorder: Recorder,
     pub(super) engine: TranslatedProcess,
     pub(super) mappings: MappingRecorder,
-    /// The code that it is likely to execute.
+    /// The code that the process is likely to execute, as earlier runs of the same files did.
     known_code: KnownCode,
-    /// Bytes of each trace buffer.
+    /// The size of each trace buffer in bytes.
     buffer_bytes: u64,
     pub(super) tracer: Tracer,
     pub(super) sampler: Sampler,
-    /// The size of the recording after which only the end of its history is kept.
+    /// The size of the recording in bytes from which on only the end of its history is kept; `None`
+    /// for no limit.
     pub(super) limit_bytes: Option<u64>,
     pub(super) resolver: Resolver,
     ended: Vec<Ended>,
-    /// Set if the recorder attached to it.
+    /// True if the recorder attached to the running process. False again after an execve(2).
     pub(super) was_running: bool,
-    /// Set while it has one thread, on the recorder's CPU.
+    /// The process's own CPUs while it must share one CPU with the recorder; `None` otherwise.
     pub(super) turns: Option<Turns>,
-    /// The reason to leave the process alone, if there is one.
+    /// The reason to leave the process alone, as a clause; `None` if there is none.
     pub(super) leaves: Option<&'static str>,
-    /// The harm that the program did to the recorder.
+    /// The damage that the program did to memory which it shares with the recorder.
     pub(super) harm: Harm,
-    /// The debugger's requests, if there is one.
+    /// The requests of the debugger; `None` without one.
     pub(super) debugger: Option<Debugger>,
-    /// The thread that ended the process, and the signal that did, if one did.
+    /// The thread that ended the process, with the signal by which it did, as far as known.
     pub(super) culprit: Culprit,
 }
 
 impl Process {
-    /// Starts the recording of a process whose threads are stopped in the program. `tracee` is one.
+    /// Starts the recording of a process whose threads are stopped at the program's own code. Uses
+    /// `tracee`, one of them, to make system calls in the process.
     pub(super) fn start(
         prepared: Prepared,
         request: &Request,
@@ -110,7 +112,7 @@ impl Process {
         };
         let begun = process.begin(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
-            // If this fails, nothing better is possible.
+            // If this fails, nothing else can be done.
             let _ = process.engine.give_up(tracee);
         }
         begun.map(|()| process)
@@ -124,7 +126,8 @@ impl Process {
         Ok(())
     }
 
-    /// Begins with another program of the process, in which its only thread is stopped.
+    /// Begins to record the program that the process has just executed. Its only thread is stopped
+    /// at the first instruction.
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
@@ -151,7 +154,8 @@ impl Process {
         self.begin(Tracee(tid))
     }
 
-    /// Reads the mappings again, since they may have changed.
+    /// Reads the mappings again after a possible change, records changes, and drops translations of
+    /// code that is gone.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let changes = self.mappings.refresh(
             &mut self.engine.space,
@@ -167,15 +171,15 @@ impl Process {
             }
         }
         self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
-        // A mapping that is recorded anew lacks the bytes that were written there.
+        // The record of a new mapping lacks the code that the process has already written there.
         for Change { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
             self.recorder.event(tid, Event::Code { addr, bytes })?;
         }
         Ok(())
     }
 
-    /// Translates code that a thread, which is stopped, is about to execute, and records code that
-    /// changed. Returns where in the cache it is entered.
+    /// Translates code that a stopped thread is about to execute, and records such code if it
+    /// changed. Returns the address in the cache to enter.
     fn translate(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<u64, Error> {
         loop {
             let translation = self.engine.translate(thread.tracee(), wanted)?;
@@ -186,15 +190,15 @@ impl Process {
             if !translation.pages.is_empty() {
                 self.tracer.code_is_since(translation.first_edge, now().0);
             }
-            // All bytes that were read are recorded by now: the thread may be killed at any time.
+            // From here on the thread may be killed: all bytes that were read are recorded.
             if self.engine.protect_all(thread.tracee(), &translation.pages)? {
                 return Ok(translation.address);
             }
         }
     }
 
-    /// Records code that differs from the recording, for a thread that is about to execute the code
-    /// at `ip`.
+    /// Records code that differs from the recorded code. `thread` is about to execute the code at
+    /// `ip`.
     fn record_changes(
         &mut self,
         thread: &mut Thread,
@@ -205,7 +209,7 @@ impl Process {
             let pointer = thread.tracee().registers()?.r11;
             self.take_records(thread, pointer);
         }
-        // A point of the trace with a time, from which on the new bytes hold.
+        // Interrupt the trace here: it gets a point with a time, from which on the new bytes hold.
         self.send(thread.tid(), Item::Leave { ip });
         for Change { addr, bytes } in changes {
             self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
@@ -214,7 +218,8 @@ impl Process {
         Ok(())
     }
 
-    /// Answers the request of a thread in the cache.
+    /// Translates the code that a thread in the cache has requested, and writes its address for the
+    /// thread. Does nothing without a request.
     pub(super) fn serve(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let Some(request) = self.engine.request(&thread.translated) else { return Ok(()) };
         let address = self.translate(thread, Wanted::Asked(request))?;
@@ -222,13 +227,15 @@ impl Process {
         Ok(())
     }
 
-    /// Lets a thread that is stopped in the program go on in the cache.
+    /// Sets a thread that is stopped outside the cache up to enter the cache at its IP. The caller
+    /// resumes it.
     pub(super) fn dispatch(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.enter_cache(thread, Wanted::At(ip))
     }
 
-    /// Lets a thread that is stopped in the program go on in the cache, even where threads stop.
+    /// Does the same as `dispatch`, but the thread does not stop at its IP even if threads stop
+    /// there.
     pub(super) fn dispatch_passing(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.enter_cache(thread, Wanted::Passing(ip))
@@ -242,13 +249,13 @@ impl Process {
         Ok(self.engine.enter(&mut thread.translated, address)?)
     }
 
-    /// Returns the name of a thread, or its last one.
+    /// Returns the name of a thread; for one that ended, the name it had then.
     pub(super) fn name_of(&self, tid: Tid) -> String {
         let ended = self.ended.iter().rfind(|ended| ended.tid == tid);
         ended.map_or_else(|| comm(self.recorder.pid(), tid), |ended| ended.name.clone())
     }
 
-    /// Ends the history of a thread.
+    /// Ends the trace of a thread. `final_pc` is the address where it ended, if known.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
         self.send(tid, Item::End);
@@ -256,7 +263,8 @@ impl Process {
         self.ended.push(Ended { tid, name, final_pc });
     }
 
-    /// Completes the recording of a process that is gone.
+    /// Completes the recording of a process that has ended (with `exit`) or was detached from
+    /// (`None`). Returns notes for the user as well.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         self.known_code.keep(&self.engine, &self.mappings);
         let became_ring = self.has_become_ring();
@@ -274,7 +282,8 @@ impl Process {
             notes.push(note.to_owned());
         }
         for Ended { tid, name, final_pc } in self.ended {
-            // A number that an execve gave to another thread ends twice and has one tally.
+            // A thread number that an execve(2) gave to another thread ends twice, but has one
+            // tally.
             let tally = tallies.remove(&tid).unwrap_or_default();
             if tally.damaged {
                 notes.push(format!(

@@ -1,11 +1,12 @@
-//! Encodes and writes the records so far, at each beat.
+//! Encodes and writes the records so far, periodically, while the program runs.
 
 use super::engine::Engine;
 use super::process::Process;
 use crate::capture::Error;
 
 impl Engine {
-    /// Encodes and writes the records of all threads so far.
+    /// Encodes and writes the records of all threads so far, but those in rings. Reports the amount
+    /// written if a report is due.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid()) {

@@ -1,4 +1,4 @@
-//! The system calls that stop before they are made.
+//! The system calls before which threads stop.
 
 use crate::capture::unrecordable::LEAVING_CALLS;
 use crate::tracee::call_numbers::{
@@ -7,7 +7,7 @@ use crate::tracee::call_numbers::{
     SHMDT,
 };
 
-/// System calls that stop before they are made. All others run without a stop.
+/// The system calls that `calls` handles: threads stop before them.
 pub(super) const SEEN_CALLS: [u64; 17] = [
     MMAP,
     MPROTECT,
@@ -28,7 +28,8 @@ pub(super) const SEEN_CALLS: [u64; 17] = [
     CLONE3,
 ];
 
-/// Returns the system calls that stop before they are made.
+/// Returns the system calls before which threads of a new process stop: those that `calls` handles,
+/// and those after which a process may have to be left.
 pub(super) fn seen_calls() -> impl Iterator<Item = u64> {
     SEEN_CALLS.into_iter().chain(LEAVING_CALLS)
 }

@@ -1,4 +1,5 @@
-//! Stops for a signal: the code cache's own, and the program's signals.
+//! Handles stops of threads for signals: those that the code cache itself raises, and the
+//! program's.
 
 use super::engine::Engine;
 use super::events::disturbed;
@@ -32,7 +33,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Goes on in the next trace buffer. Returns a stop that came while the thread waited for it.
+    /// Resumes a thread that was switched to its next trace buffer. Returns its stop instead if it
+    /// was killed.
     fn go_on_recording(
         &mut self,
         thread: &mut Thread,
@@ -43,11 +45,12 @@ impl Process {
         if stop.is_none() {
             thread.tracee().resume(0)?;
         }
-        // Otherwise it was killed, and is at its exit stop.
+        // A thread with a stop was killed, and is at its exit stop.
         Ok(stop)
     }
 
-    /// Handles a stop for a signal. Returns a stop that came in between and is to be handled, too.
+    /// Handles a stop for a signal. Returns another stop of the thread that came in between, which
+    /// the caller has to handle.
     fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
         let why = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
         if why.is_tracers() {
@@ -87,7 +90,7 @@ impl Process {
         Ok(None)
     }
 
-    /// Answers a thread that asks for code.
+    /// Handles a thread's request for the translation of a branch target, and resumes the thread.
     fn requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
             return Ok(());
@@ -96,7 +99,7 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Goes on after a system call or an instruction that the thread was to execute.
+    /// Handles the end of a system call or of a native instruction for which the thread stopped.
     fn done(&mut self, thread: &mut Thread) -> Result<(), Error> {
         match thread.doing {
             Doing::Calling(call) => {
@@ -108,10 +111,11 @@ impl Process {
         }
     }
 
-    /// Handles a system call that the thread is about to make, or stops before it for the debugger.
+    /// Handles a thread that is about to make a system call: stops it there if the debugger catches
+    /// the call.
     fn before_call(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = &thread.tracee().registers()?;
-        // The kernel looks at the low half only.
+        // The kernel reads only the low 32 bits.
         let (number, ip) = (registers.rax & u64::from(u32::MAX), at.point.ip);
         if self.catches(thread, number, ip) {
             self.come_out(thread, registers, at)?;
@@ -121,8 +125,8 @@ impl Process {
         self.enter_call(thread, registers)
     }
 
-    /// Takes a thread out of the cache before an instruction that it executes in the program, or
-    /// where it is to stop.
+    /// Takes a thread out of the cache at an address where threads stop, or before an instruction
+    /// that is not translated, which it executes natively.
     fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.come_out(thread, &registers, at)?;
@@ -132,7 +136,8 @@ impl Process {
         self.step_natively(thread, Addr(at.point.ip))
     }
 
-    /// Takes a thread at the beginning of a superblock into the program.
+    /// Moves a thread that is at the beginning of a superblock out of the cache, with the program's
+    /// registers.
     fn come_out(
         &mut self,
         thread: &mut Thread,
@@ -166,7 +171,9 @@ impl Process {
         Ok(thread.tracee().step(0)?)
     }
 
-    /// Goes on after an instruction that the thread executed in the program.
+    /// Handles the end of a native instruction: stops the thread if that was a debugger's step or
+    /// accessed watched memory, otherwise resumes it in the cache. `insn` is `None` if the
+    /// instruction could not be decoded.
     fn stepped(
         &mut self,
         thread: &mut Thread,
@@ -176,7 +183,7 @@ impl Process {
         thread.doing = Doing::Running;
         let tid = thread.tid();
         match insn {
-            // A REP instruction stops after each repetition.
+            // A single step of a REP instruction executes one repetition.
             Some(insn) if insn.rep && insn.ip.0 == next => {
                 thread.doing = Doing::Stepping(Some(insn));
                 return Ok(thread.tracee().step(0)?);
@@ -203,7 +210,8 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Goes on in a signal's handler.
+    /// Handles a thread that is at the first instruction of a signal's handler: resumes it in the
+    /// cache, unless the debugger steps it.
     fn in_handler(&mut self, thread: &mut Thread) -> Result<(), Error> {
         thread.doing = Doing::Running;
         thread.translated.update_mask()?;
@@ -215,8 +223,8 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Drops the code that a store overwrites, and lets the thread execute the store in the
-    /// program.
+    /// Handles a store to a page from which code was translated: drops its translations, and lets
+    /// the thread execute the store natively.
     fn write_to_code(&mut self, thread: &mut Thread, addr: Addr) -> Result<Option<Stop>, Error> {
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));
@@ -227,7 +235,8 @@ impl Process {
         Ok(None)
     }
 
-    /// Delivers a signal to the program.
+    /// Records and delivers a signal of the program, or stops the thread for the debugger before
+    /// the delivery. Returns another stop that came first and is to be handled.
     fn signalled(
         &mut self,
         thread: &mut Thread,
@@ -250,7 +259,7 @@ impl Process {
         if let Doing::Stepping(Some(insn)) = thread.doing
             && insn.ip.0 != fault
         {
-            // INT3 and its kin trap after themselves.
+            // Instructions such as INT3 trap after they were executed.
             self.send(thread.tid(), Item::Native { insn, next: fault });
         }
         let was_in_cache = thread.translated.place == Place::Cache;
@@ -260,7 +269,8 @@ impl Process {
         thread.doing = Doing::Running;
         let ip = thread.tracee().registers()?.rip;
         if was_in_cache && siginfo::fault_address(&info) == Some(Addr(fault)) {
-            // The faulting instruction's address is the program's.
+            // The signal's address must be that of the program's instruction, not that of its
+            // translation.
             siginfo::set_fault_address(&mut info, Addr(ip));
         }
         let event = Event::Signal {

@@ -1,5 +1,5 @@
-//! Writes the contents of the rings while the program runs. Threads that run stop in the program
-//! for a moment; of the others all is known up to their system calls.
+//! Writes the contents of the rings while the program runs. Running threads stop for a moment; the
+//! records of threads that wait in the kernel are complete up to their system calls.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -11,7 +11,8 @@ use crate::tracee::{Stop, Tracee, state};
 use std::collections::BTreeSet;
 
 impl Engine {
-    /// Writes the records of all threads.
+    /// Writes a snapshot: the records that the rings contain, of all threads. Running threads are
+    /// stopped for it and resumed.
     pub(super) fn snapshot(&mut self) -> Result<(), Error> {
         self.processes.values_mut().for_each(|process| process.recorder.begin_snapshot());
         self.hold_running()?;
@@ -31,7 +32,7 @@ impl Engine {
         tids.into_iter().try_for_each(|tid| self.with(tid, Process::go_on_in_cache))
     }
 
-    /// Stops running threads in the program.
+    /// Stops all running threads outside the cache.
     fn hold_running(&mut self) -> Result<(), Error> {
         let mut awaited: BTreeSet<Tid> =
             self.threads.values().filter(|thread| runs(thread)).map(Thread::tid).collect();
@@ -46,7 +47,7 @@ impl Engine {
             }
             let Some((tid, stop)) = self.wait()? else { continue };
             if matches!(stop, Stop::Group(_)) {
-                // Job control stops it: its records are complete.
+                // Job control stopped the thread: its records are complete.
                 awaited.remove(&tid);
                 self.handle(tid, stop)?;
             } else if !self.bring_out(tid, stop, Process::halt)? {
@@ -56,15 +57,15 @@ impl Engine {
     }
 }
 
-/// Returns true if a thread executes its program, or is at a stop that was not handled. Of one that
-/// waits in the kernel, all is known.
+/// Returns true if a thread executes code, or is at a stop that was not handled yet. The records of
+/// other threads, which wait in the kernel, are complete.
 fn runs(thread: &Thread) -> bool {
     let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
     thread.doing == Doing::Running && matches!(letter, Some('R' | 't'))
 }
 
 impl Process {
-    /// Sends the encoder all that is known of a thread.
+    /// Sends all records of a thread so far to the encoder.
     fn take_snapshot(&mut self, thread: &mut Thread) {
         if thread.doing == Doing::Running {
             self.note_so_far(thread);

@@ -1,4 +1,4 @@
-//! A recorded thread.
+//! A thread that is recorded by translation.
 
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, Report, final_state};
@@ -11,60 +11,62 @@ use crate::tracee::debug_registers::Watched;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 
-/// A system call that stops before it is made.
+/// A system call before which its thread stopped: its number and arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
 }
 
-/// The activity of a thread, as far as its tracer knows.
+/// The activity of a thread, as far as its tracer knows. "Stopped" threads are outside the cache,
+/// at the program's own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// Runs in the cache.
     Running,
-    /// Makes a system call at whose end it stops.
+    /// Makes a system call, and stops at its end.
     Calling(Call),
-    /// Executes one instruction in the program.
+    /// Executes one instruction of the program natively; `None` if it could not be decoded.
     Stepping(Option<Insn>),
-    /// Enters the handler of a signal.
+    /// Enters the handler of a signal, and stops at its first instruction.
     Diverting,
-    /// Is at its exit stop, with its registers read, until all of its process are.
+    /// Is kept at its exit stop until all threads of its process are. Its registers were read.
     AtEnd,
-    /// Is stopped in the program, about to be detached from.
+    /// Is stopped, about to be detached from.
     Left,
-    /// Is stopped in the program, and a debugger looks at it.
+    /// Is stopped for a debugger.
     Standing,
-    /// Waits in the kernel until its child executes a program or ends. It counts as stopped:
-    /// nothing could stop it.
+    /// Waits in the kernel until its vfork child executes a program or ends. The thread counts as
+    /// stopped, since nothing can stop it.
     Waiting,
 }
 
-/// A recorded thread.
+/// A thread of the program, as its tracer knows it.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
     pub(super) lane: Lane,
     pub(super) siginfo: Option<SiginfoBytes>,
-    /// The signal for which it stopped, not delivered yet.
+    /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
     pub(super) held: Signo,
-    /// The signal that the debugger gives it when it goes on.
+    /// The signal that the debugger chose to deliver when the thread is resumed; 0 for none.
     pub(super) chosen: Signo,
-    /// The place and number of the system call before which it stopped for the debugger.
+    /// The address and number of the system call before which the thread stopped for the debugger.
     pub(super) caught: Option<(u64, u64)>,
-    /// The event for the return of the call in which it waits for its child.
+    /// The event to report when the thread's system call, which waits for its child, returns.
     pub(super) returns: Option<Report>,
-    /// Its events for the debugger.
+    /// The thread's events for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
-    /// The thread or process that it created last.
+    /// The thread or process that this thread created last.
     pub(super) last_child: Option<Tid>,
-    /// Set while it is in a system call that waits for its child.
+    /// True while the thread is in a system call that waits for its child, as vfork(2).
     pub(super) waits: bool,
-    /// Set until it is interrupted for the first time.
+    /// True until the thread is interrupted for the first time.
     pub(super) is_young: bool,
-    /// The registration that it had when the recorder attached.
+    /// The restartable sequence to register when the recorder leaves: the one that the thread had
+    /// when the recorder attached, or has requested since.
     pub(super) rseq: Option<Rseq>,
     pub(super) ending: Option<core::Thread>,
 }
@@ -113,10 +115,10 @@ impl Thread {
         }
     }
 
-    /// Delivers `signal` (0: none) without a change of the thread's activity.
+    /// Resumes the thread with `signal` (0: none), in the activity that it was in.
     pub(super) fn go_on(&self, signal: Signo) -> Result<(), Error> {
         match self.doing {
-            // Its instruction or call is still to come.
+            // The instruction, call or entry into the handler has not ended: step until it has.
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
                 self.tracee().step(signal)?;
             }

@@ -1,4 +1,4 @@
-//! The records of threads, on their way to the recording.
+//! Sends the records of threads to the encoder, and writes its packets to the recording.
 
 use super::process::Process;
 use super::thread::Thread;
@@ -8,7 +8,7 @@ use crate::common::Tid;
 use crate::encode::{BadPointer, Item};
 
 impl Process {
-    /// Sends something of a thread to the encoder.
+    /// Sends an item of a thread's history to the encoder.
     pub(super) fn send(&mut self, tid: Tid, item: Item) {
         self.tracer.send(self.engine.translator(), tid, item);
     }
@@ -19,7 +19,8 @@ impl Process {
         self.check(sent);
     }
 
-    /// Goes on to the next of a thread's buffers: this one is full up to `pointer`.
+    /// Switches a thread to its next trace buffer, and sends the records of this one, up to
+    /// `pointer`, to the encoder.
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
         let code = self.engine.translator();
         let sent = self.tracer.next_buffer(code, &mut thread.lane, pointer, now().0);
@@ -32,7 +33,8 @@ impl Process {
         }
     }
 
-    /// Lets the translator learn from a buffer that is full.
+    /// Lets the translator learn the program's frequent paths from a full buffer, if a sample is
+    /// due.
     pub(super) fn learn(&mut self, thread: &Thread) {
         let engine = &self.engine;
         let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.lane);
@@ -41,8 +43,8 @@ impl Process {
         }
     }
 
-    /// Sends the encoder what a thread recorded, as far as it is known without a stop. Returns true
-    /// if that may be more than before.
+    /// Sends a thread's records so far to the encoder, as far as they are known without a stop.
+    /// Returns true if there may be new ones.
     pub(super) fn note_so_far(&mut self, thread: &mut Thread) -> bool {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         let code = self.engine.translator();
@@ -51,19 +53,20 @@ impl Process {
         sent == Ok(true)
     }
 
-    /// Encodes and writes what a thread recorded so far, unless only its end is kept.
+    /// Sends a thread's records so far to the encoder, to be encoded at once. Does nothing if only
+    /// the end of the history is kept.
     pub(super) fn save_so_far(&mut self, thread: &mut Thread) {
         if !self.tracer.is_ring() && self.note_so_far(thread) {
             self.send(thread.tid(), Item::Flush);
         }
     }
 
-    /// Sends the encoder what was kept of a thread that ended.
+    /// Sends the ring of a thread that ended, if it has one, to the encoder.
     pub(super) fn send_kept(&mut self, tid: Tid) {
         self.tracer.send_kept(self.engine.translator(), tid);
     }
 
-    /// Sends the encoder what was kept so far of a thread that goes on.
+    /// Sends the ring of a thread that goes on, if it has one, to the encoder.
     pub(super) fn send_kept_so_far(&mut self, tid: Tid) {
         self.tracer.send_kept_so_far(self.engine.translator(), tid);
     }
@@ -74,7 +77,8 @@ impl Process {
         self.engine.recycle_area(thread.translated.area, thread.translated.busy);
     }
 
-    /// Hands packets that are there to the recording.
+    /// Writes the packets that the encoder has made to the recording, which becomes a ring if it
+    /// has reached its size limit.
     pub(super) fn write_packets(&mut self) -> Result<(), Error> {
         self.take_packets()?;
         self.recorder.flush_if_due()?;
@@ -88,7 +92,8 @@ impl Process {
         Ok(())
     }
 
-    /// Keeps only the end of what comes from now on, if the recording has its largest size.
+    /// Starts to keep only the end of the further history, if the recording has reached its size
+    /// limit.
     fn become_ring_if_full(&mut self) -> Result<(), Error> {
         let is_full = self.limit_bytes.is_some_and(|limit| self.recorder.written_bytes() >= limit);
         if !is_full || self.tracer.is_ring() {
@@ -100,7 +105,7 @@ impl Process {
         Ok(self.recorder.flush()?)
     }
 
-    /// Returns true if it was to keep all, and does not any more.
+    /// Returns true if the recording has reached its size limit, and keeps only the end since.
     pub(super) fn has_become_ring(&self) -> bool {
         self.limit_bytes.is_some() && self.tracer.is_ring()
     }

@@ -1,10 +1,12 @@
-//! The turns of a translated process and its recorder end when the program could notice them.
+//! Ends the sharing of one CPU by a translated process and its recorder, when the program could
+//! notice it.
 
 use super::process::Process;
 use crate::common::Tid;
 
 impl Process {
-    /// Ends the turns: process and recorder run on any CPU.
+    /// Restores the process's own CPUs, and those of the recorder's thread. Does nothing if they do
+    /// not share one CPU.
     pub(super) fn end_turns(&mut self) {
         if let Some(turns) = self.turns.take() {
             turns.end(Tid(self.recorder.pid().0));

@@ -1,5 +1,5 @@
-//! Watched memory. Translated code accesses memory at the program's own addresses, so debug
-//! registers hold in the cache as they do outside.
+//! Watchpoints. Translated code accesses memory at the program's own addresses, so debug registers
+//! work in the cache as they do outside.
 
 use super::exact::Exactness;
 use super::process::Process;
@@ -10,7 +10,8 @@ use crate::encode::Item;
 use crate::tracee::Stop;
 
 impl Process {
-    /// Stops a thread, in the cache, after an access. Returns a stop that came in between.
+    /// Stops a thread, which is in the cache, for the debugger after an access to the memory that
+    /// is watched at `watch`. Returns another stop that came first and is to be handled.
     pub(super) fn watched(
         &mut self,
         thread: &mut Thread,
@@ -18,7 +19,7 @@ impl Process {
     ) -> Result<Option<Stop>, Error> {
         self.engine.restore_signal_state(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
-            // It is reported later.
+            // The access is reported later.
             thread.pending.news = Some(Report::Watch(watch));
             return Ok(Some(stop));
         }

@@ -15,21 +15,22 @@ use crate::tracee::call_numbers::{
 };
 use crate::tracee::trap_flag::hidden_in_r11;
 
-/// The number of a skipped call. Its result is already `ENOSYS` (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS`
-/// in arch/x86/entry).
+/// A system call number that makes the kernel skip the call. The result is already `ENOSYS`
+/// (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS` in arch/x86/entry).
 const NO_CALL: u64 = u64::MAX;
 
-/// Returns true if the far call at `ip` makes a system call: SYSCALL, or INT 0x80.
+/// Returns true if the instruction at `ip` makes a system call: SYSCALL, or INT 0x80.
 pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
     let mut bytes = [0; 2];
     process.memory.read(ip, &mut bytes) == 2 && matches!(bytes, [0x0f, 0x05] | [0xcd, 0x80])
 }
 
-/// Returns the number of the system call that the thread is about to make, if any.
+/// Returns the number of the system call that the thread is about to make; `None` if its next
+/// instruction makes none.
 pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
     let registers =
         is_system_call(process, thread.ip).then(|| thread.tracee.registers().ok()).flatten()?;
-    // The kernel uses only the low half.
+    // The kernel uses only the low 32 bits.
     Some(registers.rax & u64::from(u32::MAX))
 }
 
@@ -49,7 +50,7 @@ fn call_of(r: &Registers, number: u64) -> Call {
     Call { number, args, entered: false, ignores: None, retired: false }
 }
 
-/// Handles the start or the end of a system call.
+/// Handles the stop of a thread at the start or the end of a system call.
 pub(super) fn stopped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     match thread.call.take() {
         Some(call) if call.entered => done(process, thread, call),
@@ -84,7 +85,7 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
     Ok(())
 }
 
-/// Completes a call: the thread is about to continue after it.
+/// Handles the end of a system call: the thread is about to continue after it, or to repeat it.
 fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -121,13 +122,14 @@ fn stand_before(thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
-/// Resumes the thread's call.
+/// Resumes a thread in its system call, up to the end of the call.
 pub(super) fn go_on(thread: &mut Thread) -> Result<(), Error> {
     thread.doing = Doing::InCall;
     gone_is_fine(thread.tracee.resume_to_call(0))
 }
 
-/// Restores the state that the program would see untraced, and records the return.
+/// Restores the flags in R11 that the program would see untraced, and records the return and
+/// changes of mappings and code.
 fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), Error> {
     let before = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -141,7 +143,7 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     let tid = thread.tid();
     let result = registers.rax.cast_signed();
     process.recorder.event(tid, Event::SyscallReturn { result })?;
-    // During any call, code may be written by another process, which this one may have waited for.
+    // During any call, another process may write code, and this one may have waited for that.
     process.look_for_changes(tid)?;
     if result == 0 {
         process.trap_ignored.set(&process.memory, call.number, &call.args, call.ignores);

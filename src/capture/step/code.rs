@@ -1,4 +1,4 @@
-//! The code of a process: decoded once where it cannot change, and at each step where it can.
+//! Decodes the code of a process: once where it cannot change, and at each step where it can.
 
 use crate::common::Addr;
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Decoded instructions, and the recorded bytes of code that can change.
+/// The decoded instructions of code that cannot change, and the recorded pages of code that can.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     stable: HashMap<Addr, Option<Insn>>,
     pages: HashMap<Addr, Box<[u8; PAGE_BYTES]>>,
 }
 
-/// Code bytes that are not recorded yet.
+/// Bytes of code that changed and are not recorded yet.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) addr: Addr,
@@ -33,8 +33,8 @@ impl Code {
         *self.stable.entry(ip).or_insert_with(|| read_insn(ip, memory))
     }
 
-    /// Returns the instruction at `ip`, in memory that can change, and the changes of its pages
-    /// since the last call.
+    /// Returns the instruction at `ip`, in memory that can change (`None` if it is invalid), and
+    /// the changes of its pages since the last call.
     pub(super) fn changing(&mut self, ip: Addr, memory: &Memory) -> (Option<Insn>, Vec<Change>) {
         let insn = read_insn(ip, memory);
         let len = u64::from(insn.map_or(1, |insn| insn.len));
@@ -46,8 +46,8 @@ impl Code {
         (insn, changes)
     }
 
-    /// Compares the bytes at `at` with the known ones of `page`, and if they differ, the whole
-    /// page.
+    /// Compares the bytes at `at` with the known bytes of `page`. If they differ, reads the whole
+    /// page, and returns its change.
     fn look(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
         let offset = usize::try_from(at.0 - page.0).unwrap_or(0);
         let end = (offset + MAX_INSN_BYTES).min(PAGE_BYTES);

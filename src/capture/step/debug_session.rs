@@ -1,19 +1,19 @@
-//! The state of a debugger session.
+//! The state of a debugger's session with a stepped program.
 
 use super::thread::Thread;
 use crate::capture::contract::{Forks, Go};
 use crate::tracee::debug_registers::Slot;
 
-/// The state of a debugger session.
+/// The state of a debugger's session with the program.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     /// The current request, while threads run.
     pub(super) go: Option<Go>,
-    /// True if only the requested thread runs.
+    /// True if only the thread of the request runs.
     pub(super) alone: bool,
-    /// The number of single steps of that thread in a row.
+    /// The number of single steps that the debugger has requested in a row.
     pub(super) lone_steps: u32,
-    /// The slots that all threads' debug registers watch.
+    /// The watchpoints that each thread's debug registers contain.
     pub(super) slots: Vec<Slot>,
 }
 
@@ -22,7 +22,7 @@ impl Debugger {
         self.go.as_ref()
     }
 
-    /// Returns the births of processes that the debugger catches.
+    /// Returns the kinds of births of processes at which the parent stops for the debugger.
     pub(super) fn forks(&self) -> Forks {
         self.go.as_ref().map(|go| go.forks).unwrap_or_default()
     }

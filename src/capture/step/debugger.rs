@@ -1,5 +1,5 @@
-//! Steps for a debugger until the requested event, then stops all threads. Each instruction ends in
-//! a stop anyway, so breakpoints need no INT3s.
+//! Runs a stepped program for a debugger until an event, then stops all threads. Each instruction
+//! ends in a stop anyway, so breakpoints need no INT3s.
 
 use super::engine::{Engine, TURN_STEPS};
 use super::process::Process;
@@ -17,15 +17,17 @@ use crate::tracee::{Signo, Stop, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of single steps in a row after which the other threads run for one.
+/// The other threads run before each debugger step whose number in a row is a multiple of this,
+/// since the stepping thread may wait for them.
 const LONE_STEPS: u32 = 256;
-/// The number of stops between two checks for interruptions and of the clock.
+/// The number of stops between two checks for interruptions and for a due flush.
 const STOPS_PER_LOOK: u32 = 64;
-/// The pause between two looks while all threads are in the kernel.
+/// The pause between two checks for a stop while all threads are in the kernel.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
 impl Thread {
-    /// Sets the thread's signal (0: none), in place of the one that stopped it.
+    /// Sets the signal to deliver (0: none) in place of the one that stopped the thread, or sends
+    /// it if the thread stopped for none.
     fn give(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
             self.pending.siginfo = None;
@@ -33,20 +35,22 @@ impl Thread {
         if std::mem::take(&mut self.held) {
             self.deliver = signal;
         } else if signal != 0 {
-            // ptrace can inject a signal only into a thread that a signal stopped.
+            // ptrace(2) can inject a signal only into a thread that stopped for one.
             self.pending.sent = signal;
             gone_is_fine(self.tracee.send(self.pid, signal))?;
         }
         Ok(())
     }
 
-    /// Returns the news of a system call that was made, once, if those are caught.
+    /// Takes the number of the system call that the thread has made, and returns the event for its
+    /// return if it is in `catches`.
     fn take_return(&mut self, catches: Option<&Catches>) -> Option<Report> {
         let number = self.returned.take()?;
         catches.is_some_and(|catches| catches.has(number)).then_some(Report::CallReturn(number))
     }
 
-    /// Returns true if the thread is stopped in the program, with no call or signal pending.
+    /// Returns true if the thread is stopped outside the kernel, with no system call or signal
+    /// pending.
     pub(super) fn is_in_program(&self) -> bool {
         self.doing == Doing::Ready
             && self.call.is_none()
@@ -56,10 +60,10 @@ impl Thread {
 }
 
 impl Engine {
-    /// Returns true if a ready thread may run.
+    /// Returns true if the thread is ready and may run, also by the debugger's request.
     pub(super) fn may_go(&self, thread: &Thread) -> bool {
-        // A thread of a process that is killed leaves its stop for its exit stop, from which a
-        // resume would take it before that is seen.
+        // A thread of a process that is killed leaves its stop for its exit stop. Resuming it could
+        // take it out of that one before it is seen.
         let ends = |process: &Process| process.culprit.known().is_some();
         thread.doing == Doing::Ready
             && !thread.held
@@ -70,7 +74,8 @@ impl Engine {
                 .is_none_or(|debugger| thread.pid == self.program && debugger.lets_go(thread))
     }
 
-    /// Returns true if the thread is to stop for the debugger before it runs.
+    /// Returns true if the thread must stop for the debugger before its next instruction, and notes
+    /// the event.
     pub(super) fn stops_before(&mut self, tid: Tid) -> bool {
         let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
             return false;
@@ -95,7 +100,7 @@ impl Engine {
         thread.caught.is_some()
     }
 
-    /// Runs the program until there is news. Returns it with its thread.
+    /// Resumes the program as requested until there is an event. Returns the event with its thread.
     pub(super) fn go_on(
         &mut self,
         go: &Go,
@@ -138,12 +143,13 @@ impl Engine {
         Ok(self.settled(go, news))
     }
 
-    /// Returns true if only the requested thread runs.
+    /// Returns true if only the thread of the request runs.
     fn is_alone(&self) -> bool {
         self.debugger.as_ref().is_some_and(|debugger| debugger.alone)
     }
 
-    /// Prepares all threads for the request. Returns news of another thread that comes first.
+    /// Prepares all threads for the request. Returns an event instead if one is to be reported
+    /// first.
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
@@ -161,15 +167,15 @@ impl Engine {
         };
         let steps_alone = go.step && go.signal == 0 && !makes_call;
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
-        // The thread may be waiting for the others.
+        // The others run now and then, since the thread may wait for them.
         let is_theirs = debugger.lone_steps.is_multiple_of(LONE_STEPS);
         debugger.alone = go.locked || steps_alone && !is_theirs;
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             (thread.moved, thread.passes) = (false, true);
-            // Decide this now: another thread may be reported before this one runs. When gdb steps
-            // over a breakpoint as a signal comes, it inserts a breakpoint there, to be hit once
-            // the signal is handled, even if no handler runs.
+            // Decide this now: another thread may be reported before this one runs. If a signal
+            // comes while gdb steps over a breakpoint, gdb expects a stop there after the signal,
+            // even if no handler runs.
             thread.passes = !thread.held || go.signal == 0;
             thread.give(go.signal)?;
         }
@@ -210,7 +216,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Sets the debug registers of all threads to the requested watches.
+    /// Sets the debug registers of all ready threads to the requested watchpoints.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.slots = slots(&go.watches);
@@ -218,7 +224,7 @@ impl Engine {
         ready.try_for_each(|t| gone_is_fine(t.watched.set(t.tracee, &debugger.slots)))
     }
 
-    /// Waits for a stop. Returns `None` if interrupted before there is one.
+    /// Waits for the next stop of any thread. Returns `None` if `interrupted` returns true first.
     fn wait_or_interrupted(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -238,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Handles a stop, including its meaning to the debugger.
+    /// Handles a stop, and notes the event that it is for the debugger.
     pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.handle(tid, stop)?;
         self.spread_ranges();
@@ -270,12 +276,14 @@ impl Engine {
         if let Some(news) = thread.take_birth() {
             let is_wanted = news != Report::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
-            // gdb catches no system calls while it waits for the end of a vfork.
+            // gdb requests no catches while it waits for the end of a vfork. The call's return is
+            // reported anyway if its start was.
             let all = Catches::All;
             let was_reported = news == Report::VforkDone && thread.reported_entry;
             let returned = thread.take_return(Some(if was_reported { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
-                // gdb, which steps over a breakpoint like this, accepts no other answer.
+                // gdb steps over a breakpoint this way, and accepts only the end of the step as an
+                // answer.
                 (thread.pending.news, thread.pending.owed) = (Some(Report::Stepped), Some(news));
                 return Ok(());
             }
@@ -293,7 +301,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops all threads.
+    /// Stops all threads that run, and waits until they are stopped.
     fn halt_all(&mut self) -> Result<(), Error> {
         self.threads.values_mut().for_each(|thread| thread.halts = true);
         while self.threads.values().any(is_out) {
@@ -324,7 +332,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from a process whose threads are all stopped, which ends its recording.
+    /// Detaches from a process whose threads are all stopped, and completes its recording.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
             gone_is_fine(thread.watched.end(thread.tracee))?;
@@ -332,7 +340,7 @@ impl Engine {
         self.release_process(pid)
     }
 
-    /// Kills the program, and the processes beside it.
+    /// Kills the program and the other processes, recorded or newborn.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         self.newborns.kill_all();
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
@@ -393,7 +401,7 @@ impl Debugged for Engine {
     }
 }
 
-/// Returns true unless the thread is at a stop that its tracer has seen.
+/// Returns true unless the thread is at a stop that its tracer has handled, or waits for its child.
 fn is_out(thread: &Thread) -> bool {
     let waits = thread.waits && thread.doing == Doing::InCall;
     matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped) && !waits

@@ -1,4 +1,5 @@
-//! The main loop: turns, waits, and the end. `events` handles the stops.
+//! The main loop of recording by single-stepping, which schedules threads and waits for stops, and
+//! the end of a recording. `events` handles the stops.
 
 use super::debug_session::Debugger;
 use super::process::Process;
@@ -21,15 +22,15 @@ use std::path::PathBuf;
 
 /// The backend's name in a manifest.
 pub(super) const BACKEND: Backend = Backend::Step;
-/// The number of steps in a thread's turn, if another one is ready.
+/// The number of steps after which another thread is stepped, if one is ready.
 pub(super) const TURN_STEPS: u32 = 1000;
-/// The number of stops between two looks at the clock.
+/// The number of stops between two checks for a due flush.
 const STOPS_PER_FLUSH: u32 = 1024;
 /// The number of pending bytes at which a thread's packets are written to the recording.
 const PATH_CHUNK_BYTES: usize = 4096;
 
-/// Keeps this thread, and the program that it launches, on the CPU where it is. They take turns,
-/// and would have to wake another CPU for each.
+/// Restricts this thread, and the program that it launches, to the current CPU. They run
+/// alternately, and would have to wake another CPU each time.
 pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     match Cpus::current() {
         Ok(here) => here.keep_this_thread(),
@@ -37,7 +38,7 @@ pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     }
 }
 
-/// Runs a program, single-stepped, and records it.
+/// Launches a program, and records it by single-stepping until it ends or the recorder leaves it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     stay_on_this_cpu()?;
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -51,24 +52,24 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     engine.outcome()
 }
 
-/// The processes and threads that are stepped.
+/// A recording by single-stepping in progress: all its processes and threads.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth is not yet reported.
+    /// The first stops of threads whose parents have not reported their births yet.
     pub(super) early: BTreeMap<Tid, Stop>,
-    /// Children whose fate the debugger decides.
+    /// Children that stay stopped at their birth until a debugger follows or leaves them.
     pub(super) newborns: Newborns,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
     pub(super) notes: Vec<String>,
-    /// The requests to detach from the program.
+    /// Reports when the recorder is to leave the program; `None` if it records to the end.
     leaving: Option<Leaving>,
-    /// The exit of the program, once it has ended.
+    /// The exit of the program; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
-    /// The state of the debugger session, if there is one.
+    /// The state of the debugger's session; `None` without a debugger.
     pub(super) debugger: Option<Debugger>,
     pub(super) current: Tid,
     pub(super) steps_left: u32,
@@ -95,7 +96,7 @@ impl Engine {
 
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
-        // If anything fails from here on, it is detached.
+        // If anything fails from here on, the program is detached.
         let path = self.new_path(tid, self.program);
         let thread = Thread::new(tid, self.program, crate::common::Addr(0), path);
         self.threads.insert(tid, thread);
@@ -106,14 +107,15 @@ impl Engine {
         let ip = Tracee(tid).instruction_pointer()?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ip = ip;
-            // The program is still in the execve(2) that started it, and its first step only leaves
-            // that.
+            // The program is still in the execve(2) that started it: its first step only ends that
+            // call.
             thread.call = Some(Call::executing());
         }
         Ok(())
     }
 
-    /// Returns the path of a thread that has not run yet.
+    /// Creates the path of a thread that has not run yet, with a log of its steps if the request
+    /// wants one.
     pub(super) fn new_path(&self, tid: Tid, pid: Pid) -> Path {
         let log = self.request.step_log.as_ref().map(|dir| dir.join(format!("{tid}.log")));
         let open = |path| File::options().append(true).create(true).open(path).ok();
@@ -122,7 +124,7 @@ impl Engine {
         Path::new(self.request.psb_period_bytes, ranges, now, log.and_then(open))
     }
 
-    /// Passes newly found ranges of the filter to all paths.
+    /// Passes newly found ranges of the filter to the paths of all threads.
     pub(super) fn spread_ranges(&mut self) {
         for (pid, process) in self.processes.iter_mut().filter(|(_, p)| p.has_new_ranges) {
             process.has_new_ranges = false;
@@ -163,13 +165,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from all processes, which ends their recordings.
+    /// Detaches from all processes, and completes their recordings.
     fn leave_all(&mut self) -> Result<(), Error> {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.release_process(pid))
     }
 
-    /// Waits for a stop, across signals to the recorder.
+    /// Waits for the next stop of any thread, even if the recorder gets signals.
     pub(super) fn wait_on(&mut self) -> Result<(Tid, Stop), Error> {
         loop {
             if let Some(news) = self.wait()? {
@@ -178,8 +180,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a stop. Writes out pending data first if no thread is in the program. Returns
-    /// `None` if the recorder got a signal.
+    /// Waits for the next stop of any thread. Writes out pending data first if no thread is being
+    /// stepped. Returns `None` if a signal to the recorder interrupted the waiting.
     fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         if !self.is_stepping() {
             for _ in 0..2 {
@@ -197,7 +199,7 @@ impl Engine {
         self.threads.values().any(|thread| thread.doing == Doing::Stepping)
     }
 
-    /// Writes out all pending data.
+    /// Writes out all pending packets and files.
     pub(super) fn write_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid) {
@@ -208,7 +210,7 @@ impl Engine {
         Ok(self.processes.values_mut().try_for_each(|p| p.recorder.flush())?)
     }
 
-    /// Resumes threads: one in the program, any number in the kernel.
+    /// Resumes ready threads until one is being stepped; any number may be in system calls.
     pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
             let Some(tid) = self.whose_turn() else { return Ok(()) };
@@ -249,7 +251,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Resumes a thread: delivers its signal, or executes its next instruction.
+    /// Resumes a ready thread: delivers its signal, or executes its next instruction.
     fn go(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -277,8 +279,8 @@ impl Engine {
         waits_if_gone(thread, resumed)
     }
 
-    /// Forgets a first thread that is gone while other threads are at their exit stops: the kernel
-    /// does not report its end.
+    /// Forgets a process's first thread if it is gone while others are at their exit stops: the
+    /// kernel does not report its end then.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.awaits_lost_first_thread(pid)
@@ -291,7 +293,7 @@ impl Engine {
     }
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
-    /// them.
+    /// them, unless a debugger is to look at them first.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -312,7 +314,8 @@ impl Engine {
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }
 
-    /// Completes the recording of a process that is gone.
+    /// Completes the recording of a process that has ended (with `exit`) or was detached from
+    /// (`None`).
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if pid == self.program {
@@ -351,14 +354,14 @@ impl Engine {
     }
 }
 
-/// Steps a thread by its next instruction, or resumes its system call.
+/// Single-steps a thread, or resumes it in its system call.
 fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     if thread.call.is_some() || thread.restarts.is_some() {
         let again = thread.give_trap_back()?;
         thread.doing = Doing::InCall;
         return thread.tracee.resume_to_call(again);
     }
-    // An INT3 with SIGTRAP blocked kills the program, and must do so here.
+    // An INT3 kills a program that blocks SIGTRAP, and must do so here.
     let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
     let again = if is_far {
         thread.give_trap_back()?
@@ -369,7 +372,8 @@ fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(again)
 }
 
-/// Delivers a thread's signal. The thread stops before its next instruction, in a handler or not.
+/// Delivers a thread's signal. The thread then stops before its next instruction, in the handler if
+/// there is one.
 fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.give_trap_back()?;
     thread.tracee.interrupt()?;
@@ -377,7 +381,7 @@ fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(std::mem::take(&mut thread.deliver))
 }
 
-/// Marks a thread that is gone as running, so that its exit is awaited.
+/// Marks a thread that is gone as running, so that its exit is awaited. Returns other errors.
 fn waits_if_gone(thread: &mut Thread, resumed: Result<(), tracee::Error>) -> Result<(), Error> {
     if resumed.as_ref().is_err_and(tracee::Error::is_gone) {
         thread.doing = Doing::Stepping;

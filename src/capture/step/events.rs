@@ -1,5 +1,5 @@
-//! Handles stops: steps, signals, births, exits. Decides what enters the path; the main loop
-//! decides which thread runs.
+//! Handles stops of threads: ends of steps, signals, births, execve(2), exits. Adds the executed
+//! instructions to the paths; the main loop decides which thread runs.
 
 use super::calls;
 use super::engine::{BACKEND, Engine};
@@ -28,7 +28,7 @@ const TRAP_TRACE: i32 = 2;
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Engine {
-    /// Handles a stop of a thread.
+    /// Handles a stop of any kind. A stop of an unknown thread is kept until its birth is reported.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let known = self.threads.contains_key(&tid);
@@ -41,7 +41,7 @@ impl Engine {
             return Ok(());
         }
         if let Some(thread) = self.threads.get_mut(&tid).filter(|_| !ended) {
-            // It stays so until it is resumed, even if something below fails.
+            // The thread stays ready until it is resumed, even if something below fails.
             thread.doing = Doing::Ready;
             thread.trap.at_step = false;
         }
@@ -83,7 +83,8 @@ impl Engine {
         self.with(tid, |_, thread| calls::go_on(thread))
     }
 
-    /// Handles the birth of a thread or process.
+    /// Handles the birth of a thread or process, reported by a stop of its parent, and resumes the
+    /// parent, unless a debugger is to see the birth first.
     fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -105,8 +106,8 @@ impl Engine {
         self.go_on_in_call(parent)
     }
 
-    /// Follows a newborn child process, detaches from it, or lets the debugger choose. Returns true
-    /// if its parent stays stopped inside the call.
+    /// Records a newborn child process, detaches from it, or keeps it stopped for the debugger.
+    /// Returns true if its parent stays stopped inside the call.
     fn forked(
         &mut self,
         parent: Tid,
@@ -137,7 +138,7 @@ impl Engine {
         self.with(tid, stopped).map(|()| false)
     }
 
-    /// Handles the execution of another program, after which this thread is the only one.
+    /// Handles an execve(2), after which `tid` is the only thread of its process.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let old =
             Tracee(tid).event_message().map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -169,7 +170,8 @@ impl Engine {
         self.go_on_in_call(tid)
     }
 
-    /// Ends the recording of a process that does something unsupported.
+    /// Ends the recording of a process that does something unsupported, as the clause `why` states,
+    /// and detaches from it.
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -179,7 +181,7 @@ impl Engine {
         self.release_process(pid)
     }
 
-    /// Detaches from a process, which ends its recording.
+    /// Detaches from a process, and completes its recording.
     pub(super) fn release_process(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
@@ -193,7 +195,8 @@ impl Engine {
         self.finish(pid, None)
     }
 
-    /// Handles a thread's exit stop, the last chance to read its registers.
+    /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
+    /// there if its process ends with it.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
@@ -203,7 +206,7 @@ impl Engine {
         thread.ending = final_state::thread(thread.tracee, thread.siginfo);
         let registers = thread.ending.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));
-        // The thread was killed before it made the call.
+        // A thread that was killed before it made the call has not executed it.
         thread.call = thread.call.filter(|call| call.entered);
         thread.retire_call();
         process.end_path(thread, final_pc)?;
@@ -222,10 +225,11 @@ impl Engine {
         result
     }
 
-    /// Handles the end of a thread.
+    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// has ended as well, and its recording is completed.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
-        // It was killed without an exit stop.
+        // The thread was killed without an exit stop.
         let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
         let pid = lost.as_ref().map(|thread| thread.pid);
         if let Some(mut thread) = lost
@@ -298,8 +302,8 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
 fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
     thread.trap.at_step = true;
     match thread.insn {
-        // A REP instruction stops after each repetition, and counts as executed when the IP moves
-        // on.
+        // A single step of a REP instruction executes one repetition. The instruction counts as
+        // executed when the IP moves on.
         Some(insn) if insn.rep && next == insn.ip => {
             thread.path.enter_user(insn.ip);
             Ok(())
@@ -325,7 +329,7 @@ fn stepped(
     gone_is_fine(hide_after_step(thread.tracee, insn.flags, &process.memory).map(drop))
 }
 
-/// Records a signal before its delivery to the program.
+/// Records a signal of the program, and marks it as the one to deliver next.
 fn signalled(
     process: &mut Process,
     thread: &mut Thread,
@@ -340,7 +344,7 @@ fn signalled(
         result => result?,
     };
     let now_at = Addr(registers.rip);
-    // The signal came before the thread made its call.
+    // The signal came before the thread made the call at its IP.
     thread.call = None;
     if thread.restarts.is_some() {
         // Unless a handler runs, the kernel returns to the call instruction.

@@ -15,15 +15,15 @@ use crate::common::{Pid, Tid};
 use crate::tracee::PtraceEvent;
 
 impl Engine {
-    /// Returns true if the debugger catches this birth of a child of the process.
+    /// Returns true if `pid` is the program, and its debugger wants to stop at births of this kind.
     pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let forks = self.debugger.as_ref().map(Debugger::forks).unwrap_or_default();
         let wanted = if event == PtraceEvent::Vfork { forks.vfork } else { forks.fork };
         wanted && pid == self.program
     }
 
-    /// Keeps a newborn child stopped for the debugger. Returns true if its parent stays stopped
-    /// inside the call, rather than after it.
+    /// Keeps a newborn child stopped for the debugger, and notes the event for its parent. Returns
+    /// true if the parent stays stopped inside the call, false if it is to stop after it.
     pub(super) fn stand_at_fork(
         &mut self,
         parent: Tid,
@@ -40,7 +40,8 @@ impl Engine {
             let go = self.debugger.as_ref().and_then(Debugger::go);
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
-                // gdb, which steps over a breakpoint like this, accepts no other answer.
+                // gdb steps over a breakpoint this way, and accepts only the end of the step as an
+                // answer.
                 thread.pending.owed = Some(Report::Vforked(child));
             }
             thread.pending.news =
@@ -51,13 +52,14 @@ impl Engine {
         Ok(waits)
     }
 
-    /// Returns the threads of the processes beside the program that were reported.
+    /// Returns the threads of stopped processes other than the program, with their processes:
+    /// children whose births were reported, and other recorded processes.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
         let newborns = self.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Makes a newborn child the debugged program.
+    /// Makes a newborn child the program that is debugged, and starts its recording.
     pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let Some(newborn) = self.newborns.take(child) else { return Ok(()) };
@@ -123,7 +125,8 @@ impl Engine {
 }
 
 impl Thread {
-    /// Returns the news of a call that created a process or waited for one, once.
+    /// Takes and returns the event of a system call that is done and created a child or waited for
+    /// one.
     pub(super) fn take_birth(&mut self) -> Option<Report> {
         if self.call.is_some() {
             return None;

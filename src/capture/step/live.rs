@@ -1,4 +1,4 @@
-//! A stepped program under a debugger.
+//! A program under a debugger that is recorded by single-stepping.
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, stay_on_this_cpu};
@@ -17,10 +17,10 @@ use crate::recording::TscClock;
 use crate::tracee::{self};
 use std::path::{Path, PathBuf};
 
-/// The size of SYSCALL.
+/// The size of the SYSCALL instruction.
 const SYSCALL_BYTES: u64 = 2;
 
-/// A program under a debugger.
+/// A program under a debugger, recorded by single-stepping.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     engine: Engine,
@@ -79,7 +79,7 @@ impl LiveProgram for Live {
         let before = thread.tracee.registers()?;
         let mut words = *registers;
         if words.rip != before.rip && words.orig_rax == before.orig_rax {
-            // Its current call is not repeated.
+            // The thread's interrupted system call is not repeated.
             words.orig_rax = u64::MAX;
         }
         thread.tracee.set_registers(&words)?;
@@ -183,7 +183,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the current addresses of all threads to their traces.
+    /// Adds the current addresses of all stopped threads to their traces.
     fn write_places(&mut self) {
         for thread in self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready) {
             thread.path.interrupt(thread.ip);

@@ -1,4 +1,4 @@
-//! A stepped process: its recording, memory, mappings and code.
+//! A process that is recorded by single-stepping: its recording, memory, mappings and code.
 
 use super::code::Code;
 use super::thread::Thread;
@@ -14,7 +14,7 @@ use crate::engine::{AddressSpace, call_at, make_call};
 use crate::sideband::Event;
 use crate::tracee::{Memory, comm, executable};
 
-/// A stepped process.
+/// A process that is recorded by single-stepping.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) recorder: Recorder,
@@ -26,12 +26,12 @@ pub(super) struct Process {
     /// True if the threads' paths lack the newest ranges of the filter.
     pub(super) has_new_ranges: bool,
     pub(super) trap_ignored: Ignored,
-    /// The thread that ended the process, and the signal that did so, if any.
+    /// The thread that ended the process, with the signal by which it did, as far as known.
     pub(super) culprit: Culprit,
 }
 
 impl Process {
-    /// Starts the recording of a stopped process.
+    /// Starts the recording of a stopped process, and records its mappings.
     pub(super) fn start(prepared: Prepared, filter: &Filter, pid: Pid) -> Result<Self, Error> {
         let mut process = Self {
             recorder: Recorder::start(prepared, pid)?,
@@ -48,7 +48,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Handles the execution of another program.
+    /// Handles an execve(2): records it, and the mappings of the new program.
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
@@ -61,7 +61,7 @@ impl Process {
         self.look_at_mappings(tid)
     }
 
-    /// Reads the mappings again, as they may have changed.
+    /// Reads the mappings again after a possible change, and records changes.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
@@ -73,7 +73,7 @@ impl Process {
         Ok(())
     }
 
-    /// Looks for code that changed without a change of the mappings.
+    /// Looks for code that changed though its mapping did not, and records it.
     pub(super) fn look_for_changes(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.look_for_changes(&mut self.space, &mut self.recorder, &self.memory, tid)? {
             self.code.clear();
@@ -81,8 +81,8 @@ impl Process {
         Ok(())
     }
 
-    /// Decodes the next instruction of `thread`. Records changes of its code, at a point of the
-    /// trace that has a time.
+    /// Decodes the next instruction of `thread`. If its code changed, records that, at a point of
+    /// the trace that has a time.
     pub(super) fn look_at_code(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.space.is_stable(thread.ip) {
             thread.insn = self.code.stable(thread.ip, &self.memory);
@@ -100,7 +100,8 @@ impl Process {
         Ok(())
     }
 
-    /// Makes the vsyscall that a thread is at, if any. Returns where the thread continues then.
+    /// Makes the vsyscall that a thread is about to make by a call to the vsyscall page. Returns
+    /// the address where the thread continues; `None` if it is not there.
     pub(super) fn make_vsyscall(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
         if call_at(thread.ip).is_none() {
             return Ok(None);
@@ -111,7 +112,7 @@ impl Process {
         }
     }
 
-    /// Returns the address of a SYSCALL instruction in the vdso.
+    /// Returns the address of a SYSCALL instruction in the vdso; `None` if there is none.
     fn gadget(&self) -> Option<Addr> {
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
         let range = self.space.mappings().find(|mapping| mapping.name == "[vdso]")?.range;
@@ -121,17 +122,18 @@ impl Process {
         Some(range.start.wrapping_add(at as u64))
     }
 
-    /// Returns true if there is code at `addr` that the program itself cannot change.
+    /// Returns true if `addr` is in code that the program itself cannot change.
     pub(super) fn has_fixed_code(&self, addr: Addr) -> bool {
         self.space.protection(addr).is_some_and(|p| p.execute && !p.write)
     }
 
-    /// Writes the pending packets of a thread's path.
+    /// Writes the pending packets of a thread's path to its trace.
     pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
         Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
     }
 
-    /// Ends the path of a thread.
+    /// Ends the path of a thread, and writes all of it. `final_pc` is the address where it ended,
+    /// if known.
     pub(super) fn end_path(
         &mut self,
         thread: &mut Thread,

@@ -1,4 +1,4 @@
-//! A thread that is being stepped.
+//! A thread that is recorded by single-stepping.
 
 use super::trap::{Ignored, Trap};
 use crate::capture::debugged::{DebuggedThread, Pending};
@@ -17,31 +17,32 @@ use crate::tracee::{self, SiginfoBytes, Signo, Stop, Tracee, wait_for};
 pub(super) enum Doing {
     /// Stopped, ready to be stepped.
     Ready,
-    /// Executing an instruction of the program: it will stop soon.
+    /// Executing a single step: it will stop soon.
     Stepping,
     /// Executing a system call: it will stop when the call is done.
     InCall,
     /// Stopped with its process by job control.
     Stopped,
-    /// At its exit stop, with its registers read, until all threads of its process are.
+    /// Kept at its exit stop until all threads of its process are. Its registers were read.
     AtEnd,
 }
 
-/// A system call that a thread entered.
+/// A system call that a thread makes or is about to make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
-    /// True once the kernel has started it.
+    /// True once the kernel has started the call.
     pub(super) entered: bool,
-    /// The new state of SIGTRAP, if it sets one.
+    /// The action for SIGTRAP that the call sets; `None` if it sets none.
     pub(super) ignores: Option<Ignored>,
-    /// True if the path already contains the instruction.
+    /// True if the path already contains the call's instruction.
     pub(super) retired: bool,
 }
 
 impl Call {
-    /// Returns the execve(2) that started a launched program, which its path does not contain.
+    /// Returns the call of the execve(2) that started a launched program. The path does not contain
+    /// its instruction.
     pub(super) fn executing() -> Self {
         let number = EXECVE;
         let args = [0; 6];
@@ -49,7 +50,7 @@ impl Call {
     }
 }
 
-/// A stepped thread.
+/// A thread that is recorded by single-stepping, as its tracer knows it.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each becomes true and false at its own time")]
 pub(in crate::capture) struct Thread {
@@ -58,10 +59,10 @@ pub(in crate::capture) struct Thread {
     pub(super) doing: Doing,
     /// The address of the next instruction.
     pub(super) ip: Addr,
-    /// The instruction there, once decoded.
+    /// The instruction at `ip`; `None` if it was not decoded yet, or is invalid.
     pub(super) insn: Option<Insn>,
     pub(super) path: Path,
-    /// The signal to deliver on resuming; 0 for none.
+    /// The signal to deliver when the thread is resumed; 0 for none.
     pub(super) deliver: Signo,
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) call: Option<Call>,
@@ -69,30 +70,31 @@ pub(in crate::capture) struct Thread {
     pub(super) restarts: Option<Addr>,
     pub(super) trap: Trap,
     pub(super) ending: Option<core::Thread>,
-    /// True if it has executed something, or entered a handler, since the debugger resumed it.
+    /// True if the thread has executed something, or entered a handler, since the debugger resumed
+    /// it.
     pub(super) moved: bool,
-    /// True if it is to execute its next instruction even at a breakpoint.
+    /// True if the thread executes its next instruction even at a breakpoint.
     pub(super) passes: bool,
-    /// True if it is to stop: none of its system calls is repeated.
+    /// True if the thread is to stop: an interrupted system call is not repeated then.
     pub(super) halts: bool,
-    /// True if it was in a stop by job control, to which it returns.
+    /// True if the thread was stopped by job control when it was halted, and returns to that stop.
     pub(super) group_stopped: bool,
-    /// True while another program starts in it.
+    /// True while the thread is in an execve(2) that starts another program.
     pub(super) executed: bool,
     /// True if the signal to deliver awaits the debugger's decision.
     pub(super) held: bool,
-    /// The report of it for the debugger.
+    /// The thread's events for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
-    /// The system call before which it stopped for the debugger.
+    /// The number of the system call before which the thread stopped for the debugger.
     pub(super) caught: Option<u64>,
-    /// The number of the system call that it has made.
+    /// The number of the system call from which the thread has just returned.
     pub(super) returned: Option<u64>,
-    /// True if the start of that call was reported.
+    /// True if the start of the call in `returned` was reported.
     pub(super) reported_entry: bool,
-    /// The child that its call has created.
+    /// The child process that the thread's system call has just created.
     pub(super) forked: Option<Pid>,
-    /// True if it is in a call that waits for its child.
+    /// True if the thread is in a system call that waits for its child.
     pub(super) waits: bool,
 }
 
@@ -139,7 +141,8 @@ impl Thread {
         (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
-    /// Moves the thread to `ip` by something other than its own instruction.
+    /// Notes that the thread is at `ip` for another reason than its own instruction, such as a
+    /// signal handler.
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;
@@ -147,7 +150,7 @@ impl Thread {
         (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
-    /// Stops the thread with its process, for job control.
+    /// Leaves the thread stopped with its process, for job control.
     pub(super) fn stop_with_process(&mut self) -> Result<(), Error> {
         if self.halts {
             self.group_stopped = true;
@@ -157,7 +160,8 @@ impl Thread {
         gone_is_fine(self.tracee.listen())
     }
 
-    /// Restores the mask of the thread. Returns the signal to resume it with.
+    /// Restores the thread's signal mask after steps with SIGTRAP unblocked. Returns the signal to
+    /// resume the thread with (0: none).
     pub(super) fn give_trap_back(&mut self) -> Result<Signo, tracee::Error> {
         self.trap.give_back(self.pid, self.tracee, self.deliver)
     }
@@ -172,7 +176,7 @@ impl Thread {
             let _ = tracee.detach(if again == 0 { self.deliver } else { again });
         } else if tracee.interrupt().is_ok() {
             let mut stop = wait_for(tracee.0);
-            // Its step may have ended at the same time, which is reported after this stop.
+            // The thread's step may have ended at the same time, which is reported after this stop.
             let is_left = || tracee.has_trapped(self.pid);
             if matches!(stop, Ok(Stop::Event(_))) && is_left() && tracee.resume(0).is_ok() {
                 stop = wait_for(tracee.0);

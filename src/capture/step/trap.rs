@@ -4,7 +4,7 @@
 //! kernel next uses its signals; SIGTRAPs that come in between are held until it is blocked again.
 //! System calls and signal frames see the program's own mask.
 //!
-//! The kernel never learns that SIGTRAP is ignored: [`Ignored`] keeps that.
+//! The kernel forgets at the first step that the program ignores SIGTRAP: [`Ignored`] keeps that.
 
 use crate::capture::Error;
 use crate::common::{Addr, Pid, Tid};
@@ -15,11 +15,11 @@ use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, Tracee, disposi
 /// The state of SIGTRAP in a thread.
 #[derive(Debug, Default)]
 pub(super) struct Trap {
-    /// True if it is blocked, from the program's view.
+    /// True if the program's own mask blocks SIGTRAP.
     blocked: bool,
-    /// The mask to restore, while SIGTRAP is unblocked for a step.
+    /// The mask to restore, while SIGTRAP is unblocked for a step; `None` otherwise.
     lent: Option<u64>,
-    /// A SIGTRAP of the program that came while it was unblocked.
+    /// A SIGTRAP of the program that came while the signal was unblocked for a step.
     held: Option<SiginfoBytes>,
     /// The siginfo of a held SIGTRAP that was sent again and is pending in the kernel.
     posted: Option<SiginfoBytes>,
@@ -27,16 +27,16 @@ pub(super) struct Trap {
     pub(super) at_step: bool,
 }
 
-/// The fate of a SIGTRAP that is not the tracer's.
+/// The decision on a SIGTRAP that is not the end of a step.
 #[derive(Debug)]
 pub(super) enum Fate {
     Deliver(SiginfoBytes),
-    /// It is held until SIGTRAP is no longer blocked.
+    /// The signal is held until the program's mask is restored.
     Hold,
 }
 
 impl Trap {
-    /// Reads the signal mask of the thread, which may have changed.
+    /// Reads the thread's signal mask, which may have changed.
     pub(super) fn look_at_mask(&mut self, tracee: Tracee) -> Result<(), Error> {
         if self.lent.is_some() {
             return Ok(());
@@ -48,13 +48,14 @@ impl Trap {
         Ok(())
     }
 
-    /// Prepares for the step of a plain instruction.
+    /// Unblocks SIGTRAP, if the program blocks it, for a step of an instruction that does not use
+    /// signals.
     pub(super) fn lend(&mut self, pid: Pid, tracee: Tracee) -> Result<(), tracee::Error> {
         if !self.blocked || self.lent.is_some() {
             return Ok(());
         }
         // A call that sets a mask for its duration may have ended by a signal that only this mask
-        // lets through. That signal comes first, and setting the mask would lose it.
+        // does not block. That signal comes first, and setting the mask would lose it.
         let now = signals(pid, tracee.0)?;
         if now.pending & !now.blocked != 0 {
             return Ok(());
@@ -65,8 +66,9 @@ impl Trap {
         Ok(())
     }
 
-    /// Restores the mask for an operation that sees the thread's signals. Returns the signal to
-    /// resume the thread with, which has to `deliver` that signal (0: none).
+    /// Restores the program's mask before the kernel uses the thread's signals, and posts a held
+    /// SIGTRAP. Returns the signal to resume the thread with (0: none). `deliver` is the signal
+    /// that the caller will deliver (0: none).
     pub(super) fn give_back(
         &mut self,
         pid: Pid,
@@ -77,7 +79,7 @@ impl Trap {
         tracee.set_signal_mask(mask)?;
         let Some(info) = self.held.take() else { return Ok(0) };
         if self.at_step && deliver == 0 {
-            // The kernel queues it again, since it is blocked.
+            // The kernel queues the signal again, since it is blocked.
             tracee.set_signal_info(&info)?;
             return Ok(libc::SIGTRAP);
         }
@@ -86,7 +88,8 @@ impl Trap {
         Ok(0)
     }
 
-    /// Decides the fate of a SIGTRAP of the program before its delivery.
+    /// Decides whether a SIGTRAP of the program is delivered now, or held until the program's mask
+    /// is restored. A SIGTRAP that `give_back` sent gets its original siginfo back.
     pub(super) fn fate(
         &mut self,
         tracee: Tracee,
@@ -102,7 +105,7 @@ impl Trap {
         if self.lent.is_none() {
             return Ok(Fate::Deliver(info));
         }
-        // Like the kernel, keep only one pending.
+        // Like the kernel, keep only one pending SIGTRAP.
         self.held.get_or_insert(info);
         Ok(Fate::Hold)
     }
@@ -116,7 +119,7 @@ fn is_from_here(info: &SiginfoBytes) -> bool {
 
 const IGNORE: u64 = 1;
 
-/// True if a process ignores SIGTRAP, which the kernel forgets at the first step.
+/// True if a process ignores SIGTRAP. The kernel forgets that at the first step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored(bool);
 
@@ -126,13 +129,14 @@ impl Ignored {
         Self(dispositions(Tid(pid.0)).is_ok_and(|known| known.ignored & TRAP_BIT != 0))
     }
 
-    /// Returns true if a signal with this siginfo is dropped. One that an instruction raises never
-    /// is.
+    /// Returns true if a SIGTRAP with this siginfo is dropped, since it is ignored. One that an
+    /// instruction raises never is.
     pub(super) fn drops(self, info: &SiginfoBytes) -> bool {
         self.0 && siginfo::code_of(info) <= 0
     }
 
-    /// Returns the state that a thread's call is about to set for SIGTRAP, if it does.
+    /// Returns the state that a system call, about to be made, sets for SIGTRAP; `None` if it sets
+    /// none.
     pub(super) fn asked(memory: &Memory, number: u64, args: &[u64; 6]) -> Option<Self> {
         let [signal, action, ..] = *args;
         let mut handler = [0; 8];
@@ -141,8 +145,8 @@ impl Ignored {
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// Applies a completed call that asked for a state, and corrects the old action that it
-    /// reported.
+    /// Applies the state that a completed rt_sigaction(2) for SIGTRAP has set, and corrects the old
+    /// action that it reported.
     pub(super) fn set(
         &mut self,
         memory: &Memory,

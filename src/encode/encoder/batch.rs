@@ -5,7 +5,8 @@
 
 use super::{LONG_TNT, TNT_BITS};
 
-/// A record starts below [`Batch::BYTES`] and adds fewer bytes than that.
+/// The size of the buffer in bytes: a record starts below [`Batch::BYTES`] and adds fewer bytes
+/// than that.
 const ALL_BYTES: usize = 2 * Batch::BYTES + size_of::<Bytes>();
 const WORD_BYTES: usize = 8;
 /// The size of a long TNT packet.
@@ -35,7 +36,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The size from which no record may be added.
+    /// The size of a batch in bytes from which on no record may be added.
     pub(super) const BYTES: usize = 4096;
 
     /// Starts an empty batch, with these pending bits and this last IP.

@@ -9,7 +9,7 @@ use crate::translate::Edge;
 
 /// The number of records that are looked up together.
 pub(super) const RECORDS: usize = 8;
-/// Their size in bytes.
+/// The size in bytes of the records that are looked up together.
 pub(super) const KEY_BYTES: usize = RECORDS * 4;
 /// The maximum number of a chain's returns to calls before it.
 const POPS: usize = 7;
@@ -33,16 +33,16 @@ pub(super) struct Chain {
     pub(super) target: u64,
     /// TNT bits before the first TIP, the oldest highest.
     bits: u64,
-    /// The target of that TIP; [`NOWHERE`] if there is none.
+    /// The target of the first TIP; [`NOWHERE`] if there is none.
     tip: u64,
-    /// The packets after it, up to the last TIP.
+    /// The packets after the first TIP, up to the last one.
     packets: Bytes,
     /// The target of the last TIP.
     last_tip: u64,
-    /// TNT bits after it.
+    /// TNT bits after the last TIP, the oldest highest.
     late_bits: u64,
-    /// The index of the first address: those of returns to calls before the chain, then those of
-    /// calls without a return.
+    /// The index in [`super::Chains`] of the chain's addresses: those of returns to calls before
+    /// the chain, then those of calls without a return.
     first_address: u32,
     pub(super) instructions: u16,
     bit_count: u8,
@@ -87,6 +87,7 @@ impl Chain {
     };
 
     /// Returns the longest chain of these records; an empty one if it would have fewer than two.
+    /// Appends its addresses to `addresses`.
     pub(super) fn of(
         key: &Key,
         dictionary: &Dictionary,
@@ -203,7 +204,7 @@ struct Maker<'a> {
     pushes: Vec<u64>,
     /// Targets of the chain's returns to calls before it.
     pops: Vec<u64>,
-    /// The maximum depth of the return stack.
+    /// The maximum depth of the return stack after the records so far.
     limit: usize,
     /// The edge with the last TNT bit and those after it, between which the trace has no bit or
     /// packet.
@@ -319,7 +320,7 @@ impl<'a> Maker<'a> {
         is_foreseen
     }
 
-    /// Returns the chain, and appends its addresses to those of all chains.
+    /// Appends the chain's addresses to those of all chains, and returns the chain.
     fn chain(self, addresses: &mut Vec<u64>) -> Chain {
         let count = |addresses: &[u64]| u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let chain = Chain {

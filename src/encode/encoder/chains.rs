@@ -1,4 +1,4 @@
-//! A table of chains, for records that recur in the same order: one look-up replaces several turns
+//! A table of chains, for records that recur in the same order: one look-up replaces several rounds
 //! of the loop over records.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
@@ -34,7 +34,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Returns the slot of these records, and their tag.
+    /// Returns the index of the slot of these records, and their tag.
     #[inline(always)]
     fn slot(&self, key: &Key) -> (usize, u8) {
         let mut hash = 0_u64;
@@ -197,8 +197,8 @@ mod tests {
         walk
     }
 
-    /// Encodes records, so many bytes at a time. Returns the packets, and counts instructions and
-    /// chains.
+    /// Encodes records, `at_once` bytes at a time. Returns the packets, and the numbers of
+    /// instructions and chains.
     fn encode(news: NewEdges, walk: &[u8], at_once: usize) -> (Vec<u8>, u64, usize) {
         let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
         dictionary.learn(news);

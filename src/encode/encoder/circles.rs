@@ -84,8 +84,8 @@ impl Encoder {
         self.mark_loud();
     }
 
-    /// Advances through straight code to `ip`. If that reached code executed since the last
-    /// reported address, reports where the straight code started.
+    /// Advances through straight code to `ip`. If some of that code was already executed since the
+    /// last reported address, reports where the straight code started.
     fn reach(&mut self, walk: &mut Walk, ip: u64) {
         if walk.meets(walk.start, ip) {
             self.report_place(walk.start);

@@ -12,7 +12,8 @@ use crate::encode::dictionary::{Dictionary, Plain, Treatment};
 /// A non-canonical address, where no path starts.
 const NOWHERE: u64 = 1 << 63;
 
-/// The number of failed look-ups that each double the number of records before the next look-up.
+/// The maximum number of times that a failed look-up doubles the number of records before the next
+/// one.
 const MISSES: u32 = 3;
 
 /// Records that are not read yet.
@@ -194,7 +195,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the state for plain records, from the encoder's.
+    /// Returns the state for plain records, copied from the encoder, with `batch` emptied.
     fn heat(&mut self, mut batch: Batch) -> Hot {
         let last_ip = self.last_ip.get();
         batch.begin(self.tnt, self.tnt_count, last_ip.map_or(0, |ip| ip.0));
@@ -210,7 +211,7 @@ impl Encoder {
         }
     }
 
-    /// Writes the state of plain records back to the encoder.
+    /// Writes the packets and state of plain records back to the encoder.
     fn cool(&mut self, hot: &mut Hot) {
         self.out.extend_from_slice(hot.batch.bytes());
         if hot.is_ready {

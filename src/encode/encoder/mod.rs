@@ -27,7 +27,7 @@ const STACK_DEPTH: usize = 64;
 const TNT_BITS: u32 = 47;
 /// The first two bytes of a long TNT packet (SDM table "TNT Packet Definition").
 const LONG_TNT: u64 = 0xa302;
-/// The number of edges without a packet after which one is written anyway.
+/// The maximum number of edges without a packet. After more, a packet is written anyway.
 const QUIET_LIMIT: usize = 256;
 /// The maximum number of bits added at a time, so that the pending bits fit a word.
 const STEP_BITS: u32 = 16;
@@ -104,7 +104,7 @@ impl Encoder {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes the pending branches.
+    /// Writes packets for the pending branches (TNT bits).
     pub(super) fn flush(&mut self) {
         self.flush_tnt();
     }
@@ -159,7 +159,7 @@ impl Encoder {
         self.tsc = tsc;
     }
 
-    /// Begins the history. Anything before is unknown.
+    /// Begins the history with the next record or event. Anything before is unknown.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.begins = true;
         self.tsc = tsc;
@@ -185,7 +185,8 @@ impl Encoder {
         }
     }
 
-    /// Encodes a path up to its last branch.
+    /// Encodes the TNT bits and calls of an edge's path. Fails if the path does not start where the
+    /// thread is.
     fn path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) -> Result<(), BadRecord> {
         if (self.here != edge.start && self.here != 0) || !self.running {
             return Err(BadRecord);
@@ -208,8 +209,9 @@ impl Encoder {
         Ok(())
     }
 
-    /// Reports the time when the path's code is newer than the last reported time, for example made
-    /// by another thread. A decoder needs the time to find the code.
+    /// Reports the time since which an edge's code is unchanged, as it is newer than the last
+    /// reported time: for example, another thread made the code. A decoder needs the time to find
+    /// the code.
     #[cold]
     fn catch_up(&mut self, dictionary: &Dictionary, edge: &Edge) {
         self.settle_for(dictionary, edge.start);
@@ -217,7 +219,7 @@ impl Encoder {
         self.enter(edge.start, edge.since);
     }
 
-    /// Ends a path at an address known at translation.
+    /// Ends a path at the edge's target, which was known at translation.
     fn direct(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) {
         self.here = edge.target;
         if edge.bit_count == 0 {
@@ -409,7 +411,7 @@ impl Encoder {
         self.mark_loud();
     }
 
-    /// Adds branch outcomes.
+    /// Adds `count` branch outcomes, the oldest highest in `bits`.
     #[inline]
     fn bits(&mut self, bits: u64, count: u32) {
         let mut left = count;

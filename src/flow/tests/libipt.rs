@@ -44,7 +44,8 @@ impl Reference {
         compiled.then_some(Self { dir, program })
     }
 
-    /// Returns the instructions that it lists, and how often it loses the path.
+    /// Returns the addresses of the instructions that the reference lists, and how often it loses
+    /// the path.
     fn decode(&self, trace: &[u8], program: &Program) -> (Vec<Addr>, usize) {
         self.decode_damaged(trace, program).expect("the reference decoder reads what is whole")
     }
@@ -64,8 +65,8 @@ impl Reference {
         Some((addrs, gaps))
     }
 
-    /// Returns the instructions that its instruction decoder lists; `None` from 2.1 on, where that
-    /// is the block decoder.
+    /// Returns the addresses that the reference's instruction decoder lists; `None` from libipt 2.1
+    /// on, where that is the block decoder.
     fn step(&self, trace: &[u8], program: &Program) -> Option<Vec<Addr>> {
         let text = self.run("step", trace, program)?;
         let addr = |line| u64::from_str_radix(line, 16).map(Addr).expect("an address");
@@ -97,7 +98,7 @@ fn expand(code: &mut Code<'_>, mode: ExecMode, ip: &str, count: &str, addrs: &mu
     let mut ip = Addr(u64::from_str_radix(ip, 16).expect("an address"));
     for _ in 0..count.parse().expect("a count") {
         addrs.push(ip);
-        // After a fault, it may read on over bytes that are not an instruction.
+        // After a fault, the reference may read on over bytes that are not an instruction.
         let Some(insn) = code.insns(ip, mode, 1).next() else { return };
         ip = match insn.class {
             Class::Jmp { target } | Class::Call { target } => target,
@@ -110,7 +111,8 @@ fn random_run(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(40);
     let program = Program::random(&mut random, runs);
-    // No ranges: it takes straight code up to the address of a TIP.PGD for a branch there.
+    // No ranges: the reference takes straight code up to the address of a TIP.PGD for a branch
+    // there.
     let config = any_unit(&mut random);
     let traced = execute(&program, seed, 2000, config, mishaps);
     (program, traced)

@@ -12,7 +12,7 @@ pub(super) struct Traced {
     pub(super) trace: Vec<u8>,
 }
 
-/// The events besides branches: each occurs about once in this many runs.
+/// The frequency of events besides branches: each occurs about once in this many runs of code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mishaps {
     /// An interrupt, to the program or to the kernel.

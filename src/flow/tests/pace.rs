@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// Three NOPs and JZ to the first of them; then SYSCALL, and JMP to the first.
 const CODE: Raw = Raw(0x1000, &[0x90, 0x90, 0x90, 0x74, 0xfb, 0x0f, 0x05, 0xeb, 0xf7]);
 const LOOP_INSNS: u64 = 4;
-/// Outcomes in a packet.
+/// The number of outcomes in a short TNT packet.
 const BITS: usize = 6;
 const KERNEL_CYCLES: u64 = 1_000_000;
 

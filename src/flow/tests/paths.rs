@@ -83,13 +83,14 @@ pub(super) fn first_difference(ours: &[Addr], theirs: &[Addr]) -> Option<usize> 
     common.or((ours.len() != theirs.len()).then(|| ours.len().min(theirs.len())))
 }
 
-/// Returns a unit that writes a PSB only on request. It learns the position at branches only, so a
-/// PSB in the middle of a run would report an earlier one.
+/// Returns the settings of a unit that writes a PSB only on request. It learns the position at
+/// branches only, so a PSB in the middle of a run would report an earlier position.
 pub(super) fn quiet_unit() -> unit::Config {
     unit::Config::user_only().with_psb_period(1 << 26)
 }
 
-/// Returns a unit with random settings: its packing, and the packets besides the path's.
+/// Returns random settings of a unit: the form of its TNTs, and the packets that are not of the
+/// path.
 pub(super) fn any_unit(random: &mut Random) -> unit::Config {
     let mut config = quiet_unit();
     if random.one_in(2) {
@@ -112,7 +113,7 @@ pub(super) fn any_unit(random: &mut Random) -> unit::Config {
     config
 }
 
-/// Returns a unit as [`any_unit`] does, that may trace only a part of the program.
+/// Returns settings as [`any_unit`] does, which may trace only a part of the program.
 fn any_filtering_unit(random: &mut Random, program: &Program) -> unit::Config {
     let mut config = any_unit(random);
     if random.one_in(3) {

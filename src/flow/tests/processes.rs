@@ -19,7 +19,7 @@ const NOPS: [&[u8]; 5] = [
 ];
 const SYSCALL: &[u8] = &[0x0f, 0x05];
 
-/// A process, and the addresses that it executes in one turn.
+/// A process, and the addresses that it executes each time it runs.
 #[derive(Clone, Default)]
 struct Process {
     space: AddressSpace,

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// The end of a block. Targets are block numbers.
+/// The end of a run. Targets are numbers of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     Jcc(usize),
@@ -42,7 +42,7 @@ pub(super) enum Tail {
     Ret,
     Syscall,
     Ptwrite,
-    /// No branch: the next block follows.
+    /// No branch: the next run follows.
     None,
 }
 
@@ -208,7 +208,7 @@ impl Program {
         (0..self.runs.len()).find(|number| self.start(*number) == addr)
     }
 
-    /// Returns the width of its code.
+    /// Returns the width of the program's code.
     pub(super) const fn mode(&self) -> ExecMode {
         self.mode
     }

@@ -11,8 +11,9 @@ use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    /// Kills a process, or all processes for `None`. Sends `reply` if there is one. After it the
-    /// client goes on with another program in extended mode; else the connection ends.
+    /// Kills a process, or all processes for `None`. Sends `reply` if there is one. In extended
+    /// mode, a client that gets a reply stays connected, for another program; else the connection
+    /// ends.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))
@@ -60,7 +61,8 @@ impl<R: Run> Client<'_, R> {
         Answer::ok()
     }
 
-    /// Replaces the thread of a resume by one of the requested process.
+    /// Replaces the thread of a resume by a thread of the requested process, unless it is one
+    /// already.
     pub(super) fn aim(&self, resume: &mut Resume) {
         let Some(pid) = resume.process else { return };
         let threads = self.served.session.threads();
@@ -85,7 +87,8 @@ impl<R: Run> Client<'_, R> {
         Answer::Reply(reply)
     }
 
-    /// Returns the thread that `Hc` chose, if it does not exist and a packet resumes it.
+    /// Returns the thread that `Hc` chose, if packet `body` would resume it and it does not exist
+    /// now.
     pub(super) fn missing_thread(&self, body: &[u8]) -> Option<Tid> {
         let names_threads = body.starts_with(b"vCont");
         let chosen = self.chosen.resumed().filter(|_| !names_threads);

@@ -5,7 +5,8 @@ use crate::gdb::{catches, finish, frame, hex, source_line, stop_reply};
 use crate::session::{Run, Stop};
 
 impl<R: Run> Client<'_, R> {
-    /// Handles a report of the gdb script: false if it is malformed, `None` for other packets.
+    /// Handles a report of the gdb script. Returns false if it is malformed; `None` for other
+    /// packets.
     pub(super) fn take_of_script(&mut self, body: &[u8]) -> Option<bool> {
         let (name, text) = hex::split(body.strip_prefix(b"qContraflow.")?, b':')?;
         match name {
@@ -30,7 +31,7 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Returns the answer for a stop after a resume.
+    /// Returns the answer to a resume that ended with `stop`, with notes for the user.
     pub(super) fn report(&mut self, stop: Stop) -> Answer {
         let ended = self.finish.take_if(|finish| finish.ends_at(&self.served.session, stop));
         let (reply, mut note) = if ended.is_some() {

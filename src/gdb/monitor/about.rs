@@ -43,13 +43,13 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Returns the number of a position as text: of an exact recording `MOMENT`, or
-/// `MOMENT.INSTRUCTIONS`.
+/// Formats the number of a position; in an exact recording as `MOMENT` or `MOMENT.INSTRUCTIONS`.
 pub(crate) fn place(at: u64, is_exact: bool) -> String {
     Position::text(at, is_exact)
 }
 
-/// Describes the time range in which the order of the threads' instructions is unknown.
+/// Describes the time range around the current position in which the order of the threads'
+/// instructions is unknown; `None` if the order is known.
 fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     let thread = session.last_stop().thread;
     let at = session.run().position().filter(|position| position.at < position.total)?.at;

@@ -4,7 +4,8 @@ use super::about::when;
 use crate::common::{Addr, Tid};
 use crate::session::{Activation, BackStep, Edge, Run, Session, StopReason};
 
-/// Steps a thread back.
+/// Handles `back TID into | over | out FRAME RETURN`: steps a thread back, and returns text for the
+/// user.
 pub(super) fn back<R: Run>(
     session: &mut Session<R>,
     thread: &str,

@@ -6,7 +6,7 @@ use crate::common::Tid;
 use crate::session::{CallFrame, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
 
-/// Moves back to the last call out of the program's own code, if this is a library's.
+/// Moves back from the code of a library to the last call out of the program's own code.
 pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     let (Some(history), tid) = (session.run().recorded(), session.last_stop().thread) else {
         return no_path(session);

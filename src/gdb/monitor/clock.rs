@@ -3,7 +3,7 @@
 /// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Returns a time since the start as text.
+/// Formats nanoseconds since the start of the recording as seconds.
 pub(super) fn seconds(time_ns: u64) -> String {
     format!("{}.{:09} s", time_ns / SECOND_NS, time_ns % SECOND_NS)
 }

@@ -6,7 +6,7 @@ use crate::common::Visible;
 use crate::session::{Run, Session};
 use std::fmt::Write;
 
-/// The largest size of a name.
+/// The maximum size of a mark's name.
 const NAME_LIMIT_BYTES: usize = 100;
 const MARKS_LIMIT: usize = 10_000;
 

@@ -40,7 +40,7 @@ After a seek, gdb still shows old values: type `maintenance flush register-cache
 `maintenance flush dcache`, or use the command cf-seek of contraflow's gdb script.
 ";
 
-/// The result of a command.
+/// The result of a `monitor` command.
 pub(super) struct Answer {
     /// The text to show.
     pub(super) text: String,
@@ -77,7 +77,7 @@ pub(super) fn answer<R: Run>(
         && !command.trim_start().starts_with("on-continue")
     {
         let answer = answer(session, command, interrupted, say);
-        // As all answers of commands that moved end.
+        // The answer of every command that moved ends with such a line.
         let moved = answer.text.lines().last().is_some_and(|last| last.starts_with("position "));
         let here = session.run().position().filter(|_| moved);
         return Answer { seek: here.map(|here| here.at), ..answer };
@@ -114,14 +114,14 @@ pub(super) fn answer<R: Run>(
     text.into()
 }
 
-/// The answer without a history.
+/// The answer of a run without a history.
 const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
-/// The answer of an exact recording, which has values instead.
+/// The answer of an exact recording, which has values instead, to a command that needs a path.
 const NO_PATH: &str = "only recordings of the path have that: in an exact recording `history`, `find`, \
                        breakpoints, watchpoints and reverse-continue answer\n";
 /// The time between two reports of progress.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-/// The least progress between two reports.
+/// The minimum progress between two reports, in percent of the whole.
 const PROGRESS_PERCENT: u64 = 5;
 
 /// Returns the answer to a question that needs a path, where there is none.

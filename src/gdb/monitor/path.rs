@@ -77,7 +77,7 @@ fn this_is_here<R: Run>(run: &R, tid: Tid, at: u64) -> String {
     format!("{:>12}  => {name}\n", number_of(at, run.is_exact()))
 }
 
-/// Returns the function and line of code, or its address.
+/// Returns the function and the line of the code at `addr`, or the address if they are unknown.
 fn name_of<R: Run>(run: &R, addr: Addr) -> String {
     match run.recorded() {
         Some(history) => place(history, addr),
@@ -93,7 +93,7 @@ fn named(place: Option<Place>, addr: Addr) -> String {
     place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
 }
 
-/// Splits the code to find from a count at the end.
+/// Splits the arguments of `find` into the code to find and the count at the end.
 fn question(text: &str) -> Result<(&str, usize), String> {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let (what, count) = match text.rsplit_once(' ') {

@@ -8,7 +8,7 @@ use crate::session::{
     Action, Direction, Edge, History, LastChange, Order, Position, Run, Session, StopReason,
 };
 
-/// The most memory whose last change is searched for.
+/// The maximum size of the memory whose last change is searched for.
 const LARGEST_BYTES: u64 = 1 << 30;
 
 /// Moves to a position.
@@ -40,8 +40,8 @@ fn steps(to: &str) -> Option<(Direction, u64)> {
     Some((direction, count.parse().ok()?))
 }
 
-/// Executes so many instructions of the current thread of an exact recording, whose positions do
-/// not number instructions.
+/// Steps the current thread of an exact recording by `count` instructions: positions there do not
+/// number instructions.
 fn step<R: Run>(
     session: &mut Session<R>,
     direction: Direction,
@@ -139,7 +139,8 @@ fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }
 
-/// Returns the number of the position at a percentage of the history.
+/// Returns the number of the position at a percentage of the history; `None` if that is no
+/// percentage.
 fn share_of(percent: &str, here: Position) -> Option<u64> {
     const PRECISION: u64 = 1_000_000_000;
     let parts = decimal(percent, PRECISION).filter(|parts| *parts <= 100 * PRECISION)?;
@@ -147,7 +148,8 @@ fn share_of(percent: &str, here: Position) -> Option<u64> {
     u64::try_from(share).ok()
 }
 
-/// Returns the first position at or after a time.
+/// Returns the first position at or after a time. With a sign, the time counts from the current
+/// one.
 fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
     let history = session.run().recorded().ok_or_else(|| no_path(session))?;
     let Some(end_ns) = history.time_ns(history.total()) else {
@@ -166,7 +168,7 @@ fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<
     Ok(first_at(history, wanted))
 }
 
-/// Returns the first position at or after a time, as times ascend with positions.
+/// Returns the first position at or after a time, found by bisection: times ascend with positions.
 fn first_at(history: &dyn History, wanted_ns: u64) -> u64 {
     let (mut low, mut high) = (0, history.total());
     while low < high {

@@ -24,32 +24,32 @@ pub struct CoreContents {
 /// One thread of a core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Its number.
+    /// The thread's ID.
     pub tid: Tid,
     /// Pending signals, one bit each, signal 1 lowest.
     pub pending_signals: u64,
     /// Blocked signals, one bit each, signal 1 lowest.
     pub blocked_signals: u64,
-    /// Its general registers.
+    /// The thread's general registers.
     pub registers: Registers,
-    /// The 512 bytes of its x87 and SSE state in FXSAVE layout (`NT_FPREGSET`).
+    /// The thread's 512 bytes of x87 and SSE state in FXSAVE layout (`NT_FPREGSET`).
     pub fpregs: Option<Vec<u8>>,
-    /// Its extended state in XSAVE layout (`NT_X86_XSTATE`).
+    /// The thread's extended state in XSAVE layout (`NT_X86_XSTATE`).
     pub xstate: Option<Vec<u8>>,
-    /// The 128 bytes of the `siginfo_t` of its signal (`NT_SIGINFO`).
+    /// The 128 bytes of the `siginfo_t` of the thread's signal (`NT_SIGINFO`).
     pub siginfo: Option<Vec<u8>>,
 }
 
 /// The kernel's description of the process (`elf_prpsinfo`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its number.
+    /// The process ID.
     pub pid: Pid,
-    /// Its parent's number.
+    /// The parent's process ID.
     pub parent: Pid,
-    /// Its process group.
+    /// The ID of the process group.
     pub group: i32,
-    /// Its session.
+    /// The ID of the session.
     pub session: i32,
     /// Real user id.
     pub user_id: u32,
@@ -65,10 +65,10 @@ pub struct ProcessInfo {
     pub arguments: Vec<u8>,
 }
 
-/// A mapped file.
+/// A mapping of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMapping {
-    /// Its addresses.
+    /// The mapped addresses.
     pub range: AddrRange,
     /// The file offset of the mapping in bytes; whole pages.
     pub offset: u64,
@@ -76,19 +76,19 @@ pub struct FileMapping {
     pub path: Vec<u8>,
 }
 
-/// A memory segment.
+/// A segment of memory.
 #[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreSegment {
-    /// Its addresses.
+    /// The addresses of the segment.
     pub range: AddrRange,
-    /// True if it may be read.
+    /// True if the process may read the segment.
     pub readable: bool,
-    /// True if it may be written.
+    /// True if the process may write to the segment.
     pub writable: bool,
-    /// True if it may be executed.
+    /// True if the process may execute the segment.
     pub executable: bool,
-    /// True if its bytes are in the core. If not, the core only contains the range, and readers
-    /// take the bytes from the mapped file.
+    /// True if the core contains the segment's bytes. If not, it only contains the range, and
+    /// readers take the bytes from the mapped file.
     pub dumped: bool,
 }

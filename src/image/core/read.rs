@@ -14,7 +14,7 @@ const EM_X86_64: u16 = 62;
 /// A parsed core file.
 #[derive(Clone, Debug)]
 pub struct Core {
-    /// Its contents besides memory.
+    /// The contents of the core file besides the bytes of memory.
     pub contents: CoreContents,
     memory: Image,
 }
@@ -31,7 +31,8 @@ impl Core {
         Ok(Self { contents, memory })
     }
 
-    /// Copies memory from `addr` on into `buf`. Returns the number of bytes in the core.
+    /// Copies memory from `addr` on into `buf`. Returns the number of bytes copied, up to the first
+    /// that is not in the core.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.memory.read(addr, buf)
     }
@@ -64,7 +65,8 @@ fn core_segment(segment: &Segment) -> CoreSegment {
     }
 }
 
-/// Returns the part of the segment that the file contains, which is less in a truncated core.
+/// Returns the part of the segment that the file contains, which is smaller in a truncated core;
+/// `None` if the file ends before the segment.
 fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
     let held = (bytes.len() as u64).checked_sub(segment.offset)?.min(segment.file_size_bytes);
     Some(Section {
@@ -98,7 +100,7 @@ fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     Ok(contents)
 }
 
-/// Adds a note to `contents`; `None` if it is damaged. Notes of a thread follow its status.
+/// Adds a note to `contents`; `None` if the note is damaged. A thread's notes follow its status.
 fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
     let bytes = note.desc();
     let thread = contents.threads.last_mut();

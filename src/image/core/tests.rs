@@ -249,7 +249,7 @@ fn more_segments_than_a_header_can_count() {
     assert!(core.contents == contents);
 }
 
-/// Returns a core that gdb created of a running process; `None` if it cannot.
+/// Returns a core that gdb made of a running process; `None` if gdb cannot make one.
 fn taken_by_gdb(path: &Path) -> Option<Vec<u8>> {
     let mut child = Command::new("sleep").arg("100").spawn().ok()?;
     std::thread::sleep(std::time::Duration::from_millis(200));

@@ -19,11 +19,12 @@ const PT_NOTE: u32 = 4;
 
 /// The memory of the process whose core is written.
 pub trait CoreMemory {
-    /// Copies bytes from `addr` on into `buf`. Returns the number of known bytes.
+    /// Copies bytes from `addr` on into `buf`. Returns the number of bytes copied, up to the first
+    /// unknown one.
     fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize;
 
-    /// Returns the first whole pages of `range` that were never touched. They are zero and need not
-    /// be read.
+    /// Returns the first run of whole pages in `range` that the process never touched; `None` if
+    /// there is none, or if they are unknown. These pages are zero and need not be read.
     fn untouched(&mut self, _range: AddrRange) -> Option<AddrRange> {
         None
     }

@@ -24,15 +24,15 @@ pub struct Elf {
     pub is_pie: bool,
     /// The loadable segments, in the order of the program headers.
     pub segments: Vec<Segment>,
-    /// The file offset of its program headers, and their number.
+    /// The file offset of the program headers, and their number.
     pub program_headers: (u64, u64),
-    /// The address of its dynamic section, before the load bias.
+    /// The address of the dynamic section, before the load bias.
     pub dynamic: Option<Addr>,
-    /// The path of its dynamic linker.
+    /// The path of the dynamic linker.
     pub interpreter: Option<Vec<u8>>,
-    /// Its build id.
+    /// The build id.
     pub build_id: Option<Vec<u8>>,
-    /// The name of its separate debug file.
+    /// The name of the separate debug file.
     pub debug_link: Option<DebugLink>,
 }
 
@@ -54,24 +54,25 @@ pub enum FileType {
 /// A segment that is loaded into memory (`PT_LOAD`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its address, before the load bias.
+    /// The address of the segment, before the load bias.
     pub start: Addr,
-    /// The file offset of its bytes.
+    /// The file offset of the segment's bytes.
     pub offset: u64,
-    /// Its size in the file.
+    /// The size of the segment in the file.
     pub file_size_bytes: u64,
-    /// Its size in memory: bytes beyond its size in the file are zero.
+    /// The size of the segment in memory: bytes beyond its size in the file are zero.
     pub memory_size_bytes: u64,
-    /// True if it may be read.
+    /// True if the segment may be read.
     pub readable: bool,
-    /// True if it may be written.
+    /// True if the segment may be written.
     pub writable: bool,
-    /// True if it may be executed.
+    /// True if the segment may be executed.
     pub executable: bool,
 }
 
 impl Segment {
-    /// Returns the load bias if `offset` of the file is mapped at `at`.
+    /// Returns the load bias (address in memory minus address in the file) if `offset` of the file
+    /// is mapped at `at`.
     const fn bias(&self, at: Addr, offset: u64) -> u64 {
         let from_first_page = offset - (self.offset & PAGE_MASK);
         at.0.wrapping_sub((self.start.0 & PAGE_MASK).wrapping_add(from_first_page))
@@ -81,7 +82,7 @@ impl Segment {
 /// A separate debug file by name (section `.gnu_debuglink`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugLink {
-    /// Its file name, without a directory.
+    /// The name of the debug file, without a directory.
     pub file_name: Vec<u8>,
     /// The CRC-32 of the debug file.
     pub crc: u32,
@@ -93,13 +94,14 @@ pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
 }
 
 impl Elf {
-    /// Returns the load bias of the file if code at `offset` of it is mapped at `at`.
+    /// Returns the load bias of the file (address in memory minus address in the file) if code at
+    /// `offset` of it is mapped at `at`; `None` if no segment has this offset.
     pub fn bias(&self, at: Addr, offset: u64) -> Option<u64> {
         self.biases(at, offset, true).first().copied()
     }
 
     /// Returns the possible load biases if `offset` of the file is mapped at `at`, the most likely
-    /// first. `executable` is the protection of that mapping. Segments may share a page of the
+    /// first. `executable` is true if that mapping is executable. Segments may share a page of the
     /// file, as lld places them; the kernel maps that page once for each.
     pub fn biases(&self, at: Addr, offset: u64, executable: bool) -> Vec<u64> {
         let covers = |segment: &&Segment| {
@@ -205,8 +207,8 @@ fn segment<P: ProgramHeader>(program: &P, endian: P::Endian) -> Option<Segment> 
 }
 
 /// The entries of the dynamic table that distinguish executables from libraries. Executables that
-/// run at any bias have a flag; old ones lack it, but have an interpreter and no name. An
-/// executable C library has both.
+/// run at any bias have a flag (`DF_1_PIE`); old ones lack it, but have an interpreter and no name.
+/// An executable C library has an interpreter and a name.
 #[derive(Default)]
 struct Dynamic {
     has_pie_flag: bool,

@@ -25,8 +25,8 @@ pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error>
     Ok(elf.segments.iter().flat_map(|segment| load_segment(&whole, segment, bias)).collect())
 }
 
-/// Returns the sections as [`load`] does, with the file's lowest page at `addr`, or where it is
-/// linked.
+/// Returns the sections as [`load`] does, with the file's lowest page at `addr`; at its linked
+/// address if `addr` is `None`.
 pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
@@ -39,7 +39,8 @@ pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Sect
     load(bytes, bias, name)
 }
 
-/// Returns the part of the segment that is in the file, and the zeros to the end of its last page.
+/// Returns the part of the segment that is in the file, and the zeros to the end of its last page;
+/// none for a segment that the kernel rejects or that has no bytes in the file.
 fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let start = segment.start.wrapping_add(bias);
     let Some(file_end) = start.0.checked_add(segment.file_size_bytes).map(Addr) else {

@@ -28,7 +28,7 @@ impl CrystalRatio {
 /// The known settings of a trace's clocks. Packets that need an unknown setting are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClockConfig {
-    /// TSC to crystal clock: for MTC and TMA.
+    /// The ratio of the time-stamp counter to the crystal clock: for MTC and TMA.
     pub crystal_ratio: Option<CrystalRatio>,
     /// `IA32_RTIT_CTL.MTCFreq`, 0 to 15: for MTC and TMA.
     pub mtc_freq: Option<u8>,

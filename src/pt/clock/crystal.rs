@@ -10,7 +10,7 @@ pub(super) struct Crystal {
     freq: u8,
     /// The TSC at the counter's last edge before the TMA.
     anchor_tsc: u64,
-    /// Crystal ticks since then, up to the last packet.
+    /// Crystal ticks from `anchor_tsc` to the last packet.
     elapsed: u64,
     /// The counter's low bits: 16 from a TMA, `freq` + 8 from an MTC.
     counter: u64,
@@ -19,7 +19,8 @@ pub(super) struct Crystal {
 }
 
 impl Crystal {
-    /// Creates the counter from a TMA packet that belongs to the TSC packet `tsc`.
+    /// Creates the counter from a TMA packet that belongs to the TSC packet `tsc`; `None` if a
+    /// setting is unknown.
     pub(super) fn aligned(
         config: &ClockConfig,
         tsc: u64,

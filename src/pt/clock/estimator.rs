@@ -31,7 +31,7 @@ impl TimeEstimate {
 #[derive(Clone, Copy, Debug)]
 struct Base {
     tsc: u64,
-    /// Core clocks since then.
+    /// Core clocks since `tsc`.
     cycles: u64,
     /// True if a CYC was bound to this point, so that `cycles` is complete.
     cycle_exact: bool,
@@ -78,12 +78,12 @@ pub struct Clock {
     lost: bool,
 }
 
-/// The relation of the current packet to CYC.
+/// Whether a CYC is bound to the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cyc {
-    /// No CYC precedes it.
+    /// No CYC is bound to the current packet.
     None,
-    /// A CYC has been read; it binds to the next packet that can have one.
+    /// A CYC was read, which binds to the next packet that can have one.
     Before,
     /// A CYC is bound to the current packet.
     Bound,
@@ -157,7 +157,7 @@ impl Clock {
         (self.cyc == Cyc::Bound).then_some(self.cycles)
     }
 
-    /// Returns the core:bus ratio, if there was a CBR.
+    /// Returns the last core:bus ratio; `None` before the first CBR.
     #[must_use]
     pub const fn core_bus_ratio(&self) -> Option<u8> {
         self.core_bus_ratio

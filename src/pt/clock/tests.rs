@@ -39,7 +39,7 @@ fn mtc_moves_the_time_to_its_edge() {
     assert_eq!(times(clock.now()), Some((100_000, 100_000, Some(edge(0x1008)))));
     clock.packet(&Packet::Mtc(1));
     assert_eq!(times(clock.now()), Some((edge(0x1008), edge(0x1008), Some(edge(0x1010)))));
-    // Two were lost.
+    // Two MTCs were lost.
     clock.packet(&Packet::Mtc(4));
     assert_eq!(times(clock.now()), Some((edge(0x1020), edge(0x1020), Some(edge(0x1028)))));
     // Wraps.

@@ -7,7 +7,7 @@ use crate::common::Addr;
 pub enum BranchKind {
     /// A conditional branch: `Jcc`, `J*CXZ`, `LOOP*`.
     Jcc {
-        /// True if it went to its target.
+        /// True if the branch went to its target.
         taken: bool,
     },
     /// A direct near jump.
@@ -28,15 +28,15 @@ pub enum BranchKind {
 /// One executed branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Branch {
-    /// Its kind.
+    /// The kind of the branch.
     pub kind: BranchKind,
-    /// Its address.
+    /// The address of the branch.
     pub ip: Addr,
     /// The address of the next instruction.
     pub next: Addr,
-    /// Its target if taken.
+    /// The target of the branch if it is taken.
     pub target: Addr,
-    /// The privilege level after it, 0 to 3.
+    /// The privilege level after the branch, 0 to 3.
     pub cpl: u8,
 }
 
@@ -47,7 +47,7 @@ impl Branch {
         if self.is_taken() { self.target } else { self.next }
     }
 
-    /// Returns true for a taken branch, conditional or not.
+    /// Returns true if the branch is taken. Only a conditional one can be not taken.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         !matches!(self.kind, BranchKind::Jcc { taken: false })

@@ -122,7 +122,7 @@ impl Capabilities {
         }
     }
 
-    /// Returns the bits above the processor's physical addresses.
+    /// Returns a mask of the bits above the processor's physical addresses.
     pub(super) const fn reserved_address_bits(&self) -> u64 {
         // No processor has more than 52, whatever the field holds.
         let bits = if self.physical_address_bits < 52 { self.physical_address_bits } else { 52 };

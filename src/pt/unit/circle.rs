@@ -8,7 +8,8 @@
 use super::{Branch, BranchKind, Unit};
 use crate::common::Addr;
 
-/// Straight runs since the last reported position, at most. Decoders give up on longer paths.
+/// The maximum number of straight runs since the last reported position. Decoders give up on longer
+/// paths.
 const MAX_RUNS: usize = 256;
 
 /// The straight code executed since the last position that the trace determines: runs from their
@@ -32,8 +33,8 @@ impl Walked {
 }
 
 impl Unit {
-    /// Advances through straight code to `ip`. If that reached code executed since the last
-    /// reported position, reports where the straight code started.
+    /// Handles straight execution from the current IP to `ip`. If that reached code executed since
+    /// the last reported position, reports the current IP.
     pub(super) fn reach(&mut self, ip: Addr) {
         let start = self.context.ip;
         if self.reports_circles() && self.walked.meets((start, ip)) {
@@ -41,8 +42,8 @@ impl Unit {
         }
     }
 
-    /// Prepares for the packets of a branch: if it is direct and closes a loop, reports its
-    /// address. Returns true if that reported the branch as well.
+    /// Reports the address of a direct branch that closes a loop, before the packets of the branch.
+    /// Returns true if the branch itself is reported then as well.
     pub(super) fn close_circle(&mut self, branch: &Branch) -> bool {
         if !self.reports_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
             return false;

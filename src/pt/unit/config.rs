@@ -7,10 +7,10 @@ use crate::pt::CrystalRatio;
 /// traces of branches alone a tenth smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TntForm {
-    /// Up to 6 in one byte.
+    /// Up to 6 outcomes in one byte.
     #[default]
     Short,
-    /// Up to 47 in eight bytes; a remainder of 6 or fewer is written short.
+    /// Up to 47 outcomes in eight bytes; a remainder of 6 or fewer is written as a short packet.
     Long,
 }
 
@@ -25,7 +25,7 @@ impl TntForm {
     }
 }
 
-/// The unit's configuration.
+/// The configuration of a PT unit: its registers, and settings that no register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `IA32_RTIT_CTL`.
@@ -42,7 +42,7 @@ pub struct Config {
     /// True if each round of a loop of direct branches is reported, as if tracing were interrupted
     /// in it. A processor reports only one round.
     pub report_circles: bool,
-    /// TSC to crystal clock; without it there are no MTC and TMA packets.
+    /// The ratio of TSC to crystal clock; without it there are no MTC and TMA packets.
     pub crystal_ratio: Option<CrystalRatio>,
     /// Core:bus ratio for CBR packets; `None` if it is unknown.
     pub core_bus_ratio: Option<u8>,
@@ -90,7 +90,7 @@ impl Config {
         self
     }
 
-    /// Reports each round of loops of direct branches.
+    /// Sets the unit to report each round of loops of direct branches.
     #[must_use]
     pub const fn with_circles(mut self) -> Self {
         self.report_circles = true;
@@ -125,7 +125,7 @@ impl Config {
         self
     }
 
-    /// Returns the bytes of trace from one PSB to when the next is due.
+    /// Returns the number of bytes of trace after a PSB at which the next one is due.
     pub(super) const fn psb_period_bytes(&self) -> u64 {
         1 << (self.ctl.psb_freq() + 11)
     }

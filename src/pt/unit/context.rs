@@ -22,7 +22,7 @@ pub(super) struct Context {
     pub(super) cpl: u8,
     pub(super) mode: Mode,
     pub(super) paging: Paging,
-    /// The current VMCS, in VMX operation.
+    /// The physical address of the current VMCS; `None` outside VMX operation.
     pub(super) vmcs: Option<u64>,
     pub(super) in_tx: bool,
     /// True in an enclave that is not a debug enclave.

@@ -63,7 +63,8 @@ impl RtitCtl {
         self.with_nibble(14, freq)
     }
 
-    /// Returns `CycThresh`: 0, or at least 2^(n - 1) core clocks from one CYC to the next.
+    /// Returns `CycThresh`: if it is n > 0, a CYC follows the last one after at least 2^(n - 1)
+    /// core clocks.
     #[must_use]
     pub const fn cyc_thresh(self) -> u8 {
         self.nibble(19)
@@ -75,7 +76,7 @@ impl RtitCtl {
         self.with_nibble(19, threshold)
     }
 
-    /// Returns `PSBFreq`: a PSB about every 2^(n + 11) bytes of trace.
+    /// Returns `PSBFreq`: if it is n, a PSB is written about every 2^(n + 11) bytes of trace.
     #[must_use]
     pub const fn psb_freq(self) -> u8 {
         self.nibble(24)

@@ -8,11 +8,11 @@ use crate::pt::{Packet, PayloadSize};
 /// Entry to a C-state deeper than C0.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerEntry {
-    /// The oldest uncompleted instruction.
+    /// The address of the oldest uncompleted instruction.
     pub ip: Addr,
     /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if any.
     pub mwait: Option<(u32, u32)>,
-    /// True if hardware caused it.
+    /// True if hardware caused the entry.
     pub hardware: bool,
     /// Resolved thread C-state, 4 bits.
     pub state: u8,
@@ -27,7 +27,7 @@ pub struct FlowEvent<'a> {
     pub kind: u8,
     /// The CFE packet's vector, or 0.
     pub vector: u8,
-    /// The EVD packets before it, each a type of 6 bits and a payload.
+    /// The EVD packets before the CFE, each a type of 6 bits and a payload.
     pub data: &'a [(u8, u64)],
 }
 

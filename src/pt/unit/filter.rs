@@ -30,7 +30,7 @@ impl IpRange {
 pub(super) enum Verdict {
     Trace,
     Skip,
-    /// Takes precedence where ranges overlap.
+    /// The trace stops. Takes precedence where ranges overlap.
     Stop,
 }
 

@@ -25,14 +25,15 @@ pub struct Unit {
     pub(super) staged: Staged,
     pub(super) status: RtitStatus,
     pub(super) clock: Clock,
-    /// The mode last reported in the trace; none after a PSB without one.
+    /// The mode last reported in the trace; `None` after a PSB without a MODE.Exec.
     pub(super) reported_mode: Option<Mode>,
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
     pub(super) walked: Walked,
     pub(super) overflow: super::overflow::Overflow,
-    /// `PacketByteCnt` beyond its 17 bits: bytes written since the last PSB. At 0, a PSB is due.
+    /// The bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits. At 0, a
+    /// PSB is due.
     pub(super) since_psb_bytes: u64,
     out: Vec<u8>,
 }
@@ -75,19 +76,19 @@ impl Unit {
         self.status
     }
 
-    /// Returns `PacketByteCnt` beyond its 17 bits: bytes of trace since the last PSB.
+    /// Returns the bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits.
     pub(super) const fn packet_byte_count(&self) -> u64 {
         self.since_psb_bytes
     }
 
-    /// Replaces the configuration. Only while the unit is off.
+    /// Replaces the configuration. Must be called while the unit is off.
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
     }
 
-    /// Replaces the `ADDRn` ranges, and their use as in `ctl`. No packet reports it, so the ranges
-    /// may only contain code that is not executed yet.
+    /// Replaces the `ADDRn` ranges, and their use as in `ctl`. No packet reports the change, so the
+    /// ranges may only contain code that is not executed yet.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -102,7 +103,8 @@ impl Unit {
         self.triggered() && judge(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
     }
 
-    /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`. Only while the unit is off.
+    /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`. Must be called while the
+    /// unit is off.
     pub(super) fn restore_status(&mut self, status: RtitStatus, packet_byte_count: u64) {
         for flag in [RtitStatus::ERROR, RtitStatus::STOPPED] {
             self.status.set(flag, status.has(flag));
@@ -127,12 +129,12 @@ impl Unit {
             && self.config.ctl.has(RtitCtl::BRANCH_EN)
     }
 
-    /// Returns `TriggerEn` and `ContextEn`.
+    /// Returns true if `TriggerEn` and `ContextEn` are set.
     pub(super) const fn in_context(&self) -> bool {
         self.triggered() && self.status.has(RtitStatus::CONTEXT_EN)
     }
 
-    /// Returns `TriggerEn`.
+    /// Returns true if `TriggerEn` is set.
     pub(super) const fn triggered(&self) -> bool {
         self.status.has(RtitStatus::TRIGGER_EN)
     }

@@ -65,7 +65,7 @@ pub(super) struct Output {
 pub(super) const LOWER_MASK: u64 = 0x7f;
 
 impl Output {
-    /// Checks the configuration before the first byte.
+    /// Checks the output registers when tracing starts, before the first byte.
     pub(super) fn check(
         &mut self,
         ctl: RtitCtl,
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Stores `bytes`, up to where output ends.
+    /// Stores `bytes`, up to the place where output stops or fails.
     pub(super) fn store(
         &mut self,
         ctl: RtitCtl,
@@ -113,7 +113,7 @@ impl Output {
         self.mask_ptrs & 0xffff_ffff
     }
 
-    /// Returns the index of the current table's entry in use: the table offset divided by 8.
+    /// Returns the index of the entry in use in the current table: the table offset divided by 8.
     pub(super) const fn table_index(&self) -> u64 {
         self.mask() >> 7
     }

@@ -41,7 +41,7 @@ pub enum GeneralProtection {
     NoOutput,
 }
 
-/// A register.
+/// One of the `IA32_RTIT_*` registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register {
     OutputBase,

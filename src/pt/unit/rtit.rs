@@ -10,7 +10,7 @@ use crate::common::Addr;
 /// The position of an instruction that accesses a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// Its address.
+    /// The address of the instruction.
     pub ip: Addr,
     /// The address of the next instruction.
     pub next: Addr,
@@ -43,7 +43,7 @@ impl Rtit {
         Self { capabilities, unit: Unit::new(config), output, error: None }
     }
 
-    /// Executes RDMSR.
+    /// Executes RDMSR of the register `msr`.
     pub fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
         let config = self.unit.config();
         Ok(match Register::at(msr, self.capabilities.as_ref())? {
@@ -60,7 +60,7 @@ impl Rtit {
         })
     }
 
-    /// Executes WRMSR of `value` by the instruction `at`.
+    /// Executes WRMSR: the instruction at `at` writes `value` to the register `msr`.
     pub fn wrmsr(&mut self, msr: u32, value: u64, at: At) -> Result<(), GeneralProtection> {
         let register = Register::at(msr, self.capabilities.as_ref())?;
         let Some(capabilities) = self.capabilities else {
@@ -116,7 +116,7 @@ impl Rtit {
         self.output.topa_pmis
     }
 
-    /// Returns the error that last set `IA32_RTIT_STATUS.Error`.
+    /// Returns the error that last set `IA32_RTIT_STATUS.Error`; `None` if there was none.
     #[must_use]
     pub const fn operational_error(&self) -> Option<OperationalError> {
         self.error

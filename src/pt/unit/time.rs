@@ -5,7 +5,8 @@ use super::{Config, RtitCtl, Unit};
 use crate::common::Tsc;
 use crate::pt::{CrystalRatio, Packet};
 
-/// Core clocks that the cycle counter holds. A separate CYC is written before it wraps.
+/// The number of core clocks at which the cycle counter would wrap. A separate CYC is written
+/// first.
 const CYCLE_COUNTER: u64 = 1 << 16;
 
 /// The clocks as the unit sees them.
@@ -65,7 +66,7 @@ impl Unit {
         self.end();
     }
 
-    /// Advances the core clock by `cycles`.
+    /// Advances the core clock by `cycles`. Writes a CYC if the cycle counter would wrap.
     pub fn advance_cycles(&mut self, cycles: u64) {
         self.clock.cycles = self.clock.cycles.saturating_add(cycles);
         if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {

@@ -4,7 +4,7 @@
 use super::output::{OperationalError, Output, Stored, split};
 use super::{Capabilities, Capability};
 
-/// An entry of a table (SDM table "`ToPA` Table Entry Fields").
+/// An entry of a table of physical addresses (SDM table "`ToPA` Table Entry Fields").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopaEntry(pub u64);
 

@@ -84,7 +84,7 @@ impl Unit {
         self.reported_mode = None;
         let stop = self.set_trigger();
         if packet_byte_count == 0 {
-            // Control flow packets start with the TIP.PGE after it.
+            // Control flow packets start with the TIP.PGE after the PSB+.
             self.put_psb(false);
         } else {
             self.put_times();
@@ -127,7 +127,7 @@ impl Unit {
         self.clock.restart_cycles();
     }
 
-    /// Moves to `ip` and updates the enables. Returns true if that is in a `TraceStop` range.
+    /// Moves to `ip` and updates the enables. Returns true if `ip` is in a `TraceStop` range.
     pub(super) fn land(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
         if !self.triggered() {

@@ -1,5 +1,5 @@
 //! Conversion of a recording's sideband to perf's records: threads, programs, mappings, code,
-//! context switches. Writes only the files of the code.
+//! context switches. Besides the records, it writes only the files of the code.
 
 use super::super::error::{Error, ErrorKind};
 use super::super::format::TraceId;
@@ -17,25 +17,27 @@ use crate::sideband::perf_data::{BuildId, PerfEvent, PerfMap, PerfRecord, PerfWr
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
 use std::collections::{HashMap, HashSet};
 
-/// A converter of a recording's records, one after the other.
+/// A converter of a recording's sideband records to perf's records, one after the other.
 pub(super) struct Converter<'a> {
     reader: &'a Reader,
     symfs: &'a Symfs,
     pub(super) writer: PerfWriter,
     clock: TscToNs,
     pid: Pid,
-    /// The path and the stored image of each file.
+    /// The path of each file, and in `images` its stored image.
     paths: HashMap<FileId, String>,
     images: HashMap<FileId, ImageId>,
-    /// The first file of each path.
+    /// The lowest file ID of each path.
     firsts: HashMap<String, FileId>,
-    /// The build IDs of the files stored in the directory, by path.
+    /// The build IDs of the files stored in `symfs`, by path; empty if unknown.
     stored: HashMap<String, Vec<u8>>,
-    /// The code that was in no file, and the part of it that comes from the core file.
+    /// The contents of [`CODE_NAME`] (code made at run time) and of [`CORE_NAME`] (code from the
+    /// core file).
     code: Vec<u8>,
     core_code: Vec<u8>,
     core: Option<Core>,
-    /// The ranges mapped since the last exec(2): from the core file, and from anything else.
+    /// The ranges of code mapped since the last exec(2): from the core file, and from anything
+    /// else.
     of_core: RangeSet,
     mapped: RangeSet,
     pub(super) lost: Vec<String>,
@@ -94,7 +96,8 @@ impl<'a> Converter<'a> {
         })
     }
 
-    /// Writes the threads that the records do not introduce, before all other records.
+    /// Writes perf's records for threads, and names of threads, that are in the manifest but not in
+    /// `records`. To be called before all other records.
     pub(super) fn threads(&mut self, manifest: &Manifest, records: &[Record]) {
         let (pid, id) = (self.pid, SampleId::default());
         let (mut born, mut named) = (HashSet::new(), HashSet::new());
@@ -118,7 +121,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Writes the sizes of the traces, before all other records.
+    /// Writes an `AUX` record with the size of each trace. To be called before the sideband's
+    /// records.
     pub(super) fn traces(&mut self, ids: &[TraceId], traces: &[Trace]) {
         let pid = self.pid;
         for (id, trace) in ids.iter().zip(traces) {
@@ -132,7 +136,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Writes an exec(2) of another program.
+    /// Writes an exec(2) with the new name of the thread, and forgets all mappings.
     pub(super) fn exec(&mut self, record: &Record, name: String) {
         let (pid, tid, id) = (record.pid, record.tid, self.id(record));
         self.push(id, PerfEvent::Comm { pid, tid, name, exec: true });
@@ -252,8 +256,9 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// Stores a file's image and returns its name in the directory. If several files have one path,
-    /// the names of the later ones include their numbers.
+    /// Stores a file's image in `symfs`, unless it is there, and returns its name there; without an
+    /// image returns `path`. If several files have one path, the names of the later ones include
+    /// their IDs.
     fn stored_as(
         &mut self,
         path: &str,
@@ -316,7 +321,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Returns a mapping of a part of a file with code that was in no file.
+/// Returns perf's mapping of code that was in no file: the part of the exported file `name` at
+/// `offset`.
 fn code_map(record: &Record, range: AddrRange, name: &str, offset: usize) -> PerfEvent {
     PerfEvent::Map(Box::new(PerfMap {
         pid: record.pid,

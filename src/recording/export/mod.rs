@@ -7,17 +7,19 @@ mod taken;
 
 pub use perf::{ExportedPerf, export_perf};
 
-/// The name of the vdso for perf, which would use its own under the kernel's name.
+/// The name of the vdso in an export. Under the kernel's name `[vdso]`, perf would use the vdso of
+/// the machine that it runs on.
 pub(super) const VDSO_NAME: &str = "/[vdso]";
 
-/// The name of the file with all code that was in no file.
+/// The name of the exported file with all code that was in no file.
 pub(super) const CODE_NAME: &str = "/[code]";
 
-/// The name of the file with code from the core file, for tools without the core file.
+/// The name of the exported file with code from the core file, for tools without the core file.
 pub(super) const CORE_NAME: &str = "/[core]";
 
-/// The name of mappings that the core file contains, over others.
+/// The name of mappings whose code only the core file contains, and that lie over earlier mappings.
 pub(super) const CORE_MAP_NAME: &str = "[core]";
 
-/// The name of mappings whose code comes in pieces of [`CODE_NAME`], if at all.
+/// The name of executable mappings without a file. Where their code is known, mappings of parts of
+/// [`CODE_NAME`] lie over them.
 pub(super) const ANONYMOUS_NAME: &str = "[anon]";

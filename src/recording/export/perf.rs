@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The result of an export.
 #[derive(Clone, Debug)]
 pub struct ExportedPerf {
-    /// The directory for `--symfs`.
+    /// The directory with the code, for perf's `--symfs`.
     pub symfs: PathBuf,
     /// The size of all traces in bytes.
     pub trace_bytes: u64,
@@ -24,8 +24,8 @@ pub struct ExportedPerf {
     pub lost: Vec<String>,
 }
 
-/// Writes a recording to `out`, and its code to the directory `out` with the suffix `.symfs`.
-/// Neither may exist; with `replace`, both are removed first.
+/// Writes a recording as perf.data to `out`, and its code to the directory `out` with the suffix
+/// `.symfs`. Neither may exist; with `replace`, a previous export is removed first.
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");
@@ -47,7 +47,8 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
     exported
 }
 
-/// Removes a previous export, but nothing else.
+/// Removes the file and the directory of a previous export, but nothing else: a directory without
+/// [`MARK`] stays, and anything but a file at `out` is an error.
 fn remove(out: &Path, root: &Path) -> Result<(), Error> {
     if let Ok(metadata) = fs::symlink_metadata(out) {
         if !metadata.is_file() {
@@ -99,13 +100,13 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     })
 }
 
-/// Returns true if a record has the thread's name after the exec(2) of another.
+/// Returns true if `record` has the thread's new name after `exec`, which is an exec(2).
 fn is_name_of(record: &Record, exec: &Record) -> bool {
     matches!((&exec.event, &record.event), (Event::Exec { .. }, Event::Comm { .. }))
         && (record.tsc, record.tid) == (exec.tsc, exec.tid)
 }
 
-/// Returns a whole trace as one piece of an AUX area.
+/// Returns a whole trace as one piece of an AUX area, with its bytes.
 fn area(id: TraceId, trace: &Trace, index: u32, reference: u64) -> (AuxTrace, &[u8]) {
     let (tid, cpu) = match id {
         TraceId::Thread(tid) => (Some(tid), None),

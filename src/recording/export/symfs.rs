@@ -18,7 +18,7 @@ pub(super) struct Symfs {
 impl Symfs {
     /// Creates the directory, which must not exist.
     pub(super) fn create(root: PathBuf) -> Result<Self, Error> {
-        // It contains the program's code, so only its owner may read it.
+        // The directory contains the program's code, so only its owner may read it.
         match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(Error::new(&root, ErrorKind::InTheWay))
@@ -31,14 +31,14 @@ impl Symfs {
         &self.root
     }
 
-    /// Stores an image of the recording under its path on that machine, and returns its bytes.
+    /// Stores an image of the recording below the root, under `path`, and returns its bytes.
     pub(super) fn image(&self, reader: &Reader, id: &ImageId, path: &str) -> Result<Mapped, Error> {
         let bytes = reader.image(id)?;
         self.store(path, bytes.as_ref())?;
         Ok(bytes)
     }
 
-    /// Stores a file below the root; other parts of the path are dropped.
+    /// Writes a new file below the root. Parts of `path` other than names, like `..`, are dropped.
     pub(super) fn store(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let parts = Path::new(path).components();
         let parts = parts.filter(|part| matches!(part, Component::Normal(_)));

@@ -1,4 +1,5 @@
-//! The settings of a recording's traces for perf: the event's `config`, and the clock.
+//! The settings with which a recording's traces were taken, for perf: the event's `config`, and the
+//! clock.
 
 use super::super::manifest::{Import, Manifest};
 use crate::pt::TscToNs;
@@ -16,7 +17,8 @@ const CONFIG_BRANCH: u64 = 1 << 13;
 const CONFIG_MTC_PERIOD: u64 = 0xf << 14;
 const CONFIG_MTC_PERIOD_SHIFT: u32 = 14;
 
-/// Returns perf's clock for a recording: nanoseconds, or TSC ticks if their rate is unknown.
+/// Returns the conversion from the TSC to the times in perf's records: nanoseconds, or TSC ticks if
+/// their rate is unknown.
 pub(super) fn clock(manifest: &Manifest) -> TscToNs {
     let end = manifest.end.as_ref();
     let hertz = end.map_or(0.0, |end| end.clock.ticks_per_second);

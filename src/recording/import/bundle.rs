@@ -1,5 +1,5 @@
 //! The description of an LLDB trace bundle (`thread trace save`): JSON, read from memory. Opens no
-//! file and trusts nothing: errors name the place of whatever LLDB cannot have written.
+//! file and trusts nothing: an error names the value that LLDB cannot have written.
 
 use super::super::manifest::HostCpu;
 use super::fields::{BadBundle, Field, ROOT};
@@ -7,7 +7,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::pt::TscToNs;
 use std::collections::HashSet;
 
-/// The description of a bundle.
+/// The parsed description of an LLDB trace bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// The process ID.
@@ -29,20 +29,21 @@ pub struct Bundle {
 pub struct BundleThread {
     /// The thread's ID.
     pub tid: Tid,
-    /// The file name of the thread's trace.
+    /// The file name of the thread's trace; `None` if there is none.
     pub trace: Option<String>,
 }
 
-/// A program or library.
+/// A loaded program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The copy in the bundle, else the path on the traced machine.
+    /// The path of the copy in the bundle's directory; without a copy, the path on the traced
+    /// machine.
     pub file: String,
     /// The path on the traced machine.
     pub system_path: String,
-    /// The address of the lowest page.
+    /// The address at which the lowest page is loaded.
     pub addr: Addr,
-    /// The build ID.
+    /// The build ID, if the description has it.
     pub build_id: Option<Vec<u8>>,
 }
 

@@ -1,24 +1,24 @@
-//! JSON values with their places, so that errors can name the place.
+//! Values in the description of an LLDB trace bundle, with their places for errors.
 
 use serde_json::Value;
 
-/// A fault of a description and its place.
+/// A fault in the description of an LLDB trace bundle, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {what}")]
 pub struct BadBundle {
-    /// The place, as in `processes[0].pid`.
+    /// The place of the wrong value, as in `processes[0].pid`.
     pub place: String,
-    /// The fault.
+    /// The fault, as the end of a sentence that begins with the place.
     pub what: String,
 }
 
 /// The name of the outermost value in errors.
 pub(super) const ROOT: &str = "the description";
 
-/// The largest number of characters that an error shows of a wrong value.
+/// The maximum number of characters of a wrong value that an error shows.
 const SHOWN_CHARS: usize = 40;
 
-/// A value and its place.
+/// A JSON value (or none, for a missing field), and its place in the description.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
     place: String,
@@ -54,7 +54,7 @@ impl<'a> Field<'a> {
         self.value.is_some_and(|value| !value.is_null())
     }
 
-    /// Returns a field of an object.
+    /// Returns the field `name` of this object, which may have no value. Fails for other values.
     pub(super) fn get(&self, name: &str) -> Result<Self, BadBundle> {
         let object = self.value.and_then(Value::as_object);
         let object = object.ok_or_else(|| self.unlike("an object"))?;
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
         Ok(Self { place: format!("{}{dot}{name}", self.place), value: object.get(name) })
     }
 
-    /// Returns the elements of an array.
+    /// Returns the elements of this array. Fails for other values.
     pub(super) fn list(&self) -> Result<Vec<Self>, BadBundle> {
         let array = self.value.and_then(Value::as_array);
         let array = array.ok_or_else(|| self.unlike("an array"))?;
@@ -77,14 +77,15 @@ impl<'a> Field<'a> {
         self.value.and_then(Value::as_str).ok_or_else(|| self.unlike("a string"))
     }
 
-    /// Returns an integer from `low` to `high`.
+    /// Returns this integer. Fails unless it is from `low` to `high`.
     pub(super) fn number(&self, low: u64, high: u64) -> Result<u64, BadBundle> {
         let number = self.value.and_then(Value::as_u64);
         let number = number.filter(|number| (low..=high).contains(number));
         number.ok_or_else(|| self.unlike(&format!("a whole number from {low} to {high}")))
     }
 
-    /// Returns a 64-bit number, possibly in a string: some JSON writers have numbers of 53 bits.
+    /// Returns this 64-bit number, possibly from a string: some JSON writers only have numbers of
+    /// 53 bits.
     pub(super) fn number_or_text(&self) -> Result<u64, BadBundle> {
         let of_text = |text: &str| match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The largest accepted description.
+/// The maximum size of a bundle's description, in bytes.
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
 
 /// Opens a bundle, given the path of its description or directory.
@@ -112,7 +112,8 @@ impl Opening {
         Ok(switches.into_iter().map(switch).collect())
     }
 
-    /// Rejects switches to unlisted threads of the process, whose execution would have no owner.
+    /// Rejects switches of threads of the process that the bundle does not list: the instructions
+    /// that they executed would belong to no thread.
     fn check_threads(&self, switches: &[CpuSwitch]) -> Result<(), Error> {
         let listed: HashSet<Tid> = self.bundle.threads.iter().map(|thread| thread.tid).collect();
         let stranger = switches.iter().find_map(|switch| match switch.kind {

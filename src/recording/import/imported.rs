@@ -30,17 +30,17 @@ pub struct Imported {
     pub traces: Vec<(TraceId, TraceBytes)>,
     /// The context switches of the CPUs.
     pub switches: Vec<CpuSwitch>,
-    /// The code mapped from the beginning on, later pieces over earlier ones.
+    /// The code mapped at the start of the trace. Later elements lie over earlier ones.
     pub code: Vec<Code>,
-    /// The other events, in order of time.
+    /// The events of the process, including later mappings of code, in order of time.
     pub history: Vec<ImportedEvent>,
     /// The core file of the process at its end.
     pub core: Option<Bytes>,
-    /// The final addresses of threads, from the core file.
+    /// The final instruction pointers of threads, from the core file.
     pub final_pcs: HashMap<Tid, Addr>,
-    /// The ending of the process.
+    /// The ending of the process, if known.
     pub exit: Option<Exit>,
-    /// The CPU that wrote the trace.
+    /// The CPU that wrote the trace, if known.
     pub cpu: Option<HostCpu>,
     /// The source and the settings of the trace.
     pub import: Import,
@@ -53,9 +53,9 @@ pub struct Imported {
 /// An event of the imported process.
 #[derive(Clone, Debug)]
 pub struct ImportedEvent {
-    /// The time.
+    /// The time of the event.
     pub tsc: Tsc,
-    /// The thread.
+    /// The thread of the event.
     pub tid: Tid,
     /// The event.
     pub what: What,
@@ -70,12 +70,12 @@ pub enum What {
     Map(Code),
 }
 
-/// A piece of code.
+/// A mapping of code, by the source of the code.
 #[derive(Clone, Debug)]
 pub enum Code {
     /// Code of a file; the section has the file's path as its name.
     File(Section),
-    /// Code that the core file contains in the section's range.
+    /// Code whose bytes the core file contains, at the section's addresses.
     Core(Section),
     /// Code of the kernel; the section's name has brackets, and its bytes are empty if they are
     /// unknown.
@@ -99,7 +99,7 @@ impl Code {
 pub struct CpuSwitch {
     /// The CPU.
     pub cpu: u32,
-    /// The time.
+    /// The time of the switch.
     pub tsc: Tsc,
     /// The kind of switch, with its thread.
     pub kind: SwitchKind,
@@ -110,12 +110,13 @@ pub struct CpuSwitch {
 pub struct Totals {
     /// The number of instructions of each thread.
     pub instructions: HashMap<Tid, u64>,
-    /// The first and the last time.
+    /// The first and the last time in the traces; `None` if there are no times.
     pub times: Option<(Tsc, Tsc)>,
 }
 
 impl Imported {
-    /// Writes the recording to `dir`, which must be empty or not exist.
+    /// Writes a recording of this trace to `dir`, which must be empty or not exist. Returns its
+    /// directory.
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let starting = self.manifest(None);
         let mut writer = Writer::create(dir, &starting)?;
@@ -142,7 +143,7 @@ impl Imported {
         writer.finish(&self.manifest(Some(self.end())))
     }
 
-    /// Returns the threads without a trace, if other threads have traces.
+    /// Returns the threads without a trace; none if the traces are of CPUs.
     fn untraced(&self) -> Vec<Tid> {
         if self.traces.iter().any(|(id, _)| matches!(id, TraceId::Cpu(_))) {
             return Vec::new();
@@ -249,7 +250,7 @@ impl Imported {
     }
 }
 
-/// The files of the code, numbered as they are met.
+/// The files of mapped code, numbered in the order of first use, and the events to be written.
 struct Files<'a> {
     writer: &'a Writer,
     ids: HashMap<Arc<str>, (FileId, Bytes)>,
@@ -278,7 +279,7 @@ impl Files<'_> {
     fn backing(&mut self, section: &Section) -> Result<Backing, Error> {
         let offset = section.offset;
         if let Some((file, bytes)) = self.ids.get(&section.name) {
-            // Zeros after a file's end have the file's name, but not its contents.
+            // A section of zeros after a file's end has the file's name, but not its contents.
             let same = is_same(bytes, &section.bytes) || bytes[..] == section.bytes[..];
             let backing = Backing::File { file: *file, offset };
             return Ok(if same { backing } else { Backing::Anonymous });
@@ -291,7 +292,7 @@ impl Files<'_> {
         Ok(Backing::File { file, offset })
     }
 
-    /// Stores bytes as an image; `None` for no bytes.
+    /// Stores bytes as an image of the recording, unless they are stored; `None` for no bytes.
     fn image(&mut self, bytes: &Bytes) -> Result<Option<ImageId>, Error> {
         if bytes.is_empty() {
             return Ok(None);
@@ -316,7 +317,8 @@ fn is_same(a: &Bytes, b: &Bytes) -> bool {
 }
 
 impl Reader {
-    /// Adds facts known only after decoding to the manifest of a recording. Returns the manifest.
+    /// Adds facts known only after decoding to the manifest, and writes it to the recording.
+    /// Returns the new manifest.
     pub fn note_totals(&self, totals: &Totals) -> Result<Manifest, Error> {
         let mut manifest = self.manifest().clone();
         if let Some(end) = &mut manifest.end {

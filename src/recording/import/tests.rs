@@ -1,4 +1,5 @@
-//! Descriptions of LLDB trace bundles: good ones are parsed, all others rejected with their place.
+//! Descriptions of LLDB trace bundles: good ones are parsed, all others rejected with the place of
+//! the fault.
 
 use super::{Bundle, BundleCpu, Module};
 use crate::common::{Addr, Pid, Tid};

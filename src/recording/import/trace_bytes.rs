@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// OVF (SDM, "Overflow (OVF) Packet"), which represents lost packets in a trace.
 const LOST: [u8; 2] = [0x02, 0xf3];
 
-/// The bytes of a trace.
+/// The bytes of an imported trace: successive parts of a mapped file.
 #[derive(Clone, Debug)]
 pub struct TraceBytes {
     file: Arc<Mapped>,
@@ -17,24 +17,24 @@ pub struct TraceBytes {
 /// A part of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A range of the file.
+    /// The bytes in a range of the file.
     Bytes(Range<usize>),
-    /// Missing packets.
+    /// A loss: packets are missing.
     Lost,
 }
 
 impl TraceBytes {
-    /// Returns parts of a file; ranges beyond its end are empty.
+    /// Returns the trace that consists of these parts of a file; ranges beyond its end are empty.
     pub fn new(file: Arc<Mapped>, parts: Vec<Part>) -> Self {
         Self { file, parts }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the size of the trace in bytes, with a packet for each loss.
     pub fn size_bytes(&self) -> u64 {
         self.parts.iter().map(|part| self.bytes(part).len() as u64).sum()
     }
 
-    /// Returns the bytes of all parts, each with its end offset in the file.
+    /// Returns the bytes of all parts, each with its end offset in the file; 0 for a loss.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
         self.parts.iter().map(|part| {
             let end = if let Part::Bytes(range) = part { range.end } else { 0 };

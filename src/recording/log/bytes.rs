@@ -1,4 +1,4 @@
-//! Bytes that are stored as one block, not one by one.
+//! Bytes that serde stores as one block, not one by one.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -6,19 +6,19 @@ use crate::insn::Registers;
 use crate::sideband::{ImageId, Protection};
 use serde::{Deserialize, Serialize};
 
-/// TF: set while a thread is stepped.
+/// TF in EFLAGS: set while a thread is single-stepped.
 const STEPS: u64 = 1 << 8;
-/// RF: set by the kernel as it returns from some stops.
+/// RF in EFLAGS: set by the kernel as it returns from some stops.
 const RESUME: u64 = 1 << 16;
 
-/// One entry: an event of one thread, and where the thread was.
+/// One entry of the log: an event of one thread, and the thread's position at the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The thread.
+    /// The thread of the event.
     pub tid: Tid,
-    /// The ticks that it executed since its last entry, or since it began.
+    /// The ticks that the thread executed since its last entry, or since it began.
     pub ticks: u64,
-    /// The [`check_of`] its registers there.
+    /// The hash of the thread's registers at the event ([`check_of`]).
     pub check: u32,
     /// The event.
     pub happening: Happening,
@@ -27,111 +27,120 @@ pub struct Entry {
 /// An event of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
-    /// Its process executed a program, or the recording of a running one begins: everything begins
-    /// anew. The memory follows, as [`Happening::Memory`].
+    /// The thread's process executed a program, or the recording of a running one begins: memory
+    /// and threads are new. Their state follows, as [`Happening::Memory`] and [`Happening::Born`].
     Start(Box<Start>),
-    /// Memory of the program that begins. No instruction is executed before the last of these.
+    /// Memory of the program that begins, after [`Happening::Start`]. No instruction is executed
+    /// before the last of these.
     Memory(Write),
-    /// It made the system call that it is at, during which no other thread executed anything.
+    /// The thread made the system call at its position. No other thread executed anything during
+    /// it.
     Call {
         /// The call's number.
         number: u64,
         /// The effects of the call.
         done: Done,
     },
-    /// It entered the system call that it is at, which did not return at once.
+    /// The thread entered the system call at its position, which did not return at once.
     Enters {
         /// The call's number.
         number: u64,
     },
-    /// The system call returned which it entered before.
+    /// The system call that the thread had entered returned.
     Returns {
         /// The effects of the call.
         done: Done,
     },
-    /// It executed the instruction that it is at, whose result does not follow from its state.
+    /// The thread executed the instruction at its position, whose result does not follow from its
+    /// state.
     Executes {
-        /// Its registers after the instruction.
+        /// The thread's general registers after the instruction.
         registers: Box<Words>,
-        /// Its extended state after it, if the instruction may have changed that.
+        /// The thread's extended state after the instruction, if that may have changed it.
         extended: Option<Bytes>,
         /// The memory that the instruction wrote.
         writes: Vec<Write>,
     },
-    /// It received a signal.
+    /// The thread received a signal.
     Signal {
-        /// Where it was.
+        /// The thread's place at the signal.
         place: Place,
-        /// The `siginfo_t`.
+        /// The signal's `siginfo_t`.
         siginfo: Bytes,
-        /// Its state at the beginning of the handler; none if it went on where it was.
+        /// The thread's state at the beginning of the handler; `None` if no handler ran and the
+        /// thread continued at its place.
         handler: Option<Box<ThreadState>>,
-        /// The frame, and what else the kernel wrote.
+        /// All memory that the kernel wrote: the signal frame and the like.
         writes: Vec<Write>,
     },
-    /// Another thread executes next.
+    /// The thread stopped, and another thread executes next.
     Switch {
-        /// Where it was.
+        /// The place where the thread stopped.
         place: Place,
     },
-    /// It was born, by a call that another thread made just before. After [`Happening::Start`] and
-    /// its memory: it was there when the recording began.
+    /// The thread was created, by a call that another thread made just before. After
+    /// [`Happening::Start`] and its memory: the thread existed when the recording began.
     Born {
-        /// Its state.
+        /// The thread's first state.
         state: Box<ThreadState>,
-        /// The memory that the kernel wrote at its birth.
+        /// The memory that the kernel wrote when it created the thread.
         writes: Vec<Write>,
     },
-    /// It ended.
+    /// The thread ended.
     Ends {
-        /// The memory that the kernel wrote at its end.
+        /// The memory that the kernel wrote when the thread ended.
         writes: Vec<Write>,
     },
-    /// Its process ended, or the recording did: the last entry of a whole log.
+    /// The thread's process ended, or the recording did. This is the last entry of a whole log.
     Finish {
-        /// Where it was; none where that is not known, after its last entry.
+        /// The thread's place; `None` if it is not known how far the thread executed after its last
+        /// entry.
         place: Option<Place>,
     },
-    /// A debugger changed its registers, or memory: a system call that it was in is not made if it
-    /// has a new state. Or the kernel wrote memory as it began to wait in a call.
+    /// A debugger changed the thread's registers or memory, or the kernel wrote memory as the
+    /// thread began to wait in a call. If the thread has a new state, the system call that it was
+    /// in is not made.
     Changed {
-        /// Where it was.
+        /// The thread's place at the change.
         place: Place,
-        /// Its new state; none if that is as it was.
+        /// The thread's new state; `None` if it did not change.
         state: Option<Box<ThreadState>>,
-        /// The memory that was written.
+        /// The memory that the debugger or the kernel wrote.
         writes: Vec<Write>,
     },
     /// Processes outside the recording may write this memory from now on. The thread is about to
     /// execute.
     Foreign {
-        /// The memory.
+        /// The range of this memory.
         range: AddrRange,
     },
-    /// It executed the next instruction, which accessed foreign memory.
+    /// The thread executed the instruction at its place, which accessed memory that processes
+    /// outside the recording may write ([`Happening::Foreign`]).
     Accesses {
-        /// Where it was.
+        /// The thread's place before the instruction.
         place: Place,
-        /// Its registers after the instruction.
+        /// The thread's general registers after the instruction.
         registers: Box<Words>,
-        /// Its extended state after it, if the instruction changed that.
+        /// The thread's extended state after the instruction, if that changed it.
         extended: Option<Bytes>,
         /// The memory that the instruction wrote, and the foreign memory that it read.
         writes: Vec<Write>,
     },
-    /// In a keyframe at the end of the run: private mappings that are zeros at first have the bytes
-    /// of the final state. [`Happening::Memory`] before this has those that the final state lacks.
+    /// Only in a keyframe at the end of the run: private mappings whose first contents are zeros
+    /// have their bytes from the final state (the core file). [`Happening::Memory`] before this has
+    /// the bytes that the final state lacks.
     FinalMemory,
 }
 
 impl Happening {
-    /// Returns true for what belongs to the beginning of a program, right after
-    /// [`Happening::Start`]: its memory and its other threads.
+    /// Returns true if this may belong to the beginning of a program, right after
+    /// [`Happening::Start`]: its memory or another of its threads.
     pub fn may_follow_start(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
 
-    /// Returns the memory that was written, except for changes of the mappings.
+    /// Returns the memory that the event wrote, without changes of the mappings; empty if it wrote
+    /// none.
     pub fn writes(&self) -> &[Write] {
         match self {
             Self::Memory(write) => std::slice::from_ref(write),
@@ -151,7 +160,8 @@ impl Happening {
         }
     }
 
-    /// Returns true if this may follow the memory of a keyframe: what its threads are in.
+    /// Returns true if this may follow the memory of a keyframe: the threads, the calls and signals
+    /// that they are in, foreign memory, or [`Happening::FinalMemory`].
     pub fn may_follow_keyframe(&self) -> bool {
         match self {
             Self::Signal { handler: None, writes, .. } => writes.is_empty(),
@@ -166,22 +176,25 @@ impl Happening {
 /// The effects of a system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// RAX after it.
+    /// RAX after the call.
     pub result: i64,
     /// The memory that the kernel wrote.
     pub writes: Vec<Write>,
-    /// The changes of the mappings, before the writes.
+    /// The changes of the mappings, which happened before the writes.
     pub maps: Vec<MapChange>,
-    /// The thread's state after it, if that is not [`after_call`].
+    /// The thread's state after the call; `None` if it follows from the state before
+    /// ([`after_call`]).
     pub state: Option<Box<ThreadState>>,
 }
 
-/// Returns the registers of a thread after a system call that changed nothing else.
+/// Returns a thread's registers after a system call with this result, which changed no registers
+/// but those that every call changes.
 pub fn after_call(before: &Registers, result: i64) -> Registers {
     /// Bytes of SYSCALL.
     const SYSCALL_BYTES: u64 = 2;
     let next = before.rip.wrapping_add(SYSCALL_BYTES);
-    // SYSCALL leaves the flags, but for RF, and the return address (SDM volume 2, "SYSCALL").
+    // SYSCALL leaves the return address in RCX, and the flags but for RF in R11 (SDM volume 2,
+    // "SYSCALL").
     Registers {
         rip: next,
         rcx: next,
@@ -194,15 +207,15 @@ pub fn after_call(before: &Registers, result: i64) -> Registers {
 /// A process at its first recorded instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// The process.
+    /// The ID of the process.
     pub pid: Pid,
     /// The path of the program.
     pub program: String,
-    /// Its auxiliary vector.
+    /// The auxiliary vector of the program.
     pub auxv: Bytes,
-    /// The thread's state.
+    /// The state of the entry's thread.
     pub state: ThreadState,
-    /// All mappings.
+    /// All mappings of the process.
     pub mappings: Vec<Mapped>,
 }
 
@@ -234,27 +247,27 @@ impl From<Words> for Registers {
 /// The place of a thread at an event that no instruction of the thread asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its instruction pointer. Within a tick no address occurs twice.
+    /// The thread's instruction pointer. Within a tick, no address occurs twice.
     pub ip: Addr,
-    /// RCX: the iterations left of a REP instruction that was begun.
+    /// The thread's RCX: within a REP instruction, the number of iterations left.
     pub rcx: u64,
 }
 
 /// Bytes that were written to memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// Where.
+    /// The address of the first byte.
     pub addr: Addr,
-    /// The bytes.
+    /// The bytes that were written.
     pub bytes: Bytes,
 }
 
-/// A change of what is mapped.
+/// A change of a process's mappings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapChange {
-    /// Something was mapped, in place of what was there.
+    /// A new mapping, in place of anything that was mapped there.
     Map(Mapped),
-    /// Nothing is mapped there any more.
+    /// These addresses are no longer mapped.
     Unmap(AddrRange),
     /// Pages have another protection.
     Protect {
@@ -270,34 +283,36 @@ pub enum MapChange {
         /// The new pages.
         to: AddrRange,
     },
-    /// The kernel forgot what was written to pages (`MADV_DONTNEED` and its kin).
+    /// The kernel discarded the pages, so they have their first contents again (`MADV_DONTNEED` and
+    /// the like).
     Discard(AddrRange),
 }
 
-/// A mapping.
+/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapped {
-    /// Its addresses.
+    /// The addresses of the mapping.
     pub range: AddrRange,
-    /// Its protection.
+    /// The protection of the mapping.
     pub protection: Protection,
-    /// True if it grows down, as stacks do.
+    /// True if the mapping grows down, as stacks do.
     pub grows_down: bool,
-    /// Its contents at first.
+    /// The first contents of the mapping.
     pub content: Content,
-    /// The path of its file, a name in brackets, or empty.
+    /// The path of the mapped file, a name in brackets, or empty.
     pub name: String,
-    /// Where its bytes are that other mappings of the program can show as well; none if it is
-    /// private.
+    /// The identity of the bytes, which other mappings of the program can show as well; `None` for
+    /// a private mapping.
     pub shared: Option<Shared>,
 }
 
-/// A part of what is mapped shared: a file, or memory without a name.
+/// The identity of the bytes of a shared mapping: a place in a file, or in shared memory without a
+/// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// A number of the file in this recording, of its device and inode.
+    /// A number made of the file's device and inode, by which mappings of one file are found.
     pub file: u64,
-    /// The offset of the mapping's first byte.
+    /// The offset of the mapping's first byte in that file.
     pub offset: u64,
 }
 
@@ -310,20 +325,20 @@ pub enum Content {
     File {
         /// The stored file.
         image: ImageId,
-        /// The offset of the mapping's first byte in it.
+        /// The offset of the mapping's first byte in the stored file.
         offset: u64,
     },
 }
 
-/// Returns a hash of a thread's general registers, by which a replay checks itself. The number of
-/// the last system call and the flag of single steps are no part of it.
+/// Returns a hash of a thread's general registers, by which a replay checks itself. `orig_rax`, TF
+/// and RF do not count.
 pub fn check_of(registers: &Registers) -> u32 {
     let eflags = registers.eflags & !(STEPS | RESUME);
     let compared = Registers { orig_rax: 0, eflags, ..*registers };
     crc32fast::hash(compared.to_words().map(u64::to_le_bytes).as_flattened())
 }
 
-/// serde knows no arrays of 27.
+/// The registers as serde stores them: a sequence, whose length is checked as it is read.
 mod words {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,10 +1,10 @@
-//! The log of an exact recording: everything that decides how a run goes and that does not follow
-//! from the run itself. It is one sequence of entries, in the order in which they happened, for all
-//! threads, since only one thread of the program executes at a time.
+//! The log of an exact recording: all inputs of the run, which do not follow from the program's
+//! state. It is one sequence of entries, in the order in which they happened, for all threads,
+//! since only one thread of the program executes at a time.
 //!
-//! The position of an entry is its thread's position: so many ticks after that thread's last entry.
-//! [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at once
-//! that it is not the recorded run.
+//! The position of an entry is a position of its thread: [`Entry::ticks`] after that thread's last
+//! entry. [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at
+//! once that it differs from the recorded run.
 
 mod bytes;
 mod entry;

@@ -1,26 +1,27 @@
 //! Payloads of the log's chunks: encoded entries, compressed.
 //!
-//! The first byte of a payload says what follows. A chunk whose entries need more than
+//! The first byte of a payload is its kind. A chunk whose entries need more than
 //! [`COMPRESSED_LIMIT_BYTES`] is not compressed, so a reader never allocates much more memory than
-//! that, or than the file has bytes. If one frame cannot hold it, the chunk continues in the next
+//! that, or than the size of the file. A chunk that one frame cannot hold continues in the next
 //! frame.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
-/// The entries follow.
+/// The kind of a payload with plain entries.
 const STORED: u8 = 0;
-/// The size of the entries (32 bits, little-endian) follows, and the entries as one LZ4 block.
+/// The kind of a payload with compressed entries: their size (32 bits, little-endian), and one LZ4
+/// block.
 const LZ4: u8 = 1;
-/// Entries follow, and the next frame continues the chunk.
+/// The kind of a payload with plain entries of a chunk that continues in the next frame.
 const CONTINUED: u8 = 2;
 
 const LZ4_HEADER_BYTES: usize = 5;
-/// The largest size of the entries of a compressed chunk.
+/// The maximum size of the entries of a compressed chunk, in bytes before compression.
 pub(super) const COMPRESSED_LIMIT_BYTES: usize = 4 << 20;
-/// The size of the pieces of a chunk that one frame cannot hold.
+/// The size in bytes of the pieces of a chunk that one frame cannot hold.
 pub(super) const PIECE_BYTES: usize = 16 << 20;
 
-/// Calls `write` with each payload of a chunk.
+/// Divides a chunk's encoded entries into payloads, and calls `write` with each payload.
 pub(super) fn pack<E>(
     entries: &[u8],
     mut write: impl FnMut(&[u8]) -> Result<(), E>,
@@ -56,7 +57,8 @@ pub(super) fn is_continued(payload: &[u8]) -> bool {
     payload.first() == Some(&CONTINUED)
 }
 
-/// Appends the entries of a payload. Returns `None` if the payload is invalid.
+/// Appends the encoded entries of a payload, decompressed. Returns `None` if the payload is
+/// invalid.
 pub(super) fn unpack(payload: &[u8], entries: &mut Vec<u8>) -> Option<()> {
     match payload.split_first()? {
         (&(STORED | CONTINUED), rest) => entries.extend_from_slice(rest),

@@ -1,4 +1,5 @@
-//! Writes a log of which only the end is kept: in parts, the oldest of which are dropped.
+//! Writes a log in parts, one file each. If only the end of the log is kept, the oldest parts are
+//! dropped.
 //!
 //! Each part but the first begins at a keyframe, so it can become the first one when the parts
 //! before it are dropped. The caller calls `begin_part` at a keyframe.
@@ -18,16 +19,16 @@ pub(in crate::recording) struct LogParts {
     dir: PathBuf,
     /// The complete parts, in order.
     complete: VecDeque<Part>,
-    /// The last part.
+    /// The last part, which is being written.
     file: LogFile,
-    /// The entries and the ticks before that. Its size is not used.
+    /// The entries and the ticks before the last part. The size in it is not used.
     before: LogTotals,
 }
 
 /// A complete part of a log.
 #[derive(Debug)]
 struct Part {
-    /// The entries and the ticks before it. Its size is not used.
+    /// The entries and the ticks before this part. The size in it is not used.
     before: LogTotals,
     size_bytes: u64,
 }
@@ -47,7 +48,7 @@ impl LogParts {
         self.file.flush()
     }
 
-    /// Begins another part, with the next entry.
+    /// Completes the last part and begins another one, with the next entry.
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;
         let since_start = self.totals_since_start();
@@ -68,14 +69,14 @@ impl LogParts {
         Ok(())
     }
 
-    /// Returns the names of the files.
+    /// Returns the file names of the parts that are kept, in order.
     pub(in crate::recording) fn names(&self) -> impl Iterator<Item = String> {
         let complete = self.complete.iter().map(|part| part.before.entries);
         complete.chain([self.before.entries]).map(log_name)
     }
 
-    /// Returns the number of entries since the beginning of the run, and their ticks, and the size
-    /// of those that are kept.
+    /// Returns the number of entries and ticks since the beginning of the run, even of dropped
+    /// parts, and the size of the parts that are kept.
     pub(in crate::recording) fn totals_since_start(&self) -> LogTotals {
         let own = self.file.totals();
         LogTotals {
@@ -86,7 +87,7 @@ impl LogParts {
         }
     }
 
-    /// Returns the number of entries that are kept, their ticks, and the size.
+    /// Returns the number of entries, the ticks and the size of the parts that are kept.
     pub(in crate::recording) fn kept_totals(&self) -> LogTotals {
         let since_start = self.totals_since_start();
         let dropped = self.complete.front().map_or(self.before, |part| part.before);

@@ -19,10 +19,10 @@ pub struct Log {
 
 #[derive(Debug)]
 struct Shared {
-    /// The number of entries before it, which were dropped.
+    /// The number of entries before the first part, which were dropped.
     first: u64,
     parts: Vec<Part>,
-    /// The whole chunks.
+    /// The whole chunks of all parts, in order.
     chunks: Vec<Chunk>,
 }
 
@@ -33,7 +33,7 @@ struct Part {
     bytes: Mapped,
 }
 
-/// A file of a log that has more than whole chunks.
+/// A file of a log that does not consist of whole chunks only.
 #[derive(Debug)]
 pub(in crate::recording) struct BrokenPart {
     pub(in crate::recording) path: PathBuf,
@@ -43,40 +43,41 @@ pub(in crate::recording) struct BrokenPart {
 
 #[derive(Debug)]
 struct Chunk {
-    /// The number of its part.
+    /// The index of the file that contains the chunk.
     part: usize,
     frames: Vec<Range<usize>>,
 }
 
-/// A place in a log, from which it is read on. A copy reads on independently.
+/// A reader's place in a log. A copy of it moves independently.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     log: Log,
-    /// The number of the next chunk.
+    /// The index of the next chunk to read.
     next_chunk: usize,
-    /// The encoded entries of the chunk at hand.
+    /// The encoded entries of the current chunk.
     chunk: Arc<Vec<u8>>,
-    /// The offset of the next entry in it.
+    /// The offset of the next entry in `chunk`.
     at: usize,
     /// The next entry, if it was decoded, and its end in the chunk.
     next: Option<(Arc<Entry>, usize)>,
-    /// The number of the next entry.
+    /// The number of entries of the run before the next one.
     index: u64,
 }
 
-/// An entry that stays while its cursor moves on.
+/// A shared entry, which stays valid when the cursor that returned it moves on.
 pub type Current = Arc<Entry>;
 
 impl Log {
-    /// Opens the whole chunks of a log that is one file.
+    /// Opens the whole chunks of a log that is one file. Returns their extent as well.
     pub(in crate::recording) fn of_file(path: &Path, bytes: Mapped) -> (Self, Whole) {
         let mut shared = Shared { first: 0, parts: Vec::new(), chunks: Vec::new() };
         let whole = shared.append(path, bytes);
         (Self { shared: Arc::new(shared) }, whole)
     }
 
-    /// Opens the whole chunks of a log of several files, in their order, which has the entries from
-    /// number `first` on. It ends where the first of them is broken, which is returned.
+    /// Opens the whole chunks of a log of several files, in their order, after `first` entries that
+    /// were dropped. The log ends at the first broken chunk; the file with that chunk is returned,
+    /// too.
     pub(in crate::recording) fn of_parts(
         first: u64,
         parts: Vec<(PathBuf, Mapped)>,
@@ -99,7 +100,7 @@ impl Log {
         Self::of_file(Path::new(LOG), Mapped::held(bytes)).0
     }
 
-    /// Returns the number of its first entry: that of the entries before it, which were dropped.
+    /// Returns the number of entries before the first one, which were dropped; 0 for a whole log.
     pub fn first(&self) -> u64 {
         self.shared.first
     }
@@ -157,7 +158,7 @@ impl Log {
 }
 
 impl Shared {
-    /// Appends the whole chunks of a file.
+    /// Appends the whole chunks of a file, and returns their extent.
     fn append(&mut self, path: &Path, bytes: Mapped) -> Whole {
         let (payloads, mut whole) = frames(bytes.as_ref());
         let part = self.parts.len();
@@ -182,7 +183,7 @@ impl Shared {
 }
 
 impl Cursor {
-    /// Reads on in a log that begins with all of this one: it was written on.
+    /// Continues in `log`, which begins with all of this cursor's log: more was written since.
     pub fn move_to(&mut self, log: &Log) {
         self.log = log.clone();
     }
@@ -192,7 +193,7 @@ impl Cursor {
         self.index
     }
 
-    /// Returns the next entry without reading it; `None` at the end.
+    /// Returns the next entry without moving past it; `None` at the end.
     pub fn peek(&mut self) -> Result<Option<&Entry>, Error> {
         while self.next.is_none() {
             let rest = self.chunk.get(self.at..).unwrap_or_default();
@@ -209,18 +210,18 @@ impl Cursor {
         Ok(self.next.as_ref().map(|(entry, _)| entry.as_ref()))
     }
 
-    /// Returns the next entry without reading it, to be kept; `None` at the end.
+    /// Returns the next entry, for the caller to keep, without moving past it; `None` at the end.
     pub fn current(&mut self) -> Result<Option<Current>, Error> {
         self.peek()?;
         Ok(self.next.as_ref().map(|(entry, _)| Arc::clone(entry)))
     }
 
-    /// Reads over the next entry.
+    /// Moves past the next entry; stays at the end.
     pub fn skip(&mut self) -> Result<(), Error> {
         self.take().map(|_| ())
     }
 
-    /// Reads the next entry; `None` at the end.
+    /// Returns the next entry and moves past it; `None` at the end.
     pub fn read(&mut self) -> Result<Option<Entry>, Error> {
         Ok(self.take()?.map(Arc::unwrap_or_clone))
     }

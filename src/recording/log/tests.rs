@@ -285,7 +285,7 @@ fn an_entry_that_no_frame_can_hold_is_written_in_pieces() {
     let entries = [switch(1), call_that_writes(noise(2 * PIECE_BYTES + 1)), switch(2)];
     let log = encode(&entries);
     assert_eq!(read_all(log.clone()), entries);
-    // Without its last piece the chunk is cut.
+    // Without the last piece, the chunk is cut.
     let last = log.len() - PIECE_BYTES / 2;
     let (log, whole) =
         Log::of_file("log".as_ref(), super::super::Mapped::held(log[..last].to_vec()));
@@ -302,7 +302,7 @@ fn lengths_that_are_lies_are_refused_without_their_memory() {
         assert!(found.is_empty());
         assert!(matches!(error.unwrap().kind, ErrorKind::LogEntry { offset: 8 }));
     }
-    // A block that says to be larger than any that is compressed.
+    // A block that claims to be larger than any that is compressed.
     let size = u32::try_from(COMPRESSED_LIMIT_BYTES + 1).unwrap().to_le_bytes();
     let (_, error) = read(frame(&[&[1][..], &size, &[0; 20]].concat()));
     assert!(error.is_some());
@@ -314,7 +314,7 @@ fn tags_that_no_entry_has_are_refused() {
         let (found, error) = read(chunk_of(&[2, 0, 0, happening, 0, 0, 0, 0]));
         assert!(found.is_empty() && error.is_some(), "{happening}");
     }
-    // A kind of payload.
+    // Payloads of unknown kinds.
     for kind in 3..=u8::MAX {
         assert!(read(frame(&[kind, 2, 0, 0, 9, 0])).1.is_some(), "{kind}");
     }

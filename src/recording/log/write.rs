@@ -11,10 +11,10 @@ use std::path::PathBuf;
 /// The number of encoded bytes at which a chunk is written.
 pub(in crate::recording) const CHUNK_BYTES: usize = 256 << 10;
 
-/// The size of entries that are encoded in place.
+/// The maximum encoded size in bytes of entries that are encoded on the stack.
 const SMALL_BYTES: usize = 256;
 
-/// The file of a log.
+/// A file of a log that is being written.
 #[derive(Debug)]
 pub(in crate::recording) struct LogFile {
     file: Appender,
@@ -46,7 +46,7 @@ impl LogFile {
         self.file.size_bytes() + self.pending.len() as u64
     }
 
-    /// Returns the number of entries, their ticks, and the size.
+    /// Returns the number of entries in this file, their ticks, and the size.
     pub(in crate::recording) fn totals(&self) -> LogTotals {
         LogTotals { size_bytes: self.size_bytes(), ..self.totals }
     }
@@ -66,7 +66,7 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     log
 }
 
-/// Returns a chunk of encoded entries as a log has it.
+/// Returns a chunk of encoded entries, packed and framed as in a log.
 pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
     let Ok(()) = pack(chunk, |payload| {
@@ -76,9 +76,9 @@ pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// Appends an encoded entry to others.
+/// Encodes an entry and appends it to `pending`.
 pub(in crate::recording) fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
-    // Most are small, and fit here.
+    // Most entries are small, and need no allocation.
     let mut small = [0; SMALL_BYTES];
     if let Ok(bytes) = postcard::to_slice(entry, &mut small) {
         pending.extend_from_slice(bytes);

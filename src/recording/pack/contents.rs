@@ -8,28 +8,29 @@ use super::super::format::{
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The name of the list in the archive.
+/// The name of the archive's first file, which lists the others.
 pub(super) const CONTENTS: &str = "contents";
 /// The first words of the list, before its version.
 const TITLE: &str = "contraflow packed recording ";
 /// The version of packed recordings that this program reads and writes.
 const VERSION: u32 = 1;
 
-/// The longest name of a path's component (`NAME_MAX` of the kernel).
+/// The maximum length of a component of a path (`NAME_MAX` of the kernel).
 const COMPONENT_LIMIT_BYTES: usize = 255;
-/// Hexadecimal names are shorter than this: a component has room for them and an extension.
+/// A length that hexadecimal names must not reach: a component has room for them and an extension.
 const HEXADECIMAL_END_CHARS: usize = COMPONENT_LIMIT_BYTES - 8;
-/// The longest name of a file in a recording: with a directory before it, less than `PATH_MAX`.
+/// The maximum length of a file's path in a recording: with a directory before it, less than
+/// `PATH_MAX`.
 const NAME_LIMIT_BYTES: usize = 3000;
 /// Characters of a SHA-256 in hexadecimal.
 const IMAGE_NAME_CHARS: usize = 64;
-/// The largest number of digits in a name.
+/// The maximum number of digits in a name.
 const NUMBER_CHARS: usize = 20;
 
 /// A file of a packed recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its path in the recording.
+    /// The file's path in the recording.
     pub(super) name: String,
     pub(super) size_bytes: u64,
 }
@@ -106,7 +107,8 @@ fn is_hexadecimal(text: &str) -> bool {
     (1..HEXADECIMAL_END_CHARS).contains(&text.len()) && text.bytes().all(is_digit)
 }
 
-/// Returns true for a component of a path that leads down, and that fits in a line of the list.
+/// Returns true if a component of a path is a plain name, not `.` or `..`, and fits in a line of
+/// the list.
 fn is_plain(component: &str) -> bool {
     (1..=COMPONENT_LIMIT_BYTES).contains(&component.len())
         && component != "."

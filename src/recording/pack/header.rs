@@ -5,7 +5,7 @@ use super::segments::{SEGMENTS_LIMIT, Segment, are_whole, stored_bytes};
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// The unit of an archive.
+/// The size of the blocks of which an archive consists.
 pub(super) const BLOCK_BYTES: usize = 512;
 
 type Block = [u8; BLOCK_BYTES];
@@ -26,17 +26,18 @@ const REAL_SIZE: Range<usize> = 483..495;
 const SPARSE_OF_EXTENSION: Range<usize> = 0..504;
 const EXTENSION_IS_EXTENDED: usize = 504;
 
-/// A segment in a header: offset and size.
+/// The size of a segment in a header: its offset and its size.
 const SEGMENT_BYTES: usize = 24;
 const NUMBER_BYTES: usize = 12;
 
 const REGULAR: u8 = b'0';
 const LONG_NAME: u8 = b'L';
 const HOLEY: u8 = b'S';
-/// The name of the file before another whose name is too long for its header.
+/// The name of a file whose contents are the name of the next file, if that is too long for a
+/// header.
 const LONG_NAME_FILE: &str = "././@LongLink";
 
-/// Returns the blocks before a file's data.
+/// Returns the header of a file, of one or more blocks. Only the segments of the file are stored.
 pub(super) fn header(name: &str, size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     let mut blocks = Vec::new();
     let short = name.as_bytes().get(NAME);
@@ -59,7 +60,7 @@ fn of_file(name: &[u8], size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     let stored = segments.iter().map(|segment| segment.size_bytes).sum();
     let mut block = plain(name, HOLEY, stored);
     put_number(&mut block[REAL_SIZE], size_bytes);
-    // A segment of no bytes at the end says how long a file is that ends with a hole.
+    // An empty segment at the end has the size of the file, which may end with a hole.
     let end = Segment { offset: size_bytes, size_bytes: 0 };
     let all = [segments, &[end]].concat();
     let in_block = all.len().min(SPARSE.len() / SEGMENT_BYTES);
@@ -92,7 +93,7 @@ fn plain(name: &[u8], kind: u8, size_bytes: u64) -> Block {
     block
 }
 
-/// Writes the checksum: the sum of all bytes, with blanks in its own place.
+/// Writes the checksum of a header: the sum of its bytes, with blanks in place of the checksum.
 fn seal(block: &mut Block) {
     block[CHECKSUM].fill(b' ');
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
@@ -106,7 +107,7 @@ fn put_segments(field: &mut [u8], segments: &[Segment]) {
     }
 }
 
-/// Writes a number as octal digits, or if it has too many of them in base 256.
+/// Writes a number as octal digits, or in base 256 if they do not fit.
 fn put_number(field: &mut [u8], number: u64) {
     let octal = format!("{number:011o}\0");
     if octal.len() == field.len() {
@@ -155,14 +156,14 @@ pub(super) fn read_header(
         is_extended = take_segments(&block[SPARSE_OF_EXTENSION], mark, &mut segments);
         found.extend(block);
     }
-    // The last one only says where the file ends.
+    // The last segment only has the size of the file.
     segments.pop();
     let is_sound = is_extended == Some(false) && stored_bytes(&segments, size_bytes).is_some();
     Ok((is_sound && found == header(name, size_bytes, &segments)).then_some(segments))
 }
 
-/// Appends the segments of a block, and returns whether more follow; `None` for bytes that are no
-/// segments.
+/// Appends the segments of a block. Returns true if another block of segments follows; `None` for
+/// bytes that are not segments.
 fn take_segments(field: &[u8], mark: u8, segments: &mut Vec<Segment>) -> Option<bool> {
     for place in field.chunks_exact(SEGMENT_BYTES).filter(|place| place[0] != 0) {
         let (offset, size) = place.split_at(NUMBER_BYTES);

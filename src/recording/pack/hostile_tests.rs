@@ -1,5 +1,5 @@
-//! Archives that no packer wrote, and packed recordings cut or changed anywhere: all are refused,
-//! and nothing is left of them.
+//! Archives that no packer wrote, and packed recordings that are cut or changed anywhere: all are
+//! refused, and no files of them are left.
 
 use super::contents::CONTENTS;
 use super::header::{BLOCK_BYTES, header};
@@ -51,7 +51,7 @@ fn lists_of_other_files_are_refused() {
         ("contraflow packed recording 1\n-5 manifest.json\n", ": damaged"),
         ("contraflow packed recording 1\n5 starting.json\n5 manifest.json\n", ": damaged"),
         ("contraflow packed recording 1\n99999999999999999999 manifest.json\n", ": damaged"),
-        // No header for that size follows, and nothing is made of it.
+        // No header for that size follows, and no file is created.
         ("contraflow packed recording 1\n18446744073709551615 manifest.json\n", ": damaged"),
     ];
     for (list, error) in lists {

@@ -5,11 +5,12 @@ use nix::unistd::Whence;
 use std::fs::File;
 use std::io;
 
-/// The smallest hole that is left out.
+/// The minimum size of a hole that is left out, in bytes.
 const LEAST_HOLE_BYTES: u64 = 64 << 10;
-/// The smallest hole that is left out, as a fraction of the file: 1/2^16. So at most 2^16 are.
+/// The minimum size of a hole that is left out, as a fraction of the file: 1/2^16. So at most 2^16
+/// holes are left out.
 const LEAST_HOLE_SHIFT: u32 = 16;
-/// The largest number of segments that a reader accepts; a writer makes at most half as many.
+/// The maximum number of segments that a reader accepts; a writer makes at most half as many.
 pub(super) const SEGMENTS_LIMIT: usize = 2 << LEAST_HOLE_SHIFT;
 
 /// A part of a file; the bytes around it are zeros.
@@ -28,15 +29,15 @@ pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segmen
         let data = seek(file, at, Whence::SeekData, size_bytes)?;
         let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
         match segments.last_mut() {
-            // The hole is too small: joins its neighbours.
+            // The hole is too small: this segment joins the one before it.
             Some(before) if data - at < least => before.size_bytes = hole - before.offset,
-            // So is a hole at the start.
+            // The hole at the start is too small.
             None if data < least => segments.push(Segment { offset: 0, size_bytes: hole }),
             // A new segment.
             _ if hole > data => segments.push(Segment { offset: data, size_bytes: hole - data }),
             _ => {}
         }
-        // Without progress the file is shrinking; reading it will find that.
+        // Without progress, the file is shrinking, which shows when it is read.
         if hole == at {
             break;
         }
@@ -45,7 +46,7 @@ pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segmen
     Ok(segments)
 }
 
-/// Returns true if the segments are all of a file of this size.
+/// Returns true if the segments cover a file of this size without holes.
 pub(super) fn are_whole(segments: &[Segment], size_bytes: u64) -> bool {
     match segments {
         [] => size_bytes == 0,

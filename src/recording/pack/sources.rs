@@ -13,7 +13,7 @@ impl Reader {
         let list = self.dir().join(SOURCE_DIR).join(SOURCE_LIST);
         let text = read_limited(&list, TEXT_LIMIT_BYTES).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        // A file of a hostile recording: none may lead out of the directory.
+        // The recording may be hostile: no name may lead out of its directory.
         let is_inside = |dir: &&str| {
             dir.strip_prefix('/').is_some_and(|rest| is_known(&format!("{SOURCE_DIR}/{rest}")))
         };

@@ -97,12 +97,12 @@ pub(super) fn members(packed: &[u8]) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// An archive as it is put together from anything.
+/// An archive that is put together from any blocks.
 #[derive(Default)]
 pub(super) struct Archive(Vec<u8>);
 
 impl Archive {
-    /// Begins with a list of these files.
+    /// Begins an archive with a list of these files.
     pub(super) fn listing(files: &[(String, Vec<u8>)]) -> Self {
         let member = |(name, bytes): &(String, Vec<u8>)| Member {
             name: name.clone(),
@@ -141,7 +141,7 @@ pub(super) fn zipped(bytes: &[u8]) -> Vec<u8> {
     to.finish().unwrap()
 }
 
-/// Writes the checksum of a header again.
+/// Recomputes the checksum of a header.
 pub(super) fn sealed(mut block: Vec<u8>) -> Vec<u8> {
     block[148..156].fill(b' ');
     let sum: u32 = block[..BLOCK_BYTES].iter().map(|byte| u32::from(*byte)).sum();
@@ -197,7 +197,7 @@ fn files_are_added_and_are_checked_from_then_on() {
     assert_eq!(fs::read(reader.dir().join("debug/00ff.debug")).unwrap(), b"debug");
     assert_eq!(reader.source_directories(), [Path::new("/x/build")]);
     assert!(reader.dir().join("sources/x/build").is_dir() && !scene.path("out").exists());
-    // It is packed again with what was added.
+    // Packed again, the recording keeps the files that were added.
     let again = scene.path("again");
     pack(&reader, extras(), &again, &mut |_, _| true).unwrap();
     let bytes = fs::read(again).unwrap();
@@ -327,7 +327,7 @@ fn holes_stay_holes() {
     let file = File::create_new(dir.path().join("f")).unwrap();
     let size_bytes = 1 << 40;
     file.set_len(size_bytes).unwrap();
-    // More segments than fit in one header, and than in one block after it.
+    // More segments than fit in one header and one block after it.
     for number in 0..40 {
         file.write_all_at(b"data", (number << 28) + 5).unwrap();
     }
@@ -359,7 +359,7 @@ fn tar_extracts_the_same_files() {
         file.write_all_at(b"data", at << 20).unwrap();
     }
     drop(file);
-    // The checksums are of the file before; those of the recording are made again.
+    // The recording's checksums are of the old core file, so they are made again.
     let reader = Reader::open(&scene.recording()).unwrap();
     let mut sums = reader.sums().unwrap().clone();
     sums.add(

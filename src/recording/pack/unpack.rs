@@ -20,9 +20,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The first bytes of a file by gzip (RFC 1952).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Makes a recording of a packed one in `dir`, which must not exist, and opens it. Leaves nothing
-/// if it fails. Calls `watch` with the number of bytes done and that of all; it returns false to
-/// stop.
+/// Unpacks a recording into `dir`, which must not exist, and opens it. Leaves nothing if it fails.
+/// Calls `watch` with the number of bytes done and that of all; `watch` returns false to stop.
 pub fn unpack(
     file: &Path,
     dir: &Path,
@@ -51,7 +50,8 @@ fn private_dirs() -> DirBuilder {
     builder
 }
 
-/// Opens the unpacked recording. Errors name its files as parts of the packed file.
+/// Opens the unpacked recording, and checks all of it. In errors, its files are parts of the packed
+/// file.
 fn checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, Error> {
     let opened = Reader::open(dir).and_then(|reader| {
         let traces: Vec<_> = reader.traces()?.into_iter().map(trace_name).collect();
@@ -77,7 +77,8 @@ fn checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, Error>
     })
 }
 
-/// Returns true if a file is one that a complete recording has by its own lists.
+/// Returns true if a complete recording lists this file in its manifest or its checksums. Always
+/// true for a cut recording.
 fn is_listed(reader: &Reader, traces: &[String], name: &str) -> bool {
     let trace = name.strip_prefix(TRACE_DIR).and_then(|rest| rest.strip_prefix('/'));
     let is_trace = trace.is_some_and(|trace| traces.iter().any(|known| known == trace));
@@ -115,7 +116,7 @@ impl Unpacking<'_> {
             return Err(self.damaged());
         }
         let mut bytes = Vec::new();
-        // The list is only as large as the bytes that are there.
+        // Allocates for the bytes that are there, whatever the header claims.
         self.read(|from| from.take(size_bytes).read_to_end(&mut bytes))?;
         if bytes.len() as u64 != size_bytes {
             return Err(Error::new(file, ErrorKind::PackCut));

@@ -25,18 +25,18 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// A file that a packed recording has in addition to the recording's own.
 #[derive(Debug)]
 pub struct Extra {
-    /// Its path in the recording.
+    /// The file's path in the recording.
     name: String,
     content: Content,
 }
 
 impl Extra {
-    /// Returns a file of this machine, by its path in the recording.
+    /// Returns the file `path` of this machine, to be packed under `name`.
     pub fn file(name: String, path: PathBuf) -> Self {
         Self { name, content: Content::File(path) }
     }
 
-    /// Returns bytes, by their path in the recording.
+    /// Returns a file with these bytes, to be packed under `name`.
     pub fn bytes(name: String, bytes: Bytes) -> Self {
         Self { name, content: Content::Bytes(bytes) }
     }
@@ -45,7 +45,7 @@ impl Extra {
 #[derive(Debug)]
 enum Content {
     File(PathBuf),
-    /// A file that the recorder may remove.
+    /// An open file, whose name the recorder may remove.
     Open(PathBuf, File),
     Bytes(Bytes),
 }
@@ -69,9 +69,9 @@ struct Item {
     content: Content,
 }
 
-/// Writes a recording and additional files to `out`, which must not exist. Fails if the recording
-/// is damaged. Calls `watch` with the number of bytes done and that of all; it returns false to
-/// stop.
+/// Packs a recording and additional files into `out`, which must not exist. Fails if the recording
+/// is damaged. Calls `watch` with the number of bytes done and that of all; `watch` returns false
+/// to stop.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,
@@ -114,7 +114,7 @@ fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<I
         items.push((name.clone(), own(&name)));
     }
     for extra in extras {
-        // A recording that was packed once has some already.
+        // An unpacked recording has some already.
         if !sums.lists(&extra.name) {
             sums.add(extra.name.clone(), extra.content.sum()?);
             items.push((extra.name, extra.content));
@@ -126,9 +126,9 @@ fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<I
     items.into_iter().map(|(name, content)| item(name, content)).collect()
 }
 
-/// Returns the files of a recording whose recorder was killed. If it is still running, they grow:
-/// their sizes are read in such an order that no trace runs on code that the sideband has not
-/// announced, and no keyframe is of a place after the end of the log.
+/// Returns the files of a cut recording. If its recorder is still running, they grow: their sizes
+/// are read in such an order that no trace runs on code that the sideband has not announced, and no
+/// keyframe is of a place after the end of the log.
 fn of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     items.extend(below(reader.dir(), TRACE_DIR)?);
@@ -160,7 +160,8 @@ fn open(dir: &Path, name: String) -> Result<Option<Item>, Error> {
     }
 }
 
-/// Returns the files at a path in a recording.
+/// Returns the file at a path in a recording, or all files below a directory; none if there is
+/// nothing.
 fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     let path = dir.join(name);
     let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(Vec::new()) };

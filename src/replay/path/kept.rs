@@ -6,7 +6,7 @@ use crate::recording::{Reader, Turn};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The time between two looks at what another one makes.
+/// The time between two checks whether another process or thread has ended its turn at the path.
 const POLL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Returns the path of an exact recording: the one that is kept with it, or a new one, which is
@@ -20,7 +20,7 @@ pub fn path_of(
         return Ok(path);
     }
     let _turn = wait_for_turn(reader, goes_on)?;
-    // The one before may have made it.
+    // Another process or thread may have made it in its turn.
     if let Some(path) = reader.kept_path() {
         return Ok(path);
     }

@@ -53,7 +53,7 @@ struct PathWriter {
 }
 
 impl PathWriter {
-    /// Returns the next time.
+    /// Returns a new time, later than all before.
     fn now(&mut self) -> u64 {
         self.extra_time += 1;
         self.replay.moment(self.replay.position()).saturating_add(self.extra_time)
@@ -64,7 +64,8 @@ impl PathWriter {
         self.written.event(tsc, tid, event)
     }
 
-    /// Takes note of the program that begins, at its first instruction.
+    /// Writes the threads, the mappings and the changed code of a program that begins, at its first
+    /// instruction.
     fn begin_program(&mut self) -> Result<(), Error> {
         let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
         let now = self.now();
@@ -112,7 +113,7 @@ impl PathWriter {
         }
     }
 
-    /// Notes which instruction of the thread is next.
+    /// Writes the replay's position, and the number of the thread's next instruction there.
     fn note_place(&mut self, tid: Tid) -> Result<(), Error> {
         let (entry, ticks) = (self.replay.cursor.index(), self.replay.ticks);
         let index = self.tracer.instructions(tid);
@@ -160,7 +161,7 @@ impl PathWriter {
         }
     }
 
-    /// Returns the limit of a run of at most so many ticks.
+    /// Returns the limit of a run of at most `ticks` ticks.
     fn limit_within(&self, ticks: u64) -> Limit {
         match self.replay.epoch.engine.translator().records_within(ticks) {
             0 => Limit::Bound(Bound::Ticks(ticks)),
@@ -168,7 +169,7 @@ impl PathWriter {
         }
     }
 
-    /// Runs the loaded thread to a place within the tick.
+    /// Runs the loaded thread to a place before its next tick.
     fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let ticks = self.replay.ticks;
         while self.replay.ip()? != place.ip {
@@ -201,7 +202,7 @@ impl PathWriter {
             RerunEnd::Native if self.replay.hook_here()?.is_some() => {}
             RerunEnd::Native => self.step(tid)?,
             RerunEnd::Changed(changes) => {
-                // A point of the trace with a time, from which on the new bytes hold.
+                // Makes a point of the trace with a time, from which on the new bytes are valid.
                 self.tracer.leave(tid, ip);
                 for change in changes {
                     let (addr, bytes) = (change.addr, change.bytes);
@@ -262,7 +263,7 @@ impl PathWriter {
         }
     }
 
-    /// Takes note of an entry that has happened.
+    /// Writes the packets and events of an entry that has happened.
     fn happened(
         &mut self,
         entry: &Entry,
@@ -328,7 +329,8 @@ impl PathWriter {
 }
 
 impl Replay {
-    /// Returns what the recorder found written in the code of files as the program began.
+    /// Returns the addresses and bytes of code of files that the recorder found changed as the
+    /// program began.
     fn code_written_at_start(&self) -> Result<Vec<(Addr, Vec<u8>)>, Error> {
         let Some(start) = self.outline.starts.get(self.number) else { return Ok(Vec::new()) };
         let mut cursor = start.cursor();

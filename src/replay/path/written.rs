@@ -17,9 +17,9 @@ use std::path::Path;
 pub(super) struct WrittenPath {
     writer: Writer,
     manifest: Manifest,
-    /// The recording that is replayed.
+    /// The exact recording that is replayed.
     source: Reader,
-    /// The paths of its stored files.
+    /// The paths of the source's stored files.
     names: BTreeMap<ImageId, String>,
     files: BTreeMap<ImageId, FileId>,
     mappings: MappingSet,
@@ -70,12 +70,12 @@ impl WrittenPath {
         Ok(())
     }
 
-    /// Appends packets of a thread.
+    /// Appends packets to a thread's trace.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if packets.is_empty() { Ok(()) } else { Ok(self.writer.trace(tid, packets)?) }
     }
 
-    /// Adds a thread, unless it is there: an execve keeps it.
+    /// Adds a thread, unless it was added before: a thread survives an execve.
     pub(super) fn thread(&mut self, tsc: u64, tid: Tid) -> Result<(), Error> {
         if self.threads.contains(&tid) {
             return Ok(());
@@ -169,7 +169,7 @@ impl WrittenPath {
         Ok(Backing::File { file, offset })
     }
 
-    /// Completes the recording, with these numbers of instructions.
+    /// Completes the recording, with the number of instructions of each thread.
     pub(super) fn finish(
         mut self,
         source: &Reader,

@@ -17,8 +17,8 @@ pub(super) enum Vfork {
 }
 
 impl Live {
-    /// Resumes the program, and skips the report of a vfork that ended for the debugger already,
-    /// and that of an end at which the debugger does not stop.
+    /// Resumes the program. Skips two reports: the end of a vfork wait that the debugger knows
+    /// already, and the end of the program if the debugger does not stop before it.
     pub(super) fn go_over_reported(
         &mut self,
         go: &Go,
@@ -58,8 +58,9 @@ impl Live {
         }
     }
 
-    /// Ends a vfork wait for the debugger before it goes to the past, where nothing waits. gdb
-    /// keeps its breakpoints out of a process that waits for its child.
+    /// Returns a stop that reports a vfork wait as over, before the debugger goes to the past,
+    /// where nothing waits; `None` if the debugger knows of no wait. gdb keeps its breakpoints out
+    /// of a process that waits for its child.
     pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
         let Some(Vfork::Waits(thread)) = self.vfork.filter(|_| self.forks.vfork) else {
             return None;

@@ -14,9 +14,9 @@ use std::cell::{OnceCell, RefCell};
 /// The past of a live program.
 #[derive(Debug)]
 pub(super) enum Past {
-    /// Its path.
+    /// The path of the program.
     Path(Box<Recorded<Recording>>),
-    /// Everything, by replay.
+    /// All registers and memory, by replay.
     Exact(Box<Replayed>),
 }
 
@@ -40,7 +40,7 @@ impl Past {
 pub(super) enum NoPast {
     /// The user interrupted the replay.
     Interrupted,
-    /// It cannot be read.
+    /// The recording cannot be read, for this reason.
     Failed(String),
 }
 
@@ -51,13 +51,13 @@ impl NoPast {
 }
 
 impl Live {
-    /// Returns the history up to now.
+    /// Returns the history up to now, which is opened on first use; `None` if that failed.
     pub(super) fn history(&self) -> Option<&dyn Run> {
         self.history_unless(&|| false);
         self.known_history()
     }
 
-    /// Returns the path up to now, if that is recorded.
+    /// Returns the history up to now if it is a path; `None` for an exact recording.
     pub(super) fn path(&self) -> Option<&dyn Run> {
         if self.is_exact() { None } else { self.history() }
     }
@@ -83,7 +83,8 @@ impl Live {
         self.history.get_mut().and_then(Option::as_mut).map(Past::run_mut)
     }
 
-    /// Opens the history up to now. Returns false if the user interrupted that.
+    /// Opens the history up to now, unless it is open. Returns false if the user interrupted the
+    /// replay.
     pub(super) fn history_unless(&self, interrupted: &dyn Fn() -> bool) -> bool {
         if self.history.get().is_some() {
             return true;
@@ -101,26 +102,26 @@ impl Live {
                 None
             }
         };
-        // It was not set before.
+        // The cell is empty, so this cannot fail.
         let _ = self.history.set(history);
         true
     }
 
-    /// Forgets what is known of the history: the program goes on. Keeps a replay, which will go on,
-    /// too.
+    /// Drops the history, since the program continues. Keeps a replay, which can continue as well.
     pub(super) fn outdate_history(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.take() {
             self.outdated.replace(Some(replayed));
         }
     }
 
-    /// Ends the replay, whose processes would be detached from, too.
+    /// Drops the history. Ends a replay, whose processes would be detached with the program
+    /// otherwise.
     pub(super) fn close_history(&mut self) {
         (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
         self.in_past = false;
     }
 
-    /// Returns the history if the debugger is at a position in it.
+    /// Returns the history if the debugger is in the past; `None` at the live end.
     pub(super) fn past(&self) -> Option<&dyn Run> {
         if self.in_past { self.history() } else { None }
     }
@@ -163,7 +164,7 @@ impl Live {
     }
 
     /// Returns the current registers, which are valid from each thread's last instruction on.
-    /// Memory is not included: the current contents do not show those of the past.
+    /// Memory is not included: its current contents say nothing of the past.
     fn final_state(&self, program: &Program) -> FinalState {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();

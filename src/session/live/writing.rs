@@ -1,4 +1,5 @@
-//! Changes that a debugger makes to a live program, possible at its live end only.
+//! Changes that a debugger makes to a live program: at its live end, or in a copy of its exact
+//! past.
 
 use super::Live;
 use crate::common::{Addr, Tid};
@@ -18,7 +19,8 @@ impl Live {
         }
     }
 
-    /// Returns the past that the debugger is in, if a copy of it can be changed.
+    /// Returns the history if the debugger is in the past of an exact recording, where a copy can
+    /// be changed.
     fn exact_past(&mut self) -> Option<&mut dyn Run> {
         if self.in_past && self.is_exact() { self.known_history_mut() } else { None }
     }

@@ -13,13 +13,13 @@ use crate::common::{Pid, Tid};
 pub struct Attr {
     /// The number of the PMU.
     pub pmu: u32,
-    /// The PMU's event.
+    /// The PMU's configuration for the event.
     pub config: u64,
-    /// `PERF_SAMPLE_*`.
+    /// The bits `PERF_SAMPLE_*`: the fields of samples and of trailers.
     pub sample_type: u64,
     /// The flag bits of the attributes.
     pub flags: u64,
-    /// The ids of its instances.
+    /// The ids of the event's instances, such as one for each CPU.
     pub ids: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ pub struct SampleId {
     /// Nanoseconds of perf's clock. `None` if perf synthesized the record for the state before it
     /// started.
     pub time_ns: Option<u64>,
-    /// The CPU.
+    /// The CPU; `None` if unknown, as for records that perf synthesized.
     pub cpu: Option<u32>,
 }
 
@@ -83,7 +83,7 @@ impl Trailer {
         self.sample_type & SAMPLE_IDENTIFIER != 0
     }
 
-    /// Splits the trailer off a record.
+    /// Splits the trailer off a record, and decodes it; `None` if the record is too short.
     pub(super) fn split(self, record: &[u8]) -> Option<(&[u8], SampleId)> {
         let (body, end) = record.split_at_checked(record.len().checked_sub(self.size_bytes())?)?;
         let mut fields = Fields::new(end);

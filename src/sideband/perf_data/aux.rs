@@ -7,9 +7,9 @@ use crate::common::Tid;
 /// A piece of an AUX area's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxTrace {
-    /// The file offset of its record, in bytes.
+    /// The file offset of the piece's record, in bytes.
     pub record_offset: u64,
-    /// The file offset of its bytes.
+    /// The file offset of the piece's bytes.
     pub start: usize,
     /// The number of bytes; up to 7 of them are padding.
     pub size_bytes: usize,
@@ -19,9 +19,9 @@ pub struct AuxTrace {
     pub reference: u64,
     /// The number of the area.
     pub index: u32,
-    /// The thread that it belongs to, or for whose process it was requested.
+    /// The thread that the area belongs to, or for whose process it was requested.
     pub tid: Option<Tid>,
-    /// The CPU that it belongs to.
+    /// The CPU that the area belongs to; `None` for an area of a thread.
     pub cpu: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ impl AuxTrace {
 /// The conversion from the TSC to perf's clock: `zero_ns + tsc * multiplier / 2^shift` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfClock {
-    /// The clock when the TSC was 0; wraps.
+    /// The time of the clock when the TSC was 0, modulo 2^64.
     pub zero_ns: u64,
     /// The multiplier, not 0.
     pub multiplier: u32,
@@ -77,7 +77,7 @@ pub struct AuxInfo {
     pub tsc_ctc_ratio: (u32, u32),
     /// The mask of the bit in `config` that enables CYC packets.
     pub cyc_bit: u64,
-    /// The nominal frequency, in 100 MHz; 0 if unknown.
+    /// The CPU's nominal frequency, in units of 100 MHz; 0 if unknown.
     pub max_nonturbo_ratio: u64,
     /// True if each area belongs to one CPU.
     pub per_cpu: bool,

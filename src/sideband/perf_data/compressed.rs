@@ -1,5 +1,5 @@
-//! Decompresses records that perf compressed (`perf record -z`): a single zstd stream through all
-//! of them, which perf flushes at each and never ends. The decompressed records may cross the
+//! Decompresses records that perf compressed (`perf record -z`). All of them together are one zstd
+//! stream, which perf flushes at each record and never ends. The decompressed records may cross the
 //! boundaries of the compressed ones.
 
 use super::fields::BadPerfData;
@@ -29,7 +29,7 @@ impl<'a> Source<'a> {
         Self { parts, part: 0, at: 0 }
     }
 
-    /// Returns the offset of the current record.
+    /// Returns the file offset of the compressed record that is being read.
     fn offset(&self) -> u64 {
         let part = self.parts.get(self.part).or(self.parts.last());
         part.map_or(0, |(offset, _)| *offset)
@@ -65,6 +65,7 @@ impl Read for Source<'_> {
 }
 
 /// Decompresses `parts`, each with the offset of its record. Passes the result to `take` in pieces.
+/// Fails if it is too large for a file of `file_bytes`.
 pub(super) fn decompress(
     parts: &[(u64, &[u8])],
     file_bytes: usize,

@@ -16,7 +16,7 @@ use super::record::{self, PerfRecord};
 /// The contents of a perf.data file that concern control flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerfData {
-    /// The events.
+    /// The attributes of the events.
     pub attrs: Vec<Attr>,
     /// Records of the operating system's actions, in the order of the file.
     pub records: Vec<PerfRecord>,
@@ -91,8 +91,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads a record. Returns the number of bytes after it that are not records; `None` if it is
-    /// damaged.
+    /// Reads a record. Returns the number of bytes after it that are not records; `None` if the
+    /// record is damaged.
     fn record(&mut self, at: usize, record: &'a [u8]) -> Option<u64> {
         let offset = at as u64;
         let mut fields = Fields::new(record);
@@ -163,7 +163,7 @@ impl<'a> Reading<'a> {
             {
                 let Some(record) = whole(rest) else {
                     let size = declared_size(rest).unwrap_or(0);
-                    // The rest of it is in a later piece.
+                    // The rest of the record is in a later piece.
                     if size >= RECORD_HEADER_BYTES {
                         break;
                     }

@@ -18,8 +18,8 @@ pub struct BuildId {
 const BUILD_ID_BYTES: usize = 20;
 
 impl BuildId {
-    /// Parses the record in `bytes`, including its header. Also returns whether it is of a user
-    /// file.
+    /// Parses the record in `bytes`, including its header. Also returns true if the file is one of
+    /// user space, not the kernel's.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut fields = Fields::new(bytes);
         let (_kind, misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
@@ -81,8 +81,8 @@ fn parse_attrs(
         let (attr, ids) = bytes.split_at(entry - 16);
         let mut ids = Fields::new(ids);
         let (start, size) = (ids.u64().unwrap_or(0), ids.u64().unwrap_or(0));
-        // A hostile file can refer to the same ids repeatedly, so that there are more than it
-        // contains.
+        // A hostile file can refer to the same ids repeatedly, so that the events have more ids
+        // than the file.
         all_ids += size.min(file.len() as u64 + 1);
         if all_ids > file.len() as u64 {
             return Err(bad(at, "the events have more ids than fit in the file"));

@@ -25,7 +25,7 @@ pub use header::BuildId;
 pub use record::{PerfEvent, PerfMap, PerfRecord, PerfRecords};
 pub use write::PerfWriter;
 
-/// Returns true if a file starts as perf's do, in either byte order.
+/// Returns true if a file starts like perf.data, in either byte order.
 #[must_use]
 pub fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(numbers::MAGIC) || bytes.starts_with(numbers::SWAPPED_MAGIC)

@@ -29,7 +29,7 @@ pub enum PerfEvent {
     Map(Box<PerfMap>),
     /// A thread got a name; if by exec, all its mappings are gone.
     Comm {
-        /// Its process.
+        /// The thread's process.
         pid: Pid,
         /// The thread.
         tid: Tid,
@@ -40,21 +40,21 @@ pub enum PerfEvent {
     },
     /// A thread started, in the same or in a new process.
     Fork {
-        /// Its process and thread.
+        /// The thread that started, and its process.
         child: (Pid, Tid),
-        /// The process and thread that created it.
+        /// The process and the thread that created the child.
         parent: (Pid, Tid),
     },
     /// A thread ended.
     Exit {
-        /// Its process.
+        /// The thread's process.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
     /// Tracing of a thread started.
     ItraceStart {
-        /// Its process.
+        /// The thread's process.
         pid: Pid,
         /// The thread.
         tid: Tid,
@@ -70,7 +70,7 @@ pub enum PerfEvent {
     },
     /// A CPU switched from or to the record's thread.
     Switch {
-        /// True if the CPU switched away from it.
+        /// True if the CPU switched away from the thread, false if to it.
         out: bool,
         /// The next or the previous thread, if known.
         other: Option<(Pid, Tid)>,
@@ -79,20 +79,20 @@ pub enum PerfEvent {
     Lost(u64),
 }
 
-/// A mapping.
+/// A mapping of a file or of memory in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfMap {
-    /// The process that it belongs to.
+    /// The process that the mapping belongs to.
     pub pid: Pid,
     /// The thread that created the mapping.
     pub tid: Tid,
-    /// Its addresses.
+    /// The mapped addresses.
     pub range: AddrRange,
-    /// The file offset of its first byte, in bytes.
+    /// The file offset of the first byte, in bytes.
     pub file_offset: u64,
-    /// True if its pages are writable.
+    /// True if the pages are writable.
     pub writable: bool,
-    /// True if its pages are executable.
+    /// True if the pages are executable.
     pub executable: bool,
     /// True if writes by others are visible.
     pub shared: bool,
@@ -110,7 +110,7 @@ impl PerfEvent {
     pub const AUX_OVERWRITE: u64 = 2;
 }
 
-/// Parses records as the kernel writes them to the ring buffer of an event.
+/// A parser of records as the kernel writes them to the ring buffer of an event.
 #[derive(Clone, Debug)]
 pub struct PerfRecords {
     ends: Trailers,

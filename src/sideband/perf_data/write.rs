@@ -21,17 +21,17 @@ use std::io::{self, Write};
 const ATTR_BYTES: u32 = 112;
 const ATTR_SAMPLE_TYPE: u64 = super::numbers::SAMPLE_IP;
 
-/// The trailer of each record.
+/// The fields of each record's trailer.
 const TRAILER: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_IDENTIFIER;
 
-/// An event of the file.
+/// An event of the file, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Described {
     name: String,
     attr: Attr,
 }
 
-/// Builds a file of side-band records and AUX areas.
+/// A perf.data file that is being built, of side-band records and AUX areas.
 #[derive(Clone, Debug, Default)]
 pub struct PerfWriter {
     events: Vec<Described>,
@@ -44,7 +44,8 @@ pub struct PerfWriter {
 }
 
 impl PerfWriter {
-    /// Creates an empty file.
+    /// Creates a file without events and records. `cpuid` is perf's name of the CPU; empty if
+    /// unknown.
     #[must_use]
     pub fn new(cpuid: &str) -> Self {
         Self { cpuid: cpuid.to_owned(), ..Self::default() }
@@ -254,7 +255,7 @@ impl PerfWriter {
         features
     }
 
-    /// Encodes the events again, with their names.
+    /// Encodes the feature section that repeats the events, with their names.
     fn event_desc(&self) -> Vec<u8> {
         let count = u32::try_from(self.events.len()).unwrap_or(0);
         let mut bytes = [count.to_le_bytes(), ATTR_BYTES.to_le_bytes()].concat();
@@ -286,7 +287,7 @@ fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     whole(RECORD_AUXTRACE, 0, &body)
 }
 
-/// Encodes a record with its header, truncated to the largest size.
+/// Encodes a record with its header, truncated to the maximum size.
 fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
     let body = body.get(..room).unwrap_or(body);
@@ -354,7 +355,7 @@ fn tasks(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
     numbers.chain([0; 8]).collect()
 }
 
-/// The limit on texts: no path is longer, and a record has room for it.
+/// The maximum size of a text: no path is longer, and a record has room for it.
 const TEXT_LIMIT_BYTES: usize = 4096;
 
 /// Encodes a text with NULs after it, up to a multiple of 8 bytes.

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 /// The files that belong to a module, apart from itself.
 #[derive(Debug, Default)]
 pub struct Companions {
-    /// The separate debug files, by build ID.
+    /// The separate debug files, each with its build ID.
     pub debug_files: Vec<(Vec<u8>, Bytes)>,
-    /// The source files that its line tables name, by the directory of the compilation, to which
-    /// their names can be relative.
+    /// The source files that the module's line tables name, by compilation directory, to which
+    /// their paths can be relative.
     pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
@@ -53,7 +53,7 @@ impl Companions {
             let sources = self.sources.entry(directory).or_default();
             let Some(program) = &unit.line_program else { continue };
             let header = program.header();
-            // Numbers start at 0 or 1, by the version.
+            // File numbers start at 0 or 1, by the version of DWARF.
             for index in 0..=header.file_names().len() as u64 {
                 let path = file_path(unit, header, index);
                 sources.extend(path.map(|path| PathBuf::from(&*path)));

@@ -22,7 +22,7 @@ impl Data {
         self.bytes.get(self.window.clone()).unwrap_or_default()
     }
 
-    /// Returns the position after the next `len` bytes.
+    /// Returns the offset of the end of the next `len` bytes; an error if the window has fewer.
     fn end_of(&self, len: usize) -> Result<usize> {
         let end = self.window.start.checked_add(len).filter(|end| *end <= self.window.end);
         end.ok_or(Error::UnexpectedEof(gimli::Reader::offset_id(self)))

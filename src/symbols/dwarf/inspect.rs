@@ -19,7 +19,7 @@ impl Dwarf {
         Context { units: &self.units, supplement, opener: &*self.files }
     }
 
-    /// Returns the unit of an address, and its scopes there from inside out.
+    /// Returns the unit that covers `addr`, and the scopes that contain `addr`, innermost first.
     fn around(&self, addr: u64, code: &Spans) -> Option<(Around<'_>, Vec<&Scope>)> {
         let (unit, context) = (self.unit_at(addr)?, self.context());
         let scopes = unit.scopes(&self.units.dwarf, code, &*self.files).at(addr);
@@ -49,7 +49,8 @@ impl Dwarf {
         around.signature(module, scopes.into_iter())
     }
 
-    /// Returns the global variable of a name, preferably of the unit at `addr`.
+    /// Returns the global variable called `name`, preferably of the unit at `addr`. `name` may omit
+    /// outer namespaces.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,
@@ -58,7 +59,7 @@ impl Dwarf {
     ) -> Option<Variable> {
         let unit = addr.and_then(|addr| self.unit_at(addr)).map(|unit| unit.offset);
         let globals = self.globals.get_or_init(|| self.all_globals());
-        // Go has the package before a dot.
+        // Go has a dot after the package.
         let suffixes = [format!("::{name}"), format!(".{name}")];
         let exact = globals.get(name).into_iter().flatten();
         let qualified =
@@ -85,12 +86,12 @@ impl Dwarf {
         Types { module, context: self.context() }
     }
 
-    /// Reads a type.
+    /// Reads the type at `entry`; `None` if it is void, or damaged.
     pub(in crate::symbols) fn type_of(&self, module: Addr, entry: EntryId) -> Option<Type> {
         self.types(module).read(self.context().place(entry)?)
     }
 
-    /// Returns the place of a variable at an address.
+    /// Returns where a variable is at an address, for evaluation in states of the program.
     pub(in crate::symbols) fn locate(&self, entry: EntryId, addr: u64, code: &Spans) -> Located {
         let context = self.context();
         let Some(variable) = context.place(entry) else { return Located::OptimizedOut };
@@ -99,7 +100,8 @@ impl Dwarf {
         locate(context, variable, function, addr)
     }
 
-    /// Returns the home of a value in a state of the program.
+    /// Returns the home of a variable's value in a state of the program. `cfa` computes the
+    /// canonical frame address.
     pub(in crate::symbols) fn home(
         &self,
         entry: EntryId,
@@ -112,8 +114,8 @@ impl Dwarf {
         Some(State { machine, cfa, bias, unit }.home(located))
     }
 
-    /// Returns the address at which the arguments of a function are where its variables say: after
-    /// its prologue, if that stores them.
+    /// Returns the first address in a function at which its arguments are where the DWARF says:
+    /// after the prologue, if the prologue stores them.
     pub(in crate::symbols) fn body_of(&self, function: Range<u64>, code: &Spans) -> Option<u64> {
         let (start, context) = (function.start, self.context());
         let lines = self.unit_at(start)?.lines(&self.units.dwarf, code);
@@ -128,7 +130,7 @@ impl Dwarf {
         Some(next.unwrap_or(start))
     }
 
-    /// Returns the lines that have code, by its addresses.
+    /// Returns the address ranges of all code that has a source line, with their lines.
     pub(in crate::symbols) fn source_lines(&self, code: &Spans) -> Vec<SourceLine> {
         let units = self.units.units.iter();
         let lines = units.flat_map(|unit| unit.lines(&self.units.dwarf, code).ranges());

@@ -11,33 +11,33 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A line table.
+/// The line table of one unit.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Paths by their number in the table.
+    /// The paths of source files, by their numbers in the line table.
     files: HashMap<u64, Arc<str>>,
     rows: Vec<Row>,
-    /// The rows of each contiguous run of code, by address.
+    /// The indices in `rows` of each contiguous run of code; its rows are sorted by address.
     sequences: Vec<Range<usize>>,
     by_address: Spans,
     /// The addresses at which the prologue of a function has ended, in ascending order.
     prologue_ends: Vec<u64>,
 }
 
-/// The line of the code from this address on.
+/// A row of a line table: the source line of the code from `address` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) address: u64,
     pub(super) file: u64,
     pub(super) line: u32,
-    /// Zero if unknown.
+    /// The column, from 1; zero if it is unknown.
     pub(super) column: u32,
     pub(super) is_stmt: bool,
 }
 
 impl Lines {
-    /// Reads the whole table, up to any damage. Sequences that start outside `code` belong to
-    /// functions that the linker dropped.
+    /// Reads the whole table, up to any damage. Skips sequences that start outside `code`: they
+    /// belong to functions that the linker dropped.
     pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
         let Some(mut program) = unit.line_program.clone() else { return Self::default() };
         let mut builder = Builder {
@@ -56,7 +56,7 @@ impl Lines {
                 LineInstruction::SetAddress(to) => {
                     is_dropped = *to < row.address() || *to >= u64::MAX - 1;
                 }
-                // Its negation would overflow in the executor.
+                // gimli negates this number, which would overflow.
                 LineInstruction::AdvanceLine(i64::MIN) => break,
                 _ => {}
             }
@@ -78,12 +78,12 @@ impl Lines {
         lines
     }
 
-    /// Returns the addresses that the table covers.
+    /// Returns the addresses that the table covers. A span's value is an index in `sequences`.
     pub(super) fn sequences(&self) -> impl Iterator<Item = Span> {
         self.by_address.iter()
     }
 
-    /// Returns the row of `addr`.
+    /// Returns the row that describes the code at `addr`; `None` if there is none.
     pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
@@ -93,12 +93,12 @@ impl Lines {
         Some(*same.find(|row| row.is_stmt).unwrap_or(last))
     }
 
-    /// Returns the path of a row's file.
+    /// Returns the path of the file with a number in the table.
     pub(super) fn file(&self, number: u64) -> Option<&Arc<str>> {
         self.files.get(&number)
     }
 
-    /// Returns the addresses of each row, its file and its line.
+    /// Returns the address range of each row, the path of its file, and its line.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<u64>, &Arc<str>, u32)> {
         let of_sequence = move |span: Span| {
             let sequence = self.sequences.get(usize::try_from(span.value).unwrap_or(usize::MAX));
@@ -111,7 +111,7 @@ impl Lines {
         self.by_address.iter().flat_map(of_sequence)
     }
 
-    /// Returns the end of a function's prologue as the compiler marked it.
+    /// Returns the end of a function's prologue; `None` if the compiler did not mark it.
     pub(super) fn prologue_end(&self, function: Range<u64>) -> Option<u64> {
         let next = self.prologue_ends.partition_point(|at| *at < function.start);
         self.prologue_ends.get(next).copied().filter(|at| *at < function.end)
@@ -136,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Collects the rows of one sequence after another.
+/// A builder of [`Lines`], which adds one sequence after another.
 struct Builder<'a> {
     code: &'a Spans,
     lines: Lines,
@@ -150,11 +150,11 @@ struct Builder<'a> {
 #[derive(Default)]
 struct Last {
     address: u64,
-    /// True if a row at that address was recommended for breakpoints.
+    /// True if a row at `address` was recommended for breakpoints.
     has_stmt: bool,
     /// The file and line of the last row that was kept.
     place: Option<(u64, u32)>,
-    /// True if a row in the current run of one line had a discriminator.
+    /// True if a row since the last change of the line had a discriminator.
     is_discriminated: bool,
 }
 
@@ -188,9 +188,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns true if gdb keeps a row. Of two files at one address the later one is kept, unless
-    /// only the earlier one is recommended for breakpoints. Rows that only distinguish blocks of
-    /// one line, and rows without a line, are dropped.
+    /// Returns true if gdb keeps a row, and drops the rows that gdb then replaces. Of two files at
+    /// one address the later one is kept, unless only the earlier one is recommended for
+    /// breakpoints. Rows that only distinguish blocks of one line, and rows without a line, are not
+    /// kept.
     fn is_kept(&mut self, row: &Row, is_discriminated: bool) -> bool {
         let last = &mut self.last;
         let (is_new_file, is_new_line) = match last.place {

@@ -9,26 +9,26 @@ use gimli::{
     AttributeValue, Encoding, EvaluationResult, Expression, Location, UnitRef, Value, ValueType,
 };
 
-/// The limit on steps of one evaluation. More are a loop.
+/// The limit on operations of one DWARF expression. More are a loop.
 const MAX_STEPS: u32 = 10_000;
 /// The limit on ranges of a location list.
 const MAX_RANGES: usize = 1 << 16;
 
-/// A variable's place at an address, to be evaluated in many states of the program.
+/// Where a variable is at an address, for evaluation in many states of the program.
 #[derive(Clone, Debug)]
 pub(in crate::symbols) enum Located {
-    /// The expression, and that of its function's frame base.
+    /// The DWARF expression of the location, and the one of the function's frame base.
     Expression { expression: Expression<Reader>, frame_base: Option<Expression<Reader>> },
-    /// A constant: its lowest bytes.
+    /// The value consists of the lowest bytes of this constant.
     Constant(u64),
-    /// Constant bytes.
+    /// The value consists of these bytes.
     Bytes(Vec<u8>),
-    /// None at this address.
+    /// The variable has no location at the address.
     OptimizedOut,
 }
 
-/// Returns the place of a variable at an address of its module's file. `function` is the function
-/// that is not inlined.
+/// Returns where a variable is at an address of its module's file. `function` is the function
+/// around it that is not inlined.
 pub(super) fn locate(
     context: Context<'_>,
     variable: Place<'_>,
@@ -59,8 +59,8 @@ pub(super) fn locate(
     }
 }
 
-/// Returns true if an argument is in its function's own frame at all addresses: its prologue stores
-/// it there.
+/// Returns true if an argument is in its function's frame at all addresses, so that the prologue
+/// stores it there.
 pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
     let found = variable.inherited(gimli::DW_AT_location, context);
     let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };
@@ -68,7 +68,8 @@ pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
     matches!(operations.next(), Ok(Some(gimli::Operation::FrameOffset { offset })) if offset < 0)
 }
 
-/// Returns the expression of a location that holds at an address.
+/// Returns the expression of a location attribute that holds at `addr`; `None` if its location list
+/// has none there.
 fn expression_at(
     unit: UnitRef<'_, Reader>,
     value: &AttributeValue<Reader>,
@@ -83,10 +84,10 @@ fn expression_at(
     entries.find(|entry| holds(entry.range)).map(|entry| entry.data)
 }
 
-/// The state in which expressions are evaluated.
+/// The state of the program in which expressions are evaluated.
 pub(super) struct State<'a> {
     pub(super) machine: &'a dyn Machine,
-    /// Returns the canonical frame address.
+    /// Computes the canonical frame address; `None` if it is unknown.
     pub(super) cfa: &'a dyn Fn() -> Option<u64>,
     /// The module's load bias.
     pub(super) bias: u64,
@@ -94,7 +95,7 @@ pub(super) struct State<'a> {
 }
 
 impl State<'_> {
-    /// Returns the home of a value.
+    /// Returns the home of a variable's value in this state.
     pub(super) fn home(&self, located: &Located) -> Home {
         match located {
             Located::Expression { expression, frame_base } => {
@@ -118,7 +119,8 @@ impl State<'_> {
         }
     }
 
-    /// Evaluates an expression. Fails with what is known of the value then.
+    /// Evaluates a DWARF expression. The error says whether the value is optimized out or
+    /// unavailable.
     fn evaluate(
         &self,
         expression: Expression<Reader>,
@@ -163,7 +165,7 @@ impl State<'_> {
                     let kind = self.value_type(offset).ok_or_else(unavailable)?;
                     evaluation.resume_with_base_type(kind)
                 }
-                // The caller of the function has it no more.
+                // The value that a register had at the function's entry is lost.
                 EvaluationResult::RequiresEntryValue(_)
                 | EvaluationResult::RequiresParameterRef(_) => return Err(Piece::OptimizedOut),
                 _ => return Err(Piece::Unavailable),
@@ -195,7 +197,8 @@ impl State<'_> {
         Value::from_u64(self.value_type(base_type)?, u64::from_le_bytes(bytes)).ok()
     }
 
-    /// Returns the type of a typed value (DWARF 5, 2.5.1.2); zero is the generic type.
+    /// Returns the base type at `offset`, of a typed value (DWARF 5, 2.5.1.2). Zero is the generic
+    /// type.
     fn value_type(&self, offset: gimli::UnitOffset) -> Option<ValueType> {
         if offset.0 == 0 {
             return Some(ValueType::Generic);
@@ -205,7 +208,7 @@ impl State<'_> {
     }
 }
 
-/// Returns a computed value in memory order.
+/// Returns the bytes of a computed value in memory order.
 fn bytes_of(value: Value) -> Vec<u8> {
     match value {
         Value::Generic(value) | Value::U64(value) => value.to_le_bytes().to_vec(),

@@ -1,5 +1,5 @@
-//! One entry of DWARF, with the context of its references: its unit, or another one, or the file
-//! shared by dwz.
+//! A DWARF entry (DIE), and the units to which its references lead: its own unit, another one, or
+//! one in the file shared by dwz.
 
 use super::Reader;
 use super::units::{Unit, Units, is_sane, text};
@@ -11,17 +11,17 @@ const MAX_STEPS: usize = 16;
 /// The limit on children of one entry. More are damage.
 const MAX_CHILDREN: usize = 1 << 16;
 
-/// The units that references lead to.
+/// The units to which references of entries lead.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) units: &'a Units,
     pub(super) supplement: Option<&'a Units>,
-    /// Opens split files.
+    /// Opens split DWARF files.
     pub(super) opener: &'a dyn Files,
 }
 
 impl<'a> Context<'a> {
-    /// Returns the place of an entry.
+    /// Returns the place of an entry; `None` if there is no such unit.
     pub(super) fn place(self, id: EntryId) -> Option<Place<'a>> {
         let units = if id.is_shared { self.supplement? } else { self.units };
         let unit = units.find(id.unit).filter(|unit| unit.offset == id.unit)?;
@@ -36,7 +36,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The identity of an entry in one module.
+/// The identity of a DWARF entry (DIE) in one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::symbols) struct EntryId {
     /// True if the entry is in the file shared by dwz.
@@ -47,7 +47,7 @@ pub(in crate::symbols) struct EntryId {
     pub(super) entry: usize,
 }
 
-/// An entry.
+/// A DWARF entry (DIE) in its unit, which is read on demand.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) unit: UnitRef<'a, Reader>,
@@ -55,7 +55,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Returns its tag and its attributes.
+    /// Reads the tag and the attributes of the entry; `None` if it is damaged.
     pub(super) fn read(&self) -> Option<Entry<Reader>> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;
         let abbreviation = entries.read_abbreviation().ok()?.filter(|each| is_sane(each))?;
@@ -64,12 +64,12 @@ impl<'a> Place<'a> {
         Some(entry)
     }
 
-    /// Returns the entry in the same unit.
+    /// Returns the place of another entry in the same unit.
     pub(super) fn sibling(&self, entry: UnitOffset) -> Self {
         Self { id: EntryId { entry: entry.0, ..self.id }, ..*self }
     }
 
-    /// Returns the entry that a reference leads to.
+    /// Returns the entry to which a reference leads; `None` if the attribute is not a reference.
     pub(super) fn follow(
         &self,
         reference: &AttributeValue<Reader>,
@@ -88,8 +88,8 @@ impl<'a> Place<'a> {
         Some(Self { unit: unit.head.unit_ref(&units.dwarf), id })
     }
 
-    /// Returns the first value of an attribute on the way from the entry to its abstract origin or
-    /// declaration, and the entry that has it.
+    /// Returns the value of an attribute, and the entry that has it: this one, or the nearest one
+    /// in the chain of its abstract origins and declarations.
     pub(super) fn inherited(
         self,
         name: DwAt,
@@ -114,7 +114,7 @@ impl<'a> Place<'a> {
         text(place.unit, value)
     }
 
-    /// Returns its direct children, with their tags and attributes.
+    /// Returns the direct children of the entry, with their tags and attributes.
     pub(super) fn children(&self) -> Vec<(Self, Entry<Reader>)> {
         let mut children = Vec::new();
         // On damage, keep the children before it.
@@ -147,12 +147,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns true if the entry is only a declaration of something elsewhere.
+/// Returns true if the entry only declares something that another entry defines.
 pub(super) fn is_declaration(entry: &Entry<Reader>) -> bool {
     entry.attr_value(gimli::DW_AT_declaration).is_some()
 }
 
-/// Returns true for the tags of types that have members.
+/// Returns true if `tag` is that of a type with members.
 pub(super) fn is_aggregate(tag: DwTag) -> bool {
     matches!(
         tag,

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 /// A source location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The path of the file, below the compilation directory unless it was absolute.
+    /// The path of the file. A relative path was joined to the compilation directory.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -25,9 +25,9 @@ pub struct Location {
 /// The function at an address, or a function that it is inlined into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its demangled name.
+    /// The demangled name of the function; `None` if it is unknown.
     pub function: Option<String>,
-    /// Its source location: for all but the innermost, that of the inlined call.
+    /// The source location: of the address in the innermost function, else of the inlined call.
     pub location: Option<Location>,
 }
 
@@ -39,7 +39,7 @@ pub(in crate::symbols) struct Dwarf {
     pub(super) files: Arc<dyn Files>,
     /// The start addresses of functions, by linkage name.
     by_name: OnceLock<HashMap<String, Vec<u64>>>,
-    /// The variables outside of functions.
+    /// The variables outside of functions, by name.
     pub(super) globals: OnceLock<Globals>,
 }
 
@@ -140,7 +140,8 @@ impl Dwarf {
         lines.min()
     }
 
-    /// Returns the addresses of exactly this line: one in each function, inlined copy and block.
+    /// Returns the addresses at which to break for exactly this line: the first one in each
+    /// function, inlined copy and block.
     pub(in crate::symbols) fn addresses_of_line(
         &self,
         file: &str,

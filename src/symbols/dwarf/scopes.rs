@@ -6,7 +6,7 @@ use super::units::{Extent, Ranges, is_sane};
 use crate::symbols::spans::Spans;
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
-/// The functions of a unit that have code.
+/// The functions of a unit that have code, with their inlined copies and blocks.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     scopes: Vec<Scope>,
@@ -16,14 +16,14 @@ pub(super) struct Scopes {
 /// A function, an inlined copy of one, or a block inside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// Its entry in the unit.
+    /// The offset of the scope's entry in the unit.
     pub(super) entry: UnitOffset,
-    /// Its entry address.
+    /// The address at which the scope is entered.
     pub(super) start: u64,
     /// Bytes from `start` to the end of the range that contains it.
     pub(super) size_bytes: u64,
     pub(super) kind: Kind,
-    /// The enclosing scope, by index.
+    /// The index of the enclosing scope; `None` for a function that is not inlined.
     parent: Option<usize>,
 }
 
@@ -46,9 +46,9 @@ pub(super) enum Kind {
 pub(super) struct Call {
     /// The number of the file in the line table.
     pub(super) file: u64,
-    /// Zero if unknown.
+    /// The line, from 1; zero if it is unknown.
     pub(super) line: u32,
-    /// Zero if unknown.
+    /// The column, from 1; zero if it is unknown.
     pub(super) column: u32,
 }
 
@@ -133,7 +133,8 @@ impl Builder<'_> {
         Some(index)
     }
 
-    /// Assigns a variable at `depth` to the enclosing scope, unless there is an entry between them.
+    /// Marks the enclosing scope, if it is a block, as one that declares variables. Ignores a
+    /// variable at `depth` that is not its direct child.
     fn note_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
         let around = around.filter(|(around, _)| around + 1 == depth);
         if let Some(scope) = around.and_then(|(_, index)| self.scopes.get_mut(index))

@@ -1,4 +1,4 @@
-//! Reads the DWARF sections of an ELF file, decompressed. Only those that this room needs.
+//! Reads and decompresses the DWARF sections of an ELF file that this room needs.
 
 use super::data::Data;
 use crate::image::Bytes;
@@ -7,7 +7,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection};
 use std::borrow::Cow;
 
-/// The limit on a section's expansion, which is that of zlib.
+/// The maximum ratio of a section's size to its compressed size, which is that of zlib.
 const MAX_EXPANSION: u64 = 1032;
 
 /// Returns true if the file contains DWARF.
@@ -33,7 +33,8 @@ pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
     gimli::Dwarf::load(load).ok()
 }
 
-/// Returns the name and build id of the file with the DWARF data that this one shares with others.
+/// Returns the name and build ID of the file that dwz made for DWARF data shared by several files;
+/// `None` if `bytes` does not refer to one.
 pub(super) fn supplement(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let (name, build_id) = elf.gnu_debugaltlink().ok()??;
@@ -57,7 +58,7 @@ const fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// Returns a section, in place or decompressed.
+/// Returns the data of a section, decompressed if necessary; `None` if it is absent or damaged.
 pub(in crate::symbols) fn section(
     elf: &ElfFile64<'_, Endianness>,
     file: &Bytes,

@@ -1,4 +1,4 @@
-//! Reads types. Typedefs and qualifiers are looked through.
+//! Reads types. Typedefs and qualifiers are skipped.
 
 use super::Reader;
 use super::place::{Context, Place, is_aggregate, is_declaration};
@@ -12,7 +12,7 @@ const MAX_LAYERS: usize = 64;
 /// The limit on dimensions of an array.
 const MAX_DIMENSIONS: usize = 16;
 
-/// Reads the types of one module.
+/// A reader of the types of one module.
 #[derive(Clone, Copy)]
 pub(super) struct Types<'a> {
     pub(super) module: Addr,
@@ -97,7 +97,7 @@ impl<'a> Types<'a> {
         members.collect()
     }
 
-    /// Returns a member that values have; `None` for static ones, and entries that are no members.
+    /// Returns the member that an entry describes; `None` for static members and other entries.
     fn member(&self, place: Place<'a>, entry: &Entry<Reader>) -> Option<Member> {
         let is_base = entry.tag == gimli::DW_TAG_inheritance;
         let is_member = is_base || entry.tag == gimli::DW_TAG_member;
@@ -176,7 +176,8 @@ fn base(entry: &Entry<Reader>) -> Kind {
     }
 }
 
-/// Returns the sizes of an array, from outside in.
+/// Returns the number of elements in each dimension of an array, outermost first; `None` if
+/// unknown.
 fn counts(place: Place<'_>) -> Vec<Option<u64>> {
     let children = place.children();
     let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
@@ -192,7 +193,7 @@ fn counts(place: Place<'_>) -> Vec<Option<u64>> {
     ranges.take(MAX_DIMENSIONS).map(count).collect()
 }
 
-/// Returns a member's offset. Those of virtual bases are computed, and unknown here.
+/// Returns a member's offset in bytes; `None` if it must be computed, as for virtual bases.
 fn offset_of(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_data_member_location) {
         None => Some(0),
@@ -207,8 +208,8 @@ fn offset_of(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
     }
 }
 
-/// Returns the bits of a bit field: by `DW_AT_data_bit_offset`, or counted from the high end of its
-/// storage unit (DWARF 3).
+/// Returns the first bit of a bit field, counted from the start of the structure, and its size in
+/// bits; `None` for other members. DWARF 3 counts from the high end of the storage unit.
 fn bits_of(
     entry: &Entry<Reader>,
     offset_bytes: Option<u64>,

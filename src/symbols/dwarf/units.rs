@@ -32,7 +32,7 @@ pub(super) struct Units {
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) offset: usize,
-    /// Its header and root; for split DWARF, the skeleton.
+    /// The unit's header and root entry; for split DWARF, those of the skeleton unit.
     pub(super) head: gimli::Unit<Reader>,
     split: OnceLock<Option<Box<Split>>>,
     lines: OnceLock<Lines>,
@@ -96,12 +96,12 @@ impl Unit {
         Self { offset, head, split, lines, scopes }
     }
 
-    /// Returns its line table.
+    /// Returns the unit's line table.
     pub(super) fn lines(&self, dwarf: &gimli::Dwarf<Reader>, code: &Spans) -> &Lines {
         self.lines.get_or_init(|| Lines::parse(self.head.unit_ref(dwarf), code))
     }
 
-    /// Returns its functions.
+    /// Returns the unit's functions, with their inlined copies and blocks.
     pub(super) fn scopes(
         &self,
         dwarf: &gimli::Dwarf<Reader>,
@@ -111,7 +111,7 @@ impl Unit {
         self.scopes.get_or_init(|| Scopes::parse(self.entries(dwarf, files), code))
     }
 
-    /// Returns the unit with its entries: from its own file, or from the split one.
+    /// Returns the unit that contains the entries: this one, or the one in the split file.
     pub(super) fn entries<'a>(
         &'a self,
         dwarf: &'a gimli::Dwarf<Reader>,
@@ -163,7 +163,8 @@ fn abbreviations(
     offsets.iter().zip(ends).filter_map(table).collect()
 }
 
-/// Returns true if an entry can be read in bounded time: attributes may take no space in it.
+/// Returns true if an entry can be read in bounded time. The entry's size is no limit, since some
+/// attributes take no space in it.
 pub(super) fn is_sane(abbreviation: &gimli::Abbreviation) -> bool {
     abbreviation.attributes().len() <= MAX_ATTRIBUTES
 }
@@ -176,19 +177,19 @@ pub(super) struct Ranges {
     visited: usize,
 }
 
-/// The part of an entry's code from its entry address on.
+/// The part of a DWARF entry's code from the address at which it is entered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// The entry address.
+    /// The address at which the code is entered.
     pub(super) start: u64,
     /// Bytes from `start` to the end of the range that contains it.
     pub(super) size_bytes: u64,
 }
 
 impl Ranges {
-    /// Appends the ranges of `entry` with `value`. Ranges that start outside all code belong to
-    /// functions that the linker dropped. Returns the extent of the rest; `None` if no range is in
-    /// `code`.
+    /// Appends the address ranges of `entry`, with `value`. Skips ranges that start outside `code`:
+    /// they belong to functions that the linker dropped. Returns the extent of the appended ranges;
+    /// `None` if there are none.
     pub(super) fn push(
         &mut self,
         unit: UnitRef<'_, Reader>,
@@ -227,7 +228,7 @@ impl Ranges {
         }
     }
 
-    /// Converts the ranges to the innermost entry of each address.
+    /// Returns spans that do not overlap, each with the value of the innermost entry there.
     pub(super) fn into_spans(self) -> Spans {
         Spans::new(self.spans)
     }
@@ -253,7 +254,8 @@ pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> 
     gimli::Reader::to_string_lossy(&reader).ok().map(std::borrow::Cow::into_owned)
 }
 
-/// Returns the path of a file of a line table, joined to its directory and the unit's.
+/// Returns the path of the file number `index` in a line table, joined to its directory and the
+/// unit's.
 pub(super) fn file_path(
     unit: UnitRef<'_, Reader>,
     header: &gimli::LineProgramHeader<Reader>,

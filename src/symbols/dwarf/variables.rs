@@ -10,9 +10,9 @@ use crate::symbols::types::{Signature, Variable};
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset};
 use std::collections::{HashMap, HashSet};
 
-/// The scopes of an address.
+/// The unit around an address, in which variables are found.
 pub(super) struct Around<'a> {
-    /// The place of the unit's first entry.
+    /// The first entry of the unit.
     pub(super) root: Place<'a>,
     pub(super) context: Context<'a>,
 }
@@ -22,8 +22,8 @@ impl<'a> Around<'a> {
         Types { module, context: self.context }
     }
 
-    /// Returns the variables of the innermost function at an address, inlined or not: those of
-    /// inner blocks come first.
+    /// Returns the variables of the innermost function in `scopes`, which are those around an
+    /// address, innermost first. Variables of inner blocks come first.
     pub(super) fn locals<'s>(
         &self,
         module: Addr,
@@ -39,7 +39,7 @@ impl<'a> Around<'a> {
         locals
     }
 
-    /// Returns the arguments and the result of the innermost function.
+    /// Returns the arguments and the result of the innermost function in `scopes`, inlined or not.
     pub(super) fn signature<'s>(
         &self,
         module: Addr,
@@ -54,7 +54,7 @@ impl<'a> Around<'a> {
     }
 
     /// Returns the variables that are direct children of a scope, and those of its abstract origin
-    /// that it does not have any more.
+    /// to which no child of the scope refers.
     fn variables_of(&self, module: Addr, scope: Place<'a>) -> Vec<Variable> {
         let mut variables = Vec::new();
         let mut seen = HashSet::new();
@@ -78,7 +78,7 @@ impl<'a> Around<'a> {
         if !is_argument && entry.tag != gimli::DW_TAG_variable {
             return None;
         }
-        // Go lists results like arguments.
+        // Go lists results among the arguments.
         let is_result = entry
             .attr_value(gimli::DW_AT_variable_parameter)
             .is_some_and(|value| !matches!(value, gimli::AttributeValue::Flag(false)));
@@ -88,7 +88,7 @@ impl<'a> Around<'a> {
         Some(Variable { name, is_argument, type_id, module, entry: place.id })
     }
 
-    /// Returns the entry of the function at an address that is not inlined.
+    /// Returns the entry of the innermost function in `scopes` that is not inlined.
     pub(super) fn function<'s>(
         &self,
         mut scopes: impl Iterator<Item = &'s Scope>,
@@ -98,7 +98,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The variables of a unit outside of functions, by their full names.
+/// The variables of a module outside of functions, by their full names.
 pub(super) type Globals = HashMap<String, Vec<EntryId>>;
 
 /// Adds the variables of a unit that are defined outside of functions, also in namespaces and

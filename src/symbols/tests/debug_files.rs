@@ -41,7 +41,7 @@ impl Files for Shelf {
 }
 
 impl Split {
-    /// Returns the symbols if only the debug file exists, at `path`.
+    /// Returns the program's symbols if the only file that can be opened is `debug`, at `path`.
     fn symbols(&self, path: &Path, debug: Bytes) -> Symbols {
         let files =
             Shelf { files: HashMap::from([(path.to_path_buf(), debug)]), ..Shelf::default() };

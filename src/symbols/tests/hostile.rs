@@ -17,7 +17,7 @@ static PROGRAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     compiled.map(|program| std::fs::read(program.path).unwrap()).collect()
 });
 
-/// Positions of damage, anywhere or in the first bytes of a table, each with the new value.
+/// Bytes to overwrite, each by its offset modulo the size of the file, with the new value.
 type Damage = Vec<(u32, u8)>;
 
 fn damaged(program: usize, damage: &Damage, cut: Option<u16>) -> Option<Vec<u8>> {
@@ -32,7 +32,7 @@ fn damaged(program: usize, damage: &Damage, cut: Option<u16>) -> Option<Vec<u8>>
     Some(bytes)
 }
 
-/// Runs all queries.
+/// Runs all queries on a file.
 fn interrogate(bytes: Vec<u8>) {
     let bytes = Bytes::from(bytes);
     let separate = bytes.clone();

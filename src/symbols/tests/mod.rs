@@ -11,7 +11,7 @@ use crate::image::Bytes;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Opens files of this machine.
+/// Reads a file of this machine.
 fn disk(path: &Path) -> Option<Bytes> {
     std::fs::read(path).ok().map(Bytes::from)
 }
@@ -51,7 +51,7 @@ fn run(tool: &str, args: &[&str]) -> Option<String> {
     Some(said)
 }
 
-/// A program in a temporary directory, which is removed with it.
+/// A compiled program, with its temporary directory, which is removed on drop.
 struct Program {
     directory: tempfile::TempDir,
     path: PathBuf,

@@ -14,7 +14,7 @@ const OPTIONS: [&[&str]; 7] = [
     &["-Os", "-g", "-no-pie", "-fcf-protection=full"],
 ];
 
-/// Functions, innermost first, each with `file:line` without the directory.
+/// The functions at an address, innermost first, each with `file:line` without the directory.
 type Frames = Vec<(String, Option<(String, u32)>)>;
 
 /// Returns the frames that `addr2line` lists for each address.

@@ -23,7 +23,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(0x1265, "BLKFRAGET", &[structure(2, LONG)]),
     request(0x1267, "BLKSECTGET", &[structure(2, SHORT)]),
     request(0x1268, "BLKSSZGET", &[structure(2, INT)]),
-    // It says size_t, and is int.
+    // The number encodes size_t, but the kernel writes an int.
     request(0x8008_1270, "BLKBSZGET", &[structure(2, INT)]),
     silent(0x4008_1271, "BLKBSZSET"),
     request(0x8008_1272, "BLKGETSIZE64", &[structure(2, LONG)]),

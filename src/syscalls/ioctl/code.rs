@@ -1,7 +1,7 @@
-//! The fields of a request's number (include/uapi/asm-generic/ioctl.h), and which kinds of devices
-//! keep to them.
+//! The fields of a request's number (include/uapi/asm-generic/ioctl.h), and the kinds of devices
+//! that keep to them.
 
-/// A request's number.
+/// The number of an ioctl request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Code(pub(super) u32);
 
@@ -10,28 +10,28 @@ const WRITE: u32 = 1;
 const READ: u32 = 2;
 
 impl Code {
-    /// Returns the number in an argument.
+    /// Returns the number in an argument: its low 32 bits.
     pub(super) fn of(argument: u64) -> Self {
         let [a, b, c, d, ..] = argument.to_le_bytes();
         Self(u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// Returns the kind of device, mostly a letter.
+    /// Returns the kind of device that the request is for, mostly a letter.
     pub(super) const fn kind(self) -> u8 {
         self.0.to_le_bytes()[1]
     }
 
-    /// Returns the size of the structure.
+    /// Returns the encoded size in bytes of the structure that the argument points to.
     pub(super) fn size_bytes(self) -> u64 {
         u64::from(self.0 >> 16 & SIZE_MASK)
     }
 
-    /// Returns true if the kernel writes the structure.
+    /// Returns true if the number encodes that the kernel writes the structure.
     pub(super) const fn is_read(self) -> bool {
         self.0 >> 30 & READ != 0
     }
 
-    /// Returns true if the number says anything of a structure.
+    /// Returns true if the number encodes a direction, and so has a structure.
     pub(super) const fn has_direction(self) -> bool {
         self.0 >> 30 & (READ | WRITE) != 0
     }

@@ -19,7 +19,7 @@ const NVME_CMD: &[Write] = &[
     pointed(u64_at(2, 16), u32_at(2, 32), 1),
 ];
 
-/// The data that `struct i2c_smbus_ioctl_data` points to.
+/// The size of the data that `struct i2c_smbus_ioctl_data` points to.
 const SMBUS_BLOCK: Value = Value::Constant(34);
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[
@@ -66,7 +66,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     unknown(0x0707, "I2C_RDWR"),
     silent(0x0708, "I2C_PEC"),
     request(0x0720, "I2C_SMBUS", &[pointed(u64_at(2, 8), SMBUS_BLOCK, 1)]),
-    // The effect's number is written back, whatever the direction says.
+    // The kernel writes the effect's number back, although the direction is the other one.
     request(0x4030_4580, "EVIOCSFF", &[structure(2, 48)]),
     silent(0x4004_4581, "EVIOCRMFF"),
     silent(0x4004_4590, "EVIOCGRAB"),

@@ -86,7 +86,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0xb703, "NS_GET_NSTYPE"),
     request(0xb704, "NS_GET_OWNER_UID", &[structure(2, INT)]),
     request(0x8008_b705, "NS_GET_MNTNS_ID", &[structure(2, LONG)]),
-    // The argument is a number, whatever the direction says.
+    // The argument is a number, although the direction is that of a structure.
     silent(0x8004_b706, "NS_GET_PID_FROM_PIDNS"),
     silent(0x8004_b707, "NS_GET_TGID_FROM_PIDNS"),
     silent(0x8004_b708, "NS_GET_PID_IN_PIDNS"),

@@ -1,8 +1,8 @@
 //! The memory that ioctl(2) requests write.
 //!
-//! Most numbers encode it: the direction and size of the structure that the argument points to.
-//! The tables list the exceptions: numbers older than that rule, structures with pointers, arrays
-//! after structures, and wrong directions or sizes.
+//! Most request numbers encode this memory: the direction and size of the structure that the
+//! argument points to. The tables list the exceptions: numbers older than that rule, structures
+//! with pointers, arrays after structures, and wrong directions or sizes.
 
 mod block;
 mod code;
@@ -16,14 +16,14 @@ use super::resolve::Knowledge;
 use super::write::{Write, structure};
 use code::{Code, POINTERS, REGULAR};
 
-/// A row of the tables: one request.
+/// A row of the tables: an ioctl request and the memory that it writes.
 #[derive(Debug)]
 pub struct IoctlRequest {
-    /// Its number, the second argument.
+    /// The request's number, the second argument of ioctl(2).
     pub number: u32,
-    /// Its name in the kernel's headers.
+    /// The request's name in the kernel's headers.
     pub name: &'static str,
-    /// `None` if it may write anything.
+    /// The memory that the request writes; `None` if it may write anything.
     writes: Option<&'static [Write]>,
 }
 
@@ -36,13 +36,13 @@ const FAMILIES: [&[IoctlRequest]; 6] = [
     device::REQUESTS,
 ];
 
-/// The argument of the request.
+/// The index of the argument that points to the request's structure.
 const ARGUMENT: usize = 2;
 
-/// The effects of a request, as far as they are known.
+/// The memory that a request writes, as far as it is known.
 pub(super) enum RequestWrites {
     Listed(&'static [Write]),
-    /// Derived from its number.
+    /// Derived from the request's number.
     Encoded(Option<Write>, Knowledge),
     Unknown,
 }
@@ -70,7 +70,8 @@ pub fn ioctl_requests() -> impl Iterator<Item = &'static IoctlRequest> {
     FAMILIES.into_iter().flatten()
 }
 
-/// Returns what a request writes. The kernel takes the low 32 bits of its number.
+/// Returns the memory that a request writes. The kernel takes the low 32 bits of the request's
+/// number.
 pub(super) fn writes_of(request: u64) -> RequestWrites {
     let Code(number) = Code::of(request);
     match ioctl_requests().find(|row| row.number == number) {
@@ -89,17 +90,17 @@ fn encoded(code: Code) -> RequestWrites {
     RequestWrites::Encoded(write, knowledge)
 }
 
-/// Returns a request that writes this.
+/// Returns the row of a request that writes `writes`.
 const fn request(number: u32, name: &'static str, writes: &'static [Write]) -> IoctlRequest {
     IoctlRequest { number, name, writes: Some(writes) }
 }
 
-/// Returns a request that writes nothing.
+/// Returns the row of a request that writes nothing.
 const fn silent(number: u32, name: &'static str) -> IoctlRequest {
     request(number, name, &[])
 }
 
-/// Returns a request that may write anything.
+/// Returns the row of a request that may write anything.
 const fn unknown(number: u32, name: &'static str) -> IoctlRequest {
     IoctlRequest { number, name, writes: None }
 }

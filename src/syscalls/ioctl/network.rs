@@ -7,14 +7,14 @@ use crate::syscalls::write::{Write, pointed, structure};
 
 const INT: u64 = 4;
 const TIMEVAL: u64 = 16;
-/// `struct ifreq` goes both ways in most requests of interfaces.
+/// `struct ifreq`, which most requests of interfaces read and write.
 const IFREQ: Write = structure(2, 40);
 /// `struct iwreq`.
 const IWREQ: Write = structure(2, 32);
-/// `struct iw_point` in it: a pointer, and how many bytes there are.
+/// `struct iwreq` with a `struct iw_point`: a pointer to data, and their size in bytes.
 const IW_POINT: &[Write] =
     &[IWREQ, pointed(u64_at(2, 16), u16_at(2, 24), 1).by_field(u16_at(2, 24))];
-/// `struct ifconf`: how many bytes, and where.
+/// `struct ifconf`: the size of a buffer in bytes, and a pointer to it.
 const IFCONF: &[Write] =
     &[structure(2, INT), pointed(u64_at(2, 8), u32_at(2, 0), 1).by_field(u32_at(2, 0))];
 
@@ -95,7 +95,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(0x8b29, "SIOCGIWRETRY", &[IWREQ]),
     request(0x8b2b, "SIOCGIWENCODE", IW_POINT),
     request(0x8b2d, "SIOCGIWPOWER", &[IWREQ]),
-    // These say int, and write a struct ifreq.
+    // These numbers encode an int, but the kernel writes a struct ifreq.
     request(0x4004_54ca, "TUNSETIFF", &[IFREQ]),
     request(0x8004_54d2, "TUNGETIFF", &[IFREQ]),
     request(0x8004_54cf, "TUNGETFEATURES", &[structure(2, INT)]),

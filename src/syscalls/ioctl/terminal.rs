@@ -56,7 +56,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x402c_542c, "TCSETSW2"),
     silent(0x402c_542d, "TCSETSF2"),
     request(0x542e, "TIOCGRS485", &[structure(2, 32)]),
-    // Answered with what was set.
+    // The kernel writes back the settings that it made.
     request(0x542f, "TIOCSRS485", &[structure(2, 32)]),
     request(0x8004_5430, "TIOCGPTN", &[structure(2, INT)]),
     silent(0x4004_5431, "TIOCSPTLCK"),

@@ -1,6 +1,6 @@
 //! The number of arguments of each call.
 
-/// A digit for each call, by its number; `-`: there is no such call. After the prototypes in
+/// A digit for each call, by its number; `-` if there is no such call. After the prototypes in
 /// include/linux/syscalls.h.
 static ARGUMENTS: &[u8; super::NUMBERS] = b"\
     33312223363214403443321505333333120221304333663323\

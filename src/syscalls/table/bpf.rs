@@ -4,9 +4,9 @@ use crate::syscalls::model::{Operation, op, unknown_op};
 use crate::syscalls::value::{u32_at, u64_at};
 use crate::syscalls::write::{Write, int_sized, pointed, structure};
 
-/// The command's `union bpf_attr`, in which answers stand.
+/// The command's `union bpf_attr`, to which the kernel writes results.
 const ATTR: Write = int_sized(1, 2);
-/// Fields of it, which are written however small it is said to be.
+/// Fields of `union bpf_attr` that the kernel writes whatever size the caller states.
 const NEXT_ID: Write = structure(1, 4).at_offset(4);
 const BATCH_COUNT: Write = structure(1, 4).at_offset(32).always();
 
@@ -16,7 +16,7 @@ pub(super) const BPF: &[Operation] = &[
     op(2, "BPF_MAP_UPDATE_ELEM", &[]),
     op(3, "BPF_MAP_DELETE_ELEM", &[]),
     unknown_op(4, "BPF_MAP_GET_NEXT_KEY"),
-    // The log of the verifier, and its size, also of what it refuses.
+    // The verifier writes its log and the log's size, even if it refuses the program.
     op(5, "BPF_PROG_LOAD", &[ATTR.always(), pointed(u64_at(1, 32), u32_at(1, 28), 1).always()]),
     op(6, "BPF_OBJ_PIN", &[]),
     op(7, "BPF_OBJ_GET", &[]),

@@ -36,6 +36,6 @@ const POLL: Write = int_array(0, 1, POLLFD).always();
 const EPOLL: Write = items(1, 2, EPOLL_EVENT);
 const SETS: [Write; 3] =
     [computed(1, descriptor_set), computed(2, descriptor_set), computed(3, descriptor_set)];
-/// The time that is left.
+/// The time that is left of the timeout.
 const SELECT_LEFT: Write = structure(4, TIMEVAL).always();
 const PSELECT_LEFT: Write = structure(4, TIMESPEC).always();

@@ -8,7 +8,7 @@ use crate::syscalls::write::{filled, pointed, sized, structure};
 
 /// `AT_HANDLE_MNT_ID_UNIQUE`: the mount's number has 8 bytes.
 const UNIQUE_MOUNT_ID: u64 = 1;
-/// `struct file_handle` up to its bytes.
+/// The size of `struct file_handle` without the bytes of the handle.
 const HANDLE_HEADER: u64 = 8;
 
 pub(super) const CALLS: &[Model] = &[

@@ -39,7 +39,7 @@ pub(super) const CALLS: &[Model] = &[
     call(470, "listns", &[items(1, 2, LONG)], &[]),
 ];
 
-/// The longest name of a file system is shorter (fs/filesystems.c has no limit for it).
+/// A size that exceeds all names of file systems (fs/filesystems.c has no limit for them).
 const NAME: u64 = 64;
 
 /// sysfs(2).

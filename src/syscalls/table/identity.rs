@@ -36,5 +36,5 @@ pub(super) const CALLS: &[Model] = &[
     call(186, "gettid", &[], &[]),
 ];
 
-/// Three sets, in the later versions twice.
+/// The header, and `struct __user_cap_data_struct`: three sets of 32 bits, in later versions twice.
 const CAPGET: &[Write] = &[structure(0, CAP_HEADER).always(), structure(1, 2 * 3 * 4)];

@@ -61,7 +61,7 @@ const SEMCTL: &[Operation] = &[
     op(3, "IPC_INFO", &[structure(3, 40)]),
     op(11, "GETPID", &[]),
     op(12, "GETVAL", &[]),
-    // How many there are, only the kernel knows.
+    // Only the kernel knows the number of semaphores.
     unknown_op(13, "GETALL"),
     op(14, "GETNCNT", &[]),
     op(15, "GETZCNT", &[]),
@@ -83,7 +83,7 @@ const MSGCTL: &[Operation] = &[
     op(13, "MSG_STAT_ANY", &[structure(2, MSQID_DS)]),
 ];
 
-/// futex(2), without its flags. The kernel writes the words of locks itself, also where the call
+/// futex(2), without its flags. For locks, the kernel writes their words itself, even if the call
 /// fails.
 const FUTEX: &[Operation] = &[
     op(0, "FUTEX_WAIT", &[]),

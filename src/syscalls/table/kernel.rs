@@ -31,13 +31,14 @@ pub(super) const CALLS: &[Model] = &[
     call(184, "tuxcall", &[], &[]),
     call(236, "vserver", &[], &[]),
     call(246, "kexec_load", &[], &[]),
-    // Its ring is written at any time. A size that is wrong is answered with the right one.
+    // The kernel writes the event's ring buffer at any time. It answers a wrong size with the right
+    // one.
     call(298, "perf_event_open", &[structure(0, INT).at_offset(4).always()], &[Refused]),
     call(313, "finit_module", &[], &[]),
     call(318, "getrandom", &[filled(0, 1)], &[MayBlock]),
     call(320, "kexec_file_load", &[], &[]),
     multiplexed(321, "bpf", by_int(0), BPF, &[]),
-    // Made by code that the kernel puts into the program for its probes.
+    // Only code that the kernel puts into the program for its probes makes these calls.
     call(335, "uretprobe", &[], &[]),
     call(336, "uprobe", &[], &[]),
 ];

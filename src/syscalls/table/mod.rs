@@ -1,8 +1,9 @@
 //! The table of system calls, by families.
 //!
-//! A row is `call(number, name, writes, properties)`; `super::write` has the words of the third
-//! column. Numbers follow `arch/x86/entry/syscalls/syscall_64.tbl`, sizes the kernel's structures
-//! (include/uapi/), which are those of the man pages but for `rt_sigaction` and signal sets.
+//! A row is `call(number, name, writes, properties)`; `super::write` has the functions for the
+//! third column. Numbers follow `arch/x86/entry/syscalls/syscall_64.tbl`, sizes the kernel's
+//! structures (include/uapi/), which are those of the man pages but for `rt_sigaction` and signal
+//! sets.
 
 mod arguments;
 mod bpf;
@@ -28,7 +29,7 @@ use super::model::Model;
 
 pub(in crate::syscalls) use arguments::argument_count;
 
-/// One more than the largest number.
+/// One more than the largest number of a system call.
 const NUMBERS: usize = 472;
 
 /// The row of each number.

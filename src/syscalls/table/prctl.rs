@@ -1,5 +1,6 @@
 //! The options of prctl(2) and `arch_prctl(2)` (include/uapi/linux/prctl.h,
-//! arch/x86/include/uapi/asm/prctl.h). Those of other architectures are refused by this one.
+//! arch/x86/include/uapi/asm/prctl.h). The kernel refuses options of other architectures on this
+//! one.
 
 use super::sizes::{INT, LONG};
 use crate::syscalls::model::{Operation, op};

@@ -37,7 +37,7 @@ pub(super) const CALLS: &[Model] = &[
     call(160, "setrlimit", &[], &[]),
     call(203, "sched_setaffinity", &[], &[]),
     call(204, "sched_getaffinity", &[filled(2, 1)], &[]),
-    // Answered with ENOSYS to 64-bit programs.
+    // 64-bit programs get ENOSYS.
     call(205, "set_thread_area", &[structure(0, USER_DESC)], &[]),
     call(211, "get_thread_area", &[structure(0, USER_DESC)], &[]),
     call(218, "set_tid_address", &[], &[KeepsPointer]),
@@ -50,7 +50,7 @@ pub(super) const CALLS: &[Model] = &[
     call(308, "setns", &[], &[ChangesProcess]),
     call(309, "getcpu", &[structure(0, INT), structure(1, INT)], &[]),
     call(312, "kcmp", &[], &[]),
-    // A size that is wrong is answered with the right one.
+    // The kernel answers a wrong size with the right one.
     call(314, "sched_setattr", &[structure(1, INT)], &[]),
     call(315, "sched_getattr", &[int_sized(1, 2)], &[]),
     call(322, "execveat", &[], &[ChangesProcess, ChangesMappings, SetsRegisters]),
@@ -67,8 +67,8 @@ const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
-/// The descriptor is written before the birth can fail. The child's number at argument 3 is
-/// written in the child's memory, when it runs: the same memory with `CLONE_VM`.
+/// The kernel writes the pidfd before the creation can fail. It writes the child's TID at argument
+/// 3 into the child's memory, when the child runs: with `CLONE_VM`, that is the caller's memory.
 const CLONE: &[Write] = &[
     structure(2, INT).if_bits(Value::Arg(0), CLONE_PIDFD | CLONE_PARENT_SETTID).always(),
     structure(3, INT).if_bits(Value::Computed(settid_if_shared), CLONE_CHILD_SETTID),
@@ -81,7 +81,7 @@ const CLONE3: &[Write] = &[
     pointed(u64_at(0, 24), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PARENT_SETTID),
 ];
 
-/// The information is zeros where there is no child to tell of, or none at all.
+/// The kernel writes zeros if no child has changed its state, or if there is no child.
 const WAITID: &[Write] = &[structure(2, WAITID_INFO).always(), structure(4, RUSAGE)];
 
 fn settid_if_shared(args: &[u64; 6]) -> u64 {

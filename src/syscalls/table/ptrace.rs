@@ -9,7 +9,7 @@ use crate::syscalls::write::{filled, pointed, sized, structure};
 /// `struct user_regs_struct` and `struct user_i387_struct` (`arch/x86/include/asm/user_64.h`).
 const REGISTERS: u64 = 216;
 const FP_REGISTERS: u64 = 512;
-/// `BPF_MAXINSNS` instructions of a filter.
+/// The maximum number of instructions of a filter (`BPF_MAXINSNS`).
 const MAX_FILTER: Value = Value::Constant(4096);
 const ARCH_GET_FS: u64 = 0x1003;
 const ARCH_GET_GS: u64 = 0x1004;
@@ -43,7 +43,7 @@ pub(super) const PTRACE: &[Operation] = &[
     op(0x4201, "PTRACE_GETEVENTMSG", &[structure(3, LONG)]),
     op(0x4202, "PTRACE_GETSIGINFO", &[structure(3, SIGINFO)]),
     op(0x4203, "PTRACE_SETSIGINFO", &[]),
-    // A struct iovec, whose length is set to what there was.
+    // A struct iovec, whose length the kernel sets to the size of the register set.
     op(
         0x4204,
         "PTRACE_GETREGSET",

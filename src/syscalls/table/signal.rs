@@ -15,7 +15,7 @@ pub(super) const CALLS: &[Model] = &[
     call(128, "rt_sigtimedwait", &[structure(1, SIGINFO)], &[MayBlock]),
     call(129, "rt_sigqueueinfo", &[], &[]),
     call(130, "rt_sigsuspend", &[], &[MayBlock]),
-    // Signal frames will be written there.
+    // The kernel will write signal frames to this stack.
     call(131, "sigaltstack", &[structure(1, STACK)], &[KeepsPointer]),
     call(200, "tkill", &[], &[]),
     call(234, "tgkill", &[], &[]),

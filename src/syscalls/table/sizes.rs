@@ -32,21 +32,22 @@ pub(super) const WAITID_INFO: u64 = 28;
 pub(super) const CACHESTAT: u64 = 40;
 
 const PAGE_BYTES: u64 = 4096;
-/// More descriptors than a process can have (fs/file.c, `sysctl_nr_open_max`).
+/// The maximum number of descriptors that a process can have (fs/file.c, `sysctl_nr_open_max`).
 const MAX_DESCRIPTORS: u64 = 0x7fff_ffc0;
 
-/// Returns the sets of select(2): whole words of 64 descriptors, of which argument 0 is the number.
+/// Returns the size in bytes of a set of select(2): whole words of 64 bits, for as many descriptors
+/// as argument 0 states.
 pub(super) fn descriptor_set(args: &[u64; 6]) -> u64 {
     (args[0] & 0xffff_ffff).min(MAX_DESCRIPTORS).div_ceil(64) * 8
 }
 
-/// Returns a byte for each page of a range that is argument 1 bytes long.
+/// Returns the number of pages of a range of argument 1 bytes: mincore(2) writes a byte for each.
 pub(super) fn byte_per_page(args: &[u64; 6]) -> u64 {
     args[1].div_ceil(PAGE_BYTES)
 }
 
-/// Returns whole words of a node mask, of whose bits argument 2 is the number, plus one
-/// (mm/mempolicy.c, `copy_nodes_to_user`).
+/// Returns the size in bytes of a node mask: whole words of 64 bits. Argument 2 is one more than
+/// the number of bits (mm/mempolicy.c, `copy_nodes_to_user`).
 pub(super) fn node_mask(args: &[u64; 6]) -> u64 {
     args[2].saturating_sub(1).div_ceil(64) * 8
 }

@@ -21,7 +21,7 @@ pub(super) const CALLS: &[Model] = &[
     call(50, "listen", &[], &[]),
     call(51, "getsockname", &[length_word(2), by_length(1, 2)], &[]),
     call(52, "getpeername", &[length_word(2), by_length(1, 2)], &[]),
-    // The numbers are written before the sockets are made.
+    // The kernel writes the numbers of the descriptors before it makes the sockets.
     call(53, "socketpair", &[structure(3, 2 * INT).always()], &[]),
     mostly(54, "setsockopt", &[], by_computed(option), SETSOCKOPT),
     mostly(55, "getsockopt", &[length_word(4), by_length(3, 4)], by_computed(option), GETSOCKOPT),
@@ -38,7 +38,8 @@ const SOL_SOCKET: u64 = 1;
 const SOL_TCP: u64 = 6;
 const SOL_IPV6: u64 = 41;
 
-/// The counters of the tables that these replace are given back: `struct xt_counters`.
+/// These options replace a table. The kernel writes the counters of the old table to a buffer:
+/// `struct xt_counters`.
 const SETSOCKOPT: &[Operation] = &[
     op(at(SOL_IP, 64), "IPT_SO_SET_REPLACE", &[pointed(u64_at(3, 88), u32_at(3, 84), 16)]),
     op(at(SOL_IP, 96), "ARPT_SO_SET_REPLACE", &[pointed(u64_at(3, 72), u32_at(3, 68), 16)]),
@@ -53,11 +54,11 @@ const GETSOCKOPT: &[Operation] = &[
         "SO_GET_FILTER",
         &[length_word(4), pointed(Value::Arg(3), u32_at(4, 0), 8).by_field(u32_at(4, 0))],
     ),
-    // It maps pages of the socket's data.
+    // The option maps pages of the socket's data.
     unknown_op(at(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),
 ];
 
-/// Returns level and name of an option in one number.
+/// Returns the level and the name of an option as one number.
 const fn at(level: u64, name: u64) -> u64 {
     level << 32 | name
 }

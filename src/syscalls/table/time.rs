@@ -15,14 +15,14 @@ pub(super) const CALLS: &[Model] = &[
     call(159, "adjtimex", &[structure(0, TIMEX)], &[]),
     call(164, "settimeofday", &[], &[]),
     call(201, "time", &[structure(0, LONG)], &[]),
-    // The interrupted call goes on, and its effects are that call's.
+    // The interrupted call continues, so the effects are those of that call.
     Model {
         number: 219,
         name: "restart_syscall",
         properties: &[MayBlock],
         writes: Writes::Unknown,
     },
-    // The number is written before the clock refuses.
+    // The kernel writes the timer's ID before the clock can refuse the timer.
     call(222, "timer_create", &[structure(2, INT).always()], &[]),
     call(223, "timer_settime", &[structure(3, ITIMERSPEC)], &[]),
     call(224, "timer_gettime", &[structure(1, ITIMERSPEC)], &[]),

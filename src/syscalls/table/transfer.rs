@@ -22,7 +22,8 @@ pub(super) const CALLS: &[Model] = &[
     call(275, "splice", OFFSETS, &[MayBlock, WritesFiles]),
     call(276, "tee", &[], &[MayBlock]),
     call(277, "sync_file_range", &[], &[]),
-    // Out of a pipe into memory, or the other direction: only the pipe's end knows.
+    // Moves data from a pipe into memory or back: that depends on the pipe's end, which only the
+    // kernel knows.
     call(278, "vmsplice", &[vector(1, 2)], &[MayBlock]),
     call(295, "preadv", &[vector(1, 2)], &[MayBlock]),
     call(296, "pwritev", &[], &[MayBlock, WritesFiles]),

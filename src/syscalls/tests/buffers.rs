@@ -12,7 +12,7 @@ fn results_count_bytes_and_elements() {
     assert_eq!(written("read", &[0, 0x100, 64], 0), NOTHING);
     assert_eq!(written("epoll_wait", &[3, 0x100, 10], 2), [(0x100, 24)]);
     assert_eq!(written("msgrcv", &[0, 0x100, 50], 5), [(0x100, 13)]);
-    // The result may be more than there was room for.
+    // The result may exceed the size of the buffer.
     assert_eq!(written("recvfrom", &[0, 0x100, 4], 22), [(0x100, 4)]);
     assert_eq!(written("getgroups", &[0, 0], 7), NOTHING);
 }
@@ -37,7 +37,7 @@ fn sizes_follow_from_arguments() {
     assert_eq!(written("get_mempolicy", &[0, 0x100, 65], 0), [(0x100, 8)]);
     assert_eq!(written("get_mempolicy", &[0, 0x100, 66], 0), [(0x100, 16)]);
     assert_eq!(written("poll", &[0x100, 3], EINTR), [(0x100, 24)]);
-    // Of numbers with 32 bits the kernel takes no more.
+    // The kernel ignores the upper half of a 32-bit argument.
     let garbage = 0xffff_ffff_0000_0000;
     assert_eq!(written("ppoll", &[0x100, garbage + 3], 1), [(0x100, 24)]);
     assert_eq!(written("sched_getattr", &[0, 0x100, garbage + 56], 0), [(0x100, 56)]);

@@ -5,7 +5,7 @@ use std::io::Write;
 
 const HEADER: &str = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
 
-/// Says loudly what is not tested. Not `eprintln!`, which the test harness swallows.
+/// Reports a test that is skipped. Not by `eprintln!`, which the test harness swallows.
 pub(super) fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -44,7 +44,7 @@ fn calls_newer_than_most_headers_are_there() {
     for (number, name) in newer {
         assert_eq!(Model::of(number).map(|model| model.name), Some(name));
     }
-    // No hole among those that all architectures share.
+    // The numbers that all architectures share have no hole.
     assert!((424..=471).all(|number| Model::of(number).is_some()));
     assert_eq!(models().count(), 337 + 48);
 }
@@ -90,7 +90,7 @@ fn calls_take_as_many_arguments_as_the_kernel_says() {
         else {
             continue;
         };
-        // But for the four fields of all events, the number, and copies of strings.
+        // Without the four fields of all events, the number, and copies of strings.
         let fields = format.matches("field:").count() - format.matches("__data_loc").count() - 5;
         let call = Call { number: model.number as u64, args: [0; 6] };
         assert_eq!(call.arguments().len(), fields, "{}", model.name);

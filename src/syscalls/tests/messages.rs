@@ -5,7 +5,7 @@ use super::{BASE, FakeMemory};
 const VECTOR: u64 = BASE + 0x100;
 const MESSAGE: u64 = BASE + 0x200;
 
-/// Returns three buffers of 4, 0 and 100 bytes.
+/// Writes a vector of three buffers of 4, 0 and 100 bytes.
 fn vector(scene: &FakeMemory) {
     for (index, (start, size)) in [(0x1000, 4), (0x2000, 0), (0x3000, 100)].iter().enumerate() {
         scene.put64(VECTOR + 16 * index as u64, *start);

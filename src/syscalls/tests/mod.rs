@@ -11,7 +11,7 @@ use super::{Call, Effects, Model, OpenCall};
 use crate::common::{Addr, AddrRange};
 use std::cell::RefCell;
 
-/// Memory that begins at `BASE`, which a test plays the kernel on.
+/// Memory that begins at `BASE`, in which a test writes in place of the kernel.
 struct FakeMemory {
     bytes: RefCell<Vec<u8>>,
 }
@@ -55,7 +55,7 @@ impl FakeMemory {
         known(&open.end(result, &|addr, buf: &mut [u8]| self.read(addr, buf)))
     }
 
-    /// Returns a call during which the memory does not change.
+    /// Returns the ranges that a call writes, if the memory does not change during the call.
     fn whole(&self, name: &str, args: &[u64], result: i64) -> Vec<(u64, u64)> {
         self.end(&self.begin(name, args), result)
     }
@@ -69,13 +69,13 @@ fn call(name: &str, args: &[u64]) -> Call {
     Call { number: model.number as u64, args: all }
 }
 
-/// Address and size of ranges that are known.
+/// Returns the address and the size of each range, which must be known.
 fn known(effects: &Effects) -> Vec<(u64, u64)> {
     let Effects::Known(ranges) = effects else { panic!("{effects:?}") };
     ranges.iter().map(|range: &AddrRange| (range.start.0, range.size_bytes())).collect()
 }
 
-/// Returns what a call writes whose buffers do not depend on memory.
+/// Returns the ranges that a call writes, if its buffers do not depend on memory.
 fn written(name: &str, args: &[u64], result: i64) -> Vec<(u64, u64)> {
     FakeMemory::new().whole(name, args, result)
 }

@@ -13,7 +13,7 @@ const VM: u64 = 0x100;
 fn clone_writes_the_childs_number_where_it_is_asked_to() {
     assert_eq!(written("clone", &[17, 0, 0x100, 0x200], 9), []);
     assert_eq!(written("clone", &[PARENT_SETTID, 0, 0x100, 0x200], 9), [(0x100, 4)]);
-    // In the child's own memory, that is.
+    // The kernel writes the number in the child's own memory.
     assert_eq!(written("clone", &[CHILD_SETTID, 0, 0x100, 0x200], 9), []);
     assert_eq!(written("clone", &[CHILD_SETTID | VM, 0, 0x100, 0x200], 9), [(0x200, 4)]);
     let scene = FakeMemory::new();
@@ -28,7 +28,7 @@ fn a_thread_clears_its_number_and_marks_its_locks_at_its_end() {
     let birth = call("clone", &[CHILD_CLEARTID, 0, 0, 0x200]);
     let mut registered = Registered::of_child(&birth, &memory);
     assert_eq!(registered.clear_tid, Some(Addr(0x200)));
-    // Two locks, the second one that inherits priorities, and one that is being taken.
+    // Two locks, of which the second inherits priorities, and one that is being taken.
     let (head, first, second, pending) = (BASE, BASE + 0x100, BASE + 0x200, BASE + 0x300);
     scene.put64(head, first).put64(head + 8, 8).put64(head + 16, pending);
     scene.put64(first, second | 1).put64(second, head);

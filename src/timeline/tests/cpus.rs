@@ -26,7 +26,7 @@ struct Setting {
     cpus: usize,
     /// True for one additional thread of a process with other code at the same addresses.
     foreign: bool,
-    /// One of this many times around a switch is in the trace; 1 for all.
+    /// Of so many times around a switch, one is in the trace; 1 for all.
     times_reported: usize,
     ret_compression: bool,
     /// True if some switches are lost and reported as such.
@@ -95,7 +95,7 @@ impl Machine {
         }
     }
 
-    /// Runs a thread on a CPU for a while.
+    /// Runs a thread on a CPU for 1 to 40 instructions, between two context switches.
     fn turn(
         &mut self,
         cpu: usize,

@@ -39,7 +39,7 @@ proptest! {
     }
 }
 
-/// Tests a damaged TIP after a call to where it would have been consumed.
+/// Tests a damaged TIP that the code after a call would have consumed.
 #[test]
 fn a_broken_tip_is_found_before_what_leads_to_it() {
     compare(3_777_240_293_618_289_452, 1, 2).unwrap();
@@ -90,7 +90,7 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Blocks keep their numbers, and a round contains only its own.
+/// Blocks keep their numbers when the tally restarts, and then only blocks added since are listed.
 #[test]
 fn a_tally_counts_in_rounds() {
     let block = |at: u64| (Addr(at), Addr(at + 1));

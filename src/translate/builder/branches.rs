@@ -170,8 +170,8 @@ impl Builder<'_, '_> {
         is_seen
     }
 
-    /// Emits the end of an indirect branch, whose target is in RDX, that leaves the path unless it
-    /// goes to `target`.
+    /// Emits the end of an indirect branch whose target is in RDX: if that is `target`, restores
+    /// RCX and RDX and goes on; if not, leaves the path by a stub, which compares `likely` next.
     fn leave_unless(&mut self, target: u64, edge: u32, likely: Option<u64>) {
         let field = self.emitter.jump_if_rdx_is_not(target);
         let r11_is_program = self.r11_is_program;
@@ -188,8 +188,8 @@ impl Builder<'_, '_> {
             && insn.len() == SYSCALL_BYTES
     }
 
-    /// Returns the code that reads the counter of an instruction in the cache, or answers it; 0: it
-    /// is left to the caller.
+    /// Returns the address of the cache's code that reads the counter of an instruction, or answers
+    /// it; 0 if the instruction is left to the caller.
     pub(super) fn counter_code(&self, insn: &Instruction) -> u64 {
         let counter = Counter::of(insn).filter(|_| self.site.bound.is_none());
         let is_whole = self.hook == Some(Hook::Time);
@@ -230,7 +230,7 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Emits a jump that is taken if there is no room in the log, and returns it.
+    /// Emits a jump that is taken if there is no room in the log. Returns its field.
     fn unless_log_is_full(&mut self) -> usize {
         self.exact_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
@@ -244,8 +244,8 @@ impl Builder<'_, '_> {
         full
     }
 
-    /// Emits a jump to code that logs. Returns the edge after it, and the field of the address at
-    /// which it goes on.
+    /// Emits a jump to the code that logs or answers an instruction. Returns the number of the edge
+    /// after the instruction, and the field to aim at the address at which the thread goes on.
     fn jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);
@@ -258,7 +258,7 @@ impl Builder<'_, '_> {
         (edge, after)
     }
 
-    /// Emits the stop before an instruction that is executed natively, where some jumps lead.
+    /// Emits the stop before an instruction that is executed natively, and aims `jumps` at it.
     fn stop_before(&mut self, jumps: &[usize]) {
         for field in jumps {
             self.emitter.aim_here(*field);

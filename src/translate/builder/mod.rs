@@ -24,22 +24,22 @@ use window::Window;
 /// Limits on the size of a superblock, and on how many are built at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Instructions of a path.
+    /// The maximum number of instructions of a path.
     pub instructions: usize,
-    /// Instructions of a path that begins at the head of a loop.
+    /// The maximum number of instructions of a path that begins at the head of a loop.
     pub loop_instructions: usize,
-    /// TNT bits of a path, and ticks where they limit it; at most 60.
+    /// The maximum number of TNT bits of a path, and of its ticks where they limit it; at most 60.
     pub bits: u8,
-    /// Nesting depth of direct calls that are followed.
+    /// The maximum nesting depth of the direct calls that a path follows.
     pub calls: usize,
-    /// The number of times that a loop to the superblock's own start is unrolled.
+    /// The maximum number of times that a loop to the superblock's own start is unrolled.
     pub rounds: usize,
-    /// Instructions after which the path ends where another superblock starts.
+    /// The number of instructions after which a path ends where another superblock starts.
     pub joins_after: usize,
-    /// Superblocks translated ahead, together with the requested one that leads to them: a request
-    /// costs more than some useless translations.
+    /// The maximum number of superblocks that are translated ahead at one request: a request costs
+    /// more than some useless translations.
     pub ahead: usize,
-    /// The largest distance of these from the requested one, in superblocks.
+    /// The maximum distance, in superblocks, from the requested superblock to one translated ahead.
     pub steps_ahead: usize,
 }
 
@@ -80,7 +80,7 @@ impl Limits {
 
 /// A source of the program's code.
 pub trait ProgramCode {
-    /// Reads code from `ip` on into `buf`. Returns the number of known bytes.
+    /// Reads code from `ip` on into `buf`. Returns the number of bytes that are known.
     fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize;
 
     /// Returns true if the code at `ip` exists and does not change, so that it can be translated
@@ -109,13 +109,13 @@ impl Exit {
 /// The state of the translator that the builder reads.
 pub(super) struct Site<'a> {
     pub(super) limits: Limits,
-    /// The number of the superblock.
+    /// The number of the superblock that is built.
     pub(super) superblock: u32,
-    /// The address of its code.
+    /// The address of the superblock's code in the cache.
     pub(super) base: u64,
-    /// The zone's common request code.
+    /// The address of the zone's code that passes a request to the tracer.
     pub(super) request: u64,
-    /// The zone's request for the target in RDX.
+    /// The address of the zone's code that requests the target in RDX.
     pub(super) miss: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
@@ -123,9 +123,11 @@ pub(super) struct Site<'a> {
     pub(super) hooks: bool,
     /// The components whose saves are completed, where hooks are left to the caller.
     pub(super) saves: Option<Components>,
-    /// The zone's code that makes and logs a system call, or answers it; 0: there is none.
+    /// The address of the zone's code that makes and logs a system call, or answers it; 0 if there
+    /// is none.
     pub(super) log: u64,
-    /// The zone's code that reads and logs counters, or answers that; 0: there is none.
+    /// The addresses of the zone's code that reads and logs each `Counter`, or answers that; 0 if
+    /// there is none.
     pub(super) counters: [u64; 2],
     /// Set if calls are logged or answered in the cache.
     pub(super) call_log: Option<CallLog>,
@@ -133,9 +135,9 @@ pub(super) struct Site<'a> {
     pub(super) bound: Option<Bound>,
     /// The number of the next edge.
     pub(super) next_edge: u32,
-    /// The index of the next return address.
+    /// The index of the next address in `Translator::return_addresses`.
     pub(super) next_push: u32,
-    /// The index of the next direct jump or call after a TNT bit.
+    /// The index of the next jump in `Translator::quiet_jumps`.
     pub(super) next_quiet: u32,
     /// Returns true if a superblock starts at an address.
     pub(super) is_known: &'a dyn Fn(u64) -> bool,
@@ -143,7 +145,7 @@ pub(super) struct Site<'a> {
     pub(super) is_stop: &'a dyn Fn(u64) -> bool,
     /// True if a stop at the first instruction is ignored.
     pub(super) passes: bool,
-    /// Returns true if the conditional branch at an address is mostly taken, if that is known.
+    /// Returns true if the conditional branch at an address is mostly taken; `None` if not known.
     pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
     /// Returns the usual targets of the indirect branch at an address.
     pub(super) expected: &'a dyn Fn(u64) -> &'a [u64],
@@ -160,14 +162,15 @@ pub(super) struct Built {
     pub(super) native: bool,
     pub(super) passes: bool,
     pub(super) hook: Option<Hook>,
-    /// The address of the literal that links to the next superblock in its slot's chain.
+    /// The address of the literal with the entry of the next superblock in the chain of its slot in
+    /// the table of targets.
     pub(super) chain: u64,
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
     pub(super) quiet_jumps: Vec<Jump>,
     pub(super) exits: Vec<Exit>,
     pub(super) pages: Vec<u64>,
-    /// Allocations for the next one.
+    /// The builder's other vectors, kept for their allocations.
     spare: Spare,
 }
 
@@ -183,14 +186,15 @@ struct Spare {
 /// Code after the superblock's body, for an exit that is rarely taken.
 #[derive(Clone, Copy, Debug)]
 enum Stub {
-    /// A conditional branch that goes against the guess.
+    /// Taken by a conditional branch whose outcome is not the one that the path follows.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
-    /// A return that does not go back to the path's own call, or an indirect branch that does not
-    /// go where the path goes. `likely` is another usual target.
+    /// Taken by a return that does not go back to the path's own call, or an indirect branch that
+    /// does not go where the path goes. `likely` is another usual target.
     Indirect { field: usize, edge: u32, r11_is_program: bool, likely: Option<u64> },
 }
 
-/// Code without a packet: its first, lowest and highest address.
+/// The part of a path after its last TNT bit, for which there is no packet: its first, lowest and
+/// highest address.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     start: u64,
@@ -213,17 +217,17 @@ struct Builder<'a, 'b> {
     ticks_next: bool,
     calls: Vec<u64>,
     peak: usize,
-    /// The part of the path after its last TNT bit.
+    /// The part of the path after its last TNT bit; `None` if there is none.
     quiet: Option<Quiet>,
-    /// The direct jumps and calls in that part.
+    /// The direct jumps and calls after the path's last TNT bit.
     jumps: Vec<Jump>,
-    /// True if the register holds the program's R11, since an instruction of the path uses it.
+    /// True if R11 holds the program's value, since an instruction of the path uses it.
     r11_is_program: bool,
-    /// The hook of its only instruction.
+    /// The hook of the superblock's only instruction, if it has one.
     hook: Option<Hook>,
-    /// EDX and EAX before the next instruction.
+    /// EDX and EAX before the next instruction, as far as known: the mask of XSAVEC.
     mask: KnownMask,
-    /// Saves on the path that are completed.
+    /// The number of XSAVECs on the path that are completed by stores.
     saves: usize,
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
@@ -277,7 +281,8 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
 
 impl Builder<'_, '_> {
     /// Emits the entry for indirect branches, with the target in RDX: the superblock runs if that
-    /// is its start.
+    /// is its start. Returns the address after the check, and the field of the jump along the
+    /// slot's chain.
     fn prologue(&mut self) -> (u64, usize) {
         let emitter = &mut self.emitter;
         emitter.set_rcx(self.start.wrapping_neg());
@@ -290,7 +295,8 @@ impl Builder<'_, '_> {
         (accepted, chain_field)
     }
 
-    /// Follows the path to its end. Returns true if a thread can stop in it for its tracer.
+    /// Translates the path to its end. Returns true if a thread can stop in the superblock for its
+    /// tracer.
     fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
         if !self.site.passes && (self.site.is_stop)(self.start) {
             let Some(log) = self.site.call_log.filter(|log| log.answers) else {
@@ -304,8 +310,8 @@ impl Builder<'_, '_> {
         self.follow_path(code)
     }
 
-    /// Follows the path from its start, whether that is a stop or not. Returns true if its only
-    /// instruction must be executed natively.
+    /// Translates the path from its start, whether that is a stop or not. Returns true if the
+    /// superblock is a single instruction that the tracer may have to execute.
     fn follow_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
@@ -330,8 +336,8 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Follows the path over the instruction at an offset of the fetched bytes. If the path ends
-    /// there, returns whether its only instruction must be executed natively.
+    /// Translates the instruction at an offset of the fetched bytes. Returns `None` if the path
+    /// goes on, else the result of [`Self::follow_path`].
     fn follow_one(&mut self, bytes: &[u8], insns: &mut Insns<'_>, offset: usize) -> Option<bool> {
         let decoded = insns.at(offset, self.ip);
         let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
@@ -395,8 +401,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Emits the stop at the start of a path that a replay's thread goes on with, if its tracer
-    /// says so at a glance.
+    /// Emits a stop at the start of a path of a replay. The thread goes on without stopping if its
+    /// tracer answers its glance with `GlanceAnswer::Pass`.
     fn glance(&mut self, log: CallLog) {
         self.exact_point();
         let passes = emit_glance(&mut self.emitter, log, self.start);
@@ -466,7 +472,8 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Adds the point before an instruction, which finds its R11 in the register if it uses that.
+    /// Adds the point before an instruction. If the instruction uses R11, loads the program's R11
+    /// first.
     fn begin(&mut self, insn: &Instruction) {
         if !self.r11_is_program && uses_r11(insn) {
             self.exact_point();

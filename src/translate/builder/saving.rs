@@ -5,12 +5,13 @@ use super::super::superblock::{Outcome, State};
 use super::Builder;
 use iced_x86::Instruction;
 
-/// The most of them on a path: each takes some 800 bytes.
+/// The maximum number of completed XSAVECs on a path: each takes some 800 bytes.
 const MOST_SAVES: usize = 4;
 
 impl Builder<'_, '_> {
-    /// Translates an XSAVEC, with bytes at the start of `bytes`, if its result can follow from the
-    /// program's state. Returns false if it cannot.
+    /// Translates an XSAVEC, whose bytes are at the start of `bytes`, so that its result follows
+    /// from the program's state. Returns false if that is impossible, or if the path has
+    /// [`MOST_SAVES`].
     pub(super) fn save(
         &mut self,
         insn: &Instruction,

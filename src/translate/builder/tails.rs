@@ -23,13 +23,13 @@ impl Builder<'_, '_> {
     }
 
     /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots.
-    /// In code that counts, `likely` is compared first.
+    /// Compares `likely` first, if there is one.
     pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool, likely: Option<u64>) {
         if r11_is_program {
             self.emitter.trace_pointer_in();
         }
         if self.site.counts {
-            // No record says which branch it was.
+            // No record identifies the branch, so a slot does.
             self.emitter.store_value(edge, slots::EDGE);
             if let Some(ticks) = self.ticks_of(edge) {
                 let field = self.emitter.count_by_rcx(ticks);
@@ -48,14 +48,14 @@ impl Builder<'_, '_> {
         self.emitter.jump_by_target();
     }
 
-    /// Emits an exit to `target` that is taken if that is in RDX, whose ticks are counted already:
-    /// one way to go on after the indirect branch of an edge.
+    /// Emits an exit that is taken if the target in RDX is `target`, as one continuation of the
+    /// indirect branch of edge `of`, whose ticks are counted already.
     fn exit_if_target(&mut self, of: u32, target: u64) {
         let Some(of) = self.edge_at(of) else { return };
         let other = self.emitter.jump_if_rdx_is_not(target);
         self.emitter.load(Gpr::Rcx, slots::RCX);
         self.emitter.load(Gpr::Rdx, slots::RDX);
-        // It is not recorded, so its calls are not asked for.
+        // This exit writes no record, so no encoder needs the edge's calls.
         let kind = EdgeKind::Direct;
         let edge = self.add(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
         let _ = self.exit(edge, target);
@@ -83,10 +83,10 @@ impl Builder<'_, '_> {
         request
     }
 
-    /// Subtracts the ticks of an edge to `target` from the budget in R11. Returns the displacement
-    /// of the jump taken when the budget is spent, that is if R11's upper half is then not 0. A
-    /// recorder may overdraw the budget, so its exits to higher addresses do not look: every cycle
-    /// has one to a lower address, or an indirect one.
+    /// Emits code that subtracts the ticks of an edge to `target` from the budget in R11. Returns
+    /// the displacement of the jump taken when the budget is spent, that is if R11's upper half is
+    /// then not 0. A recorder may overdraw the budget, so its exits to higher addresses only
+    /// subtract: every cycle has an exit to a lower address, or an indirect one.
     fn count_towards(&mut self, edge: u32, target: u64) -> Option<usize> {
         let ticks = self.ticks_of(edge)?;
         let is_recorded = self.site.call_log.is_some_and(|log| !log.answers);
@@ -97,7 +97,7 @@ impl Builder<'_, '_> {
         Some(self.emitter.count(ticks))
     }
 
-    /// Returns the ticks of an edge, if there are any.
+    /// Returns the number of ticks of an edge; `None` if it is 0.
     fn ticks_of(&self, edge: u32) -> Option<u8> {
         let edge = self.edge_at(edge)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));

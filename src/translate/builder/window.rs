@@ -29,7 +29,8 @@ impl Window {
         &self.bytes[..self.known]
     }
 
-    /// Returns the offset of an instruction if all bytes that it can have were fetched.
+    /// Returns the offset in [`Self::bytes`] of the instruction at `ip`; `None` unless all bytes
+    /// that it can have were fetched.
     pub(super) fn find(&self, ip: u64) -> Option<usize> {
         let offset = usize::try_from(ip.wrapping_sub(self.start)).ok()?;
         (offset < self.known && self.known - offset >= MAX_INSN_BYTES).then_some(offset)

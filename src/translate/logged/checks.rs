@@ -1,4 +1,4 @@
-//! Checks of system calls before they are made, and of files after they were opened, in glue.
+//! Glue that checks system calls before they are made, and files after they were opened.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -20,7 +20,7 @@ const MOV_ECX_R10D: [u8; 3] = [0x44, 0x89, 0xd1];
 const MOV_RCX_RSI: [u8; 3] = [0x48, 0x89, 0xf1];
 const MOV_RCX_RDI: [u8; 3] = [0x48, 0x89, 0xf9];
 const MOV_RCX_RDX: [u8; 3] = [0x48, 0x89, 0xd1];
-/// The first class of calls that are checked, and their number.
+/// The lowest class of calls that are checked, and the number of these classes.
 const FIRST_CHECKED: u8 = LoggedClass::TimeAtRsi as u8;
 const CHECKED_CLASSES: usize = LoggedClass::EventsByMask as usize - FIRST_CHECKED as usize + 1;
 const FSTAT: u32 = 5;
@@ -30,7 +30,7 @@ const DEVICE: u32 = 0;
 const INODE: u32 = 8;
 const MODE_HIGH: u32 = 25;
 
-/// A register with a descriptor.
+/// The instructions that copy a descriptor from the register that it is in.
 #[derive(Clone, Copy)]
 struct InRegister {
     /// `movzx ecx, low byte`
@@ -42,21 +42,21 @@ struct InRegister {
 const IN_RDI: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xcf], word: [0x41, 0x89, 0xfb] };
 const IN_RDX: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xca], word: [0x41, 0x89, 0xd3] };
 
-/// The code that checks calls.
+/// The addresses of the code that checks calls before they are made, and the jumps out of it.
 pub(super) struct Checks {
-    /// The code that prepares the fstatat(2) or epoll_wait(2) that the glue itself makes: there,
-    /// RAX, RDX and R10 are not the program's.
+    /// The code that makes the glue's own newfstatat(2), or prepares its epoll_wait(2): in it, RAX,
+    /// RDX and R10 may not be the program's.
     pub(super) looks: std::ops::Range<u64>,
-    /// The jump that is taken to that epoll_wait(2), with R10 set to 0.
+    /// The jump to the glue's own epoll_wait(2), with R10 set to 0.
     pub(super) events: usize,
-    /// The jumps that are taken to read the clocks.
+    /// The jumps that are taken to read the clocks, by [`Clock`].
     pub(super) clocks: [usize; 2],
-    /// Where the thread goes to stop before the call.
+    /// The address of the code by which the thread stops before the call.
     pub(super) stop: u64,
 }
 
-/// Emits code that goes on where a call is to be made. Otherwise it goes to where the thread stops
-/// before the call. At its start, the record has the registers.
+/// Emits code that checks a call, whose registers are in the record. It continues after its end if
+/// the call is to be made; otherwise the thread stops before the call.
 pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     let (mut to_call, mut to_stop) = (Vec::new(), Vec::new());
     // movzx ecx, ax
@@ -153,8 +153,9 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     Checks { looks: start..end, events, clocks: [get_time, time_of_day], stop }
 }
 
-/// Emits code that makes a call for events, with R10 set to 0. Goes to `stop` if there are none.
-/// Returns the jump that is taken if there are some, with their number in RAX.
+/// Emits the SYSCALL of an epoll_wait(2) that does not wait, as R10 is 0. Without events, the code
+/// restores the registers and goes to `stop`. Returns the jump that is taken if there are some,
+/// with their number in RAX.
 pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
     emitter.put(&[0x0f, 0x05]);
     // mov rcx, rax
@@ -175,7 +176,8 @@ pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
     some
 }
 
-/// Emits code that goes to where the thread stops before the call.
+/// Emits code by which the thread stops before the call: [`STOP_BYTES`] before the address to go on
+/// at.
 fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.load(Gpr::Rcx, slots::JUMP);
     // lea rcx, [rcx - bytes]
@@ -185,7 +187,8 @@ fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.jump_slot(slots::JUMP);
 }
 
-/// Emits code that makes the call if `set` copies nonzero to RCX and `unset` copies 0.
+/// Emits code that takes a jump of `to_call` if `set` copies nonzero to RCX and `unset` copies 0,
+/// and otherwise one of `to_stop`.
 fn emit_pointer_check(
     emitter: &mut Emitter,
     set: [u8; 3],
@@ -200,7 +203,7 @@ fn emit_pointer_check(
     to_stop.push(emitter.jump_from_here());
 }
 
-/// Emits jumps that are taken if the request in RSI is one of some.
+/// Emits jumps that are taken if RSI is one of `requests`, and adds them to `taken`.
 fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>) {
     for request in requests {
         // lea ecx, [rsi - request]: the kernel takes 32 bits of it
@@ -210,8 +213,8 @@ fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>
     }
 }
 
-/// Emits code that continues if each of some registers is 0, and otherwise takes a jump of
-/// `to_stop`. `copies` are the instructions that copy them to RCX.
+/// Emits code that continues if some registers are 0, and otherwise takes a jump of `to_stop`.
+/// `copies` are the instructions that copy each of them to RCX.
 fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], to_stop: &mut Vec<usize>) {
     for copy in copies {
         emitter.put(*copy);
@@ -221,8 +224,8 @@ fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], to_stop: &mut Vec
     }
 }
 
-/// Emits code that goes on if no thread waits for the descriptor in a register. RCX is 0 then if it
-/// may be written to.
+/// Emits code that continues if calls on the descriptor in a register do not wait, and otherwise
+/// takes a jump of `to_stop`. RCX is then 0 if the descriptor may be written to.
 fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, to_stop: &mut Vec<usize>) {
     to_stop.push(emit_descriptor(emitter, fd));
     // movzx ecx, byte gs:[rcx + descriptors]
@@ -234,8 +237,8 @@ fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, to_stop: &mut Ve
     emitter.decrement_rcx();
 }
 
-/// Emits code that makes RCX the descriptor in a register. Returns the jump that is taken if the
-/// table does not have it.
+/// Emits code that copies the descriptor in a register to RCX. Returns the jump that is taken if
+/// the descriptor is too large for the table.
 fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
     emitter.put(&fd.low);
     emitter.put(&fd.word);
@@ -254,15 +257,15 @@ fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
     emitter.put(&[class as u8]);
 }
 
-/// Emits code that forgets the class of the descriptor in RDI.
+/// Emits code that sets the class of the descriptor in RDI to unknown, and makes the call.
 fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
     to_call.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Unknown);
     to_call.push(emitter.jump_from_here());
 }
 
-/// Emits code that looks what openat(2) is about to open. Returns the address from which on all
-/// registers are the program's again.
+/// Emits code that finds out, by newfstatat(2), which kind of file an openat(2) is about to open.
+/// Returns the address from which on all registers are the program's again.
 fn emit_look(emitter: &mut Emitter, to_call: &mut Vec<usize>, to_stop: &mut Vec<usize>) -> u64 {
     emitter.load(Gpr::Rdx, slots::LOG);
     // lea rdx, [rdx + header]; mov r10d, 0; mov eax, number; syscall
@@ -296,8 +299,8 @@ fn emit_look(emitter: &mut Emitter, to_call: &mut Vec<usize>, to_stop: &mut Vec<
     end
 }
 
-/// Emits code that goes on if the attributes at `base` are those of a regular file or directory of
-/// a known device. Returns the jumps that are taken otherwise. RCX is 0 then if it is a directory.
+/// Emits code that continues if the attributes at `base` are those of a regular file or directory
+/// of a known device; RCX is then 0 for a directory. Returns the jumps that are taken otherwise.
 fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     let mut known = Vec::new();
     for number in 0..u32::try_from(DEVICE_COUNT).unwrap_or(0) {
@@ -319,8 +322,9 @@ fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     others
 }
 
-/// Emits code that looks what a call has opened whose result is in RAX, and restores the registers.
-/// Returns the jumps that are taken if that is all, and if more is to be known.
+/// Emits code that finds out, by fstat(2), which file an openat(2) has opened, with the descriptor
+/// in RAX. Notes the class of the descriptor, and restores the registers. Returns the jumps that
+/// are taken if the record is complete, and if the thread must stop.
 pub(super) fn emit_look_after_opening(emitter: &mut Emitter) -> (usize, usize) {
     // mov rdi, rax
     emitter.put(&[0x48, 0x89, 0xc7]);

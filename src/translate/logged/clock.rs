@@ -14,13 +14,13 @@ const WORD_BYTES: u32 = 8;
 /// The addresses of the code that reads a clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClockCode {
-    /// Where it begins. Up to `saved`, RSP is the program's only in the record.
+    /// The start of the code. From here to `saved`, the program's RSP is in the record only.
     pub start: u64,
-    /// Up to `end`, all registers and flags are the program's only in the record.
+    /// From here to `end`, all registers and flags of the program are in the record only.
     pub saved: u64,
-    /// Where the time is stored. Up to `stored`, a store may fault.
+    /// From here to `stored`, the time is stored in the program's memory. The stores may fault.
     pub end: u64,
-    /// The end of that.
+    /// The address after these stores.
     pub stored: u64,
 }
 
@@ -35,19 +35,20 @@ pub(super) enum Clock {
 
 /// The jumps out of the code that reads a clock.
 pub(super) struct Jumps {
-    /// To where the system call is made.
+    /// The jump to the system call, which is made if the function fails.
     pub(super) to_call: usize,
-    /// To where the record is added to the log.
+    /// The jump to where the record is added to the log.
     pub(super) done: usize,
 }
 
-/// Emits a jump that is taken if there is no function of the vdso for a clock, and one to it.
+/// Emits two jumps: one that is taken if the table has no function of the vdso for a clock, and one
+/// that is taken if it has. Returns both.
 pub(super) fn emit_choice(emitter: &mut Emitter, clock: Clock) -> (usize, usize) {
     emitter.load(Gpr::Rcx, slot_of(clock));
     (emitter.jump_if_rcx_is_0(), emitter.jump_from_here())
 }
 
-/// Emits the code. At its start, the record has the registers.
+/// Emits the code that reads a clock, after the registers are in the record.
 pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jumps) {
     let start = emitter.here();
     emitter.load(Gpr::Rcx, slots::LOG);

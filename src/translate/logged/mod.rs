@@ -6,7 +6,7 @@
 //! after the call, before it executes anything else of the program.
 //!
 //! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and
-//! events ([`checks`]) or reads the clock ([`clock`]), it uses others, and restores them.
+//! events ([`checks`]) or reads the clock ([`clock`]), it uses other registers, and restores them.
 
 mod checks;
 mod clock;
@@ -25,7 +25,7 @@ use clock::{Clock, emit_clock};
 use table::DIRECTION;
 use time::emit_counter_code;
 
-/// The largest copy of what a call wrote.
+/// The maximum size of the copy of the memory that a call wrote.
 const LARGEST_COPY_BYTES: u64 = 0xffff;
 /// `struct stat`, `struct timespec`, `struct statx`.
 const STAT_BYTES: u32 = 144;
@@ -35,7 +35,7 @@ const TIMEVAL_BYTES: u32 = 16;
 /// The kernel's `struct termios` and `struct sigaction`.
 const TERMIOS_BYTES: u32 = 36;
 const SIGACTION_BYTES: u32 = 32;
-/// The size of the code by which a thread stops before a call, right before the code after it.
+/// The size of the code by which a thread stops before a call. The code for after the call follows.
 pub(super) const STOP_BYTES: u8 = 10;
 
 /// The words of a record before its copied bytes.
@@ -64,19 +64,19 @@ pub(super) enum Word {
     FsBase,
     Result,
     Flags,
-    /// The number of copied bytes, and the address that they are from.
+    /// The number of copied bytes; [`Word::From`] is the address that they are from.
     Size,
     From,
-    /// 1 if the thread stops after the call. Another mark if it read a counter ([`Counter`]).
+    /// 1 if the thread stops after the call, [`Counter::mark`] if it read a counter, else 0.
     Stops,
 }
 
-/// The room in the log after the last record, where the flags are pushed.
+/// The size of the room after a record's header in which glue pushes the flags.
 pub const LOG_SCRATCH_BYTES: u32 = 64;
 
 /// The size of a record without copied bytes.
 pub const HEADER_BYTES: u32 = Word::Stops.offset() + 8;
-/// The largest record.
+/// The maximum size of a record.
 pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
 
 impl Word {
@@ -85,12 +85,12 @@ impl Word {
     }
 }
 
-/// The facts on which code that logs system calls, or answers them, depends.
+/// The facts on which the code that logs or answers system calls depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLog {
     /// True if programs may read and set the base of FS by instructions.
     pub has_fs_base: bool,
-    /// True if RDTSCP is executed there. CPUs without it fault.
+    /// True if the cache executes RDTSCP. CPUs without it fault.
     pub has_tsc_aux: bool,
     /// True if calls are not made, but answered.
     pub answers: bool,
@@ -127,25 +127,25 @@ pub(super) const R11: u8 = 11;
 /// A call, or an instruction that read a counter, as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
-    /// The registers before it, but for the instruction pointer, the segments and GS.
+    /// The registers before the instruction, but for the instruction pointer, the segments and GS.
     pub registers: Registers,
-    /// The budget before it.
+    /// The budget before the instruction.
     pub budget: u64,
-    /// The number of the edge after it.
+    /// The number of the edge after the instruction.
     pub edge: u64,
-    /// Its result, or the time-stamp counter.
+    /// The call's result, or the time-stamp counter.
     pub result: i64,
-    /// The counter that it read; `None`: it is a call.
+    /// The counter that the instruction read; `None` for a call.
     pub counter: Option<Counter>,
-    /// The address to which it wrote, and the bytes. For [`Counter::TscAux`], the number of the
-    /// processor and no bytes.
+    /// The address to which the call wrote, and the bytes. For [`Counter::TscAux`], the processor's
+    /// `IA32_TSC_AUX` and no bytes.
     pub written: (u64, Vec<u8>),
-    /// True if the log does not have all of its effects, so that the thread stopped after it.
+    /// True if the record lacks effects of the call, so that the thread stopped after the call.
     pub stops: bool,
 }
 
 impl LoggedCall {
-    /// Reads the registers of a record that may be incomplete. None: it is too short.
+    /// Reads the registers of a record that may be incomplete; `None` if the record is too short.
     pub fn registers_of(record: &[u8]) -> Option<Registers> {
         let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
         let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
@@ -179,7 +179,7 @@ impl LoggedCall {
         words.get(Word::Budget as usize).copied().map_or(0, u64::from_le_bytes)
     }
 
-    /// Returns the first record of a log, and the rest of the log. None: that is no record.
+    /// Returns the first record of a log, and the rest of the log; `None` if the log is too short.
     pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
         let words = header.as_chunks::<8>().0;
@@ -201,28 +201,28 @@ impl LoggedCall {
 /// The addresses of the code that makes and logs a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogCode {
-    /// Where it begins.
+    /// The start of the code.
     pub start: u64,
-    /// Where it looks for a file before opening it. There, only the record has RAX, RDX and R10.
+    /// Where it looks for files or events: RAX, RDX and R10 may be in the record only.
     pub looks: (u64, u64),
-    /// Where it reads the clocks.
+    /// The code that reads each clock.
     pub clocks: [ClockCode; 2],
-    /// Its SYSCALL.
+    /// The address of the SYSCALL.
     pub syscall: u64,
-    /// Its REP MOVSB.
+    /// The address of the REP MOVSB that copies to the record.
     pub copy: u64,
-    /// Its INT3, at which it stops after a call.
+    /// The address of the INT3 at which a thread stops after a call.
     pub stop: u64,
-    /// Where it reads counters, after that.
+    /// The code that reads each counter.
     pub counters: [CounterCode; 2],
 }
 
-/// The size of SYSCALL, and of REP MOVSB.
+/// The size in bytes of SYSCALL, and of REP MOVSB.
 pub const LOG_INSN_BYTES: u64 = 2;
 
 /// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the
 /// budget are in their slots, as are the number of the edge after the call, and the address to go
-/// on at. There, R11 is the budget again, and RCX is to be set.
+/// on at. At that address, R11 is the budget again, and the code there sets RCX.
 pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let start = emitter.here();
     emit_registers(emitter, log.has_fs_base);
@@ -276,7 +276,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop, counters }
 }
 
-/// Emits code that writes the registers to the record.
+/// Emits code that writes the registers, budget and edge to the record, and lets RCX point there.
 pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     emitter.load(Gpr::Rcx, slots::LOG);
     for (register, word) in PLAIN {
@@ -298,14 +298,14 @@ pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     }
 }
 
-/// Emits code that writes the result to the record. Goes on if the call succeeded. Returns the
-/// jumps that are taken if the kernel refused it, and if it failed later.
+/// Emits code that writes the result to the record, and goes on if the call succeeded. Returns the
+/// jumps that are taken after a refusal ([`classes`]) and after another error.
 fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     emitter.store(Gpr::R11, slots::R11);
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.store_at(RAX, RCX, Word::Result.offset());
     emitter.store_at(R11, RCX, Word::Flags.offset());
-    // A look for events has changed it.
+    // A look for events has changed R10.
     emitter.load_at(R10, RCX, Word::R10.offset());
     // mov r11d, 0
     emitter.put(&[0x41, 0xbb, 0, 0, 0, 0]);
@@ -328,7 +328,7 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
 enum Written {
     /// This many bytes, at the address that the instruction with these bytes copies to R11.
     Bytes([u8; 3], u32),
-    /// As many bytes as the result says, at such an address.
+    /// As many bytes as the result says, at the address that this instruction copies to R11.
     Result([u8; 3]),
     /// The settings of a terminal at RDX. The thread stops after other requests.
     Terminal,
@@ -336,13 +336,13 @@ enum Written {
 
 /// The jumps out of the code that looks up what a call wrote.
 struct SizeJumps {
-    /// Taken if it wrote nothing.
+    /// Taken if the call wrote nothing.
     to_commit: Vec<usize>,
     /// Taken with an address in R11 and a size in RCX.
     to_copy: Vec<usize>,
     /// Taken after a file was opened.
     opened: usize,
-    /// Taken if more is to be known.
+    /// Taken if the thread must stop.
     to_stop: Vec<usize>,
 }
 
@@ -483,7 +483,7 @@ fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
     (copy, downwards)
 }
 
-/// Emits code that adds the record to the log, and loads the budget.
+/// Emits code that adds the record to the log, and loads the budget into R11.
 fn emit_commit(emitter: &mut Emitter) {
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.load_at(R11, RCX, Word::Size.offset());

@@ -5,88 +5,93 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LoggedClass {
-    /// Nothing.
+    /// Writes nothing.
     Nothing = 1,
-    /// The file attributes at RSI.
+    /// Writes file attributes (`struct stat`) at RSI.
     AttributesAtRsi = 2,
-    /// The file attributes at RDX.
+    /// Writes file attributes (`struct stat`) at RDX.
     AttributesAtRdx = 3,
-    /// As many bytes at RSI as the result says.
+    /// Writes as many bytes at RSI as the result says.
     ResultAtRsi = 4,
-    /// As many bytes at RDX as the result says.
+    /// Writes as many bytes at RDX as the result says.
     ResultAtRdx = 5,
-    /// As many bytes at RDI as the result says.
+    /// Writes as many bytes at RDI as the result says.
     ResultAtRdi = 6,
-    /// The extended file attributes at R8.
+    /// Writes extended file attributes (`struct statx`) at R8.
     ExtendedAttributesAtR8 = 7,
-    /// A time at RSI.
+    /// Writes a time at RSI.
     TimeAtRsi = 8,
-    /// The settings of a terminal at RDX, if the request in RSI is that. If it clones a file, as
-    /// [`Self::Writes`], and the thread stops after a call that succeeds. With other requests, it
-    /// stops before the call.
+    /// Writes the settings of a terminal at RDX if RSI requests these. If RSI requests to clone a
+    /// file, as [`Self::Writes`], and the thread stops after a call that succeeds. Before other
+    /// requests, the thread stops.
     TerminalAtRdx = 9,
-    /// The action of a signal at RDX. If RSI has a new one, or RDX is 0, the thread stops before
-    /// the call.
+    /// Writes the action of a signal at RDX. If RSI has a new action, or RDX is 0, the thread stops
+    /// before the call.
     ActionAtRdx = 10,
-    /// A time at RDI. If that is 0, or RSI is not, the thread stops before the call.
+    /// Writes a time at RDI. If RDI is 0, or RSI is not, the thread stops before the call.
     TimeOfDay = 11,
-    /// Nothing, if the command in RSI is one of `COMMANDS`. Otherwise the thread stops before the
-    /// call.
+    /// Writes nothing if the command in RSI is one of `COMMANDS`. Otherwise the thread stops before
+    /// the call.
     Command = 12,
-    /// As many bytes at RSI as the result says. The thread stops before the call unless it is known
-    /// that a read of the descriptor in RDI does not wait ([`DescriptorClass`]).
+    /// Writes as many bytes at RSI as the result says. The thread stops before the call unless it
+    /// is known that a read of the descriptor in RDI does not wait ([`DescriptorClass`]).
     Reads = 13,
     /// As [`Self::Reads`]. The thread stops before the call if there are flags in R10, or if R8
     /// asks for the sender's address.
     Receives = 14,
-    /// Nothing. The thread stops before the call unless it is known that a write to the descriptor
-    /// in RDI does not wait, and that the file is not mapped.
+    /// Writes nothing. The thread stops before the call unless it is known that a write to the
+    /// descriptor in RDI does not wait, and that its file is not mapped.
     Writes = 15,
-    /// Nothing. The class of the descriptor in RDI is not known after it.
+    /// Writes nothing. The class of the descriptor in RDI becomes unknown.
     Closes = 16,
-    /// Nothing, from the descriptor in RDI to that in RDX. The thread stops before the call unless
-    /// it is known that no thread waits, that the file is not mapped, and that RSI and R10 are 0.
+    /// Writes nothing: copies from the descriptor in RDI to that in RDX. The thread stops before
+    /// the call unless RSI and R10 are 0, and it is known that the call does not wait and that the
+    /// file of RDX is not mapped.
     Copies = 17,
-    /// Nothing, by futex(2) that wakes. With other operations in RSI, the thread stops before the
-    /// call.
+    /// Writes nothing: a futex(2) that wakes. With other operations in RSI, the thread stops before
+    /// the call.
     Wakes = 18,
-    /// Nothing, by openat(2). The thread stops before the call if the file is there, and is neither
-    /// a regular file nor a directory of a known device; after it, if the file may be mapped.
+    /// Writes nothing: openat(2). The thread stops before the call if the file exists, and is
+    /// neither a regular file nor a directory of a known device; after the call, if the file may be
+    /// mapped.
     Opens = 19,
-    /// As many events at RSI as the result says, by `epoll_wait(2)`. The thread stops before the
-    /// call if there are none yet.
+    /// Writes as many events at RSI as the result says: `epoll_wait(2)`. The thread stops before
+    /// the call if there are none yet.
     Events = 20,
     /// As [`Self::Events`]. If R8 has a mask of signals, the thread stops before the call.
     EventsByMask = 21,
-    /// Something else. The thread stops after the call.
+    /// Writes something else. The thread stops after the call.
     Other = 22,
 }
 
-/// The class of a descriptor.
+/// The facts that are known of a file descriptor: whether calls wait for it, and whether its file
+/// is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DescriptorClass {
-    /// Not known: threads stop before calls that depend on it.
+    /// Nothing is known: threads stop before calls that depend on the descriptor.
     Unknown = 0,
-    /// Threads may wait in calls for it.
+    /// Calls on the descriptor may wait.
     Waits = 1,
-    /// No thread waits for it, and what is written to it is not in the program's memory.
+    /// Calls on the descriptor do not wait, and writes to it do not change the program's memory.
     Free = 2,
-    /// No thread waits for it. Its file may be mapped.
+    /// Calls on the descriptor do not wait. Its file may be mapped, so that writes may change
+    /// memory.
     FreeToRead = 3,
 }
 
-/// By the high byte of the low flags: not 0 if the direction flag is set.
+/// Offset in the table of bytes by bits 8 to 15 of the flags: not 0 if the direction flag is set.
 pub(super) const DIRECTION: u32 = 0x4000;
-/// By the second byte of `st_mode`: 1 for directories, 2 for regular files, otherwise 0.
+/// Offset of bytes by the second byte of `st_mode`: 1 for directories, 2 for regular files, else 0.
 pub(super) const FILE_KINDS: u32 = 0x4100;
-/// By the low byte of an inode's number: not 0 if no such file is mapped.
+/// Offset of bytes by the low byte of an inode's number: not 0 if no such file is mapped.
 pub(super) const UNMAPPED: u32 = 0x4200;
-/// The numbers of devices, of 8 bytes. Those that are not known are 0.
+/// Offset of the numbers of known devices, 8 bytes each; 0 if there are fewer.
 pub(super) const DEVICES: u32 = 0x4300;
-/// The addresses of functions of the vdso, of 8 bytes: 0 if they are not used.
+/// Offset of the addresses of the vdso's functions, 8 bytes each; 0 if a function is not used.
 pub(super) const CLOCKS: u32 = 0x4340;
-/// [`DescriptorClass`] by the descriptor, on a separate page, which glue writes.
+/// Offset of a byte for each descriptor, its [`DescriptorClass`], on a separate page: glue writes
+/// it.
 pub const DESCRIPTORS: u32 = 0x5000;
 
 /// The number of descriptors that are in the table.
@@ -94,7 +99,7 @@ pub const DESCRIPTOR_COUNT: usize = 0x100;
 /// The number of devices that are in the table.
 pub(super) const DEVICE_COUNT: usize = 4;
 
-/// The kinds of files that the table has: `S_IFDIR` and `S_IFREG` (inode(7)).
+/// The second bytes of `st_mode` of directories and regular files: `S_IFDIR`, `S_IFREG` (inode(7)).
 const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
 const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 
@@ -110,8 +115,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Adds a device whose regular files and directories no thread waits for. There is room for
-    /// `DEVICE_COUNT`. Returns true if it is new.
+    /// Adds a device with regular files and directories on which calls do not wait. Returns true if
+    /// it was added: it is new, and there are fewer than `DEVICE_COUNT` others.
     pub fn add_device(&mut self, device: u64) -> bool {
         let is_new = self.devices.len() < DEVICE_COUNT && !self.devices.contains(&device);
         if is_new {
@@ -120,7 +125,7 @@ impl Known {
         is_new
     }
 
-    /// Adds a file that is mapped. Returns true if the table is to change.
+    /// Adds the inode number of a file that is mapped. Returns true if the table changes.
     pub fn add_mapped(&mut self, inode: u64) -> bool {
         let low = inode.to_le_bytes()[0];
         let is_new = !self.mapped.contains(&low);
@@ -146,8 +151,8 @@ impl Known {
     }
 }
 
-/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` says of which
-/// results it is known that the kernel has written nothing.
+/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` returns true
+/// for an error, as a negative number, after which the kernel has surely written nothing.
 pub fn classes(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,
@@ -159,7 +164,8 @@ pub fn classes(
             *entry = class as u8;
         }
     }
-    // Kernels have no calls of these numbers. They fail, whatever their class is.
+    // Kernels have no calls with the numbers of errors, so glue finds here whether an error is a
+    // refusal.
     for errno in (1..=4095_u16).filter(|errno| is_refusal(-i64::from(*errno))) {
         table[usize::from(errno.wrapping_neg())] = LoggedClass::Nothing as u8;
     }

@@ -1,5 +1,5 @@
-//! Glue that reads the time-stamp counter in the place of RDTSC or RDTSCP (SDM volume 2), and logs
-//! it as a call is logged.
+//! Glue that reads the time-stamp counter in the place of RDTSC or RDTSCP (SDM volume 2), and
+//! writes a record of that to the log of calls.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -20,19 +20,20 @@ pub enum Counter {
 /// The addresses of the code that reads and logs a counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CounterCode {
-    /// Where it begins. Up to `recorded`, all registers but RCX and R11 are the program's.
+    /// The start of the code. From here to `recorded`, all registers but RCX and R11 are the
+    /// program's.
     pub start: u64,
-    /// Up to `end`, the program's registers are in the record.
+    /// From here to `end`, the program's registers are in the record.
     pub recorded: u64,
     /// The address of the code that adds the record to the log.
     pub end: u64,
 }
 
 impl Counter {
-    /// Both, in the order of their numbers.
+    /// Both counters, in the order of their numbers.
     pub(in super::super) const ALL: [Self; 2] = [Self::Tsc, Self::TscAux];
 
-    /// Returns the counter that an instruction reads, if it has no prefixes.
+    /// Returns the counter that an instruction reads; `None` if it reads none or has prefixes.
     pub(in super::super) fn of(insn: &Instruction) -> Option<Self> {
         let counter = match insn.code() {
             Code::Rdtsc => Self::Tsc,
@@ -50,21 +51,21 @@ impl Counter {
         }
     }
 
-    /// Returns the counter that the instruction before an address reads.
+    /// Returns the counter whose instruction the bytes before an address end with, if there is one.
     pub fn before(bytes: [u8; 3]) -> Option<Self> {
         Self::ALL.into_iter().find(|counter| bytes.ends_with(counter.insn()))
     }
 
-    /// Returns the word of a record by which it is known ([`Word::Stops`]).
+    /// Returns the value of [`Word::Stops`] in a record of this counter.
     pub(super) const fn mark(self) -> u8 {
         2 + self as u8
     }
 }
 
-/// Emits the code that reads counters and logs that. At its start, the program's RCX and R11 and
+/// Emits the code that reads a counter and logs that. At its start, the program's RCX and R11 and
 /// the budget are in their slots, as are the number of the edge after the instruction, and the
-/// address to go on at. There, R11 is the budget again, and RCX is to be loaded from its slot.
-/// Emits none for an instruction that the processor does not have.
+/// address to go on at. At that address, R11 is the budget again, and the code there loads RCX from
+/// its slot. Emits none for an instruction that the processor does not have.
 pub(super) fn emit_counter_code(
     emitter: &mut Emitter,
     counter: Counter,

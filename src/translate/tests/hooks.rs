@@ -49,7 +49,8 @@ const DISABLED: &str = "Aesdec128kl Aesdec256kl Aesenc128kl Aesenc256kl Encodeke
      Getsec Getsecq Clui Stui Testui Senduipi Uiret Incsspd Incsspq Rstorssp Saveprevssp Wrssd Wrssq \
      Rdsspd Rdsspq";
 
-/// Instructions that depend on registers and memory only, of features that also have others.
+/// Instructions that depend on registers and memory only, of features that also have instructions
+/// which do not.
 const PURE: &str = "Fxrstor Fxrstor64 Xrstor Xrstor64 Rdfsbase Wrfsbase Rdpkru Wrpkru";
 
 /// Features whose instructions depend on registers and memory only, except for those in the lists
@@ -71,7 +72,7 @@ const UNKNOWN: &str = "INVALID Db Dd Dq Dw Zero_bytes Aaa Aad Aam Aas Arpl Bound
      Feni Finit Fsave Fstcw Fstenv Fstsw Fsetpm Frstpm Fnstdw Fnstsg Fstdw Fstsg Montmul Pcommit \
      Altinst Cl1invmb Rdudbg Wrudbg";
 
-/// Features of which the decoder knows no instruction. It takes those of MPX for the NOPs that they
+/// Features of which the decoder knows no instruction. It decodes those of MPX as NOPs, which they
 /// are under Linux.
 const UNKNOWN_FEATURES: &str = "KNC MPX CYRIX_D3NOW CYRIX_DDI CYRIX_DMI CYRIX_EMMI CYRIX_FPU \
      CYRIX_SHR CYRIX_SMINT CYRIX_SMINT_0F7E CYRIX_SMM";
@@ -197,7 +198,7 @@ fn only_code_that_counts_stops_at_hooks() {
 
 #[test]
 fn unknown_code_stops_at_the_caller() {
-    // Of 32-bit mode, of MVEX, cut off, and none at all.
+    // Code of 32-bit mode (two), of MVEX, cut off, and none at all.
     let unknown: [&[u8]; 5] =
         [&[0x06], &[0xd6], &[0x62, 0xf0, 0x78, 0x08, 0x58, 0xc0], &[0x48, 0x8b], &[]];
     for bytes in unknown {
@@ -208,7 +209,7 @@ fn unknown_code_stops_at_the_caller() {
             let number = translator.get(START + before as u64, &mut code).unwrap();
             let superblock = translator.superblock(number).unwrap();
             assert_eq!((superblock.native, superblock.hook), (true, None));
-            // A path that leads there ends before it.
+            // A path that leads to the unknown code ends before it.
             let number = translator.get(START, &mut code).unwrap();
             assert_eq!(translator.path(number).len(), before);
         }

@@ -24,7 +24,7 @@ struct Samples {
 }
 
 impl Samples {
-    /// Adds the instruction that the bytes begin, padded with `filler`.
+    /// Adds the instruction at the start of `parts`, padded with `filler`, if it is new.
     fn add(&mut self, parts: &[&[u8]], filler: u8) {
         let mut bytes = parts.concat();
         bytes.resize(MAX_INSN_BYTES, filler);
@@ -74,7 +74,7 @@ impl Samples {
         let vex = (1..8).map(|map| (0xc4, map));
         for (first, map) in vex.chain((8..11).map(|map| (0x8f, map))) {
             for low in 0..=0xff {
-                // Of the register in bits 3 to 6, inverted, only whether there is one matters.
+                // Bits 3 to 6 are an inverted register: it only matters whether there is one.
                 if !matches!(low >> 3 & 15, 0 | 15) {
                     continue;
                 }

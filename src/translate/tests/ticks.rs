@@ -11,7 +11,8 @@ fn edges_of(translator: &Translator<Bytes>, number: u32) -> Vec<Edge> {
     edges.filter(|edge| edge.superblock == number).copied().collect()
 }
 
-/// Checks that each edge has the ticks of its path, and that its indirect ones differ.
+/// Checks that each edge has the ticks of its path, and that no two indirect edges have the same
+/// number of ticks.
 fn check(translator: &Translator<Bytes>, number: u32, code: &Code) {
     let mut indirect = BTreeSet::new();
     for edge in edges_of(translator, number) {
@@ -42,7 +43,7 @@ fn the_caller_counts_as_the_code_does() {
         let mut code = Code { bytes, is_fixed: false };
         let number = translator.get_bounded(START, Bound::Instructions(1), &mut code).unwrap();
         let edges = edges_of(&translator, number);
-        // The caller executes the others, and asks `is_tick`.
+        // The caller executes instructions without an edge, and asks `is_tick`.
         assert_eq!(edges.is_empty(), translator.superblock(number).unwrap().native, "{insn}");
         assert!(edges.iter().all(|edge| edge.instructions == 1), "{insn}");
         check(&translator, number, &code);
@@ -87,7 +88,8 @@ fn an_instruction_that_can_close_a_cycle_ticks() {
     for bytes in never {
         assert!(!is_tick(bytes, START), "{bytes:x?}");
     }
-    // To the next instruction but one, to itself, and by 1 byte less.
+    // Jumps to 1 byte after the next instruction, to itself, into itself, and to the byte before
+    // it.
     for (distance, ticks) in [(1, false), (-2_i8, true), (-1, false), (-3, true)] {
         assert_eq!(is_tick(&[0xeb, distance.to_le_bytes()[0]], START), ticks);
     }

@@ -3,7 +3,7 @@
 use super::{CacheMemory, FAR_JUMP_BYTES, Translator};
 
 impl<M: CacheMemory> Translator<M> {
-    /// Links branches to `start` to a superblock.
+    /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on.
     pub(super) fn offer(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
         self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
@@ -24,7 +24,8 @@ impl<M: CacheMemory> Translator<M> {
         self.aim(zone, field, destination);
     }
 
-    /// Returns `body`, or the address of a jump to it in this zone if it is too far from `field`.
+    /// Returns `body`, or the address of a jump to it in this zone if it is too far from `field`;
+    /// `None` if the zone has no room for that jump.
     fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
         let distance = body.wrapping_sub(field + 4).cast_signed();
         if i32::try_from(distance).is_ok() {

@@ -7,19 +7,19 @@ use super::super::builder::ProgramCode;
 use super::{CacheMemory, Purpose, Translator};
 use std::ops::Range;
 
-/// The fewest and the most addresses that are looked up ahead at a time.
+/// The minimum and the maximum number of addresses that are translated ahead at a time.
 const SHORTEST: usize = 8;
 const LONGEST: usize = 512;
-/// The most addresses that are expected, and that are learnt.
+/// The maximum number of addresses in each of the lists of an [`Order`].
 const MOST: usize = 1 << 18;
 
-/// Addresses in the order in which code was asked for.
+/// Program addresses at which threads requested code, in the order of the requests.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// Those of earlier runs.
+    /// The addresses of earlier runs.
     expected: Vec<u64>,
     index: AddressMap<u64, usize>,
-    /// The addresses asked for in this run that were not expected, if `is_learning`.
+    /// The addresses of this run that were not expected, if `is_learning`.
     unexpected: Vec<u64>,
     is_learning: bool,
     /// The end of the last part of `expected` that was translated ahead.
@@ -29,7 +29,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Returns true if this run shows which code is executed, so nothing else is to be translated.
+    /// Returns true if the addresses of this run are noted. Then only requested and expected code
+    /// is to be translated.
     pub(super) fn is_learning(&self) -> bool {
         self.is_learning
     }
@@ -50,8 +51,8 @@ impl Order {
         }
     }
 
-    /// Returns the part that follows an address which is asked for. Parts get longer where the run
-    /// goes on as the earlier one did.
+    /// Returns the indexes of the expected addresses that follow a requested one; empty if that was
+    /// not expected. Ranges get longer while the run goes on as the earlier one did.
     fn after(&mut self, addr: u64) -> Range<usize> {
         let Some(&at) = self.index.get(&addr) else { return 0..0 };
         // True if the address comes soon after the last part: code in between may be translated
@@ -64,25 +65,26 @@ impl Order {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Takes note of the code that is executed. No other code is translated from now on, but what
-    /// is expected.
+    /// Notes the addresses at which threads request code, for [`Self::unexpected`]. From now on,
+    /// only requested and expected code is translated.
     pub fn learn_order(&mut self) {
         self.order.is_learning = true;
     }
 
-    /// Expects code to be executed, in this order. That decides only which code is translated
-    /// early, so it may be wrong.
+    /// Adds addresses at which code is expected to be requested, in this order. That decides only
+    /// which code is translated early, so it may be wrong.
     pub fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
         self.order.expect(addresses);
     }
 
-    /// Returns the addresses of fixed code that was executed and not expected, in the order of
-    /// their first execution, where that is learnt.
+    /// Returns the addresses at which fixed code was requested without being expected, in the order
+    /// of the first requests. Empty without [`Self::learn_order`].
     pub fn unexpected(&self) -> &[u64] {
         &self.order.unexpected
     }
 
-    /// Notes an address that was asked for and translated, and translates what is expected next.
+    /// Notes an address at which code was requested and translated, and translates the code that is
+    /// expected next.
     pub(super) fn follow_order(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;

@@ -1,14 +1,14 @@
-//! The room of the code cache, and its use from the start again.
+//! The limit on the size of the code cache, and the reuse of the cache from its start.
 
 use super::{CacheMemory, Translator};
 
 impl<M: CacheMemory> Translator<M> {
-    /// Sets the most bytes of zones within reach of some code.
+    /// Sets the limit in bytes on the zones within reach of any one address.
     pub fn set_room(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
-    /// Returns true if there may be one more zone for code at an address.
+    /// Returns true if one more zone may be added for code at an address.
     pub fn may_add_zone(&self, addr: u64) -> bool {
         let near = self.zones.iter().filter(|zone| zone.reaches(addr));
         near.map(|zone| zone.size).sum::<u64>() < self.room

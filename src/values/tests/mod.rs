@@ -53,7 +53,7 @@ fn one(text: &str) -> String {
 
 #[test]
 fn operators_have_the_precedence_of_c() {
-    // As gcc computes them.
+    // The values are gcc's.
     for (text, value) in [
         ("1 + 2 * 3", "7"),
         ("(1 + 2) * 3", "9"),

@@ -1,10 +1,10 @@
-//! Tests the findings, and the choice.
+//! Tests the findings, and the choice of a backend, for several machines.
 
 use super::machine::{Machine, said};
 use crate::capture::host::choice::fallback_of;
 use crate::capture::host::{Choice, Facts, Means, Tried, findings};
 
-/// Asserts a line by its parts.
+/// Asserts that the finding about a subject is `good`, and contains the parts.
 fn assert_said(facts: &Facts, about: &str, good: Option<bool>, parts: &[&str]) {
     let found = said(facts, about);
     assert_eq!(found.good, good, "{found:?}");

@@ -47,7 +47,8 @@ impl Machine {
         ])
     }
 
-    /// Returns the first CPU with Intel PT: no filters, no choice of times, tables of one region.
+    /// Creates a machine with the first CPU that had Intel PT: no filters, no choice of times,
+    /// tables of one region.
     pub(super) fn broadwell() -> Self {
         let caps = [("ip_filtering", "0"), ("num_address_ranges", "0"), ("topa_output", "1")];
         Self::new("GenuineIntel", [6, 61, 4], "intel_pt").pmu(&caps)
@@ -79,7 +80,7 @@ impl Machine {
         Self::new("GenuineIntel", [6, 106, 6], "hypervisor")
     }
 
-    /// Sets Docker's capabilities and its filter.
+    /// Sets the capabilities and the seccomp mode of a Docker container.
     pub(super) fn in_docker(self) -> Self {
         self.status("00000000a80425fb", 2).file(".dockerenv", "")
     }
@@ -123,7 +124,7 @@ impl Machine {
         })
     }
 
-    /// Removes the PMU, as kernels without it do.
+    /// Removes the PMU, as for a kernel without it.
     pub(super) fn without_pmu(self) -> Self {
         fs::remove_dir_all(self.dir.path().join(PMU)).unwrap();
         self
@@ -131,8 +132,8 @@ impl Machine {
 
     /// Adds a program that is a shell script.
     ///
-    /// Another process writes it: children that other tests start then would keep our own
-    /// file open for writing until they execute, and a file that is open for writing does not run.
+    /// Another process writes the file: children that other tests start would inherit our own
+    /// descriptor until they execute, and a file that is open for writing cannot be executed.
     pub(super) fn program(self, path: &str, script: &str) -> Self {
         let machine = self.file(path, "");
         let file = machine.dir.path().join(path);

@@ -61,7 +61,7 @@ fn lldb_is_found_where_debian_puts_it() {
     assert_eq!(better.command, "sudo apt-get install gdb");
 }
 
-/// Starts and kills a program, of which nothing is left.
+/// Starts and kills a program, and checks that nothing is left of it.
 #[test]
 fn what_is_tried_here_is_undone() {
     let tried = Tried::here(Path::new("/proc/self/exe"));

@@ -52,7 +52,7 @@ const ALDER: &[Tree] = &[SKYLAKE, ALDER_LAKE];
 
 #[test]
 fn without_a_word_branches_and_the_cheap_times_are_traced() {
-    // Its kernel has no field for branches, and always traces them.
+    // The kernel of that CPU's time has no field for branches, and always traces them.
     assert_eq!(config(&[BROADWELL], ""), TSC);
     let all = PT | TSC | BRANCH | MTC | mtc_period(3) | psb_period(1);
     for trees in [&[SKYLAKE][..], GOLDMONT, ALDER] {

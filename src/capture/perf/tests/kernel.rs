@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory that both sides share: a ring and its two counters.
+/// The memory that the kernel and the reader share: a ring and its two counters.
 pub(in crate::capture::perf) struct Area {
     bytes: UnsafeCell<Box<[u8]>>,
     size_bytes: u64,
@@ -21,7 +21,7 @@ pub(in crate::capture::perf) struct Area {
 // SAFETY: the counters are atomic, and writers of bytes keep to the protocol: they never write
 // between tail and head, except in a ring that overwrites.
 unsafe impl Sync for Area {}
-// SAFETY: it is plain memory.
+// SAFETY: the area is plain memory.
 unsafe impl Send for Area {}
 
 impl fmt::Debug for Area {
@@ -37,7 +37,7 @@ impl Area {
         Arc::new(Self { bytes: UnsafeCell::new(bytes), size_bytes, head, tail })
     }
 
-    /// Returns the reader's view of it.
+    /// Returns the reader's view of the area.
     pub(super) fn plain(self: &Arc<Self>, overwrites: bool) -> Plain {
         // SAFETY: the box is never replaced, so its bytes stay where they are.
         let base = unsafe { (*self.bytes.get()).as_mut_ptr() };
@@ -47,7 +47,7 @@ impl Area {
         unsafe { Plain::new(base, self.size_bytes, head, tail, self.clone()) }
     }
 
-    /// Writes bytes by their counts.
+    /// Writes bytes from the count `at` on, wrapping at the end.
     fn put(&self, at: u64, bytes: &[u8]) {
         for (place, byte) in (at..).zip(bytes) {
             let place = usize::try_from(place % self.size_bytes).unwrap();
@@ -56,7 +56,8 @@ impl Area {
         }
     }
 
-    /// Returns `CIRC_SPACE`: one byte less than is free.
+    /// Returns the number of bytes that can be written, as `CIRC_SPACE` does: one less than are
+    /// free.
     fn space(&self, head: u64, tail: u64) -> u64 {
         self.size_bytes - 1 - (head - tail)
     }
@@ -68,7 +69,7 @@ const FLAG_TRUNCATED: u64 = 1;
 const FLAG_OVERWRITE: u64 = 2;
 /// `PERF_AUX_FLAG_COLLISION`.
 pub(super) const FLAG_COLLISION: u64 = 8;
-/// The size of a record's trailer: tid, time.
+/// The size in bytes of a record's trailer: PID, TID, time.
 const TRAILER_BYTES: usize = 16;
 
 /// Returns the attributes of the model's events, which determine the trailer of its records.
@@ -78,7 +79,7 @@ pub(in crate::capture::perf) fn attr() -> Attr {
     Attr { sample_type: TID_AND_TIME, flags: SAMPLE_ID_ALL, ..Attr::default() }
 }
 
-/// The trace from one scheduling of the thread to the next.
+/// The output of a thread's event from one scheduling of the thread to the next.
 #[derive(Debug)]
 struct Output {
     space: u64,
@@ -97,9 +98,9 @@ pub(in crate::capture::perf) struct Kernel {
     aux_head: u64,
     enabled: bool,
     output: Option<Output>,
-    /// All bytes written to the area, by their counts.
+    /// All bytes written to the AUX area since the beginning.
     pub(super) written: Vec<u8>,
-    /// The bytes of trace that were lost.
+    /// The number of bytes of trace that were lost.
     pub(super) dropped: u64,
     /// True once a record reported missing bytes, or was lost.
     pub(super) reported_badly: bool,
@@ -132,19 +133,19 @@ impl Kernel {
         self.overwrites
     }
 
-    /// Returns the room in the area, in bytes, by the reader's tail.
+    /// Returns the number of bytes that can be written to the AUX area.
     pub(super) fn space_left(&self) -> u64 {
         let written = self.output.as_ref().map_or(0, |output| output.written);
         let tail = self.aux.tail.load(Ordering::Acquire);
         self.aux.space(self.aux_head, tail).saturating_sub(written)
     }
 
-    /// Returns the size of the area.
+    /// Returns the size of the AUX area.
     pub(super) fn size_bytes(&self) -> u64 {
         self.aux.size_bytes
     }
 
-    /// Returns true during output.
+    /// Returns true while the thread is scheduled in, so that its trace is written.
     pub(super) fn is_on(&self) -> bool {
         self.output.is_some()
     }
@@ -160,15 +161,15 @@ impl Kernel {
             self.aux.space(self.aux_head, self.aux.tail.load(Ordering::Acquire))
         };
         if space == 0 {
-            // No record reports this.
+            // No record reports this loss.
             self.enabled = false;
             return;
         }
         self.output = Some(Output { space, written: 0, flags: 0 });
     }
 
-    /// Writes the bytes of the PT unit as far as there is room. The rest is lost until the event is
-    /// enabled.
+    /// Writes the bytes of the PT unit as far as there is room. Further bytes are lost until the
+    /// event is enabled again.
     pub(super) fn trace(&mut self, bytes: &[u8]) {
         let Some(output) = self.output.as_mut().filter(|output| output.flags == 0) else {
             self.dropped += bytes.len() as u64;
@@ -204,7 +205,8 @@ impl Kernel {
         }
     }
 
-    /// Ends the output, up to the writing. Returns the new head, and the record if there is one.
+    /// Ends the output, but writes neither its record nor the head. Returns both: the new head, and
+    /// the record if there is one; `None` without an output.
     pub(super) fn end_output(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
         let output = self.output.take()?;
         let start = self.aux_head;

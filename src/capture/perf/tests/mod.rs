@@ -1,4 +1,4 @@
-//! The backend without its hardware.
+//! Tests of the hardware backend without its hardware.
 
 mod config;
 mod fixtures;

@@ -26,7 +26,7 @@ const SLICE_STEPS: u32 = 500;
 /// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 const TRAP_BRKPT: i32 = 1;
-/// The size of SYSCALL.
+/// The size of the SYSCALL instruction.
 const SYSCALL_BYTES: u64 = 2;
 const TRAP_TRACE: i32 = 2;
 
@@ -34,7 +34,7 @@ const TRAP_TRACE: i32 = 2;
 #[derive(Debug)]
 struct Shared {
     kernel: Mutex<Kernel>,
-    /// The reader waits until it is too late.
+    /// True if the reader is to wait until bytes are lost.
     is_late: bool,
     is_off: AtomicBool,
 }
@@ -70,7 +70,7 @@ impl Control for Shared {
     }
 }
 
-/// A stepped thread.
+/// A thread that the model traces by single-stepping it.
 #[derive(Debug)]
 struct Stepped {
     kernel: Arc<Shared>,
@@ -78,15 +78,15 @@ struct Stepped {
     ip: Addr,
     insn: Option<Insn>,
     steps: u32,
-    /// True if it may still be in a system call that its path does not contain.
+    /// True if the thread may still be in a system call that its path does not contain.
     is_fresh: bool,
-    /// True if its step is the debugger's.
+    /// True if the debugger requested the current step.
     is_reported: bool,
-    /// True if it is at the start of a system call.
+    /// True if the thread is stopped at the start of a system call.
     in_call: bool,
 }
 
-/// A PMU that steps threads.
+/// A model of a PMU, which traces threads by single-stepping them.
 #[derive(Debug)]
 pub(super) struct ModelPmu {
     threads: BTreeMap<Tid, Stepped>,
@@ -94,10 +94,10 @@ pub(super) struct ModelPmu {
     size_bytes: u64,
     /// The directory of the logs of threads' instructions.
     log: PathBuf,
-    /// Waits for the reader, so that nothing is lost. If false, the reader waits until something
-    /// is.
+    /// True if the model waits for the reader, so that nothing is lost. If false, the reader waits
+    /// until something is.
     pub(super) is_patient: bool,
-    /// Lets threads run natively, and traces nothing.
+    /// True if threads run natively, and nothing is traced.
     pub(super) is_blind: bool,
     /// The number of bytes lost, over all threads.
     pub(super) dropped: u64,
@@ -200,10 +200,10 @@ impl Pmu for ModelPmu {
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
         if matches!(stop, Stop::Event(PtraceEvent::Stop)) && Tracee(tid).has_trapped(pid) {
             if thread.is_reported || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
-                // The debugger's trap, which is reported when the thread resumes.
+                // This trap is the debugger's, and is reported when the thread resumes.
                 return Ok(false);
             }
-            // Its step is done.
+            // The thread's single step is done.
             thread.is_reported = false;
             Tracee(tid).resume(0)?;
             if wait_for(tid)? == Stop::Signal(libc::SIGTRAP) {
@@ -211,12 +211,12 @@ impl Pmu for ModelPmu {
                 thread.stepped(Tracee(tid), code == HANDLER_ENTERED)?;
             }
         }
-        // It is stopped in the kernel, and is scheduled out.
+        // The thread is stopped in the kernel, and is scheduled out.
         thread.in_call = stop == Stop::Call && !thread.in_call;
         if stop == Stop::Signal(libc::SIGTRAP)
             && thread.insn.is_some_and(|insn| thread.is_int3(&insn))
         {
-            // A far transfer, without a FUP.
+            // The INT3 is a far transfer, without a FUP.
             thread.path.enter_user(thread.ip);
             if let Some(insn) = thread.insn.take() {
                 thread.path.leave(insn.ip, insn.next());
@@ -253,7 +253,7 @@ impl Stepped {
     }
 
     fn look(&mut self, tracee: Tracee) -> Result<(), tracee::Error> {
-        // While it was stopped, its IP or its code may have changed.
+        // While the thread was stopped, its IP or its code may have changed.
         if self.path.is_out() {
             self.insn = None;
         }
@@ -284,7 +284,7 @@ impl Stepped {
         let next = tracee.instruction_pointer()?;
         match self.insn.take() {
             _ if is_handler => self.path.interrupt(self.ip),
-            // A REP instruction stops after each repetition.
+            // A single step of a REP instruction executes one repetition.
             Some(insn) if insn.rep && next == insn.ip => {
                 self.path.enter_user(insn.ip);
                 self.insn = Some(insn);
@@ -299,18 +299,18 @@ impl Stepped {
         Ok(())
     }
 
-    /// Leaves the program: the thread is stopped by a system call or an interrupt.
+    /// Ends the traced execution: the thread is stopped by a system call or an interrupt.
     fn leave(&mut self, tracee: Tracee) {
         let is_in_call = tracee.registers().is_ok_and(|r| r.orig_rax.cast_signed() >= 0);
         match self.insn.take().filter(|insn| insn.class.is_far() && is_in_call) {
             Some(insn) => self.path.retire(&insn, insn.next()),
             None => self.path.interrupt(self.ip),
         }
-        // The call that it is stopped in is already in the path.
+        // The system call that the thread is stopped in is already in the path.
         self.is_fresh |= is_in_call;
     }
 
-    /// Writes the unit's packets. Returns the number of bytes lost.
+    /// Writes the pending packets to the AUX area. Returns the number of bytes lost.
     fn output(&mut self, is_patient: bool, is_out: bool) -> u64 {
         let ends = is_out || self.steps >= SLICE_STEPS;
         if ends {

@@ -1,6 +1,6 @@
 //! A small generator of pseudorandom numbers: the same seed gives the same schedule.
 
-/// xorshift64*.
+/// A generator by the algorithm xorshift64*.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

@@ -1,4 +1,5 @@
-//! Runs the whole backend with a model of a PMU, for tests of the rooms that open recordings.
+//! Runs the hardware backend with a model of a PMU, for tests here and in the rooms that open
+//! recordings.
 
 use super::super::engine::{attach_with, record_with};
 use super::super::live::Live as PerfLive;
@@ -70,7 +71,7 @@ pub(crate) fn live_by_model(request: &Request, log: &Path) -> Result<Live, Error
     live.map(Live::perf)
 }
 
-/// Returns the calling thread.
+/// Returns the number of the calling thread.
 pub(crate) fn this_thread() -> Tid {
     Tid(nix::unistd::gettid().as_raw())
 }

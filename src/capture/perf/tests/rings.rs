@@ -22,7 +22,7 @@ struct Source {
 }
 
 impl Source {
-    /// Returns the next packet.
+    /// Returns the bytes of the unit's next packet.
     fn packet(&mut self, random: &mut Random) -> Vec<u8> {
         let mut bytes = Vec::new();
         if !self.has_begun || self.since_psb > 16 + random.below(32) {
@@ -43,9 +43,9 @@ struct World {
     kernel: Kernel,
     source: Source,
     random: Random,
-    /// The rest of a packet: the unit may be stopped within one.
+    /// The bytes of a packet that were not output yet: the unit may be stopped within one.
     rest: Vec<u8>,
-    /// The head of an ended output, whose record is already written.
+    /// The head of an ended output, to be stored next. Its record is already written.
     ending: Option<u64>,
     steps_left: u32,
     /// True once the area was full to the last byte, by the tail that the kernel loaded or may have
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Executes something in the thread.
+    /// Outputs some bytes of the current packet, as if the thread executed.
     fn trace(&mut self) {
         if self.rest.is_empty() {
             self.rest = self.source.packet(&mut self.random);
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Completes all pending writes.
+    /// Completes all pending writes of the kernel's side.
     fn settle(&mut self) {
         while self.ending.is_some() {
             self.step();
@@ -146,7 +146,7 @@ impl World {
     }
 }
 
-/// The reader's view, with a kernel that acts between its reads.
+/// The reader's view of a ring, with a kernel that acts between its reads.
 #[derive(Debug)]
 struct Busy {
     plain: Plain,
@@ -165,7 +165,7 @@ impl RingMemory for Busy {
     }
 
     fn copy(&self, place: u64, to: &mut [u8]) {
-        // Copies each half at another time.
+        // Copy each half at another time.
         let half = to.len() / 2;
         self.world.borrow_mut().run_some();
         self.plain.copy(place, &mut to[..half]);
@@ -183,7 +183,7 @@ impl RingMemory for Busy {
     }
 }
 
-/// Returns the numbers of a trace's packets, in runs between gaps.
+/// Returns the numbers in a trace's packets, in runs between gaps.
 fn runs(trace: &[u8], seed: u64) -> Vec<Vec<u16>> {
     let mut runs = vec![Vec::new()];
     let mut before = None;
@@ -206,7 +206,8 @@ fn runs(trace: &[u8], seed: u64) -> Vec<Vec<u16>> {
     runs
 }
 
-/// Runs one schedule. Returns true if there was a gap.
+/// Runs the random schedule of a seed, and checks the resulting trace. Returns true if there was a
+/// gap.
 fn schedule(seed: u64) -> bool {
     let world = Rc::new(RefCell::new(World::new(seed)));
     let (data, aux) = {

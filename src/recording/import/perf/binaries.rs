@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
-/// A finder of files, which opens each once, under whatever names.
+/// A finder of the program's files, which opens each file once, whatever its names.
 pub(super) struct Binaries<'a> {
     with: &'a Perf,
-    /// The build IDs in the file's list, by name.
+    /// The build IDs that perf.data lists, by file name.
     listed: HashMap<&'a str, &'a [u8]>,
     /// The opened files, by canonical path.
     opened: HashMap<PathBuf, Option<Bytes>>,
@@ -30,13 +30,14 @@ impl<'a> Binaries<'a> {
         Self { with, listed, opened: HashMap::new(), vdsos: HashMap::new() }
     }
 
-    /// Returns the mapped file, if it exists.
+    /// Returns the contents of a mapping's file; `None` if it is not found. Fails if all files
+    /// found have other build IDs.
     pub(super) fn of_map(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         self.find(&map.name, &build_id)
     }
 
-    /// Returns the vdso that the user gave, or that perf's cache contains.
+    /// Returns the vdso that the user gave, or that perf's cache contains; `None` without either.
     pub(super) fn vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         if let Some(known) = self.vdsos.get(&build_id) {
@@ -52,12 +53,13 @@ impl<'a> Binaries<'a> {
         Ok(found)
     }
 
-    /// Returns the vdso that an export put among the files.
+    /// Returns the vdso that an export stored with the program's files; `None` if it is not there.
     pub(super) fn exported_vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         self.find(VDSO_NAME, &map.build_id)
     }
 
-    /// Returns the build ID of a mapping's file, from its own record or from the file's list.
+    /// Returns the build ID of a mapping's file, from the mapping or else from the list in
+    /// perf.data; empty if unknown.
     fn build_id(&self, map: &PerfMap) -> Vec<u8> {
         if !map.build_id.is_empty() {
             return map.build_id.clone();
@@ -102,7 +104,8 @@ fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {
     places
 }
 
-/// Returns the path of a build ID in perf's cache: `~/.debug/.build-id/xx/yyyy/elf`.
+/// Returns the path of a file in perf's cache: `~/.debug/.build-id/xx/yyyy/KIND`; `None` if the
+/// build ID is empty or the cache's place unknown.
 fn cached(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let root = match std::env::var_os("PERF_BUILDID_DIR") {

@@ -16,14 +16,15 @@ use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap, PerfRecord};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// The inputs besides the records of the file.
+/// The inputs of [`history`] besides the records of perf.data.
 pub(super) struct Known<'a> {
     pub(super) with: &'a Perf,
     pub(super) core: Option<&'a Core>,
     pub(super) clock: Option<TscToNs>,
 }
 
-/// Returns the events of the process, and the path of its program.
+/// Returns the events of the process and the path of its program, if it is known. Adds notes about
+/// files that were not found.
 pub(super) fn history(
     data: &PerfData,
     process: &Process,
@@ -51,7 +52,7 @@ pub(super) fn history(
         history.core(Tsc(0), Tid(process.pid.0));
     }
     let mut program = None;
-    // The index of the last exec(2) until its file is mapped.
+    // The index in `reported` of the last exec(2), until its file is mapped.
     let mut executed: Option<usize> = None;
     for (owner, record) in process.records(data) {
         let tsc = record.id.time_ns.zip(known.clock).map_or(Tsc(0), |(ns, clock)| clock.tsc(ns));
@@ -92,7 +93,8 @@ pub(super) fn history(
     Ok((reported, program))
 }
 
-/// Returns the event of one of the process's threads that a record contains.
+/// Returns the thread and the event of a record; `None` unless it is an event of the process's
+/// threads.
 fn event(process: &Process, record: &PerfRecord) -> Option<(Tid, Event)> {
     let own = process.pid;
     match &record.event {
@@ -117,7 +119,7 @@ fn is_file(name: &str) -> bool {
     name.starts_with('/') && !name.starts_with("//")
 }
 
-/// Returns true if a mapping's file is one of those made for code that was in none.
+/// Returns true if a mapping's name is that of a file which an export made for code in no file.
 fn is_code(name: &str) -> bool {
     name == CODE_NAME || name == CORE_NAME
 }
@@ -133,28 +135,30 @@ struct Builder<'a> {
     /// The threads of the process.
     threads: HashSet<Tid>,
     binaries: Binaries<'a>,
-    /// The file found for each name.
+    /// The file found for each name; `None` if it was not found.
     files: HashMap<String, Option<Bytes>>,
     reported: Vec<ImportedEvent>,
     floors: Floors,
-    /// The number of bytes still compared with the core file, as a file may claim any number.
+    /// The number of bytes that may still be compared with the core file. It is limited, since a
+    /// hostile file may claim any number.
     left_bytes: u64,
     /// The number of files that were not found.
     missing: usize,
-    /// True once the core file's memory was added, which is that of the last program.
+    /// True once the memory of the core file was added: from the last exec(2) on, as it is the last
+    /// program's.
     has_core: bool,
-    /// The remaining bytes of each file of exported code: an export writes each byte once, so a
-    /// file with more is wrong.
+    /// The number of unused bytes of each file of exported code: an export maps each byte once, so
+    /// a perf.data file that maps more is wrong.
     code_bytes: HashMap<String, usize>,
 }
 
 /// The end of a note about a file that is missing.
 pub const CODE_NOT_FOUND: &str = "not found, so its code is unknown";
 
-/// The largest number of missing files that are named.
+/// The maximum number of missing files that notes name.
 const NAMED: usize = 16;
 
-/// A limit beyond the code of any program.
+/// The maximum number of bytes compared with the core file, more than the code of any program.
 const COMPARED_BYTES: u64 = 4 << 30;
 
 impl Builder<'_> {
@@ -214,7 +218,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns code that was in no file before its export; unknown beyond its file's size.
+    /// Returns the event of a mapping of exported code ([`is_code`]). The code is unknown if all
+    /// mappings together have more bytes than the file.
     fn code(&mut self, name: &str, section: Section) -> What {
         let (range, offset) = (section.range, clamp(section.offset));
         let bytes = section.bytes.get(offset..).unwrap_or_default();

@@ -12,7 +12,8 @@ struct Part<'a> {
     file: &'a str,
 }
 
-/// Returns the parts that filter. Those that start or stop the trace do not affect decoding.
+/// Returns the parts of the kind `filter`, which limit the traced code. Those of other kinds only
+/// start or stop the trace, which does not affect decoding.
 fn parts(filter: &str) -> impl Iterator<Item = Part<'_>> {
     filter.split(',').filter_map(|part| {
         let rest = part.trim().strip_prefix("filter")?.trim_start();
@@ -30,7 +31,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the files whose code was traced.
+/// Returns the files whose code was traced; empty for all files.
 pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }

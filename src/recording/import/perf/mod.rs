@@ -27,18 +27,18 @@ use process::Process;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The inputs besides a perf.data file.
+/// The inputs of an import besides the perf.data file.
 #[derive(Clone, Debug, Default)]
 pub struct Perf {
     /// The path of the process's core file.
     pub core: Option<PathBuf>,
-    /// A directory with the program's files by their paths.
+    /// A directory that has the program's files below it, by their paths (perf's `--symfs`).
     pub symfs: Option<PathBuf>,
-    /// The path of the vdso.
+    /// The path of a copy of the process's vdso.
     pub vdso: Option<PathBuf>,
     /// The process to import, if there are several.
     pub pid: Option<Pid>,
-    /// True to accept files with other build IDs and contents.
+    /// True to accept files whose build IDs or contents are not those that ran.
     pub any_binary: bool,
 }
 
@@ -126,7 +126,8 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     })
 }
 
-/// Returns the `config` of Intel PT. Fails if the trace includes the kernel.
+/// Returns the `config` of the first Intel PT event. Fails if there is none, or if one includes the
+/// kernel.
 fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     let mut events = data.attrs.iter().filter(|attr| attr.pmu == info.pmu);
     let first = events.next().ok_or(ErrorKind::NoIntelPt)?;
@@ -136,7 +137,7 @@ fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     Ok(first.config)
 }
 
-/// Parses perf's `cpuid` string: vendor, family, model, stepping.
+/// Parses perf's `cpuid` string: vendor, family, model, stepping. Returns `None` for other strings.
 fn host_cpu(cpuid: &str) -> Option<HostCpu> {
     let mut fields = cpuid.split(',');
     let vendor = fields.next()?.to_owned();
@@ -144,7 +145,7 @@ fn host_cpu(cpuid: &str) -> Option<HostCpu> {
     Some(HostCpu { vendor, family: number()?, model: number()?, stepping: number()? })
 }
 
-/// Adds a thread unless it is known, in the order of first occurrence.
+/// Appends a thread to `threads` unless it is in `known`, or has no positive ID.
 fn note_thread(threads: &mut Vec<Tid>, known: &mut std::collections::HashSet<Tid>, tid: Tid) {
     if tid.0 > 0 && known.insert(tid) {
         threads.push(tid);

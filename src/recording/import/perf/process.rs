@@ -8,10 +8,10 @@ use crate::common::{Pid, Tid};
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent, PerfRecord};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The end of the note of a process whose children are not imported.
+/// The end of the note that a process had children, which are not imported.
 pub const CHILDREN_LEFT_OUT: &str = "which are not recorded";
 
-/// The largest number of processes that an error lists.
+/// The maximum number of processes that an error lists.
 const LISTED: usize = 8;
 
 /// A process of a perf.data file.
@@ -20,14 +20,16 @@ pub(super) struct Process {
     pub(super) pid: Pid,
     /// The threads, in the order of first occurrence.
     pub(super) threads: Vec<Tid>,
-    /// The numbers of the file's records, in order of time.
+    /// The indices of the records of perf.data, in order of time.
     pub(super) order: Vec<usize>,
-    /// The owners of the memory that became the process's, each from an index in that order on.
+    /// The processes that owned the memory before it became this one's, then this one, each with
+    /// the index in `order` from which on it owned the memory.
     lineage: Vec<(usize, Pid)>,
 }
 
 impl Process {
-    /// Returns the requested process, else the traced one.
+    /// Returns the process `wanted`, else the traced one. Fails if it does not exist or several are
+    /// traced.
     pub(super) fn choose(
         data: &PerfData,
         info: &AuxInfo,
@@ -94,7 +96,7 @@ impl Process {
     }
 }
 
-/// Returns the processes and their names.
+/// Returns the processes in the records, and their names; empty if a process has no name.
 fn names(data: &PerfData) -> BTreeMap<Pid, String> {
     let mut names = BTreeMap::new();
     for record in &data.records {
@@ -110,7 +112,8 @@ fn names(data: &PerfData) -> BTreeMap<Pid, String> {
     names
 }
 
-/// Returns the process that the areas or the filter name, or the only one in the file.
+/// Returns the only process that the AUX areas name, else the only one that maps the filter's
+/// files, else the only one in the records. Fails if no candidate is the only one.
 fn traced(
     data: &PerfData,
     info: &AuxInfo,
@@ -192,7 +195,8 @@ fn threads(data: &PerfData, pid: Pid) -> Vec<Tid> {
     threads
 }
 
-/// Returns the owners of the process's memory: before its fork the parent, and so on.
+/// Returns the owners of the process's memory, each with the index in `order` from which on it
+/// owned the memory: before the process was forked, its parent, and so on.
 fn lineage(data: &PerfData, order: &[usize], pid: Pid) -> Vec<(usize, Pid)> {
     let mut lineage = Vec::new();
     let mut now = pid;

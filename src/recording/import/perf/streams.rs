@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// perf rounds the size of a piece up to a multiple of this.
+/// perf rounds the size of a piece up to a multiple of this number of bytes.
 const ALIGNMENT: u64 = 8;
-/// The ranges searched for a PSB, up to the longest period of PSBs and a little more.
+/// The sizes of the ranges that are searched for a PSB, one after the other. The last is larger
+/// than the longest period of PSBs.
 const WINDOWS_BYTES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 128 << 20];
 
 /// Returns the traces of CPUs, else those of the process's threads.
@@ -55,7 +56,7 @@ pub(super) fn traces(
 /// The content of the `AUX` records of one stream.
 #[derive(Default)]
 struct AuxRecords {
-    /// The stream offsets after each addition of bytes.
+    /// The stream offset of the end of each record's bytes, in ascending order.
     ends: Vec<u64>,
     /// The stream offsets after which bytes are missing.
     losses: Vec<u64>,
@@ -86,7 +87,8 @@ impl AuxRecords {
         all
     }
 
-    /// Returns the end of a piece without its padding.
+    /// Returns the stream offset of a piece's end without its padding, given the offset with
+    /// padding.
     fn end_in(&self, padded: u64) -> u64 {
         let last = self.ends.partition_point(|end| *end <= padded).checked_sub(1);
         let end = last.and_then(|last| self.ends.get(last)).copied();
@@ -94,10 +96,11 @@ impl AuxRecords {
     }
 }
 
-/// Parts of the file without a loss between them.
+/// Ranges of the file that follow each other in the stream without a loss.
 type Run = Vec<Range<usize>>;
 
-/// Returns the parts of a stream that was read while it was written: each byte once.
+/// Returns the runs of a stream that was read while it was written, not by snapshots: each byte is
+/// in one piece. Fails if pieces overlap.
 fn full(pieces: &[AuxTrace], reported: &AuxRecords) -> Result<Vec<Run>, ErrorKind> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.stream_offset);
@@ -138,7 +141,8 @@ fn push(runs: &mut [Run], range: Range<usize>) {
     }
 }
 
-/// Returns the parts of successive snapshots of a ring, which may overlap.
+/// Returns the runs of successive snapshots of a ring, without the bytes that a snapshot shares
+/// with the one before.
 fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before: Option<Range<usize>> = None;
@@ -156,7 +160,8 @@ fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
     runs
 }
 
-/// Returns the size of the overlap of two pieces, and that of the padding after the first.
+/// Returns the number of bytes that two pieces share, and of padding bytes after the first; zeros
+/// if they share none.
 fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
     let bytes = |range: &Range<usize>| file.get(range.clone()).unwrap_or_default();
     let (mut earlier, later) = (bytes(before), bytes(after));
@@ -171,8 +176,8 @@ fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, u
     (0, 0)
 }
 
-/// Joins the runs with a loss between them. A run ends with its last whole packet. All but the
-/// first begin with a PSB, and a run without one is lost.
+/// Joins the runs, with a loss between each two. All but the last are cut after their last whole
+/// packet, and all but the first before their first PSB. Those without a PSB are dropped.
 fn joined(file: &[u8], runs: Vec<Run>) -> Vec<Part> {
     let mut parts = Vec::new();
     let last = runs.len().saturating_sub(1);

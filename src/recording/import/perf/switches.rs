@@ -29,7 +29,7 @@ pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
     }
 }
 
-/// Returns the switches of the CPUs that have a trace.
+/// Returns the switches of the CPUs that have a trace; none if the clock is unknown.
 pub(super) fn switches(
     data: &PerfData,
     process: &Process,
@@ -44,7 +44,7 @@ pub(super) fn switches(
     let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
     let mut switches = Vec::new();
     let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
-    // CPUs with a known state since the last loss: successive losses count as one.
+    // CPUs that had a switch since their last loss: successive losses count as one.
     let mut known = cpus.clone();
     for (_, record) in process.records(data) {
         let Some(time_ns) = record.id.time_ns else { continue };
@@ -62,7 +62,7 @@ pub(super) fn switches(
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
                 if let (false, Some(before), false) = (out, other, running.contains_key(&cpu)) {
-                    // The first record also has the thread that ran before.
+                    // A CPU's first record also names the thread that ran before.
                     switch(cpu, SwitchKind::Out(before.0, before.1));
                 }
                 let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };

@@ -125,7 +125,7 @@ fn what_is_missing_is_an_overflow_between_whole_packets() {
         let two = [&[0xff, 0xff][..], &psb_and(&TIP)].concat();
         let size = one.len() as u64;
         if flag {
-            // In one piece: the loss is inside it.
+            // One piece has both: the loss is inside it.
             made.area(Some(7), None, 0, &[&one[..], &two].concat());
             made.record(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 1 });
             let aux = PerfEvent::Aux { offset: size, size: two.len() as u64, flags: 0 };
@@ -207,7 +207,7 @@ fn cpus_get_the_threads_that_they_ran() {
     assert!(imported.notes.iter().any(|note| note.contains("lost 3 records in 2 places")));
 }
 
-/// Tests that perf traces thread 7, its descendants, and other threads that wrote to the area.
+/// Tests that the traces can contain thread 7, its descendants, and others that wrote to the area.
 #[test]
 fn traces_of_cpus_hold_the_threads_that_were_traced() {
     let of = |tid: Option<i32>, lost: bool| {
@@ -364,7 +364,7 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
     let (_dir, reader) = written(&made.opened());
     assert_eq!(reader.threads().unwrap(), [Tid(7), Tid(8)]);
     let size = |tid| reader.trace(TraceId::Thread(Tid(tid))).unwrap().as_ref().len();
-    // With its padding, since no record has its exact size.
+    // The size includes padding, since no record has the exact size.
     assert_eq!((size(7), size(8)), (psb_and(&TIP).len().next_multiple_of(8), 0));
     assert_eq!(reader.damage().len(), 0);
 }
@@ -373,7 +373,7 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
 fn many_threads_have_no_need_of_as_many_open_files() {
     let mut made = Made::new(&info());
     made.record(0, 7, None, comm(PID, false));
-    // More than two files each that a process may have open by default.
+    // With two open files for each thread, there would be more than a process may have by default.
     for tid in 8..1600 {
         made.record(1, 7, None, PerfEvent::Fork { child: (PID, Tid(tid)), parent: (PID, Tid(7)) });
         made.area(Some(tid), None, 0, &psb_and(&TIP));
@@ -382,7 +382,7 @@ fn many_threads_have_no_need_of_as_many_open_files() {
     assert_eq!(reader.threads().unwrap().len(), 1593);
 }
 
-/// Tests that a loss of all CPUs is reported for each once, up to the next known state.
+/// Tests that successive losses of all CPUs are reported once for each CPU, up to its next switch.
 #[test]
 fn losses_in_a_row_are_one() {
     let mut made = Made::new(&info());
@@ -410,7 +410,8 @@ fn losses_in_a_row_are_one() {
     assert_eq!(reported, expected);
 }
 
-/// Tests that a file which claims more code than there is gets no more.
+/// Tests that perf.data that maps more exported code than there is gets unknown code for the
+/// excess.
 #[test]
 fn code_of_an_export_is_reported_once_and_no_more() {
     let mut made = Made::new(&info());
