@@ -61,8 +61,8 @@ pub(in crate::capture) fn reason_to_leave(
     // After this call the process's mappings are hidden from its tracer (`__ptrace_may_access` in
     // the kernel).
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
-    let may_look = nix::unistd::geteuid().is_root();
-    (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
+    let may_look = || nix::unistd::geteuid().is_root();
+    (hides && !may_look()).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
 }
 
 /// Returns true if the `struct rlimit` at `addr` leaves less than the whole address space.

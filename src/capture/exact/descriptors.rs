@@ -5,8 +5,8 @@
 use super::process::Process;
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::{
-    CLOSE, CLOSE_RANGE, DUP2, DUP3, FCNTL, IOCTL, MMAP, OPEN, OPENAT, OPENAT2, PWRITE64, READ,
-    RECVFROM, SENDMSG, SENDTO, UNSHARE, WRITE, WRITEV,
+    ACCEPT, ACCEPT4, CLOSE, CLOSE_RANGE, DUP2, DUP3, FCNTL, IOCTL, MMAP, OPEN, OPENAT, OPENAT2,
+    PWRITE64, READ, RECVFROM, SENDMSG, SENDTO, UNSHARE, WRITE, WRITEV,
 };
 use crate::translate::DescriptorClass;
 use nix::sys::statfs::{
@@ -40,7 +40,7 @@ impl Process {
     /// used.
     pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
         // The kernel takes 32 bits of these arguments.
-        let [first, second, third, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
+        let [first, second, third, fourth, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
         match call.number {
             READ | WRITE | PWRITE64 | WRITEV | SENDTO | RECVFROM | SENDMSG => {
                 self.learn_descriptor(first);
@@ -50,6 +50,8 @@ impl Process {
                     self.learn_descriptor(fd);
                 }
             }
+            ACCEPT => self.learn_accepted(result, 0),
+            ACCEPT4 => self.learn_accepted(result, fourth),
             CLOSE_RANGE if third & UNSHARES != 0 => self.engine.stop_at_calls(),
             UNSHARE if first & CLONE_FILES != 0 => self.engine.stop_at_calls(),
             CLOSE | CLOSE_RANGE | DUP2 | DUP3 => self.engine.forget_descriptors(),
@@ -100,6 +102,16 @@ impl Process {
             DescriptorClass::Waits
         };
         self.engine.note_descriptor(fd, class);
+    }
+
+    /// Takes note of the socket of a new connection, which no other descriptor refers to.
+    fn learn_accepted(&mut self, result: i64, flags: u64) {
+        let fd = u64::try_from(result).ok();
+        if let Some(fd) = fd.filter(|fd| !self.engine.knows_descriptor(*fd)) {
+            let waits = flags & NONBLOCK == 0;
+            let class = if waits { DescriptorClass::Waits } else { DescriptorClass::Free };
+            self.engine.note_descriptor(fd, class);
+        }
     }
 
     fn class_of_file(&mut self, fd: u64, file: &Metadata) -> DescriptorClass {

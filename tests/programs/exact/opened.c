@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -195,6 +196,47 @@ static void polls(void) {
     pthread_join(thread, 0);
 }
 
+enum { CONNECTIONS = 60 };
+
+static void *connects(void *address) {
+    for (char i = 0; i < CONNECTIONS; i++) {
+        char rest;
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        connect(fd, address, sizeof(struct sockaddr_un));
+        usleep(i % 5 * 100);
+        send(fd, &i, 1, 0);
+        recv(fd, &rest, 1, 0);
+        close(fd);
+    }
+    return 0;
+}
+
+// Accepted sockets of few numbers: some that do not wait, each followed by two that do.
+static void connections(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "%s", dir);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&address, sizeof address);
+    listen(listener, 4);
+    pthread_t thread;
+    pthread_create(&thread, 0, connects, &address);
+    long sum = 0, early = 0;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        int flags = i % 3 ? 0 : SOCK_NONBLOCK;
+        int fd = i % 3 == 2 ? accept(listener, 0, 0) : accept4(listener, 0, 0, flags);
+        char byte = 0;
+        while (recv(fd, &byte, 1, 0) != 1) {
+            early += flags == 0;
+            sched_yield();
+        }
+        sum = sum * 31 + byte;
+        close(fd);
+    }
+    pthread_join(thread, 0);
+    close(listener);
+    printf("connections %ld, %ld did not wait\n", sum, early);
+}
+
 // Events are looked for before the thread waits for them: each comes once.
 static void events(void) {
     int ends[2], set = epoll_create1(0);
@@ -344,6 +386,7 @@ int main(void) {
     changing();
     fifos();
     polls();
+    connections();
     events();
     copies();
     clocks();
