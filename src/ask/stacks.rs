@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 /// The depth from which on calls get no stacks of their own: a recursion would add one for each
 /// level.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 /// The maximum number of stacks. Further calls get no stacks of their own.
-const MOST: usize = 1 << 18;
+const MAX_STACKS: usize = 1 << 18;
 
 /// The innermost function of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ impl Stacks {
         if let Some(known) = self.inner.get(&(parent, callee)) {
             return *known;
         }
-        let has_own = depth < DEEPEST && self.list.len() < MOST;
+        let has_own = depth < MAX_DEPTH && self.list.len() < MAX_STACKS;
         let callee = if has_own { callee } else { Callee::More };
         let next = self.list.len();
         let number = *self.inner.entry((parent, callee)).or_insert(next);
@@ -186,10 +186,10 @@ mod tests {
             stacks.count(stack, 1);
             current = Some(stack);
         }
-        assert_eq!(stacks.list.len(), DEEPEST + 1);
+        assert_eq!(stacks.list.len(), MAX_DEPTH + 1);
         assert_eq!(stacks.totals(number_of)[&1], 1_000_000);
         let (chain, own) = stacks.chains().last().unwrap();
-        assert_eq!((chain.len(), *chain.last().unwrap()), (DEEPEST + 1, Callee::More));
-        assert_eq!(own, 1_000_000 - DEEPEST as u64);
+        assert_eq!((chain.len(), *chain.last().unwrap()), (MAX_DEPTH + 1, Callee::More));
+        assert_eq!(own, 1_000_000 - MAX_DEPTH as u64);
     }
 }

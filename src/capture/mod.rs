@@ -30,13 +30,13 @@ mod pt_config;
 mod recorder;
 mod request;
 mod restart;
+mod shared_cpu;
 mod signals;
 mod snapshot;
 mod soft;
 mod space;
 mod start;
 mod step;
-mod turns;
 mod unrecordable;
 mod written;
 

@@ -21,12 +21,12 @@ pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
         name: code.words(),
         resolver: Resolver::new(&filter),
         memory: Memory::open(pid)?,
-        planted: BTreeMap::new(),
+        int3s: BTreeMap::new(),
         lifted: false,
         threads: BTreeSet::from([first]),
     };
     let standing = approach.run(first);
-    let lifted = approach.lift();
+    let lifted = approach.remove_int3s();
     let standing = standing?;
     lifted.map(|()| standing)
 }
@@ -37,7 +37,7 @@ struct Approach {
     resolver: Resolver,
     memory: Memory,
     /// The original bytes that our INT3s replace, by address.
-    planted: BTreeMap<u64, u8>,
+    int3s: BTreeMap<u64, u8>,
     /// True while our INT3s are removed for a child that shares the memory.
     lifted: bool,
     threads: BTreeSet<Tid>,
@@ -61,9 +61,9 @@ impl Approach {
         let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
         for at in starts {
             let mut byte = [0];
-            if !self.planted.contains_key(&at.0) && self.memory.read(at, &mut byte) == 1 {
+            if !self.int3s.contains_key(&at.0) && self.memory.read(at, &mut byte) == 1 {
                 self.write(at, INT3)?;
-                self.planted.insert(at.0, byte[0]);
+                self.int3s.insert(at.0, byte[0]);
             }
         }
         Ok(())
@@ -77,16 +77,16 @@ impl Approach {
     }
 
     /// Removes our INT3s, and restores the original bytes.
-    fn lift(&mut self) -> Result<(), Error> {
-        let planted = std::mem::take(&mut self.planted);
-        planted.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
+    fn remove_int3s(&mut self) -> Result<(), Error> {
+        let int3s = std::mem::take(&mut self.int3s);
+        int3s.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
     }
 
     /// Resumes a thread. As long as the function is not mapped, the thread stops at system calls,
     /// so that new mappings are noticed.
     fn resume(&self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let tracee = Tracee(tid);
-        let waits = self.planted.is_empty();
+        let waits = self.int3s.is_empty();
         gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
     }
 
@@ -111,7 +111,7 @@ impl Approach {
                 self.resume(tid, 0)?;
             }
             Stop::Event(PtraceEvent::Exec) => {
-                self.planted.clear();
+                self.int3s.clear();
                 self.lifted = false;
                 self.memory = Memory::open(self.pid)?;
                 self.resolver.start_over();
@@ -136,7 +136,7 @@ impl Approach {
     /// false for other stops.
     fn step_back(&self, tid: Tid) -> Result<bool, Error> {
         let mut registers = Tracee(tid).registers()?;
-        if !self.planted.contains_key(&registers.rip.wrapping_sub(1)) {
+        if !self.int3s.contains_key(&registers.rip.wrapping_sub(1)) {
             return Ok(false);
         }
         registers.rip -= 1;
@@ -151,10 +151,10 @@ impl Approach {
         if shares_memory {
             // The parent waits for the child, and stops at the end of its call, where the INT3s are
             // inserted again.
-            self.lift()?;
+            self.remove_int3s()?;
             self.lifted = true;
         } else if let Ok(memory) = Memory::open(Pid(child.0)) {
-            for (&at, &byte) in &self.planted {
+            for (&at, &byte) in &self.int3s {
                 // The child may be gone.
                 let _ = memory.write(Addr(at), &[byte]);
             }

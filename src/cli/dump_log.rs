@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The lowest result of a system call that is a negated error number.
-const LAST_ERRNO: i64 = -4095;
+const LOWEST_ERROR: i64 = -4095;
 /// The lowest result of a system call that is printed as an address.
 const FIRST_ADDRESS: i64 = 1 << 32;
 
@@ -196,7 +196,7 @@ fn name(number: u64) -> String {
 /// Returns a result as text: with the name of an error, and addresses in hexadecimal.
 fn result_text(result: i64) -> String {
     match result {
-        LAST_ERRNO..0 => {
+        LOWEST_ERROR..0 => {
             let number = i32::try_from(-result).unwrap_or(0);
             match Errno::from_raw(number) {
                 Errno::UnknownErrno => format!("{result}"),

@@ -31,7 +31,7 @@ const NAMES: [&str; 11] = [
 /// The maximum number of bytes of a value that are printed.
 const SHOWN_BYTES: usize = 32;
 /// The lowest result of a system call that is a negated error number.
-const LAST_ERRNO: i64 = -4095;
+const LOWEST_ERROR: i64 = -4095;
 
 pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure> {
     let (recording, expression) = match arguments.of.as_slice() {
@@ -189,7 +189,7 @@ fn of_input(input: &Input, at: ValuePlace) -> String {
 
 fn of_call(call: &SystemCall, at: ValuePlace) -> String {
     let SystemCall { name, arguments, result, in_argument, file } = call;
-    let errno = i32::try_from(-result).ok().filter(|_| (LAST_ERRNO..0).contains(result));
+    let errno = i32::try_from(-result).ok().filter(|_| (LOWEST_ERROR..0).contains(result));
     let result = match errno {
         Some(errno) => format!("{:?}", Errno::from_raw(errno)),
         None => result.to_string(),

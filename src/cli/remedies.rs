@@ -67,12 +67,14 @@ fn of_recording(kind: &ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Missing => "`contraflow list` shows all recordings",
         ErrorKind::Empty => "make one with `contraflow record PROGRAM`",
-        ErrorKind::Homeless => "name a directory with -o, or set CONTRAFLOW_HOME",
+        ErrorKind::NoStore => "name a directory with -o, or set CONTRAFLOW_HOME",
         ErrorKind::Exists => "--force replaces it",
-        ErrorKind::InTheWay => "--force replaces an export",
+        ErrorKind::ExportExists => "--force replaces an export",
         ErrorKind::Version { .. } => "record again, or use the contraflow that made it",
         ErrorKind::PerfDirectory => "record without --threads",
-        ErrorKind::NoIntelPt | ErrorKind::OfKernel => "record with `perf record -e intel_pt//u`",
+        ErrorKind::NoIntelPt | ErrorKind::TracesKernel => {
+            "record with `perf record -e intel_pt//u`"
+        }
         ErrorKind::NoSwitches(_) => "record with `perf record --per-thread`, or with a newer perf",
         ErrorKind::WhichProcess(_) => "choose one with --pid",
         ErrorKind::OtherBytes { .. } => "--any-binary accepts it",

@@ -86,7 +86,7 @@ pub(super) struct Questions {
     open: Option<OpenAsked>,
     /// The threads for drawings, for hits and for counts: a drawing does not wait for a long
     /// search.
-    desks: [Desk; 3],
+    workers: [Desk; 3],
     is_over: Arc<AtomicBool>,
     asked: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
     /// True while the client shows the progress of opening the recording.
@@ -111,7 +111,7 @@ impl Questions {
             Question::Hits(_) => 1,
             Question::Counts(_) => 2,
         };
-        let desk = &mut self.desks[desk];
+        let desk = &mut self.workers[desk];
         let jobs = desk.jobs.get_or_insert_with(|| {
             let (jobs, received) = channel();
             let (open, is_over) = (Arc::clone(open), Arc::clone(&self.is_over));
@@ -134,7 +134,7 @@ impl Questions {
     /// Ends the threads, and returns the questions without an answer.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.is_over.store(true, Ordering::Relaxed);
-        let threads = std::mem::take(&mut self.desks).map(|desk| desk.thread);
+        let threads = std::mem::take(&mut self.workers).map(|desk| desk.thread);
         let end = Instant::now() + END_PATIENCE;
         for thread in threads.into_iter().flatten() {
             while !thread.is_finished() && Instant::now() < end {

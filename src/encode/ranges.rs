@@ -47,7 +47,7 @@ impl Ranges {
     }
 
     /// Returns true if all code is traced, and none ends a trace.
-    pub fn are_none(&self) -> bool {
+    pub fn trace_everything(&self) -> bool {
         !self.filters && self.stop.is_empty()
     }
 

@@ -32,7 +32,7 @@ macro_rules! either {
 impl Trace {
     /// Returns the trace of a thread that has not run yet.
     pub fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
-        if ranges.are_none() {
+        if ranges.trace_everything() {
             Self(Kind::Whole(Box::new(Encoder::new(psb_period_bytes as usize))))
         } else {
             Self(Kind::Filtered(Box::new(Filtered::new(psb_period_bytes, ranges))))

@@ -282,7 +282,7 @@ impl Tracer {
 
     /// Returns the paths of superblocks that the encoder was not sent; empty if it needs none.
     fn new_paths(&mut self, code: &Code) -> Vec<Paths> {
-        if self.ranges.are_none() {
+        if self.ranges.trace_everything() {
             return Vec::new();
         }
         let sent = std::mem::replace(&mut self.sent.paths, code.superblock_count());

@@ -417,7 +417,7 @@ impl TranslatedProcess {
     /// bounded superblock; `None` if the path is not known.
     fn tail_of(&self, thread: &TranslatedThread, superblock: u32, counter: u64) -> Option<u64> {
         let request = self.request(thread)?;
-        let edge = self.translator.way_out(superblock, request.number, counter)?;
+        let edge = self.translator.edge_taken(superblock, request.number, counter)?;
         let path = self.translator.path_of(&edge);
         let tail = path.iter().rev().take_while(|step| !self.is_tick_at(step.ip));
         Some(tail.count() as u64)

@@ -90,9 +90,9 @@ impl TranslatedProcess {
         }
         let tracee = thread.tracee;
         // The kernel keeps one signal where the program's own was pending already.
-        let mut of_program = thread.stands_in(&tracee.signal_info()?);
+        let mut of_program = thread.hides_forced_signal(&tracee.signal_info()?);
         if signal == libc::SIGSEGV {
-            of_program |= std::mem::take(&mut thread.owes_fault);
+            of_program |= std::mem::take(&mut thread.owes_segv);
         }
         let gadget = self.gadget();
         if let Some(action) = self.actions.get(&signal).filter(|action| word(action, 0) != 0) {
@@ -127,7 +127,7 @@ impl TranslatedProcess {
 impl TranslatedThread {
     /// Returns true if a signal of the program's, which it blocks, took the place of one of the
     /// tracer's: the kernel keeps one signal where another of its number is pending already.
-    pub fn stands_in(&self, info: &SiginfoBytes) -> bool {
+    pub fn hides_forced_signal(&self, info: &SiginfoBytes) -> bool {
         let blocked = self.blocked & bit(siginfo::signal_of(info)) != 0;
         blocked && siginfo::code_of(info) <= 0
     }
@@ -135,7 +135,7 @@ impl TranslatedThread {
     /// Blocks SIGSEGV again, so that a fault of the code cache is raised once more whose place a
     /// signal of the program took. That signal is sent again after the fault.
     pub fn fault_again(&mut self) -> Result<(), Error> {
-        self.owes_fault = true;
+        self.owes_segv = true;
         Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)
     }
 }

@@ -2,10 +2,10 @@
 
 /// The smallest mean distance of two samples, in ticks: while the program executes branches that
 /// are not known well.
-const SHORTEST: u64 = 1 << 12;
+const MIN_MEAN_TICKS: u64 = 1 << 12;
 /// The largest mean distance of two samples, in ticks: a millisecond or two, of which a sample
 /// takes a hundredth.
-const LONGEST: u64 = 1 << 20;
+const MAX_MEAN_TICKS: u64 = 1 << 20;
 /// The mean ticks before the first sample.
 const FIRST: u64 = 1 << 16;
 /// The factor of a linear congruential generator (Knuth, "MMIX").
@@ -36,7 +36,7 @@ impl Sampling {
     /// Notes a sample. `helps` is true if more samples like it may change the code.
     pub(super) fn note(&mut self, helps: bool) {
         let period = if helps { self.period / 4 } else { self.period * 5 / 4 };
-        self.period = period.clamp(SHORTEST, LONGEST);
+        self.period = period.clamp(MIN_MEAN_TICKS, MAX_MEAN_TICKS);
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
         let mut sampling = Sampling::default();
         let mean =
             |sampling: &mut Sampling| (0..1000).map(|_| sampling.ticks()).sum::<u64>() / 1000;
-        for (helps, period) in [(true, SHORTEST), (false, LONGEST)] {
+        for (helps, period) in [(true, MIN_MEAN_TICKS), (false, MAX_MEAN_TICKS)] {
             (0..60).for_each(|_| sampling.note(helps));
             let mean = mean(&mut sampling);
             assert!((period * 9 / 10..period * 11 / 10).contains(&mean), "{mean} of {period}");

@@ -114,7 +114,7 @@ impl TranslatedProcess {
         }
         let info = thread.tracee.signal_info()?;
         let code = match (signal, phase) {
-            _ if !thread.stands_in(&info) => siginfo::code_of(&info),
+            _ if !thread.hides_forced_signal(&info) => siginfo::code_of(&info),
             (libc::SIGSEGV, _) => return Ok(SignalStop::HiddenFault),
             (_, Phase::Runs) => SI_KERNEL,
             _ => TRAP_TRACE,

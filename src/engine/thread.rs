@@ -36,7 +36,7 @@ pub struct TranslatedThread {
     /// The signals of [`FORCED`] that the program blocks.
     pub(super) blocked: u64,
     /// True if a SIGSEGV that the program blocks was taken from it, and is to be sent again.
-    pub(super) owes_fault: bool,
+    pub(super) owes_segv: bool,
 }
 
 impl TranslatedThread {
@@ -46,7 +46,7 @@ impl TranslatedThread {
         let blocked = tracee.signal_mask().unwrap_or(0) & FORCED;
         let in_program = (place == Place::Program).then(|| tracee.registers().ok()).flatten();
         let gs_base = in_program.map_or(0, |registers| registers.gs_base);
-        Self { tracee, pid, place, area, busy, gs_base, blocked, owes_fault: false }
+        Self { tracee, pid, place, area, busy, gs_base, blocked, owes_segv: false }
     }
 
     /// Returns the program's own GS base.

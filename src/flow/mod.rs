@@ -31,7 +31,7 @@ pub use block::BlockCache;
 pub use code::{Addrs, Code, Insns, Last};
 pub use decoder::{Config, Decoder};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
-pub use outline::{Turn, TurnKind, outline};
+pub use outline::{OutlineKind, OutlinePoint, outline};
 pub use pace::{Meter, Pace, Timing};
 pub use skim::{CallWatch, Leaving};
 pub use tally::{Bounds, Tally};

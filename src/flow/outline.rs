@@ -9,16 +9,16 @@ use crate::pt::Packet;
 
 /// A point in a trace at which tracing turns on or off, or at which the time is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct OutlinePoint {
     /// The offset in bytes from which on the change or the time holds.
     pub offset: usize,
     /// The change, or the time.
-    pub kind: TurnKind,
+    pub kind: OutlineKind,
 }
 
-/// The kind of a [`Turn`].
+/// The kind of an [`OutlinePoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnKind {
+pub enum OutlineKind {
     /// Tracing is on from the offset on. It may have been on before.
     On,
     /// Tracing is off from the offset on.
@@ -35,7 +35,7 @@ pub fn outline(
     psb_offset: usize,
     end_offset: Option<usize>,
     config: &Config,
-) -> Vec<Turn> {
+) -> Vec<OutlinePoint> {
     let cursor = Cursor::at(trace, psb_offset, config.errata);
     let end = end_offset.unwrap_or(trace.len());
     let mut outline = Outline { cursor, end, turns: Vec::new(), overflown: None, on: false };
@@ -47,31 +47,31 @@ pub fn outline(
 struct Outline<'t> {
     cursor: Cursor<'t>,
     end: usize,
-    turns: Vec<Turn>,
+    turns: Vec<OutlinePoint>,
     /// The offset of the last OVF, until it is known whether tracing resumed after it.
     overflown: Option<usize>,
     on: bool,
 }
 
 impl Outline<'_> {
-    fn turn(&mut self, offset: usize, kind: TurnKind) {
+    fn turn(&mut self, offset: usize, kind: OutlineKind) {
         match kind {
-            TurnKind::On => (self.on, self.overflown) = (true, None),
-            TurnKind::Off => self.on = false,
-            TurnKind::Time(_) => {}
+            OutlineKind::On => (self.on, self.overflown) = (true, None),
+            OutlineKind::Off => self.on = false,
+            OutlineKind::Time(_) => {}
         }
-        self.turns.push(Turn { offset, kind });
+        self.turns.push(OutlinePoint { offset, kind });
     }
 
     fn psb(&mut self, psb: usize, config: &Config) {
         match PsbPlus::read(self.cursor, config.errata) {
             Ok(Some(plus)) => {
-                let kind = if plus.ip.is_some() { TurnKind::On } else { TurnKind::Off };
+                let kind = if plus.ip.is_some() { OutlineKind::On } else { OutlineKind::Off };
                 self.turn(psb, kind);
                 if let Some((offset, tsc)) = plus.tsc {
                     // An offset in memory fits a usize.
                     let offset = usize::try_from(offset).unwrap_or(psb);
-                    self.turn(offset, TurnKind::Time(tsc));
+                    self.turn(offset, OutlineKind::Time(tsc));
                 }
                 self.cursor = self.cursor.moved_to(plus.end);
             }
@@ -83,7 +83,7 @@ impl Outline<'_> {
     /// Turns tracing off right after a fault: the gap that a decoder reports there belongs to the
     /// code before it.
     fn fault(&mut self, offset: usize) {
-        self.turn(offset + 1, TurnKind::Off);
+        self.turn(offset + 1, OutlineKind::Off);
         self.cursor = self.cursor.moved_to(self.end);
     }
 
@@ -100,20 +100,20 @@ impl Outline<'_> {
         self.cursor.pass(&peeked);
         let (offset, following) = (peeked.offset, self.cursor.offset());
         match peeked.packet {
-            Packet::TipPge(_) => self.turn(offset, TurnKind::On),
+            Packet::TipPge(_) => self.turn(offset, OutlineKind::On),
             Packet::TipPgd(_) | Packet::TraceStop if self.on || self.overflown.is_some() => {
                 self.overflown = None;
-                self.turn(following, TurnKind::Off);
+                self.turn(following, OutlineKind::Off);
             }
-            Packet::Tsc(tsc) => self.turn(offset, TurnKind::Time(Tsc(tsc))),
+            Packet::Tsc(tsc) => self.turn(offset, OutlineKind::Time(Tsc(tsc))),
             Packet::Ovf => {
-                self.turn(offset, TurnKind::Off);
+                self.turn(offset, OutlineKind::Off);
                 self.overflown = Some(offset);
             }
             // An erratum may have suppressed the FUP.
             Packet::Fup(_) | Packet::Tip(_) | Packet::TntShort(_) | Packet::TntLong(_) => {
                 if let Some(ovf) = self.overflown {
-                    self.turn(ovf, TurnKind::On);
+                    self.turn(ovf, OutlineKind::On);
                 }
             }
             _ => {}

@@ -26,14 +26,14 @@ pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
             format!("contraflow: skipped {count} system calls whose numbers are unknown\n")
         }
     };
-    let stands_at = match stop.reason {
+    let unknown_here = match stop.reason {
         StopReason::Call(StopReason::UNKNOWN_CALL)
         | StopReason::CallReturn(StopReason::UNKNOWN_CALL) => {
             "contraflow: the number of this system call is unknown\n"
         }
         _ => "",
     };
-    Some(gone_over + stands_at).filter(|note| !note.is_empty())
+    Some(gone_over + unknown_here).filter(|note| !note.is_empty())
 }
 
 fn parse(request: &[u8]) -> Option<Catches> {

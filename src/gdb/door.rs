@@ -36,7 +36,7 @@ pub(super) struct Door {
     state: Arc<State>,
     /// The address to connect to in order to wake the accepting thread.
     knock: Knock,
-    doorman: Option<JoinHandle<()>>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -61,8 +61,8 @@ impl Door {
             Bound::Unix(_, path) => Knock::Unix(path.clone()),
         };
         let shared = Arc::clone(&state);
-        let doorman = thread::spawn(move || watch(&bound, &shared, &sender, &refused));
-        Self { clients, refusals, state, knock, doorman: Some(doorman) }
+        let acceptor = thread::spawn(move || watch(&bound, &shared, &sender, &refused));
+        Self { clients, refusals, state, knock, acceptor: Some(acceptor) }
     }
 
     /// Waits for the next client; returns `None` if the server shall end. Other clients are
@@ -98,9 +98,9 @@ impl Drop for Door {
             Knock::Tcp(addr) => addr.is_some_and(|addr| TcpStream::connect(addr).is_ok()),
             Knock::Unix(path) => UnixStream::connect(path).is_ok(),
         };
-        if let Some(doorman) = self.doorman.take().filter(|_| woken) {
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
             // The thread does not panic, and if it did, the socket would be closed anyway.
-            let _ = doorman.join();
+            let _ = acceptor.join();
         }
     }
 }
@@ -132,9 +132,9 @@ fn watch(
         if let Some(why) = client.refusal() {
             // A message that does not fit is dropped.
             let _ = refused.try_send(why);
-            turn_away(client, state, FOREIGN);
+            reject(client, state, FOREIGN);
         } else if state.occupied.swap(true, Ordering::SeqCst) {
-            turn_away(client, state, BUSY);
+            reject(client, state, BUSY);
         } else if clients.send(Ok(client.into_client())).is_err() {
             return;
         }
@@ -182,7 +182,7 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
 
 /// Answers the first packet with the reason and closes the connection. Works in its own thread,
 /// since a slow client must not delay others.
-fn turn_away(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
+fn reject(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     if state.turned_away.fetch_add(1, Ordering::SeqCst) >= TURNED_AWAY_LIMIT {
         state.turned_away.fetch_sub(1, Ordering::SeqCst);
         return;

@@ -61,14 +61,14 @@ impl Vectors {
         }
     }
 
-    fn bring(self, register: Register) -> bool {
+    fn include(self, register: Register) -> bool {
         (self >= Self::Avx || !register.is_avx()) && (self == Self::Avx512 || !register.is_avx512())
     }
 }
 
 /// Returns the registers that the target description contains.
 pub(super) fn served(vectors: Vectors) -> Vec<Register> {
-    numbers::registers().filter(|register| vectors.bring(*register)).collect()
+    numbers::registers().filter(|register| vectors.include(*register)).collect()
 }
 
 /// Returns the target description, `target.xml`, with the registers of [`served`].

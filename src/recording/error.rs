@@ -39,7 +39,7 @@ pub enum ErrorKind {
     NotARecording,
     /// The store's directory is unknown, since there is no home directory.
     #[error("there is no home directory to keep recordings in")]
-    Homeless,
+    NoStore,
     /// The store is empty.
     #[error("no recordings yet")]
     Empty,
@@ -126,7 +126,7 @@ pub enum ErrorKind {
     },
     /// The destination of an export exists.
     #[error("exists already")]
-    InTheWay,
+    ExportExists,
     /// A perf.data file is invalid or truncated.
     #[error("not a whole perf.data: {0}")]
     PerfData(BadPerfData),
@@ -138,7 +138,7 @@ pub enum ErrorKind {
     NoIntelPt,
     /// The trace includes the kernel.
     #[error("traces the kernel, too")]
-    OfKernel,
+    TracesKernel,
     /// The traces are of CPUs, and their threads cannot be determined, for the named reason.
     #[error("has traces of CPUs, but {0}, so their threads cannot be separated")]
     NoSwitches(&'static str),

@@ -23,13 +23,13 @@ pub mod log;
 mod manifest;
 mod mapped;
 pub mod pack;
+mod path_lock;
 mod places;
 mod reader;
 mod regular;
 mod shared_images;
 mod store;
 mod sums;
-mod turn;
 mod writer;
 
 pub use backend::BackendName;
@@ -46,9 +46,9 @@ pub use manifest::{
     TscClock, argument_text,
 };
 pub use mapped::Mapped;
+pub use path_lock::PathLock;
 pub use places::PathPlace;
 pub use reader::{Reader, Releaser, StoredCore, Trace};
 pub use regular::{Links, create_private, open_regular};
 pub use store::{Entry, Store};
-pub use turn::Turn;
 pub use writer::{Writer, image_id};

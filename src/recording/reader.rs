@@ -12,10 +12,10 @@ use super::format::{
 use super::log::{BrokenPart, Log};
 use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
+use super::path_lock::PathLock;
 use super::places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums, data_of};
-use super::turn::Turn;
 use super::writer::image_id;
 use crate::common::Tid;
 use crate::sideband::{Event, ImageId, Record};
@@ -221,8 +221,8 @@ impl Reader {
     }
 
     /// Takes the lock for making the path. Returns `None` while another process or thread has it.
-    pub fn take_turn(&self) -> Option<Turn> {
-        Turn::take(&self.dir)
+    pub fn lock_path(&self) -> Option<PathLock> {
+        PathLock::take(&self.dir)
     }
 
     fn path_dir(&self) -> PathBuf {

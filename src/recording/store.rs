@@ -51,7 +51,7 @@ impl Store {
     }
 
     fn dir(&self) -> Result<&Path, Error> {
-        self.dir.as_deref().ok_or_else(|| Error::new(Path::new("~"), ErrorKind::Homeless))
+        self.dir.as_deref().ok_or_else(|| Error::new(Path::new("~"), ErrorKind::NoStore))
     }
 
     /// Returns the directory of recordings, which need not exist; `None` if it is unknown.

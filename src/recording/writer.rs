@@ -125,7 +125,7 @@ impl Writer {
 
     /// Appends bytes to a trace that another tool took, and starts it if there is none. Calls
     /// `passed` with the number of these bytes written so far.
-    pub fn whole_trace(
+    pub fn append_imported(
         &mut self,
         trace: TraceId,
         bytes: &[u8],

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::position::Position;
 use super::process::Replay;
 use super::row::Row;
-use super::stand::{Ahead, Stand};
+use super::stand::{Preparation, Stand};
 
 /// The maximum memory of a process, in bytes, for which a second one is made.
 const LARGEST_BYTES: u64 = 2 << 30;
@@ -19,7 +19,7 @@ impl Replay {
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.is_without_past() && self.go_ahead(interrupted).is_err() {
             // The next step back meets the error.
-            self.ahead = Ahead::Failed;
+            self.ahead = Preparation::Failed;
         }
     }
 
@@ -31,20 +31,20 @@ impl Replay {
         let is_small = self.epoch.final_bytes <= LARGEST_BYTES;
         let is_possible = is_small && self.diverted.is_none();
         let is_last = self.is_at_end && here.entry == self.outline.last();
-        is_begin && is_last && is_possible && !matches!(self.ahead, Ahead::Failed)
+        is_begin && is_last && is_possible && !matches!(self.ahead, Preparation::Failed)
     }
 
     fn go_ahead(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let end = self.position();
         let mut other = match std::mem::take(&mut self.ahead) {
-            Ahead::Part(stand) => stand,
+            Preparation::Part(stand) => stand,
             _ => Box::new(self.stand_before(end)?),
         };
         self.exchange(&mut other);
         let went = self.go_towards(end, interrupted);
         if !matches!(went, Ok(true)) {
             self.exchange(&mut other);
-            self.ahead = Ahead::Part(other);
+            self.ahead = Preparation::Part(other);
         }
         went.map(|_| ())
     }
@@ -90,7 +90,7 @@ impl Replay {
     /// Switches to the process of an interrupted preparation, if it is of program `number` and
     /// begins at or before `target`; otherwise drops it. Returns true if it switched.
     pub(super) fn turn_to_part(&mut self, number: usize, target: Position) -> bool {
-        let Ahead::Part(mut stand) = std::mem::take(&mut self.ahead) else { return false };
+        let Preparation::Part(mut stand) = std::mem::take(&mut self.ahead) else { return false };
         let begins = Position::after_entries(stand.epoch.begins);
         let is_of_use = stand.number == number && begins <= target;
         if is_of_use {

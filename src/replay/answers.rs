@@ -16,7 +16,7 @@ use crate::translate::Counter;
 use std::collections::BTreeMap;
 
 /// The next entries of one thread that the cache answers in a run.
-pub(super) struct Ahead {
+pub(super) struct AnsweredRun {
     /// The entries that are answered in the cache.
     calls: Vec<Current>,
     /// The sum of the ticks of these entries and of the entry after them.
@@ -48,12 +48,12 @@ impl Replay {
         last: u64,
         goals: &Goals<'_>,
         watching: &Watching,
-    ) -> Result<Ahead, Error> {
+    ) -> Result<AnsweredRun, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
         let rcx_at = self.epoch.engine.rcx_of_answer(&self.epoch.thread);
         let mut known = KnownCounters::new();
         let mut cursor = self.cursor.clone();
-        let mut ahead = Ahead { calls: Vec::new(), ticks: 0, places: Vec::new() };
+        let mut ahead = AnsweredRun { calls: Vec::new(), ticks: 0, places: Vec::new() };
         while cursor.index() < last || ahead.calls.is_empty() {
             let index = cursor.index();
             let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
@@ -93,7 +93,7 @@ impl Replay {
     pub(super) fn note_answered(
         &mut self,
         tid: Tid,
-        ahead: &Ahead,
+        ahead: &AnsweredRun,
         (mut ticks, mut budget): (u64, u64),
     ) -> Result<(), Error> {
         if ahead.calls.is_empty() {
@@ -120,7 +120,7 @@ impl Replay {
         Ok(())
     }
 
-    fn go_on_at(&mut self, ahead: &Ahead, number: usize) {
+    fn go_on_at(&mut self, ahead: &AnsweredRun, number: usize) {
         if let Some(place) = ahead.places.get(number) {
             self.cursor = place.clone();
         }

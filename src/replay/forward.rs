@@ -283,7 +283,7 @@ impl Replay {
                 }
                 Advanced::Executed => {}
             }
-            if self.stands_at(goals.stops)? && self.is_accepted(goals)? {
+            if self.is_at_stop(goals.stops)? && self.is_accepted(goals)? {
                 return Ok(Found::Stop);
             }
             count = count.wrapping_add(1);

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
-use super::stand::{Ahead, Glanced};
+use super::stand::{Glanced, Preparation};
 use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::insn::Registers;
@@ -48,7 +48,7 @@ pub struct Replay {
     /// The number of the entry before which the run ends; `u64::MAX` if no end is known yet.
     pub(super) end: u64,
     /// The preparation for going back from the end.
-    pub(super) ahead: Ahead,
+    pub(super) ahead: Preparation,
     /// The state of the thread that waits at a glance, while its stop is decided.
     pub(super) glanced: Option<Glanced>,
     /// Whether the stop of this thread is accepted, if it stops next and that is decided.
@@ -85,7 +85,7 @@ impl Replay {
             diverted: None,
             lent: Lent::default(),
             end: u64::MAX,
-            ahead: Ahead::default(),
+            ahead: Preparation::default(),
             glanced: None,
             judged: None,
         };

@@ -129,7 +129,7 @@ impl Replay {
             if until.is_none_or(|u| u.1 > 0) && self.is_checkpoint_due() {
                 self.keep_here()?;
             }
-            if self.stands_at(goals.stops)? {
+            if self.is_at_stop(goals.stops)? {
                 return Ok(Found::Stop);
             }
         }
@@ -160,7 +160,7 @@ impl Replay {
     }
 
     /// Returns true if the thread that executes next is at a stop, at the start of its interval.
-    pub(super) fn stands_at(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
+    pub(super) fn is_at_stop(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
         let Some(entry) = self.cursor.peek()? else { return Ok(false) };
         let (tid, executes) = (entry.tid, !matches!(entry.happening, Happening::Start(_)));
         let in_call = self.epoch.contexts.get(tid).is_none_or(|c| c.call.is_some());

@@ -340,7 +340,7 @@ impl Replay {
                     // The next run would pass a stop here.
                     let is_passed = matches!(found, Found::Watch(_) | Found::Event(_))
                         && (self.cursor.index(), self.ticks) < (end.entry, end.ticks);
-                    if is_passed && self.stands_at(goals.stops)? && self.is_accepted(&goals)? {
+                    if is_passed && self.is_at_stop(goals.stops)? && self.is_accepted(&goals)? {
                         hits.push(self.hit(Found::Stop)?);
                     }
                 }

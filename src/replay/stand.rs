@@ -19,7 +19,7 @@ pub(super) struct Stand {
 
 /// The preparation for going back from the end (`Replay::prepare`).
 #[derive(Debug, Default)]
-pub(super) enum Ahead {
+pub(super) enum Preparation {
     /// No preparation is under way.
     #[default]
     Nothing,

@@ -70,7 +70,7 @@ impl Conditions {
     }
 
     /// Returns true if there are conditions to evaluate.
-    pub fn are_there(&self) -> bool {
+    pub fn exist(&self) -> bool {
         self.holds.is_some()
     }
 

@@ -395,7 +395,7 @@ impl Run for Live {
     }
 
     fn is_beside(&self, tid: Tid) -> bool {
-        self.stands_beside(tid)
+        self.is_of_process_beside(tid)
     }
 
     fn refusal(&self, order: &Order) -> Option<Error> {

@@ -33,7 +33,7 @@ pub(super) fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
 /// Returns true if the thread that is about to execute stops at a breakpoint there, because the
 /// conditions hold or there are none.
 pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
-    if !conditions.are_there() {
+    if !conditions.exist() {
         return true;
     }
     let Some(thread) = replay.loaded() else { return true };

@@ -4,9 +4,9 @@
 //! instead of being assigned to the likeliest thread.
 
 use super::piece::Piece;
-use super::runs::{Homes, Runs, Traceable, Who};
+use super::runs::{CpuHistory, Runs, Traceable, Who};
 use crate::common::{Pid, Tid, Tsc};
-use crate::flow::{Config, Turn, TurnKind, outline};
+use crate::flow::{Config, OutlineKind, OutlinePoint, outline};
 use crate::pt::find_psb;
 use crate::sideband::Record;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const RUNS_LIMIT: usize = 64;
 pub(super) struct Ran<'a> {
     pub(super) cpu: u32,
     pub(super) runs: &'a Runs,
-    pub(super) homes: &'a Homes,
+    pub(super) homes: &'a CpuHistory,
 }
 
 /// Cuts the trace with index `number` in the timeline. Returns the pieces in trace order, by the
@@ -76,7 +76,8 @@ pub fn share_out(
     config: &Config,
 ) -> Vec<Share> {
     let traceable = Traceable::new(threads.iter().copied(), None);
-    let (runs, homes) = (Runs::of_cpu(cpu, records, &traceable), Homes::of(records, &traceable));
+    let (runs, homes) =
+        (Runs::of_cpu(cpu, records, &traceable), CpuHistory::of(records, &traceable));
     let pieces = cut(0, trace, Ran { cpu, runs: &runs, homes: &homes }, config);
     let mut shares = Vec::new();
     for (number, pieces) in pieces {
@@ -150,16 +151,16 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn turn(&mut self, turn: &Turn) {
+    fn turn(&mut self, turn: &OutlinePoint) {
         match turn.kind {
             // While tracing is on, another enable begins no period: the decoder handles it.
-            TurnKind::On => {
+            OutlineKind::On => {
                 if self.on.is_none() {
                     self.begin();
                 }
             }
-            TurnKind::Off => self.off(turn.offset),
-            TurnKind::Time(tsc) => self.time(tsc),
+            OutlineKind::Off => self.off(turn.offset),
+            OutlineKind::Time(tsc) => self.time(tsc),
         }
     }
 

@@ -8,7 +8,7 @@ use super::index::Index;
 use super::line::{Cache, Thread, Timeline};
 use super::order::Order;
 use super::piece::{Piece, World};
-use super::runs::{Homes, Runs, Traceable};
+use super::runs::{CpuHistory, Runs, Traceable};
 use super::saved::{self, Path};
 use crate::common::{Addr, Tid, Tsc};
 use crate::flow::{Config, Gap};
@@ -196,7 +196,7 @@ fn pieces(
     let tasks = import.and_then(|import| import.traced.as_ref());
     let tasks = tasks.map(|tasks| tasks.iter().copied().collect());
     let traceable = Traceable::new(threads.map(|entry| (entry.pid, entry.tid)), tasks);
-    let homes = Homes::of(records, &traceable);
+    let homes = CpuHistory::of(records, &traceable);
     let places: HashMap<Tid, usize> = tids.iter().copied().zip(0..).collect();
     for (trace, (id, bytes)) in ids.iter().zip(traces).enumerate() {
         let of_trace = match id {

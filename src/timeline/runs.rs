@@ -77,11 +77,11 @@ impl Who {
 
 /// The CPUs on which each thread was scheduled, with their times.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Homes {
+pub(super) struct CpuHistory {
     by_thread: Vec<Vec<(Tsc, u32)>>,
 }
 
-impl Homes {
+impl CpuHistory {
     pub(super) fn of(records: &[Record], traceable: &Traceable) -> Self {
         let mut by_thread = vec![Vec::new(); traceable.numbers.len()];
         for record in records {

@@ -54,13 +54,13 @@ impl Timeline {
         let from = near.saturating_sub(PACKETS_AROUND);
         let to = bounds.len().min(beyond + PACKETS_AROUND).min(from + PACKETS_LIMIT);
         let around = bounds.get(from..to)?;
-        let comes_there = |bytes: &Vec<u8>, executed: &mut dyn FnMut(&[u8]) -> (u64, bool)| {
+        let leads_there = |bytes: &Vec<u8>, executed: &mut dyn FnMut(&[u8]) -> (u64, bool)| {
             executed(bytes) == (count, true)
         };
         for (at, packet) in around {
             for whole in beginnings(&segment[..*at], *packet) {
                 let ended = ended(&whole, ip);
-                if comes_there(&ended, &mut executed) {
+                if leads_there(&ended, &mut executed) {
                     return Some(ended);
                 }
             }
@@ -70,7 +70,7 @@ impl Timeline {
             [(_, Some(Packet::TipPgd(_))), (at, _)] => Some(segment[..*at].to_vec()),
             _ => None,
         });
-        off.find(|bytes| comes_there(bytes, &mut executed))
+        off.find(|bytes| leads_there(bytes, &mut executed))
     }
 
     /// Decodes `bytes`, the beginning of a segment. Returns the number of instructions, and false

@@ -128,7 +128,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Returns the edge by which a thread left a bounded superblock, from its request and its
     /// counter; `None` if no edge of the superblock fits.
-    pub fn way_out(&self, number: u32, request: u64, counter: u64) -> Option<Edge> {
+    pub fn edge_taken(&self, number: u32, request: u64, counter: u64) -> Option<Edge> {
         if request != slots::INDIRECT {
             let edge = usize::try_from(request).ok().and_then(|edge| self.edges.get(edge))?;
             return Some(*edge).filter(|edge| edge.superblock == number);

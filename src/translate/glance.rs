@@ -65,24 +65,24 @@ fn emit_pushes(emitter: &mut Emitter, log: CallLog, ip: u64) {
     // pushfq
     emitter.put(&[0x9c]);
     for register in PUSHED {
-        emit_push(emitter, 0x50, register);
+        emit_push_or_pop(emitter, 0x50, register);
     }
     if log.has_fs_base {
         // rdfsbase rax
         emitter.put(&[0xf3, 0x48, 0x0f, 0xae, 0xc0]);
     }
-    emit_push(emitter, 0x50, 0);
+    emit_push_or_pop(emitter, 0x50, 0);
     emitter.set_rcx(ip);
-    emit_push(emitter, 0x50, 1);
+    emit_push_or_pop(emitter, 0x50, 1);
 }
 
 /// Emits the restoration of the flags and of all registers.
 fn emit_pops(emitter: &mut Emitter) {
     // The address and the base of FS.
-    emit_push(emitter, 0x58, 0);
-    emit_push(emitter, 0x58, 0);
+    emit_push_or_pop(emitter, 0x58, 0);
+    emit_push_or_pop(emitter, 0x58, 0);
     for register in PUSHED.into_iter().rev() {
-        emit_push(emitter, 0x58, register);
+        emit_push_or_pop(emitter, 0x58, register);
     }
     // popfq
     emitter.put(&[0x9d]);
@@ -90,7 +90,7 @@ fn emit_pops(emitter: &mut Emitter) {
 }
 
 /// Emits a PUSH or POP, by its opcode, of a register.
-fn emit_push(emitter: &mut Emitter, opcode: u8, register: u8) {
+fn emit_push_or_pop(emitter: &mut Emitter, opcode: u8, register: u8) {
     if register >= 8 {
         emitter.put(&[0x41]);
     }

@@ -155,7 +155,7 @@ fn must_stay(insn: &Instruction) -> bool {
     let sets_gs = insn.op_count() > 0
         && insn.op_kind(0) == OpKind::Register
         && insn.op0_register() == Register::GS;
-    by_gs || sets_gs || is_about_gs(insn.mnemonic())
+    by_gs || sets_gs || must_stay_by_mnemonic(insn.mnemonic())
 }
 
 const fn is_string(kind: OpKind) -> bool {
@@ -170,7 +170,7 @@ const fn is_string(kind: OpKind) -> bool {
     )
 }
 
-const fn is_about_gs(mnemonic: Mnemonic) -> bool {
+const fn must_stay_by_mnemonic(mnemonic: Mnemonic) -> bool {
     matches!(
         mnemonic,
         Mnemonic::Rdgsbase

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// The lowest result of a system call that is a negated error number.
-const LAST_ERRNO: i64 = -4095;
+const LOWEST_ERROR: i64 = -4095;
 
 /// Takes the rows of a thread, each with its table.
 type Sink<'a> = &'a mut dyn FnMut(Table, Tid, Vec<Cell>) -> Result<(), Error>;
@@ -180,7 +180,7 @@ impl Log<'_> {
 
 fn row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
     let name = number.and_then(Model::of).map(|model| Cell::text(model.name));
-    let error = result.filter(|result| (LAST_ERRNO..0).contains(result));
+    let error = result.filter(|result| (LOWEST_ERROR..0).contains(result));
     let mut cells = Vec::from(position(at, is_exact));
     cells.extend([
         Cell::maybe(number.map(Cell::number)),

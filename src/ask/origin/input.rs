@@ -53,7 +53,7 @@ const WRITE_DESCRIPTORS: [&str; 7] =
     ["pipe", "pipe2", "socketpair", "recvmsg", "recvmmsg", "clone", "clone3"];
 /// The number of bytes after a pointer argument to which a system call may have written, unless its
 /// result is larger.
-const STRUCTURE_BYTES: u64 = 1 << 12;
+const WRITTEN_WITHIN_BYTES: u64 = 1 << 12;
 const LONGEST_PATH_BYTES: usize = 4096;
 
 /// An input of a program.
@@ -134,7 +134,8 @@ impl Input {
         let in_argument = match wanted {
             ValuePlace::Memory(range) => {
                 let distance = |argument: u64| range.start.0.checked_sub(argument);
-                let most = u64::try_from(after.rax.cast_signed()).unwrap_or(0).max(STRUCTURE_BYTES);
+                let most =
+                    u64::try_from(after.rax.cast_signed()).unwrap_or(0).max(WRITTEN_WITHIN_BYTES);
                 let near = (0..).zip(call.arguments()).filter_map(|(at, argument)| {
                     Some((at, distance(*argument).filter(|far| *far < most)?))
                 });

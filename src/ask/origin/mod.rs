@@ -33,7 +33,7 @@ const XMM_BYTES: u64 = 16;
 const ELSEWHERE: &str =
     "it was written by another process, or as another program began; that is not followed";
 /// The reason for not following a register any further.
-const OTHERWISE: &str = "the register was changed on a way that is not followed";
+const OTHERWISE: &str = "the register was changed in a way that is not followed";
 
 /// A question for the origin of a value.
 #[derive(Debug)]

@@ -119,14 +119,14 @@ impl Engine {
         child: Tid,
         event: PtraceEvent,
     ) -> Result<(), Error> {
-        let turns = self.turns;
+        let shared_cpu = self.shared_cpu;
         let shares = self.with(parent, |process, thread| {
             if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
                 process.engine.settle_prepared_area();
             }
             process.recorder.event(parent, Event::Fork { child: Pid(child.0) })?;
-            if let Some(turns) = turns {
-                turns.end(child);
+            if let Some(shared_cpu) = shared_cpu {
+                shared_cpu.end(child);
             }
             // An error is one of the child: its parent is stopped.
             let shares = process.take_out_newborn(Tracee(child));

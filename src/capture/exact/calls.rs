@@ -145,7 +145,7 @@ impl Engine {
         }
         let meaning = self.with(tid, |process, thread| process.in_call(thread, stop))?;
         match meaning {
-            Some(InCall::Done) => self.call_is_done(tid),
+            Some(InCall::Done) => self.finish_call(tid),
             Some(InCall::Signal(info)) if is_of_filter(&info) => self.trapped(tid, info),
             Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
             Some(InCall::GoesOn) => {
@@ -164,10 +164,10 @@ impl Engine {
         }
     }
 
-    fn call_is_done(&mut self, tid: Tid) -> Result<(), Error> {
+    fn finish_call(&mut self, tid: Tid) -> Result<(), Error> {
         let made = self.with(tid, |process, thread| {
             let Some(calling) = thread.take_call() else { return Ok(None) };
-            process.call_is_done(thread, &calling)?;
+            process.log_done_call(thread, &calling)?;
             Ok(Some(calling))
         })?;
         let Some(Some(calling)) = made else { return Ok(()) };
@@ -283,7 +283,7 @@ impl Process {
     }
 
     /// Completes a call that is done: restores registers and buffers, and logs the effects.
-    fn call_is_done(&mut self, thread: &mut Thread, calling: &Calling) -> Result<(), Error> {
+    fn log_done_call(&mut self, thread: &mut Thread, calling: &Calling) -> Result<(), Error> {
         let Calling { call, registers: before, .. } = calling;
         let mut after = thread.tracee().registers()?;
         if call.number == RT_SIGRETURN {

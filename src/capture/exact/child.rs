@@ -7,8 +7,8 @@ use crate::capture::beat::Beat;
 use crate::capture::front::leave_when_orphaned;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
+use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::{Forwarding, Leaving};
-use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::Gate;
@@ -40,7 +40,7 @@ pub(super) struct Child {
     /// True if its parent ran before it was recorded.
     pub(super) was_running: bool,
     /// The CPUs of its parent's recorder, if that and its program share one.
-    pub(super) turns: Option<Turns>,
+    pub(super) shared_cpu: Option<SharedCpu>,
     /// The recorder of its parent.
     pub(super) recorder: Pid,
 }
@@ -127,12 +127,12 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
 /// Records a child that waits, up to its end and those of its children.
 fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
     let tid = child.tid();
-    let turns = child.turns.and_then(|_| Turns::begin().ok());
+    let shared_cpu = child.shared_cpu.and_then(|_| SharedCpu::begin().ok());
     // Signals of the terminal, or of a user who ends recorders, are meant for the programs.
     let forwarding = request.attach.is_none().then(|| Forwarding::to(child.pid));
     let beat = Beat::start(FLUSH_PERIOD);
     leave_when_orphaned(child.recorder);
-    let mut engine = Engine::new(request, child.pid, turns.as_ref());
+    let mut engine = Engine::new(request, child.pid, shared_cpu.as_ref());
     if request.attach.is_some() {
         engine.leaving = Some(Leaving::on_signals());
     }
@@ -141,7 +141,7 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
         child.give_up(&error).iter().for_each(|note| family.add_note(note));
         return prepared.give_up();
     }
-    if turns.is_some()
+    if shared_cpu.is_some()
         && let Ok(here) = Cpus::current()
     {
         // If this fails, recording is slower.

@@ -307,8 +307,8 @@ impl Engine {
         for (tracee, signal) in stopped.into_iter().chain(ending.into_iter().map(|of| (of, 0))) {
             let _ = tracee.detach(signal);
         }
-        if let Some(turns) = self.turns.take() {
-            turns.end(Tid(self.pid.0));
+        if let Some(shared_cpu) = self.shared_cpu.take() {
+            shared_cpu.end(Tid(self.pid.0));
         }
     }
 

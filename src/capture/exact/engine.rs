@@ -14,9 +14,9 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{Outcome, Request, Schedule};
+use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::start::run_to;
-use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error, Report};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
@@ -37,11 +37,11 @@ pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 /// Launches a program, and records it up to its end.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If recorder and program cannot share one CPU, recording is only slower.
-    let turns = Turns::begin().ok();
+    let shared_cpu = SharedCpu::begin().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let forwarding = Forwarding::to(pid);
     let beat = Beat::start(FLUSH_PERIOD);
-    let mut engine = Engine::new(request, pid, turns.as_ref());
+    let mut engine = Engine::new(request, pid, shared_cpu.as_ref());
     engine.witness = request.witness.as_deref().map(Witness::create).transpose()?;
     engine.followed = Followed::of(request)?;
     prepared.set_latest(&request.store)?;
@@ -56,8 +56,8 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         },
     };
     let result = started.and_then(|()| engine.run()).or_else(|error| engine.end_if_harmed(error));
-    if let Some(turns) = turns {
-        let _ = turns.own.keep_this_thread();
+    if let Some(shared_cpu) = shared_cpu {
+        let _ = shared_cpu.own.keep_this_thread();
     }
     if let Err(error) = result {
         engine.let_go();
@@ -97,7 +97,7 @@ pub(in crate::capture) struct Engine {
     pub(super) newborns: Newborns,
     /// New threads whose birth is not logged yet, by the threads that created them.
     pub(super) unborn: BTreeMap<Tid, Thread>,
-    pub(super) turns: Option<Turns>,
+    pub(super) shared_cpu: Option<SharedCpu>,
     pub(super) debugger: Option<Debugger>,
     /// The names of threads that ended, for the debugger.
     pub(super) names: BTreeMap<Tid, String>,
@@ -113,7 +113,7 @@ pub(in crate::capture) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(request: &Request, pid: Pid, turns: Option<&Turns>) -> Self {
+    pub(super) fn new(request: &Request, pid: Pid, shared_cpu: Option<&SharedCpu>) -> Self {
         Self {
             request: request.clone(),
             pid,
@@ -130,7 +130,7 @@ impl Engine {
             followed: None,
             newborns: Newborns::default(),
             unborn: BTreeMap::new(),
-            turns: turns.copied(),
+            shared_cpu: shared_cpu.copied(),
             debugger: None,
             names: BTreeMap::new(),
             leaving: Leaving::when_orphaned(),

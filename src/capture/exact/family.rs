@@ -24,7 +24,7 @@ pub(super) struct Family(File);
 
 /// The recordings and notes of the children.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct FamilyReport {
     /// The recordings, in the order in which they began.
     pub(super) recordings: Vec<PathBuf>,
     /// Sentences for the user.
@@ -65,18 +65,18 @@ impl Family {
     }
 
     /// Reads all recordings and notes that were added so far; none if the file cannot be read.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn said(&self) -> FamilyReport {
         let size = self.0.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         if self.0.read_exact_at(&mut bytes, 0).is_err() {
-            return Said::default();
+            return FamilyReport::default();
         }
         parse(&bytes)
     }
 }
 
-fn parse(mut bytes: &[u8]) -> Said {
-    let mut said = Said::default();
+fn parse(mut bytes: &[u8]) -> FamilyReport {
+    let mut said = FamilyReport::default();
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let [kind, size @ ..] = *header;
         let size = usize::try_from(u32::from_le_bytes(size)).unwrap_or(usize::MAX);
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn what_is_said_is_read_in_order() {
         let family = Family::new().unwrap();
-        assert_eq!(family.said(), Said::default());
+        assert_eq!(family.said(), FamilyReport::default());
         family.add_recording(Path::new("/a\nb"));
         family.add_note("one");
         family.add_note("one");
         family.add_recording(Path::new("/c"));
         let recordings = vec![PathBuf::from("/a\nb"), PathBuf::from("/c")];
-        assert_eq!(family.said(), Said { recordings, notes: vec!["one".to_owned()] });
+        assert_eq!(family.said(), FamilyReport { recordings, notes: vec!["one".to_owned()] });
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::process::Process;
 use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, reason_against};
 use crate::capture::error::gone_is_fine;
+use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::Leaving;
-use crate::capture::turns::Turns;
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::Gate;
 use crate::insn::Registers;
@@ -152,7 +152,7 @@ impl Engine {
         let recorder = Pid(nix::unistd::getpid().as_raw());
         let was_running = self.process.as_ref().is_some_and(|process| process.was_running);
         let gate = self.process.as_ref().and_then(Process::filters_gate);
-        let (Waits { call, code }, turns) = (waits, self.turns);
+        let (Waits { call, code }, shared_cpu) = (waits, self.shared_cpu);
         let child = Child {
             pid,
             registers,
@@ -162,7 +162,7 @@ impl Engine {
             has_executed,
             gate,
             was_running,
-            turns,
+            shared_cpu,
             recorder,
         };
         let (mut ours, theirs) = match UnixStream::pair() {
@@ -170,7 +170,7 @@ impl Engine {
             Err(error) => return self.leave_newborn(&child, &error.to_string()),
         };
         // The kernel chooses the CPU of a process at its birth.
-        let spread = self.turns.map(Turns::spread);
+        let spread = self.shared_cpu.map(SharedCpu::spread);
         // SAFETY: recorders of exact recordings have one thread, so that the child finds all of its
         // memory at rest. It leaves by _exit(2), and drops nothing of this process.
         let forked = unsafe { fork() };

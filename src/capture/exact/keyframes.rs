@@ -11,7 +11,7 @@ use super::process::{Process, state_of};
 use super::start::without_vdso;
 use super::thread::{Calling, Doing, Ending, Thread};
 use crate::capture::Error;
-use crate::capture::turns::Turns;
+use crate::capture::shared_cpu::SharedCpu;
 use crate::common::{AddrRange, Tid};
 use crate::engine::Place;
 use crate::insn::Registers;
@@ -103,7 +103,7 @@ impl Engine {
     fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
         // A keyframe has each thread where it was at its last entry: this is the holder's.
         self.log_place()?;
-        let _spread = self.turns.map(Turns::spread);
+        let _spread = self.shared_cpu.map(SharedCpu::spread);
         let Some(process) = &mut self.process else { return Ok(None) };
         let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;

@@ -95,9 +95,9 @@ impl Engine {
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.
     pub(super) fn answer_for_cpus(&mut self, call: &Call) {
         let asks = call.number == SCHED_GETAFFINITY || self.chooses_cpus(call);
-        if let Some(turns) = self.turns.filter(|_| asks) {
+        if let Some(shared_cpu) = self.shared_cpu.filter(|_| asks) {
             for thread in self.threads.values() {
-                turns.end(thread.tid());
+                shared_cpu.end(thread.tid());
             }
         }
     }
@@ -105,16 +105,16 @@ impl Engine {
     /// Keeps the threads on one CPU again after a call that read their CPUs. After a call by which
     /// the program chose its CPUs, frees the recorder from that CPU as well.
     pub(super) fn restore_cpus(&mut self, call: &Call) -> Result<(), Error> {
-        if let (Some(_), SCHED_GETAFFINITY) = (self.turns, call.number) {
+        if let (Some(_), SCHED_GETAFFINITY) = (self.shared_cpu, call.number) {
             let here = crate::tracee::Cpus::of_this_thread()?;
             for thread in self.threads.values() {
                 here.keep(thread.tid())?;
             }
         }
         if self.chooses_cpus(call)
-            && let Some(turns) = self.turns.take()
+            && let Some(shared_cpu) = self.shared_cpu.take()
         {
-            let _ = turns.own.keep_this_thread();
+            let _ = shared_cpu.own.keep_this_thread();
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ pub(super) struct Debugger {
     /// True while all threads are being stopped.
     pub(super) halts: bool,
     /// The original bytes that our INT3s replace, by address.
-    pub(super) planted: BTreeMap<u64, u8>,
+    pub(super) int3s: BTreeMap<u64, u8>,
     /// The thread in a vfork(2) for whose child our INT3s are removed.
     pub(super) lifted_for: Option<Tid>,
 }

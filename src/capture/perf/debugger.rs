@@ -40,7 +40,7 @@ impl Thread {
 
 impl Engine<'_> {
     /// Inserts INT3s at the addresses where threads are to stop.
-    pub(super) fn plant(&mut self) {
+    pub(super) fn insert_int3s(&mut self) {
         let (Some(debugger), Some(process)) =
             (&mut self.debugger, self.processes.get(&self.program))
         else {
@@ -49,21 +49,21 @@ impl Engine<'_> {
         for at in debugger.go.iter().flat_map(|go| &go.stops) {
             let mut byte = [0];
             // No thread gets to an unmapped address.
-            if !debugger.planted.contains_key(&at.0)
+            if !debugger.int3s.contains_key(&at.0)
                 && process.memory.read(*at, &mut byte) == 1
                 && process.memory.write(*at, &[INT3]).is_ok()
             {
-                debugger.planted.insert(at.0, byte[0]);
+                debugger.int3s.insert(at.0, byte[0]);
             }
         }
     }
 
     /// Removes our INT3s, and restores the original bytes.
-    pub(super) fn lift(&mut self) {
+    pub(super) fn remove_int3s(&mut self) {
         let Some(debugger) = &mut self.debugger else { return };
-        let planted = std::mem::take(&mut debugger.planted);
+        let int3s = std::mem::take(&mut debugger.int3s);
         if let Some(process) = self.processes.get(&self.program) {
-            remove(&process.memory, &planted);
+            remove(&process.memory, &int3s);
         }
     }
 
@@ -79,9 +79,9 @@ impl Engine<'_> {
             if let Some(thread) = self.threads.get_mut(&parent) {
                 thread.call.get_or_insert(VFORK);
             }
-            self.lift();
+            self.remove_int3s();
         } else if let Ok(memory) = Memory::open(child) {
-            remove(&memory, &debugger.planted);
+            remove(&memory, &debugger.int3s);
         }
     }
 
@@ -145,7 +145,7 @@ impl Engine<'_> {
         let watched = thread.watched.take_hit(thread.tracee).unwrap_or(None);
         let stepped = debugger.stepping.filter(|(stepping, _)| *stepping == tid);
         let at = registers.rip.wrapping_sub(1);
-        if code == SI_KERNEL && debugger.planted.contains_key(&at) {
+        if code == SI_KERNEL && debugger.int3s.contains_key(&at) {
             registers.rip = at;
             thread.tracee.set_registers(&registers)?;
             thread.stand(Report::Stop);
@@ -246,7 +246,7 @@ impl Engine<'_> {
             thread.stand(Report::CallReturn(number));
         }
         if debugger.lifted_for.take_if(|parent| *parent == tid).is_some() && !debugger.halts {
-            self.plant();
+            self.insert_int3s();
         }
         if is_reported { Ok(()) } else { self.let_run(tid, 0) }
     }
@@ -263,7 +263,7 @@ impl Engine<'_> {
     /// just executed.
     pub(super) fn stand_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(debugger) = &mut self.debugger {
-            debugger.planted.clear();
+            debugger.int3s.clear();
             debugger.stepping = None;
         }
         if !leave_system_call(Tracee(tid))? {
@@ -304,8 +304,8 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))
 }
 
-fn remove(memory: &Memory, planted: &BTreeMap<u64, u8>) {
-    for (&at, &byte) in planted {
+fn remove(memory: &Memory, int3s: &BTreeMap<u64, u8>) {
+    for (&at, &byte) in int3s {
         // Writes to memory that is no longer mapped fail, and need not succeed.
         let _ = memory.write(Addr(at), &[byte]);
     }

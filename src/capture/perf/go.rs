@@ -37,7 +37,7 @@ impl Engine<'_> {
         let _forwarding = Forwarding::for_request(&self.request, self.program);
         let news = self.go_until(go, interrupted);
         let halted = self.halt_all();
-        self.lift();
+        self.remove_int3s();
         let news = news.and_then(|news| halted.map(|()| news))?;
         Ok(self.settled(go, news))
     }
@@ -106,7 +106,7 @@ impl Engine<'_> {
         {
             debugger.stepping = Some((go.thread, step));
         }
-        self.plant();
+        self.insert_int3s();
         let goes = |thread: &&Thread| !runs_alone || thread.tid() == go.thread;
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.filter(goes).map(Thread::tid).collect();
@@ -150,7 +150,7 @@ impl Engine<'_> {
         };
         let thread = go.thread;
         debugger.lone_steps = 0;
-        self.plant();
+        self.insert_int3s();
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
         // Threads with unreported news stay stopped.
         let others = standing.filter(|other| other.tid() != thread && other.pending.news.is_none());
@@ -320,7 +320,7 @@ impl Debugged for Engine<'_> {
     }
 
     fn part_from_program(&mut self) -> Result<(), Error> {
-        self.lift();
+        self.remove_int3s();
         self.debugger = None;
         for thread in self.threads.values() {
             gone_is_fine(thread.watched.end(thread.tracee))?;

@@ -78,12 +78,12 @@ impl Engine {
         }
         let is_thread = is_thread_of(child, pid);
         if let Some(process) = self.processes.get_mut(&pid)
-            && let Some(turns) = process.turns
+            && let Some(shared_cpu) = process.shared_cpu
         {
             // The child inherited the affinity to one CPU. If it is recorded, it could notice that.
-            turns.end(child);
+            shared_cpu.end(child);
             if is_thread || self.request.follow_forks {
-                process.end_turns();
+                process.end_sharing();
             }
         }
         if !is_thread {

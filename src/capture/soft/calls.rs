@@ -62,7 +62,7 @@ impl Process {
                 return Ok(thread.tracee().resume(0)?);
             }
             SCHED_SETAFFINITY | SCHED_GETAFFINITY => {
-                self.end_turns();
+                self.end_sharing();
                 self.engine.before_kernel_writes(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }

@@ -120,7 +120,7 @@ impl Process {
     /// removes the recorder's memory, and detaches.
     pub(super) fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };
-        self.end_turns();
+        self.end_sharing();
         let mut states = Vec::new();
         for thread in threads {
             let registers: Registers = thread.tracee().registers()?;

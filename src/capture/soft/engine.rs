@@ -10,9 +10,9 @@ use crate::capture::harm::harm_of;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{Outcome, Request};
+use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
-use crate::capture::turns::Turns;
 use crate::capture::written::Reports;
 use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
@@ -32,13 +32,13 @@ pub(super) const SAVE_PERIOD: Duration = Duration::from_millis(500);
 /// Launches a program and records it by translation, until it ends or the recorder leaves it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If the program cannot share a CPU with the recorder, recording is only slower.
-    let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
+    let shared_cpu = request.start_at.is_none().then(SharedCpu::begin).and_then(Result::ok);
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let _asking = Asking::on_signal();
     let _beat = Beat::start(SAVE_PERIOD);
     let leaving = Leaving::when_orphaned();
-    let mut engine = Engine { turns, ..Engine::new(request, pid, leaving) };
+    let mut engine = Engine { shared_cpu, ..Engine::new(request, pid, leaving) };
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
@@ -99,7 +99,7 @@ pub(in crate::capture) struct Engine {
     pub(super) leaving: Option<Leaving>,
     /// The CPUs to give back to the program; `None` if it never had to share a CPU with the
     /// recorder.
-    pub(super) turns: Option<Turns>,
+    pub(super) shared_cpu: Option<SharedCpu>,
     /// The program's exit status or signal; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
     pub(super) reports: Reports,
@@ -121,7 +121,7 @@ impl Engine {
             finished: Vec::new(),
             notes: Vec::new(),
             leaving,
-            turns: None,
+            shared_cpu: None,
             exit: None,
             reports: Reports::to(request.report),
         }
@@ -135,8 +135,8 @@ impl Engine {
     /// Begins to record a process whose only thread is stopped at the program's own code, and
     /// resumes it in the cache.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let turns = self.turns.as_ref().filter(|_| pid == self.program);
-        let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), turns)?;
+        let shared_cpu = self.shared_cpu.as_ref().filter(|_| pid == self.program);
+        let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), shared_cpu)?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         self.with(Tid(pid.0), |process, thread| {
@@ -272,8 +272,8 @@ impl Engine {
         tracee::detach_all(self.program);
         tracee::detach_rest();
         let program = Tid(self.program.0);
-        if let Some(turns) = self.turns {
-            turns.end(program);
+        if let Some(shared_cpu) = self.shared_cpu {
+            shared_cpu.end(program);
         }
         while let Ok(stop) = wait_for(program) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {

@@ -34,7 +34,7 @@ impl Engine {
     /// Takes all threads of a process out of the cache, and detaches from them. Errors are ignored.
     pub(super) fn release(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.end_turns();
+        process.end_sharing();
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut().filter(|thread| thread.pid() == pid) {
             // A thread that is gone needs no detaching.

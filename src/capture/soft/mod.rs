@@ -23,11 +23,11 @@ mod live;
 mod process;
 mod saving;
 mod seen;
+mod shared_cpu;
 mod signals;
 mod snapshot;
 mod thread;
 mod tracing;
-mod turns;
 mod watch;
 
 pub(super) use engine::{attach, record};

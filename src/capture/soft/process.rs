@@ -11,8 +11,8 @@ use crate::capture::known_code::KnownCode;
 use crate::capture::limits::OLDER_IS_OVERWRITTEN;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::request::{History, Request};
+use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::space::MappingRecorder;
-use crate::capture::turns::Turns;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::{Item, Sampler, Tracer};
@@ -56,7 +56,7 @@ pub(super) struct Process {
     /// True if the recorder attached to the running process. False again after an execve(2).
     pub(super) was_running: bool,
     /// The process's own CPUs while it must share one CPU with the recorder; `None` otherwise.
-    pub(super) turns: Option<Turns>,
+    pub(super) shared_cpu: Option<SharedCpu>,
     /// The reason to leave the process alone, as a clause; `None` if there is none.
     pub(super) leaves: Option<&'static str>,
     /// The damage that the program did to memory which it shares with the recorder.
@@ -75,7 +75,7 @@ impl Process {
         request: &Request,
         pid: Pid,
         tracee: Tracee,
-        turns: Option<&Turns>,
+        shared_cpu: Option<&SharedCpu>,
     ) -> Result<Self, Error> {
         let recorder = Recorder::start(prepared, pid)?;
         let resolver = Resolver::new(&request.filter);
@@ -84,8 +84,8 @@ impl Process {
             TranslatedProcess::open(tracee, pid, CodeKind::Recording, buffer_bytes, seen_calls())?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
         let is_ring = matches!(request.history, History::Ring { .. });
-        let make_way = turns.copied();
-        let prepare = move || make_way.into_iter().for_each(Turns::make_way);
+        let make_way = shared_cpu.copied();
+        let prepare = move || make_way.into_iter().for_each(SharedCpu::make_way);
         let shared = engine.shared().clone();
         let encoding = Tracer::start(shared, period, ranges, is_ring, prepare);
         let known_code = KnownCode::of(&recorder.known_code, &mut engine);
@@ -104,7 +104,7 @@ impl Process {
             resolver,
             ended: Vec::new(),
             was_running: false,
-            turns: turns.copied(),
+            shared_cpu: shared_cpu.copied(),
             leaves: None,
             harm: Harm::default(),
             debugger: None,

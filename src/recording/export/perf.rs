@@ -35,7 +35,7 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
     }
     let file = match File::create_new(out) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::new(out, ErrorKind::InTheWay));
+            return Err(Error::new(out, ErrorKind::ExportExists));
         }
         result => result.at(out)?,
     };
@@ -52,7 +52,7 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
 fn remove(out: &Path, root: &Path) -> Result<(), Error> {
     if let Ok(metadata) = fs::symlink_metadata(out) {
         if !metadata.is_file() {
-            return Err(Error::new(out, ErrorKind::InTheWay));
+            return Err(Error::new(out, ErrorKind::ExportExists));
         }
         fs::remove_file(out).at(out)?;
     }

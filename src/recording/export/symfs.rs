@@ -21,7 +21,7 @@ impl Symfs {
         // The directory contains the program's code, so only its owner may read it.
         match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(Error::new(&root, ErrorKind::InTheWay))
+                Err(Error::new(&root, ErrorKind::ExportExists))
             }
             result => result.at(&root).map(|()| Self { root }),
         }

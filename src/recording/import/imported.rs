@@ -125,10 +125,10 @@ impl Imported {
         }
         for (id, bytes) in &self.traces {
             let mut releaser = Releaser::new(bytes.file());
-            writer.whole_trace(*id, &[], &mut |_| ())?;
+            writer.append_imported(*id, &[], &mut |_| ())?;
             for (part, end) in bytes.parts() {
                 let start = end.saturating_sub(part.len());
-                writer.whole_trace(*id, part, &mut |at| releaser.pass(start + at))?;
+                writer.append_imported(*id, part, &mut |at| releaser.pass(start + at))?;
             }
             writer.end_trace(*id)?;
         }

@@ -2,7 +2,7 @@
 
 use super::super::error::Error;
 use super::write_path;
-use crate::recording::{Reader, Turn};
+use crate::recording::{PathLock, Reader};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -32,9 +32,9 @@ pub fn path_of(
 fn wait_for_turn(
     reader: &Reader,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Turn, Error> {
+) -> Result<PathLock, Error> {
     loop {
-        if let Some(turn) = reader.take_turn() {
+        if let Some(turn) = reader.lock_path() {
             return Ok(turn);
         }
         if !goes_on(0, 1) {

@@ -74,7 +74,7 @@ impl Live {
         beside.iter().find(|(of_beside, _)| *of_beside == tid).map(|(_, pid)| *pid)
     }
 
-    pub(super) fn stands_beside(&self, tid: Tid) -> bool {
+    pub(super) fn is_of_process_beside(&self, tid: Tid) -> bool {
         self.process_beside(tid).is_some()
     }
 
@@ -99,14 +99,14 @@ impl Live {
     }
 
     pub(super) fn refuse_beside(&self, tid: Tid) -> Result<(), Error> {
-        if self.stands_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
+        if self.is_of_process_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
     }
 
     pub(super) fn refuse_order(&self, order: &Order) -> Option<Error> {
         if self.ended.is_some() || self.in_past {
             return None;
         }
-        let is_beside = self.stands_beside(order.thread);
+        let is_beside = self.is_of_process_beside(order.thread);
         let program = self.program.borrow();
         if !program.may_go(order.thread) {
             return Some(Error::TwoProcesses);

@@ -24,7 +24,7 @@ fn check(translator: &Translator<Bytes>, number: u32, code: &Code) {
         assert!(edge.ticks <= translator.limits.bits);
         if edge.kind.is_indirect() {
             assert!(indirect.insert(edge.ticks));
-            let left = translator.way_out(number, u64::MAX, SPENT - u64::from(edge.ticks));
+            let left = translator.edge_taken(number, u64::MAX, SPENT - u64::from(edge.ticks));
             assert_eq!(left, Some(edge));
         }
     }

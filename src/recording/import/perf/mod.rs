@@ -132,7 +132,7 @@ fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     let mut events = data.attrs.iter().filter(|attr| attr.pmu == info.pmu);
     let first = events.next().ok_or(ErrorKind::NoIntelPt)?;
     if !first.excludes_kernel() || events.any(|attr| !attr.excludes_kernel()) {
-        return Err(ErrorKind::OfKernel);
+        return Err(ErrorKind::TracesKernel);
     }
     Ok(first.config)
 }

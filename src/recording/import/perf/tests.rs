@@ -344,7 +344,7 @@ fn what_holds_no_user_trace_is_refused() {
     writer.event("intel_pt//", 8, 1, 0);
     writer.aux_info(&info());
     made.writer = writer;
-    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::OfKernel)));
+    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::TracesKernel)));
 }
 
 /// Writes an import as a recording and opens it.

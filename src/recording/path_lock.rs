@@ -8,12 +8,12 @@ use std::path::Path;
 
 /// The lock on a recording's directory, held until this is dropped or the process ends.
 #[derive(Debug)]
-pub struct Turn {
+pub struct PathLock {
     /// `None` if the directory cannot be locked: then any number of processes may go ahead.
     _lock: Option<Flock<File>>,
 }
 
-impl Turn {
+impl PathLock {
     /// Takes the lock on a directory. Returns `None` while another process or thread has it.
     pub(super) fn take(dir: &Path) -> Option<Self> {
         let Ok(dir) = File::open(dir) else { return Some(Self { _lock: None }) };
@@ -32,11 +32,11 @@ mod tests {
     #[test]
     fn one_has_the_turn_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Turn::take(dir.path()).unwrap();
-        assert!(Turn::take(dir.path()).is_none());
+        let first = PathLock::take(dir.path()).unwrap();
+        assert!(PathLock::take(dir.path()).is_none());
         drop(first);
-        assert!(Turn::take(dir.path()).is_some());
+        assert!(PathLock::take(dir.path()).is_some());
         // The directory is not there, which is an error of a later step.
-        assert!(Turn::take(&dir.path().join("nothing")).is_some());
+        assert!(PathLock::take(&dir.path().join("nothing")).is_some());
     }
 }

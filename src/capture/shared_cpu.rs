@@ -8,13 +8,13 @@ use crate::tracee::{self, Cpus};
 
 /// The CPUs that program and recorder may use when they do not share one.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::capture) struct Turns {
+pub(in crate::capture) struct SharedCpu {
     pub(in crate::capture) own: Cpus,
     /// The CPUs for threads of the recorder that encode.
     others: Cpus,
 }
 
-impl Turns {
+impl SharedCpu {
     /// Restricts this thread, and threads and processes that it creates, to its current CPU.
     pub(in crate::capture) fn begin() -> Result<Self, tracee::Error> {
         let own = Cpus::of_this_thread()?;

@@ -7,10 +7,10 @@ use crate::common::Tid;
 impl Process {
     /// Restores the process's own CPUs, and those of the recorder's thread. Does nothing if they do
     /// not share one CPU.
-    pub(super) fn end_turns(&mut self) {
-        if let Some(turns) = self.turns.take() {
-            turns.end(Tid(self.recorder.pid().0));
-            let _ = turns.own.keep_this_thread();
+    pub(super) fn end_sharing(&mut self) {
+        if let Some(shared_cpu) = self.shared_cpu.take() {
+            shared_cpu.end(Tid(self.recorder.pid().0));
+            let _ = shared_cpu.own.keep_this_thread();
         }
     }
 }
