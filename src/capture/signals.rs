@@ -207,6 +207,7 @@ extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_
 impl Drop for Leaving {
     fn drop(&mut self) {
         // A repeated SIGALRM would end the recorder from here on.
+        // SAFETY: alarm(2) touches no memory.
         unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {
             put_back(*signal, old);
@@ -240,7 +241,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// Sets the action for a signal: a [`Handler`], SIG_IGN or SIG_DFL. Returns the old action.
+/// Sets the action for a signal: a [`Handler`], `SIG_IGN` or `SIG_DFL`. Returns the old action.
 pub(super) fn set_action(
     signal: libc::c_int,
     action: usize,

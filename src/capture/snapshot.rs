@@ -146,8 +146,8 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     Err(Error::NoSnapshot { pid, seconds: timeout.as_secs() })
 }
 
-/// A process, as a file descriptor (pidfd_open(2)), which never refers to a later process with its
-/// number.
+/// A process, as a file descriptor (`pidfd_open(2)`), which never refers to a later process with
+/// its number.
 struct Process(OwnedFd);
 
 impl Process {

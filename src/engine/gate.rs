@@ -11,13 +11,13 @@ use crate::tracee::call_numbers::{MMAP, MUNMAP};
 use crate::tracee::{Memory, Tracee};
 
 /// The preferred address of the gate: away from the mappings that the kernel places, in a range
-/// that ThreadSanitizer and MemorySanitizer leave to the program.
+/// that `ThreadSanitizer` and `MemorySanitizer` leave to the program.
 pub(super) const GATE_NEAR: u64 = 0x7e88_0000_0000;
 pub(super) const PAGE_BYTES: u64 = 0x1000;
 const SYSCALL_BYTES: u64 = 2;
 /// The first word of the gate's page: SYSCALL, and INT3s.
 const ENTRY: [u8; 8] = [0x0f, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
-/// Offset in the page of the name of the shared memory (memfd_create(2)).
+/// Offset in the page of the name of the shared memory (`memfd_create(2)`).
 const NAME: u64 = 16;
 const READ_EXECUTE: u64 = 5;
 

@@ -26,7 +26,7 @@ pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// The limit, in bytes, of a zone's distance from the code that is translated into it.
 const REACH_BYTES: u64 = 0x6800_0000;
 /// The preferred address of the mapping of all shared memory: below everything that the kernel
-/// places, in a range that ThreadSanitizer and MemorySanitizer, which use most of the address
+/// places, in a range that `ThreadSanitizer` and `MemorySanitizer`, which use most of the address
 /// space, leave to the program.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 const PAGE_BYTES: u64 = 0x1000;

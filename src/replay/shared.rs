@@ -1,4 +1,4 @@
-//! Memory that the program maps shared: one memory file (memfd_create(2)) for each recorded file,
+//! Memory that the program maps shared: one memory file (`memfd_create(2)`) for each recorded file,
 //! so that all mappings of a file show the same bytes. A copy of the process has copies of these
 //! files.
 

@@ -9,7 +9,7 @@ use crate::common::Addr;
 use crate::insn::Registers;
 
 const NT_X86_XSTATE: u32 = 0x202;
-/// The offset of XSTATE_BV: one bit for each component that is not in its initial configuration
+/// The offset of `XSTATE_BV`: one bit for each component that is not in its initial configuration
 /// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;

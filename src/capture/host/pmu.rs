@@ -28,7 +28,7 @@ pub struct Pmu {
     pub power_events: bool,
     /// True if the CPU has packets of interrupts and other events (CFE, EVD).
     pub event_trace: bool,
-    /// True if the CPU can write to a table of regions (ToPA).
+    /// True if the CPU can write to a table of regions (`ToPA`).
     pub topa: bool,
     /// True if the table of regions can have more than one entry.
     pub topa_multiple_entries: bool,

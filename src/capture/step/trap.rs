@@ -145,8 +145,8 @@ impl Ignored {
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// Applies the state that a completed rt_sigaction(2) for SIGTRAP has set, and corrects the old
-    /// action that it reported.
+    /// Applies the state that a completed `rt_sigaction(2)` for SIGTRAP has set, and corrects the
+    /// old action that it reported.
     pub(super) fn set(
         &mut self,
         memory: &Memory,

@@ -1,6 +1,6 @@
 //! Files, file systems, namespaces, the files of /proc, inotify, seccomp, perf events and
 //! userfaultfd (include/uapi/linux/fs.h, fiemap.h, fscrypt.h, fsverity.h, nsfs.h, inotify.h,
-//! seccomp.h, perf_event.h, userfaultfd.h).
+//! seccomp.h, `perf_event.h`, userfaultfd.h).
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{Value, u16_at, u32_at, u64_at};

@@ -44,10 +44,10 @@ const IN_RDX: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xca], word: [0x
 
 /// The addresses of the code that checks calls before they are made, and the jumps out of it.
 pub(super) struct Checks {
-    /// The code that makes the glue's own newfstatat(2), or prepares its epoll_wait(2): in it, RAX,
-    /// RDX and R10 may not be the program's.
+    /// The code that makes the glue's own newfstatat(2), or prepares its `epoll_wait(2)`: in it,
+    /// RAX, RDX and R10 may not be the program's.
     pub(super) looks: std::ops::Range<u64>,
-    /// The jump to the glue's own epoll_wait(2), with R10 set to 0.
+    /// The jump to the glue's own `epoll_wait(2)`, with R10 set to 0.
     pub(super) events: usize,
     /// The jumps that are taken to read the clocks, by [`Clock`].
     pub(super) clocks: [usize; 2],
@@ -153,9 +153,9 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     Checks { looks: start..end, events, clocks: [get_time, time_of_day], stop }
 }
 
-/// Emits the SYSCALL of an epoll_wait(2) that does not wait, as R10 is 0. Without events, the code
-/// restores the registers and goes to `stop`. Returns the jump that is taken if there are some,
-/// with their number in RAX.
+/// Emits the SYSCALL of an `epoll_wait(2)` that does not wait, as R10 is 0. Without events, the
+/// code restores the registers and goes to `stop`. Returns the jump that is taken if there are
+/// some, with their number in RAX.
 pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
     emitter.put(&[0x0f, 0x05]);
     // mov rcx, rax
