@@ -306,8 +306,8 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Replays the run beside the path, reads values where steps need them, and passes on the
-    /// calls.
+    /// Replays the run, stops where arguments or returned values are to be read, and processes the
+    /// steps of the path up to each stop. Passes complete calls to the sink.
     fn replayed(
         self,
         replay: &mut Replay,

@@ -128,7 +128,8 @@ impl<'a> Clock<'a> {
         matches!(self, Self::Exact { .. })
     }
 
-    /// Returns the position of an instruction of the current block.
+    /// Returns the position of the thread's instruction `index`, which has to be in the block that
+    /// the walk is at.
     pub(super) fn position(&self, index: u64) -> u64 {
         match self {
             Self::Exact { places, moment, begins } => {

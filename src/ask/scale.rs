@@ -28,7 +28,8 @@ pub(super) enum Scale<'a> {
 }
 
 impl Asked {
-    /// Returns the converter for a thread. `starts`: see [`Places::starts`].
+    /// Returns a converter between a thread's instruction numbers and positions. `starts` are the
+    /// moments at which the intervals of all threads begin ([`Places::starts`]).
     pub(super) fn scale(&self, tid: Tid, starts: &[u64]) -> Scale<'_> {
         let (timeline, count) = (&self.timeline, self.timeline.instructions(tid));
         let Some(places) = &self.places else { return Scale::Path { timeline, tid } };

@@ -37,7 +37,7 @@ struct Stack {
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     list: Vec<Stack>,
-    /// The number of each child, by its parent and callee.
+    /// The index in `list` of each stack, by the caller's stack and the innermost function.
     inner: AddressMap<(Option<usize>, Callee), usize>,
 }
 

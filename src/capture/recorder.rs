@@ -50,7 +50,7 @@ pub(super) struct Prepared {
     writer: Writer,
     manifest: Manifest,
     known_code: KnownCode,
-    /// True if the log of everything but the end of the run is dropped.
+    /// True if only the end of the log is kept: earlier parts are dropped during the run.
     keeps_end: bool,
 }
 

@@ -119,7 +119,8 @@ fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     [instructions].into_iter().chain(end).collect()
 }
 
-/// Returns the size of the log in words; `None` without a log.
+/// Returns the size of the log as text; `None` without a log. `damaged` returns true for the name
+/// of a damaged file.
 fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
     if damaged("log.bin") {
         return Some("damaged".to_owned());

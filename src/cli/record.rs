@@ -226,7 +226,8 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     Ok((program, command_line(pid)))
 }
 
-/// Returns the filter of the traced code. Fails if it has more ranges than a PT unit.
+/// Returns the filter of --filter (`only`), --filter-range (`ranges`) and --stop-at (`stop`). Fails
+/// if it has more ranges than a PT unit.
 fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
     const MOST: usize = 4;
     let only = [only, ranges].concat();

@@ -95,8 +95,8 @@ impl Hits {
         }
     }
 
-    /// Returns an event with the hits that are not sent yet. `None` if there are none or no token,
-    /// or if the last event was recent and it need not be `now`.
+    /// Returns an event with the hits that are not sent yet; `None` if there are none, or if the
+    /// client wants no events (no token). Without `now`, also `None` if the last one was recent.
     fn event(&mut self, now: bool) -> Option<Value> {
         let is_early = self.sent.is_some_and(|sent| sent.elapsed() < EVENT_PERIOD);
         if self.token.is_null() || self.found.is_empty() || is_early && !now {

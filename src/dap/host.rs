@@ -77,7 +77,7 @@ pub struct OutputLine {
 
 /// The surroundings of an adapter. Errors are sentences for the user.
 pub trait Host {
-    /// Opens a recording, starts a program or attaches to a process, under a server.
+    /// Opens a recording, starts a program or attaches to a process, and serves it to gdb.
     fn open(&self, target: &Target) -> Result<Debuggee, String>;
 
     /// Starts to record a program.

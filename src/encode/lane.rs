@@ -33,7 +33,7 @@ impl Lane {
         Self { tid, area, busy, buffer: 0, began: [0; BUFFERS], last_record: None, unsent }
     }
 
-    /// Returns the address of the first record that the encoder was not sent.
+    /// Returns the address of the first record that has not been sent to the encoder.
     pub fn unsent(&self) -> u64 {
         self.unsent
     }

@@ -118,14 +118,15 @@ impl Path {
         }
     }
 
-    /// Takes a far branch into the kernel.
+    /// Takes a far branch at `ip` into the kernel. `next` is the address after it.
     pub fn leave(&mut self, ip: Addr, next: Addr) {
         let kind = BranchKind::Far;
         self.unit.branch(&Branch { kind, ip, next, target: KERNEL, cpl: 0 });
         self.in_kernel = true;
     }
 
-    /// Takes a near branch.
+    /// Takes a near branch at `ip`. `next` is the address of the instruction after it, and `target`
+    /// its target, which counts only if it is taken.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
         if !self.is_reported() {

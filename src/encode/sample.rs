@@ -5,7 +5,7 @@ use crate::engine::Shared;
 use crate::translate::{AddressMap, Translator};
 use std::sync::Arc;
 
-/// The size of a sample in bytes.
+/// The number of bytes of records, from the start of a full buffer, that a sample counts.
 const SAMPLE_BYTES: usize = 64 << 10;
 /// Samples are taken of the first, second, fourth... buffer of the process, and of each 64th one.
 const PERIOD: u64 = 64;

@@ -31,8 +31,8 @@ pub struct Tracer {
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
-    /// Pairs of an edge's number and a time: from that edge on, the code of edges is unchanged
-    /// since then.
+    /// Pairs of an edge's number and a time, in order: the code of the edges from this number up to
+    /// the next pair's is unchanged since that time. Cleared once the encoder has the edges.
     young: Vec<(usize, u64)>,
 }
 
@@ -68,7 +68,8 @@ impl Tracer {
         self.young.clear();
     }
 
-    /// Changes which code of all threads is traced. `tid` is any of them.
+    /// Changes the ranges of traced code, for all threads. `tid` may be any thread: each item names
+    /// one.
     pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
         self.ranges = ranges.clone();
         self.feed.send(tid, Item::Ranges(ranges.clone()));

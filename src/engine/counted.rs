@@ -21,7 +21,7 @@ use crate::translate::{Hook, SPENT, is_spent, is_tick, slots};
 pub(super) enum SteppedOut {
     /// The program's state where the thread is. Its registers are still those of the cache.
     Exact(Box<Exact>),
-    /// The thread ended, with this stop.
+    /// The thread no longer exists, or is about to exit: the stop that reported its end.
     Other(Stop),
 }
 
@@ -397,7 +397,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Translates code, and protects its pages, until none of them was written in between.
+    /// Translates code and write-protects its pages. Repeats both if a page was written after it
+    /// was read and before it was protected.
     pub(super) fn translate_whole(
         &mut self,
         thread: &TranslatedThread,

@@ -1,8 +1,8 @@
-//! The gate: a page with a SYSCALL instruction, at an address that stays, in processes that filter
-//! their system calls (seccomp(2)). A filter that allows all calls from the gate also allows those
-//! that the tracer makes the process execute. A child has a copy of the page. A program that is
-//! executed has none, so such a filter also allows the one call that maps an empty page at the
-//! gate, from anywhere.
+//! The gate: a page with a SYSCALL instruction at a fixed address, for processes that filter their
+//! system calls (seccomp(2)). The recorder extends each filter so that it allows all calls from the
+//! gate, through which the tracer makes the process execute its own calls. fork(2) copies the page.
+//! execve(2) removes it, so the filter also allows, from anywhere, the one call that maps an empty
+//! page at the gate.
 
 use super::error::{Error, checked, system};
 use super::patch::Patch;

@@ -84,8 +84,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the address at which a superblock is entered. It is another one for the target of an
-    /// indirect branch, as the thread has registers of the program in its slots.
+    /// Returns the cache address at which a thread enters a superblock. After an indirect branch
+    /// this is the entry that loads RCX and RDX from their slots first.
     fn entry_of(&self, superblock: u32, wanted: Wanted) -> u64 {
         let is_indirect = matches!(wanted, Wanted::Asked(request) if request.is_indirect());
         let entries = self.translator.superblock(superblock).map(|s| (s.accepted, s.body));

@@ -4,7 +4,8 @@
 use super::shared::LARGE_PAGE_BYTES;
 use crate::common::AddrRange;
 
-/// The lowest address that is used: below it the kernel allows no mappings (`vm.mmap_min_addr`).
+/// The lowest address that is used. It is above the kernel's limit (`vm.mmap_min_addr`), which is
+/// 64 KiB by default.
 const LOWEST: u64 = 0x10_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// All addresses are multiples of this, so that the kernel can use large pages.

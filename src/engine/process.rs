@@ -351,7 +351,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Returns the request of a thread in the cache, if it has made one.
+    /// Returns a thread's request for code that has no superblock yet; `None` if it has made none.
     pub fn request(&self, thread: &TranslatedThread) -> Option<Request> {
         let shared = &self.window.shared;
         let number = shared.load(thread.area.slot(slots::REQUEST));

@@ -17,7 +17,8 @@ pub enum Distance {
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     pub(super) budget: u64,
-    /// The superblock that ends at a bound.
+    /// The number of the superblock that was made for this run and ends at its bound; `None` if the
+    /// run is limited by a budget.
     pub(super) bounded: Option<u32>,
     /// The number of times that the thread stopped for its tracer.
     pub requests: u64,

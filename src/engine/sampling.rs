@@ -1,7 +1,7 @@
 //! The times at which indirect branches are sampled.
 
-/// The smallest mean distance of two samples, in ticks: while the program executes branches that
-/// are not known well.
+/// The smallest mean distance of two samples, in ticks. It is used while the program executes
+/// branches whose targets are not known well.
 const MIN_MEAN_TICKS: u64 = 1 << 12;
 /// The largest mean distance of two samples, in ticks: a millisecond or two, of which a sample
 /// takes a hundredth.

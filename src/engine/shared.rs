@@ -23,8 +23,8 @@ const SMALL_BYTES: usize = 512 << 10;
 /// A mapping of the shared memory in this process.
 #[derive(Debug)]
 pub struct Shared {
-    /// The memory's address in this process: a multiple of the size of a large page, as the
-    /// addresses of code in the traced process are.
+    /// The memory's address in this process. It is a multiple of the size of a large page, as are
+    /// the addresses at which the traced process maps its code, so that both can use large pages.
     start: NonNull<u8>,
     size: usize,
     /// The whole mapping: the memory, and the unused space around it that its alignment needs.

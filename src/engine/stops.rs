@@ -52,7 +52,7 @@ pub enum SignalStop {
     Guard,
     /// The thread wrote to a page, at this address, that code was translated from.
     CodeWrite(Addr),
-    /// The thread is about to access closed foreign memory, at this address.
+    /// The thread is about to access this address, which is in closed foreign memory.
     Foreign(Addr),
     /// The thread wrote to a page, and faulted, but another thread's write has just made the page
     /// writable.

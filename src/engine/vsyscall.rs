@@ -19,9 +19,9 @@ pub const fn call_at(ip: Addr) -> Option<u64> {
     }
 }
 
-/// Makes the call that a thread is at, through the SYSCALL instruction at `gadget`, and returns the
-/// address where the thread continues. `None`: the thread is elsewhere, or the call faults, as it
-/// does without a recorder.
+/// Makes the vsyscall at whose entry a thread is, through the SYSCALL instruction at `gadget`.
+/// Returns the address at which the thread continues; `None` if it is at no vsyscall, or if the
+/// call faults, as it would natively.
 pub fn make_call(
     tracee: Tracee,
     memory: &Memory,

@@ -166,7 +166,8 @@ impl Block {
     }
 }
 
-/// The direction in which control leaves a block.
+/// One of the two exits of a block: to the instruction after it, or by its branch to another place.
+/// The kind of branch is in [`Exit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockExit {
     Fall = 0,

@@ -50,7 +50,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Handles a PSB with tracing off, which its PSB+ must confirm.
+    /// Handles a PSB with tracing off. Its PSB+ must show that tracing is off, too.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
         self.release();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {

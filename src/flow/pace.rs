@@ -33,7 +33,8 @@ pub struct Meter {
     /// The instructions and core clocks at the last point where both were known; `None` if tracing
     /// was off after it.
     since: Option<Pace>,
-    /// The core clocks that were used last. Only the first branch of a packet has them.
+    /// The core clocks of the last point that was set. They hold at the first branch of a packet
+    /// only, so they set no second point.
     used: Option<u64>,
 }
 

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub type Bounds = (Addr, Addr);
 
 /// The executed instructions and blocks of a part of a trace; see
-/// [`Decoder::skim`](super::Decoder::skim). The numbers of blocks persist from one round to the
-/// next.
+/// [`Decoder::skim`](super::Decoder::skim). A round is what was counted since the last
+/// [`Tally::restart`]. Blocks keep their numbers in later rounds.
 #[derive(Debug)]
 pub struct Tally {
     /// The number of instructions executed in this round.

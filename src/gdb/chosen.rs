@@ -56,7 +56,7 @@ impl Chosen {
         self.general = tid;
     }
 
-    /// Handles `Hc`: resumes only this thread, or all for `None`.
+    /// Handles `Hc`: notes the only thread to resume; `None` for all.
     pub(super) fn resume_only(&mut self, tid: Option<Tid>) {
         self.resumed = tid;
     }

@@ -102,7 +102,7 @@ pub(super) fn encode(body: &[u8]) -> Vec<u8> {
 
 /// The minimum size of replies that are compressed.
 const COMPRESSED_FROM_BYTES: usize = 64;
-/// The offset of a run-length count's character; counts above `~` are not possible.
+/// The offset of a run-length count's character, which is `~` at most.
 const COUNT_OFFSET: u8 = 29;
 const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
 const LEAST_REPEATED: usize = 3;

@@ -3,7 +3,8 @@
 use crate::session::Register;
 use std::sync::LazyLock;
 
-/// The general registers and those of segments, in the order of `amd64_register_names` in gdb.
+/// The general registers, RIP, the flags and the segment registers, in the order of
+/// `amd64_register_names` in gdb.
 const FIRST: [&str; 24] = [
     "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15", "rip", "eflags", "cs", "ss", "ds", "es", "fs", "gs",

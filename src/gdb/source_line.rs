@@ -26,7 +26,7 @@ pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
 }
 
 impl SourceLine {
-    /// Returns true if an order steps back from an instruction of the line.
+    /// Returns true if an order is one step back by the line's thread, which is in the line now.
     pub(super) fn is_left_by<R: Run>(&self, session: &Session<R>, order: &Order) -> bool {
         let back = (order.action, order.direction) == (Action::Step, Direction::Backward);
         back && order.thread == self.tid && self.holds(session)

@@ -38,7 +38,7 @@ type Machine<R> = GdbStubStateMachine<'static, Served<R>, Output>;
 /// gdbstub for one client.
 pub(super) struct Stub<R: Run> {
     machine: Option<Machine<R>>,
-    /// The thread of gdbstub's last `Hg`.
+    /// The thread that the last `Hg` chose in gdbstub; `None` if another `Hg` must be sent first.
     thread: Option<Tid>,
 }
 

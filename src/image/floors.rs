@@ -6,8 +6,9 @@
 use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
 
-/// The mappings of a process so far. They determine the floor of the next mapping: the earliest
-/// time at which it can have taken effect.
+/// The mappings of a program so far. They determine the floor of the next mapping: the time from
+/// which it counts. Where nothing was mapped before, that is the start of the program; over another
+/// mapping, it is the mapping's own time.
 #[derive(Debug, Default)]
 pub struct Floors {
     /// The time at which the program started; 0 if nothing was mapped before.
@@ -26,7 +27,7 @@ impl Floors {
         self.since
     }
 
-    /// Adds a mapping. Returns the floor of the mapping.
+    /// Adds a mapping that was made at `tsc`. Returns its floor.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let is_over = self.mapped.overlaps(range);
         self.mapped.insert(range);

@@ -25,9 +25,9 @@ pub struct Section {
     pub writable: bool,
     /// True if the program may execute the mapping now.
     pub executable: bool,
-    /// True if the program could have changed the bytes since they were mapped: the mapping was
-    /// writable at some time, as relocated read-only data was. Need not be set while it is
-    /// writable.
+    /// True if the program could have changed the bytes since they were mapped, because the mapping
+    /// was writable before. An example is read-only data that was relocated. May be false while the
+    /// mapping is writable.
     pub altered: bool,
     /// The path of the mapped file, or a name in brackets such as `[vdso]`; empty if anonymous.
     pub name: Arc<str>,

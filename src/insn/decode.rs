@@ -160,9 +160,9 @@ const fn bitness(mode: ExecMode) -> u32 {
     }
 }
 
-/// Returns true if RSP is loaded from memory, or from a register in which a function does not keep
-/// its own stack pointer. A function restores RSP through RBP or RSP; with a variable-size array,
-/// from a stack slot or a callee-saved register; after realignment, from R10 by LEA.
+/// Returns true if RSP gets a value that is not the current function's own stack pointer. A
+/// function restores its own by MOV from a callee-saved register or from a stack slot (at RBP or
+/// RSP), or by LEA of a register plus a constant. Other MOVs to RSP, POP and XCHG count.
 fn loads_sp(insn: &Instruction) -> bool {
     if insn.op0_register() != Register::RSP {
         return insn.mnemonic() == Mnemonic::Xchg && insn.op1_register() == Register::RSP;

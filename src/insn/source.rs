@@ -278,13 +278,13 @@ impl Executed<'_> {
         if matches!(insn.mnemonic(), Mnemonic::Movsx | Mnemonic::Movsxd) {
             return computed;
         }
-        // A move of registers keeps the bytes that it does not write, as MOVSS does; a load clears
-        // them.
         let keeps = self.keeps_rest(low, from);
         if keeps { None } else { Some((of(written), Origin::Constant)) }
     }
 
-    /// Returns true if a move to the low bytes of a register keeps the bytes after them.
+    /// Returns true if a move to the low bytes of a register keeps the bytes after them: 8 and
+    /// 16-bit moves except MOVZX, MOVSS and MOVSD between registers, MOVLPS and MOVLPD. Others
+    /// clear them.
     fn keeps_rest(&self, low: Part, from: ValuePlace) -> bool {
         let is_narrow = !low.of.0.is_zmm() && low.size_bytes < 4;
         let is_merging = matches!(self.insn.mnemonic(), Mnemonic::Movss | Mnemonic::Movsd)
@@ -293,7 +293,8 @@ impl Executed<'_> {
         (is_narrow && self.insn.mnemonic() != Mnemonic::Movzx) || is_merging || is_low
     }
 
-    /// Returns the origin of `wanted` after a copy of `from` to the register part `to`.
+    /// Returns the origin of `wanted` after a copy of `from` to the register part `to`. `written`
+    /// are the wanted bytes that the instruction wrote; those outside of `to` are zeros.
     fn copied(wanted: Part, to: Part, from: ValuePlace, written: Part) -> FoundOrigin {
         match to.common(wanted) {
             Some(copied) => {

@@ -9,7 +9,7 @@ use iced_x86::{
 };
 use std::sync::OnceLock;
 
-/// The minimum of the bound in bytes on the area of XSAVE and XRSTOR.
+/// The least value of `xsave_bytes`, whatever the CPU reports.
 const LEAST_XSAVE_BYTES: u64 = 4096;
 
 /// RFLAGS.DF: string instructions run downwards.

@@ -122,7 +122,7 @@ impl Debuggee {
         Err(first_error.unwrap_or(untried))
     }
 
-    /// Returns true if an expression is known and not 0 where a thread stopped.
+    /// Returns true if all expressions are known and not 0, where a thread is stopped.
     pub(super) fn holds(&self, tid: Tid, question: &Question) -> Result<bool, String> {
         let at = self.run().pc(tid).ok_or("the thread has no next instruction")?;
         let evaluator = Evaluator::new(self.asked.symbols());

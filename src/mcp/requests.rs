@@ -81,7 +81,8 @@ pub(super) struct Backtrace {
 pub(super) struct Print {
     /// Expressions of C, C++ or Rust with commas between them, such as "a->id, list[0].name, $rax"
     pub(super) expressions: String,
-    /// The number of the frame in `backtrace`; the innermost that knows the names if not given
+    /// The number of the frame in `backtrace`; if not given, the innermost frame that knows the
+    /// names in the expressions
     #[serde(default)]
     pub(super) frame: Option<usize>,
     /// A thread; the one that stopped if not given

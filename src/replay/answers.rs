@@ -21,7 +21,7 @@ pub(super) struct AnsweredRun {
     calls: Vec<Current>,
     /// The sum of the ticks of these entries and of the entry after them.
     pub(super) ticks: u64,
-    /// The place in the log of each of these entries, and of the entry after them.
+    /// The place in the log of each entry in `calls`, and of the entry after the last of them.
     pub(super) places: Vec<Cursor>,
 }
 
@@ -77,7 +77,7 @@ impl Replay {
             }
             cursor.skip()?;
         }
-        // The run ends at the last one, which is not answered.
+        // The thread stops at the last entry, so its answer is taken back if it has one.
         ahead.calls.pop();
         while answers.len() > ahead.calls.len() {
             answers.pop();

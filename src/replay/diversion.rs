@@ -103,21 +103,19 @@ impl Replay {
         Ok(())
     }
 
-    /// Sets the general registers of a thread, in a diversion, which it begins if there is none.
+    /// Sets the general registers of a thread. Begins a diversion first if there is none.
     pub fn divert_registers(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
         self.divert()?;
         self.epoch.set_registers(tid, *registers)
     }
 
-    /// Sets the extended state (XSAVE area) of a thread, in a diversion, which it begins if there
-    /// is none.
+    /// Sets the extended state (XSAVE area) of a thread. Begins a diversion first if there is none.
     pub fn divert_extended(&mut self, tid: Tid, extended: Vec<u8>) -> Result<(), Error> {
         self.divert()?;
         self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
     }
 
-    /// Writes memory, in a diversion (which it begins if there is none) if the memory is the
-    /// program's.
+    /// Writes memory. Begins a diversion first if there is none and the memory is the program's.
     pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         if self.write_lent(addr, bytes) {
             return Ok(());

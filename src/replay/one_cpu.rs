@@ -32,8 +32,8 @@ impl ThisThread {
     }
 }
 
-/// A series of turns, in which this thread may be kept on one CPU. After the outermost span, the
-/// thread may use all its CPUs again.
+/// A guard: while it exists, this thread may stay pinned to one CPU between its waits for the
+/// process. When the outermost guard is dropped, the thread may use all its CPUs again.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Span(PhantomData<*const ()>);

@@ -50,7 +50,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Executes the instructions before a position once more, and notes what they overwrite.
+    /// Replays up to `ROW_TICKS` ticks before a position once more, and keeps in the row the state
+    /// before each of their instructions. Ends at the position again.
     fn fill_row(&mut self, here: Position) -> Result<(), Error> {
         self.row = Row::default();
         let ticks = here.ticks.saturating_sub(ROW_TICKS);

@@ -20,9 +20,9 @@ const CHUNK_TICKS: u64 = 20_000_000;
 const FEW_TICKS: u64 = 1000;
 
 impl Replay {
-    /// Runs until the replay has passed as many entries as the first number of `until`, and the
-    /// thread of the next entry has executed as many ticks as the second; `None`: to the end. Ends
-    /// before that at a goal, unless that is where the run begins.
+    /// Runs to `until`: the number of passed entries, and the ticks of the next entry's thread
+    /// since its last entry; `None` for the end. Ends before that at a goal, but not at one where
+    /// the run begins.
     pub(super) fn travel(
         &mut self,
         until: Option<(u64, u64)>,
@@ -96,6 +96,7 @@ impl Replay {
                 return Ok(Found::Goal);
             }
             if let Some(found) = self.interval(until, goals, watching)? {
+                // A stop at the target itself is the target.
                 let is_there = until == Some((self.cursor.index(), self.ticks));
                 return Ok(if found == Found::Stop && is_there { Found::Goal } else { found });
             }
@@ -106,6 +107,7 @@ impl Replay {
                 return Ok(Found::Event(event));
             }
             let number = self.number;
+            // Watched stores are compared with the entry, so it is read before it happens.
             let stores = if watching.is_of_stores() { self.cursor.current()? } else { None };
             if !self.happen()? {
                 return Ok(Found::End);
@@ -377,6 +379,7 @@ impl Replay {
         }
         let ip = self.ip()?;
         let is_elsewhere = ip != begun || self.ticks != ticks;
+        // A run that ends by its distance or a watch reports no stop at that place.
         let is_at_stop = is_elsewhere && self.epoch.engine.translator().is_stop(ip.0);
         Ok(match met {
             Met::Watch(_) => Met::Watch(is_at_stop),

@@ -257,8 +257,9 @@ impl Replay {
         }
     }
 
-    /// Returns true if nothing is executed from here to the position `later`, where a thread is at
-    /// `ip`. An entry that only records the place of a live program may be between.
+    /// Returns true if no instruction is executed from here to the position `later`, whose thread
+    /// is at `ip`. Entries of one thread without ticks may be between, such as
+    /// `Happening::Changed`.
     fn is_still_at(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));

@@ -1,5 +1,5 @@
-//! Places of a replay other than its own: a second one, with a process there, and that of a thread
-//! which waits at a glance.
+//! A second process of a replay at another place of the run, and the state of a thread that waits
+//! at a glance.
 
 use super::epoch::Epoch;
 use super::position::Position;

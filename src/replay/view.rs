@@ -62,8 +62,9 @@ impl Replay {
         }
     }
 
-    /// Returns the registers of a thread. `None` if there is no such thread, and at a glance: the
-    /// thread has to stop first.
+    /// Returns the registers of a thread; `None` if there is no such thread. While a thread waits
+    /// at a glance, its stop not decided yet, returns `None` and requests a full stop
+    /// ([`Self::needs_stop`]).
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
         if let Some(glanced) = &self.glanced {
             glanced.needs_stop.store(true, Ordering::Relaxed);

@@ -70,8 +70,8 @@ pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usi
     }
 }
 
-/// Returns the arrivals within `reach` instructions before `index` or somewhat more, and up to
-/// `count` arrivals from `index` on.
+/// Returns the arrivals before `index`, from about `reach` instructions before it or somewhat
+/// earlier, and up to `count` arrivals from `index` on.
 fn look(
     timeline: &Timeline,
     tid: Tid,

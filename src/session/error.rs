@@ -36,7 +36,7 @@ pub enum Error {
     /// A move backwards in a process without a recording.
     #[error("this process has no history yet: go forward first")]
     NotRecordedYet,
-    /// A question about values of the past in a run whose past has none.
+    /// A question about values of the past in a run that is not an exact recording.
     #[error("only an exact recording has the values of the past")]
     NotExact,
     /// A seek in a run without a history.

@@ -32,8 +32,8 @@ impl Replayed {
         self.replay.get_mut().extend(reader)
     }
 
-    /// Moves to the end of the recording of a program that still runs, if no instruction executes
-    /// before that end.
+    /// Moves past the last entry of the log of a program that still runs, if that entry only
+    /// records where the program is, and this position is there already.
     pub(super) fn meet_end(&mut self) -> Result<(), replay::Error> {
         self.replay.get_mut().meet_end()
     }

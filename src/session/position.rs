@@ -6,8 +6,8 @@ pub struct Position {
     /// The position: the number of instructions that all threads executed so far in a path, and a
     /// number of [`Position::exact`] in an exact recording.
     pub at: u64,
-    /// The last position: the number of instructions in the history of a path, and a number of
-    /// [`Position::exact`] in an exact recording.
+    /// The last position. In a path: the number of instructions in the history. In an exact
+    /// recording: a number that [`Position::exact`] returns.
     pub total: u64,
 }
 

@@ -280,8 +280,8 @@ pub trait Run {
     /// Detaches from the processes beside the program.
     fn leave_all_beside(&mut self) {}
 
-    /// Returns the number of system calls that the last resume skipped because their numbers are
-    /// unknown.
+    /// Returns the number of system calls at which the last resume may have missed a requested
+    /// stop, since their numbers are unknown.
     fn unknown_calls(&self) -> u64 {
         0
     }

@@ -86,7 +86,8 @@ impl fmt::Debug for RecordedSource {
     }
 }
 
-/// Symbols with the lookups of a debugger's user.
+/// Symbols, for two lookups: the function and line of an address, and the addresses of code that a
+/// user names.
 pub(super) struct Source(Symbols);
 
 impl Source {

@@ -68,8 +68,8 @@ impl FinalState {
         Some(libraries.filter_map(with_file).collect())
     }
 
-    /// Copies the bytes known at `moment` from `addr` on. Returns their number. `image` contains
-    /// the mappings at that time.
+    /// Copies bytes from `addr` on, up to the first that is unknown at `moment`, and returns their
+    /// number. `image` contains the mappings at that time.
     pub fn read(&self, moment: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {

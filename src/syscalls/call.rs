@@ -24,8 +24,8 @@ pub struct Call {
     pub args: [u64; 6],
 }
 
-/// The memory that the kernel may have written in a call. The ranges may overlap, and may reach
-/// over memory that is not mapped, where pointers or lengths of the program do.
+/// The memory that the kernel may have written in a call. The ranges may overlap. They can contain
+/// memory that is not mapped, if the program passed such pointers or lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effects {
     /// These ranges and nothing else.

@@ -41,8 +41,8 @@ const ENOPROTOOPT: i64 = 92;
 const EOPNOTSUPP: i64 = 95;
 const ENOTCONN: i64 = 107;
 const ETIMEDOUT: i64 = 110;
-/// `ERESTARTSYS` to `ENOIOCTLCMD` and `ERESTART_RESTARTBLOCK` (include/linux/errno.h): a tracer
-/// sees these, the program never does.
+/// The first and the last error that a tracer sees and the program never does: 512 to 515 and 516
+/// (include/linux/errno.h).
 const ERESTARTSYS: i64 = 512;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 

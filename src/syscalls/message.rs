@@ -76,7 +76,8 @@ pub(super) fn add_message(
     add_vector(vector, elements, Some(received), memory, areas);
 }
 
-/// Adds the areas that recvmmsg(2) writes. The call's result is the number of messages.
+/// Adds the areas that recvmmsg(2) writes for an array of `messages` elements at `at`. The call's
+/// result is the number of messages received.
 pub(super) fn add_messages(
     at: Addr,
     messages: u64,

@@ -55,7 +55,8 @@ pub(super) struct Digest {
     pub(super) fresh: Vec<Bounds>,
 }
 
-/// The content of a segment. Instructions are counted from its start.
+/// The facts of a decoded segment without its blocks: instruction count, times, gaps and changes of
+/// the call stack. Instructions are counted from the segment's start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) insns: u64,

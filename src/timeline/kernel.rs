@@ -41,7 +41,8 @@ pub struct KernelEntries {
     sites: OnceCell<Sites>,
     /// The system calls in the sideband by thread, each with its time and its number.
     reported: HashMap<Tid, Vec<(Tsc, u64)>>,
-    /// Signals by position, at most one each. Whether a handler ran is not checked yet.
+    /// The signals of the sideband, sorted by position, at most one at each. They include signals
+    /// without a handler: [`Self::is_handled`] tests that.
     signals: Vec<Delivery>,
 }
 

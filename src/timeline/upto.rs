@@ -43,6 +43,7 @@ impl Timeline {
     ) -> Option<Vec<u8>> {
         let mut caches = Caches::default();
         let mut executed = |bytes: &[u8]| self.executed(thread, entry, bytes, &mut caches);
+        // The offsets at which the trace can be cut, each with the packet that follows.
         let mut bounds = Vec::new();
         for (offset, packet) in Packets::at(segment, 0) {
             bounds.push((usize::try_from(offset).ok()?, packet.ok()));

@@ -4,7 +4,8 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// A failure of the tracing itself; nothing that the traced program does is one.
+/// A failure of the tracing itself. The program's own actions are none, except where they disturb a
+/// request ([`Error::Disturbed`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,8 +42,8 @@ pub enum Error {
     },
     /// The kernel denied the attach request.
     #[error(
-        "process {pid} cannot be attached to ({errno}): it must be yours, and \
-         /proc/sys/kernel/yama/ptrace_scope 0, or you root"
+        "process {pid} cannot be attached to ({errno}): it must belong to you, and \
+         /proc/sys/kernel/yama/ptrace_scope must be 0, unless you are root"
     )]
     AttachRefused {
         /// The number of the process.

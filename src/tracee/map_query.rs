@@ -82,7 +82,7 @@ fn next(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
         ..Query::default()
     };
     // SAFETY: the kernel reads and writes the structure, whose size is in it and in the request,
-    // and at most as many bytes of the name as it is large. Both live until the call returns.
+    // and writes at most `vma_name_size` bytes to `name`. Both live until the call returns.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if result != 0 {
         let is_last = std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);

@@ -21,7 +21,7 @@ const SCANNED_RANGES: usize = 2048;
 const READ_ENTRIES: usize = 1 << 17;
 const ENTRY_BYTES: usize = 8;
 
-/// The state of a page that was touched. Pages that were not are zeros, or the file's bytes.
+/// The state of a touched page. An untouched page has zeros, or the bytes of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
     /// A page of the file itself, or of memory shared with others.
@@ -107,8 +107,8 @@ impl PageMap {
         Some(touched)
     }
 
-    /// Reads the entry of each page. Entries do not mark the page of zeros, so pages without a file
-    /// that were only read count as private here.
+    /// Reads the entry of each page, where [`Self::scan`] is not available. Entries do not show the
+    /// kernel's page of zeros. So memory without a file that was only read counts as private.
     fn read(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         const FILE_BIT: u64 = 1 << 61;
         const IS_TOUCHED: u64 = 3 << 62;

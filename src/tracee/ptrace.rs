@@ -67,10 +67,9 @@ impl Tracee {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
-    /// Removes the trap flag (TF of EFLAGS) of a step that did not execute its instruction. Where
-    /// that would have loaded the flag (POPF, IRET), the kernel takes it for the program's own
-    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before the
-    /// step.
+    /// Removes the trap flag (TF of EFLAGS) that a step left set because its instruction was not
+    /// executed. If that is POPF or IRET, the kernel takes the flag for the program's own
+    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before.
     pub fn forget_step(self, begun: &Registers) -> Result<(), Error> {
         let now = self.registers()?;
         if now.rip != begun.rip || now.eflags & !begun.eflags & TRAP_FLAG == 0 {
@@ -162,8 +161,8 @@ impl Tracee {
         Ok(mask)
     }
 
-    /// Returns true if a trap of the thread is still pending, which occurred together with the
-    /// event that stopped the thread.
+    /// Returns true if a SIGTRAP of the stopped thread is still pending: its trap occurred together
+    /// with the event that stopped the thread.
     pub fn has_trapped(self, pid: Pid) -> bool {
         let is_there = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
         signals(pid, self.0).is_ok_and(is_there)
@@ -251,8 +250,8 @@ impl Tracee {
         Error::Disturbed { tid: self.0, stop }
     }
 
-    /// Resumes a thread whose signals are blocked to the next system call entry or exit. Defers job
-    /// control stops, which cannot be blocked; [`Self::stop_again`] raises them again.
+    /// Resumes the thread until it enters or leaves a system call. Its signals must be blocked.
+    /// Defers job control stops, which cannot be blocked; [`Self::stop_again`] raises them again.
     fn run_to_call(self, stopped: &mut Stopped) -> Result<(), Error> {
         loop {
             self.resume_to_call(0)?;

@@ -40,8 +40,8 @@ fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
     Ok(Some(stop).filter(|stop| !matches!(stop, Stop::Event(PtraceEvent::Stop))))
 }
 
-/// Clears the trap flag on the stack after a step of PUSHF with these resulting registers, unless
-/// the program itself has set it.
+/// Clears the trap flag in the flags that a step of PUSHF pushed, unless the program itself has set
+/// it. `registers` are those after the step.
 fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];

@@ -16,7 +16,8 @@ const OTHERS_OF_TEN: u64 = 6;
 /// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
 
-/// The results of all samples.
+/// The results of all samples of records: which superblocks are hot, and which branches are guessed
+/// wrong.
 #[derive(Debug, Default)]
 pub(super) struct Heat {
     /// Conditional branches that were mostly guessed wrong, with their usual outcome: true if

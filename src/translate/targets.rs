@@ -11,9 +11,9 @@ const FEW_SAMPLES: u32 = 3;
 /// The minimum number of samples after which two targets are expected, and of misses after which
 /// another target is.
 const MANY_SAMPLES: u32 = 8;
-/// The inverse of the share of all samples that misses of one branch need to change its targets.
+/// The targets of a branch change only if its misses are at least one in this many of all samples.
 const MISSES_SHARE: u64 = 8;
-/// The number of samples after which a branch without usual targets counts as one that has none.
+/// The number of samples after which a branch without usual targets is no longer sampled often.
 const OPEN_SAMPLES: u32 = 16;
 /// The maximum number of times that the expected targets of a branch change.
 const MOST_CHANGES: u8 = 4;

@@ -55,9 +55,9 @@ impl Evaluator<'_> {
         self.bind_known(question, addr, false)
     }
 
-    /// Resolves a question's names at several addresses. Fails if a name has a meaning at none of
-    /// them. A name may lack one at some: the compiler may have moved a line's code out of the
-    /// block of its variables.
+    /// Resolves a question's names at several addresses. Fails if a name has no meaning at any of
+    /// them. It need not have one at all of them: the compiler may have moved code of a line out of
+    /// the block that declares its variables.
     pub fn bind_all(
         &self,
         question: &Question,

@@ -78,8 +78,9 @@ impl<'s> Evaluator<'s> {
         read
     }
 
-    /// Evaluates the expressions of a question in a frame at the address for which it was bound. A
-    /// value that the state lacks is [`Shown::Missing`]. Fails if an expression is wrong.
+    /// Evaluates the expressions of a question in a frame, which has to be at the address for which
+    /// the question was bound. A value that the state lacks is [`Shown::Missing`]. Fails if an
+    /// expression is wrong.
     pub fn answer(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Vec<Shown>, Error> {
         let machine = InFrame {
             registers: frame.registers,

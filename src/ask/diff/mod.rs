@@ -280,7 +280,7 @@ fn section_at(run: &Asked, addr: Addr) -> Option<&Section> {
     run.timeline.images().last()?.section_at(addr)
 }
 
-/// Returns the path of the program.
+/// Returns the file name of the program, with its directories.
 fn program_of(run: &Asked) -> &str {
     &run.timeline.reader().manifest().program
 }

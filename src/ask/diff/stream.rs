@@ -19,7 +19,7 @@ use std::vec;
 
 /// The number of items that a walker sends at a time.
 const CHUNK: usize = 4096;
-/// The maximum number of keys in the cache.
+/// The maximum number of addresses in [`Keys::known`], which is cleared beyond that.
 const KEYS: usize = 1 << 20;
 
 /// Instructions in a straight line, up to a branch; where the files of the two runs differ, the
@@ -196,8 +196,8 @@ pub(super) fn name_of(section: &Section) -> Option<&str> {
 struct Depths {
     /// The function at each depth.
     functions: Vec<Option<Addr>>,
-    /// The corrections: from the first depth on, as calls and returns count it, the depth is in
-    /// fact the second one.
+    /// The corrections, as pairs: from the first depth on, as calls and returns count it, that
+    /// depth is really the second one.
     shifts: Vec<(usize, usize)>,
     /// The way in which control left the last block.
     left: Option<Exit>,
@@ -284,6 +284,7 @@ pub(super) fn stretches(
             } else {
                 (*addr, number)
             };
+            // Control reached the first address of the block without a branch.
             let goes_on = number > *index || next == Some(*addr);
             let key = keys.of(*addr).number;
             let stays =
@@ -305,12 +306,15 @@ pub(super) fn stretches(
             };
             was_exact = is_exact;
             if let Some(mut done) = current.replace(item) {
+                // The clock knows positions of this block only; earlier blocks set theirs at
+                // their end.
                 if done.last_index >= *index {
                     done.last_position = passed.clock.position(done.last_index);
                 }
                 sender.send(done)?;
             }
         }
+        // The stretch may end with this block.
         if let Some(current) = &mut current {
             current.last_position = passed.clock.position(current.last_index);
         }
@@ -329,7 +333,8 @@ pub(super) fn stretches(
 mod tests {
     use super::*;
 
-    /// Functions begin at multiples of 16.
+    /// Passes a block to `depths` and returns its depth. The block's function begins at the
+    /// multiple of 16 at or below `ip`.
     fn pass(depths: &mut Depths, counted: usize, ip: u64, exit: Exit) -> usize {
         depths.pass(counted, Addr(ip), Some(Addr(ip & !15)), exit)
     }

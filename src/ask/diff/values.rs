@@ -83,7 +83,8 @@ impl Comparison<'_> {
         Ok(values)
     }
 
-    /// Returns the values of the variables that the line of an address names.
+    /// Returns the variables in the source line of an address, each with its value as text. Leaves
+    /// out variables whose value is not known.
     fn variables(&self, side: usize, addr: Addr, state: &Stopped<'_>) -> Vec<(String, String)> {
         let symbols = &self.runs[side].symbols;
         let Some(text) = symbols.location_at(addr).and_then(|at| line_of(&at.file, at.line)) else {

@@ -9,7 +9,7 @@ use crate::session::Position;
 use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
 
-/// A thread's path, and the intervals of the log by which its ticks are numbered as moments.
+/// A thread's path, and the moments ([`Replay::moment`]) at which the intervals of the log begin.
 pub(super) struct Ticks<'a> {
     pub(super) path: &'a Path<'a>,
     /// The first moments of the intervals of the log, ascending.
@@ -140,8 +140,8 @@ impl Ticks<'_> {
         }
     }
 
-    /// Returns the ticks of an interval in the segment before instruction `until`, and first the
-    /// number of the segment's first instruction in the interval.
+    /// Visits the segment that contains instruction `until - 1`. Returns the number of its first
+    /// instruction in the interval, and for each tick the number of the instruction after it.
     fn segment(&self, interval: &Interval, until: u64) -> (u64, Vec<u64>) {
         let mut ticks = Vec::new();
         let range = interval.range.start..until;

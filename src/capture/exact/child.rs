@@ -37,7 +37,7 @@ pub(super) struct Child {
     pub(super) has_executed: bool,
     /// The gate, if it has filters of system calls.
     pub(super) gate: Option<Gate>,
-    /// True if its parent ran before it was recorded.
+    /// The parent's `Process::was_running`, which the child inherits with the parent's memory.
     pub(super) was_running: bool,
     /// The CPUs of its parent's recorder, if that and its program share one.
     pub(super) shared_cpu: Option<SharedCpu>,
@@ -50,8 +50,8 @@ impl Child {
         Tid(self.pid.0)
     }
 
-    /// Restores the code, the registers and the signal mask, which were changed to hand the child
-    /// over.
+    /// Restores the code, the registers and the signal mask that the child had before it was made
+    /// to wait for its recorder. Does not resume it.
     pub(super) fn go_on(&self, tracee: Tracee) -> Result<(), Error> {
         if let Some(code) = self.code {
             write(&Memory::open(self.pid)?, self.call, code)?;

@@ -35,7 +35,7 @@ pub(super) struct Process {
     pub(super) has_memory_file: bool,
     /// True if it has installed or inherited a filter of its system calls (seccomp).
     pub(super) is_filtered: bool,
-    /// True if it ran before it was recorded.
+    /// True if the program ran before its recorder attached; inherited by forked children.
     pub(super) was_running: bool,
     /// A buffer, kept for reuse, for the calls that a thread has logged in the code cache.
     pub(super) logged_calls: LoggedCalls,

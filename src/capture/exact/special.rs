@@ -198,8 +198,8 @@ impl Process {
         Ok(self.engine.before_kernel_writes(tracee, registers)?)
     }
 
-    /// Returns true if a call creates a process that has all of this one's memory, for longer than
-    /// this one waits.
+    /// Returns true if a call creates a process that shares this one's memory while this one runs
+    /// on: not a thread, and not a child that this process waits for, as after vfork(2).
     fn shares_with_child(&self, call: &Call) -> bool {
         let Some(flags) = self.clone_flags(call) else { return false };
         flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM

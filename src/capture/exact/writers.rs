@@ -23,7 +23,7 @@ pub(super) enum Writers {
     Unknown,
 }
 
-/// Returns which processes may write to a mapped file now.
+/// Determines if other processes may write to a mapped file now.
 pub(super) fn writers_of(mapping: &Mapping) -> Writers {
     let path = Path::new(&mapping.name);
     let file = Some(mapping).filter(|mapping| mapping.is_file());

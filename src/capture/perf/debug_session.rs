@@ -28,7 +28,8 @@ pub(super) struct Debugger {
 /// The properties of a stepped instruction that matter after the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stepped {
-    /// The copy that the instruction makes of all flags, with the trap flag, which is to be hidden.
+    /// The copy that the instruction makes of all flags: the debugger's trap flag in it is hidden
+    /// from the program.
     pub(super) flags: FlagsCopy,
     /// The number of the system call that the instruction makes; `None` if it makes none.
     pub(super) call: Option<u64>,

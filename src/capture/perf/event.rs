@@ -98,7 +98,8 @@ impl Event {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, tid })
     }
 
-    /// Maps the ring of records: a page of counters, and `pages` of records, a power of two.
+    /// Maps the ring of records: the kernel's control page (`perf_event_mmap_page`), and after it
+    /// `pages` pages of records. `pages` is a power of two.
     pub(super) fn map(&self, pages: usize) -> Result<Arc<Mapped>, Error> {
         self.map_at(0, (1 + pages) * PAGE_BYTES, true)
     }

@@ -91,8 +91,8 @@ impl Batch {
         self.last_ip = target;
     }
 
-    /// Adds precomputed packets: the first `size` of these bytes. They follow a TIP, and end with
-    /// one to `last_ip`.
+    /// Adds precomputed packets, the first `size` of these bytes. The last packet added before must
+    /// be a TIP. The last TIP then is one to `last_ip`.
     #[inline(always)]
     pub(super) fn packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
         let at = self.len & (2 * Self::BYTES - 1);

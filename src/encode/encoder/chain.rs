@@ -50,7 +50,8 @@ pub(super) struct Chain {
     packet_bytes: u8,
     pops: u8,
     pushes: u8,
-    /// The maximum depth of the return stack after the chain.
+    /// The maximum depth of the return stack after the chain: its calls may have overwritten the
+    /// oldest entries.
     depth_limit: u8,
     /// The number of records; 0 if there is no chain here.
     pub(super) records: u8,

@@ -15,7 +15,7 @@ const ADDRESSES: usize = 1 << 17;
 /// Parts of the hashes of two keys with the same slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tag {
-    /// Belongs to the records that hold the slot; 0 if none do.
+    /// The part for the records that hold the slot; 0 if none do.
     holder: u8,
     /// Belongs to the records last missed here, which take the slot if they recur.
     rival: u8,

@@ -1,6 +1,7 @@
 //! Loops of direct branches, which generate no packets. A later event would bind to the first
 //! arrival at its address (SDM section "Packet Binding"), and the other rounds would be lost. So,
-//! as in [`crate::pt::unit`], an interruption that resumes at once reports each round.
+//! as in [`crate::pt::unit`], an interruption that resumes at once (FUP, TIP.PGD, TIP.PGE) reports
+//! each round.
 
 use super::Encoder;
 use crate::common::Addr;

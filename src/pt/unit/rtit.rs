@@ -7,7 +7,7 @@ use super::{
 };
 use crate::common::Addr;
 
-/// The position of an instruction that accesses a register.
+/// The addresses of an instruction that accesses an `IA32_RTIT_*` register, and of the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
     /// The address of the instruction.

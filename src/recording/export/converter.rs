@@ -24,8 +24,9 @@ pub(super) struct Converter<'a> {
     pub(super) writer: PerfWriter,
     clock: TscToNs,
     pid: Pid,
-    /// The path of each file, and in `images` its stored image.
+    /// The path of each file.
     paths: HashMap<FileId, String>,
+    /// The stored image of each file.
     images: HashMap<FileId, ImageId>,
     /// The lowest file ID of each path.
     firsts: HashMap<String, FileId>,

@@ -111,7 +111,7 @@ pub enum Happening {
     /// Processes outside the recording may write this memory from now on. The thread is about to
     /// execute.
     Foreign {
-        /// The range of this memory.
+        /// The memory that these processes may write.
         range: AddrRange,
     },
     /// The thread executed the instruction at its place, which accessed memory that processes

@@ -20,7 +20,8 @@ pub(super) struct Segment {
     pub(super) size_bytes: u64,
 }
 
-/// Returns the parts of the first `size_bytes` of a file that are not holes, in order.
+/// Returns the parts of the first `size_bytes` of a file between its holes, in order. Small holes
+/// count as data.
 pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segment>> {
     let least = LEAST_HOLE_BYTES.max(size_bytes >> LEAST_HOLE_SHIFT);
     let mut segments: Vec<Segment> = Vec::new();

@@ -19,7 +19,8 @@ pub struct AuxTrace {
     pub reference: u64,
     /// The number of the area.
     pub index: u32,
-    /// The thread that the area belongs to, or for whose process it was requested.
+    /// The thread of the area; for an area of a CPU, the first of the threads that perf traces.
+    /// `None` if perf names no thread.
     pub tid: Option<Tid>,
     /// The CPU that the area belongs to; `None` for an area of a thread.
     pub cpu: Option<u32>,

@@ -12,7 +12,7 @@ const SMALLEST_LIMIT_BYTES: u64 = 1 << 20;
 /// The limit on the window; perf uses some megabytes at most.
 const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
-/// An empty last block with room for a checksum, which ends the stream, as perf never does.
+/// The end of a stream, which perf never writes: an empty last block, and room for a checksum.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 /// The compressed parts of a file, one after the other.

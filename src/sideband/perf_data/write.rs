@@ -146,8 +146,8 @@ impl PerfWriter {
         self.records = bytes;
     }
 
-    /// Writes the file: the AUX areas, then the records. `traces` are the pieces of the AUX areas
-    /// with their bytes; their file positions are ignored.
+    /// Writes the file with a file header. The AUX areas precede the other records. The file
+    /// positions in `traces` are ignored: this computes new ones.
     pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
         let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
         let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
@@ -269,8 +269,9 @@ impl PerfWriter {
     }
 }
 
-/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_DUMMY`.
+/// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_DUMMY`.
 const DUMMY: u64 = 9;
 
 const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
@@ -287,7 +288,7 @@ fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     whole(RECORD_AUXTRACE, 0, &body)
 }
 
-/// Encodes a record with its header, truncated to the maximum size.
+/// Encodes a record with its header, cut to the largest multiple of 8 that its size field can hold.
 fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
     let body = body.get(..room).unwrap_or(body);

@@ -59,8 +59,8 @@ pub(super) fn locate(
     }
 }
 
-/// Returns true if an argument is in its function's frame at all addresses, so that the prologue
-/// stores it there.
+/// Returns true if an argument's only location is a slot of its function's own frame. The prologue
+/// must then have stored it there.
 pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
     let found = variable.inherited(gimli::DW_AT_location, context);
     let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };

@@ -188,8 +188,8 @@ pub(super) struct Extent {
 
 impl Ranges {
     /// Appends the address ranges of `entry`, with `value`. Skips ranges that start outside `code`:
-    /// they belong to functions that the linker dropped. Returns the extent of the appended ranges;
-    /// `None` if there are none.
+    /// they belong to functions that the linker dropped. Returns the address at which the code is
+    /// entered, with the rest of the range around it; `None` if nothing was appended.
     pub(super) fn push(
         &mut self,
         unit: UnitRef<'_, Reader>,

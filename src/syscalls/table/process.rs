@@ -74,6 +74,8 @@ const CLONE: &[Write] = &[
     structure(3, INT).if_bits(Value::Computed(settid_if_shared), CLONE_CHILD_SETTID),
 ];
 
+/// Of a child with its own memory, the caller's bytes at `child_tid` are logged as they are.
+///
 /// `struct clone_args`, by offset: 0 `flags`, 8 `pidfd`, 16 `child_tid`, 24 `parent_tid`.
 const CLONE3: &[Write] = &[
     pointed(u64_at(0, 8), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PIDFD).always(),

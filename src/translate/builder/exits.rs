@@ -100,9 +100,9 @@ impl Builder<'_, '_> {
         self.point(State { exact: true, r11_in_slot, ..State::default() });
     }
 
-    /// Adds a point before glue, which must be stepped through. If the last exact point has no code
-    /// yet, as before a direct jump, its state still holds at the first byte of the glue, and
-    /// stays: a loop of jumps has no other exact point.
+    /// Adds a point before glue: a thread there is stepped until its state is exact. Adds none if
+    /// an exact point is at this very offset, since a thread at the first byte of the glue still
+    /// has that state. A loop of direct jumps has no other exact point.
     pub(super) fn glue_point(&mut self) {
         let here = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
         let is_exact = |point: &Point| point.offset == here && point.state.exact;

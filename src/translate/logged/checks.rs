@@ -114,6 +114,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     to_stop.push(emitter.jump_from_here());
     emitter.aim_here(receives);
     emit_zero_check(emitter, &[&MOV_RCX_R8, &MOV_ECX_R10D], &mut to_stop);
+    // The descriptor is then checked as that of a read.
     emitter.aim_here(reads);
     emit_descriptor_check(emitter, IN_RDI, &mut to_stop);
     to_call.push(emitter.jump_from_here());
@@ -135,6 +136,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emit_closing(emitter, &mut to_call);
     emitter.aim_here(by_mask);
     emit_zero_check(emitter, &[&MOV_RCX_R8], &mut to_stop);
+    // Continues with the look for events.
     emitter.aim_here(events);
     let start = emitter.here();
     // mov r10d, 0

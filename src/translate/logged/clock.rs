@@ -37,7 +37,8 @@ pub(super) enum Clock {
 pub(super) struct Jumps {
     /// The jump to the system call, which is made if the function fails.
     pub(super) to_call: usize,
-    /// The jump to where the record is added to the log.
+    /// The field of the jump that is taken after a success: to the code that adds the record to the
+    /// log.
     pub(super) done: usize,
 }
 

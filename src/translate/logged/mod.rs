@@ -298,8 +298,8 @@ pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     }
 }
 
-/// Emits code that writes the result to the record, and goes on if the call succeeded. Returns the
-/// jumps that are taken after a refusal ([`classes`]) and after another error.
+/// Emits code that writes the result to the record, and falls through after a success. Returns two
+/// jumps: for errors after which nothing was written (`is_refusal` in [`classes`]), and others.
 fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     emitter.store(Gpr::R11, slots::R11);
     emitter.load(Gpr::Rcx, slots::LOG);

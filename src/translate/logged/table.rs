@@ -21,9 +21,9 @@ pub enum LoggedClass {
     ExtendedAttributesAtR8 = 7,
     /// Writes a time at RSI.
     TimeAtRsi = 8,
-    /// Writes the settings of a terminal at RDX if RSI requests these. If RSI requests to clone a
-    /// file, as [`Self::Writes`], and the thread stops after a call that succeeds. Before other
-    /// requests, the thread stops.
+    /// For the request TCGETS in RSI: writes the settings of a terminal at RDX. For FICLONE: the
+    /// same rules as for [`Self::Writes`], and the thread stops after a success. For any other
+    /// request, it stops before the call.
     TerminalAtRdx = 9,
     /// Writes the action of a signal at RDX. If RSI has a new action, or RDX is 0, the thread stops
     /// before the call.
@@ -99,7 +99,8 @@ pub const DESCRIPTOR_COUNT: usize = 0x100;
 /// The number of devices that are in the table.
 pub(super) const DEVICE_COUNT: usize = 4;
 
-/// The second bytes of `st_mode` of directories and regular files: `S_IFDIR`, `S_IFREG` (inode(7)).
+/// The values of the second byte of `st_mode` of a directory (`S_IFDIR`), and below of a regular
+/// file (`S_IFREG`, inode(7)).
 const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
 const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 
@@ -125,7 +126,8 @@ impl Known {
         is_new
     }
 
-    /// Adds the inode number of a file that is mapped. Returns true if the table changes.
+    /// Adds a mapped file by the low byte of its inode number, which is all that the table has.
+    /// Returns true if that byte is new.
     pub fn add_mapped(&mut self, inode: u64) -> bool {
         let low = inode.to_le_bytes()[0];
         let is_new = !self.mapped.contains(&low);

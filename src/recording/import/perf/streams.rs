@@ -109,11 +109,13 @@ fn full(pieces: &[AuxTrace], reported: &AuxRecords) -> Result<Vec<Run>, ErrorKin
     let mut before: Option<u64> = None;
     for (number, piece) in pieces.iter().enumerate() {
         let padded = piece.stream_offset.saturating_add(piece.size_bytes as u64);
+        // Where the next piece begins inside this one, only padding may be left.
         let next = pieces.get(number + 1).filter(|next| next.stream_offset < padded);
         let end = next.map_or_else(|| reported.end_in(padded), |next| next.stream_offset);
         if let Some(next) = next.filter(|_| padded - end >= ALIGNMENT) {
             return Err(ErrorKind::Overlapping { offset: next.record_offset });
         }
+        // Bytes between the pieces are missing.
         if before.is_some_and(|before| before < piece.stream_offset) {
             runs.push(Vec::new());
         }
