@@ -277,7 +277,7 @@ ts = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 [t.start() for t in ts]; [t.join() for t in ts]; print('done')";
 
 /// Programs of all kinds, those that are not installed left out.
-const PROGRAMS: [&[&str]; 32] = [
+const PROGRAMS: [&[&str]; 33] = [
     &["ls", "-laR", "/etc/apt"],
     &["sort", "-R", "--random-source=/bin/bash", "/etc/services"],
     &["wc", "/etc/services", "/bin/bash"],
@@ -318,6 +318,8 @@ const PROGRAMS: [&[&str]; 32] = [
     &["objdump", "-d", "/bin/true"],
     &["gdb", "-nx", "-batch", "-ex", "info functions main", "/bin/true"],
     &["as", "-o", "/dev/null", "/dev/null"],
+    // A Rust program with the runtime of tokio, which ends at the end of its input.
+    &[env!("CARGO_BIN_EXE_contraflow"), "mcp"],
 ];
 
 /// Programs of tests/programs.
