@@ -19,7 +19,8 @@ pub(super) struct Places {
 pub(super) struct TimedPlace {
     pub(super) index: u64,
     pub(super) moment: u64,
-    /// True if the place is the first of its tick.
+    /// True if the place is right after an entry of the log: then its instruction is the first of
+    /// its tick. Elsewhere it may be any instruction of its tick.
     begins_tick: bool,
 }
 
@@ -37,7 +38,8 @@ impl Places {
     }
 
     /// Returns the last place that begins a tick among those places of a thread for which
-    /// `is_before` holds. These have to come before all others.
+    /// `is_before` holds. The places for which it holds have to precede those for which it does
+    /// not.
     pub(super) fn last_start(
         &self,
         tid: Tid,
@@ -60,7 +62,8 @@ impl Places {
         self.of(tid).iter().map(|place| (place.moment, place.index))
     }
 
-    /// Returns the moments of the places of all threads, ascending.
+    /// Returns the moments of the places of all threads, ascending. They include the places that
+    /// begin no tick.
     pub(super) fn starts(&self) -> Vec<u64> {
         let all = self.of_threads.values().flatten();
         let mut starts: Vec<u64> = all.map(|place| place.moment).collect();
@@ -133,7 +136,8 @@ impl<'a> Clock<'a> {
     pub(super) fn position(&self, index: u64) -> u64 {
         match self {
             Self::Exact { places, moment, begins } => {
-                // An instruction with a hidden input is an entry of the log, and ends no block.
+                // The next places may be inside the current block: an instruction with a hidden
+                // input is an entry of the log, and ends no block.
                 let inside = places.iter().take_while(|place| place.index <= index);
                 let last = inside.filter(|place| place.begins_tick).last();
                 let (moment, begins) = match last {

@@ -13,7 +13,7 @@ use crate::translate::AddressMap;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// The number of items of a path between two checks for an interrupt.
+/// The number of items (blocks, events and gaps) of a path between two checks for an interrupt.
 const BLOCKS: u64 = 1 << 16;
 /// The bits of an address that are the start of its page.
 const PAGE: u64 = !0xfff;
@@ -62,6 +62,8 @@ impl Asked {
         is_whole.then_some(all)
     }
 
+    /// Counts all that one thread executed. With each open call, the tracker keeps the number of
+    /// its stack.
     fn executed_by(&self, tid: Tid, is_over: &(dyn Fn() -> bool + Sync)) -> Executed {
         let functions = self.functions();
         let starts = |addr| functions.at(addr).map(|function| function.start);
@@ -69,6 +71,7 @@ impl Asked {
         let mut tracker: Tracker<usize> = Tracker::default();
         let (mut passed_blocks, mut stay) = (0_u64, None);
         let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
+            // The stack of the innermost call as the changes before this item happen.
             let mut current = tracker.innermost().map(|open| open.kept);
             tracker.pass(passed, &starts, &mut |change| match change {
                 Change::Began(begins) => {
@@ -115,6 +118,8 @@ fn callee_at(functions: &Functions<'_>, ip: Addr) -> Callee {
 }
 
 impl Executed {
+    /// Counts an execution of a block. The block continues the current stay if it is in the same
+    /// function and under the same calls; else it begins another.
     fn block(
         &mut self,
         stay: &mut Option<Stay>,
@@ -143,11 +148,13 @@ impl Executed {
         self.instructions += insns;
         let innermost = stack.and_then(|stack| Some((stack, self.stacks.callee(stack)?)));
         let (stack, callee) = match (innermost, callee) {
+            // Beyond the limits of the stacks, only the function's count is exact.
             (Some((stack, Callee::More)), callee) => (stack, callee),
             // Code without symbols may be a part of any function.
             (Some((stack, of)), Callee::Page(_)) => (stack, of),
             (Some((stack, of)), callee) if of == callee => (stack, callee),
             // A jump may have led to a separate part of a function, or to one that was not called.
+            // It counts as a call by the innermost function.
             (_, callee) => (self.stacks.enter(stack, callee), callee),
         };
         self.stacks.count(stack, insns);

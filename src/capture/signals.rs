@@ -1,11 +1,18 @@
 //! Handles signals sent to the recorder. It ignores signals that the terminal or the program sends
 //! to the whole process group, since the program gets them as well. It passes on signals that were
 //! sent to it alone.
+//!
+//! There are four uses, each with its own handlers and static variables, since a handler can reach
+//! nothing else: [`Forwarding`] while a program is recorded, [`expect_to_be_orphaned`] in a
+//! recorder with a front, [`Leaving`] to end early, and [`Asking`] for snapshots. The last three
+//! interrupt the wait of the tracing thread (`TRACER`), which then looks at the variables. The
+//! front itself uses [`ignore_others`] only.
 
 use super::request::Request;
 use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+/// The program to which signals are passed on; 0 before there is one.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// The signal of job control that this process got last, by which its program may stop; 0 for none.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
@@ -85,7 +92,9 @@ fn stays_ignored(signal: libc::c_int) -> bool {
 /// The signal that the kernel sends a recorder when its parent, the front (module `front`), ends.
 pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
 
+/// True once the front has ended.
 static ORPHANED: AtomicBool = AtomicBool::new(false);
+/// True if this process has a front.
 static MAY_BE_ORPHANED: AtomicBool = AtomicBool::new(false);
 
 /// The front: the process whose end makes this one an orphan.
@@ -117,7 +126,9 @@ extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut l
     interrupt_tracer();
 }
 
+/// True once a signal has asked to leave the program.
 static LEAVING: AtomicBool = AtomicBool::new(false);
+/// The thread that traces, which handlers interrupt.
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
 /// Handlers by which signals that would end the recorder ask it to leave the program instead, until
@@ -128,8 +139,8 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Sets handlers of SIGINT, SIGTERM, SIGHUP and SIGQUIT. The calling thread must be the one
-    /// that traces.
+    /// Sets handlers of SIGINT, SIGTERM, SIGHUP and SIGQUIT, and of SIGALRM, by which the handler
+    /// interrupts the tracing thread. The calling thread must be the one that traces.
     pub fn on_signals() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         LEAVING.store(false, Ordering::Relaxed);
@@ -152,7 +163,9 @@ impl Leaving {
     }
 }
 
+/// True if a snapshot was requested since [`Asking::was_asked`] was last called.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// True while an [`Asking`] exists.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 /// A handler by which SIGUSR2 requests a snapshot of the recorder's rings, until this is dropped.
@@ -206,7 +219,8 @@ extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // A repeated SIGALRM would end the recorder from here on.
+        // Without the handler, a SIGALRM that `interrupt_tracer` still repeats would end the
+        // recorder.
         // SAFETY: alarm(2) touches no memory.
         unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {

@@ -33,6 +33,7 @@ const SHOWN_BYTES: usize = 32;
 /// The lowest result of a system call that is a negated error number.
 const LOWEST_ERROR: i64 = -4095;
 
+/// Prints the steps from a value back to its origin.
 pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure> {
     let (recording, expression) = match arguments.of.as_slice() {
         [recording, expression] => (Some(Path::new(recording)), expression),
@@ -59,16 +60,19 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
     let is_exact = asked.is_exact();
     let names = NAMES.iter().map(|name| (*name).to_owned()).collect();
     let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
+    // False once only a part of the value is followed: then the size changes from one step in
+    // memory to the next.
     let mut is_whole = true;
+    // The size of the value in the last step, if that was in memory.
     let mut size = None;
     let mut sink = |step: OriginStep| {
         let position = Position::text(step.position, is_exact);
         let text = text_of(&step, expression);
         if let ValuePlace::Memory(range) = step.at {
-            // The size may change in a register, by an extension of the value.
             let now = range.size_bytes();
             is_whole &= size.replace(now).is_none_or(|before| before == now);
         } else {
+            // In a register the size may change, by an extension of the value.
             size = None;
         }
         Ok(answer.row(cells(&step, &position, &text), || line(&step, &position, &text))?)

@@ -35,6 +35,7 @@ pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
         !leaving.is_asked()
     })?;
     drop(bar);
+    // Another process may have made the file since the first check.
     if fs::symlink_metadata(&out).is_ok() && !arguments.force {
         return Err(taken().into());
     }
@@ -58,13 +59,16 @@ fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(name.into())
 }
 
-/// Unpacks a packed recording into a directory or into the store.
+/// Unpacks a packed recording into a directory or into the store. Prepares a directory that the
+/// user named before all else, to fail early, and discards it if unpacking fails. A directory in
+/// the store is named after the program, which is known only after unpacking.
 pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Failure> {
     let store = Store::of_user();
     let named_place = match &arguments.output {
         Some(dir) => Some(Destination::named(dir, arguments.force)?),
         None => None,
     };
+    // Where the temporary directory is made: beside the named directory, or in the store.
     let parent = named_place.as_ref().map_or_else(|| store.make(), |place| Ok(place.dir().into()));
     let unpacked = parent.map_err(Failure::from).and_then(|dir| unpack_beside(arguments, &dir));
     let (temporary, reader) = match unpacked {
@@ -96,8 +100,9 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks into a temporary directory that can be renamed to the recording: beside `place` if the
-/// user named this directory, or else in the store `place`.
+/// Unpacks into a temporary directory, on the file system of the recording to be, so that a rename
+/// can move it there. `place` is the directory that the user named, if any: then the temporary one
+/// is beside it. Otherwise `place` is the store, and the temporary one is inside.
 fn unpack_beside(
     arguments: &arguments::Unpack,
     place: &Path,

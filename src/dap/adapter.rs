@@ -182,6 +182,8 @@ impl<'a> Adapter<'a> {
         self.current = 0;
     }
 
+    /// Answers a request. The order of the arms matters: first those that always work, then those
+    /// that need something to debug, and after the check of `motion` those that need a stop.
     fn answer(&mut self, request: &Request) -> Result<Value, Fault> {
         let command = request.command.as_str();
         match command {
@@ -234,6 +236,7 @@ impl<'a> Adapter<'a> {
     fn news(&mut self, record: Record) {
         match record {
             Record::Exec { class, results } if class == "stopped" => self.on_stopped(&results),
+            // The program runs without a request to move it, as by a command of gdb.
             Record::Exec { class, .. } if class == "running" && self.motion.is_none() => {
                 self.motion = Some(Motion::default());
             }
@@ -271,7 +274,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Sends gdb a command, and waits for its results.
+    /// Sends gdb a command, and waits for its results. Other inputs are deferred until then, except
+    /// gdb's own output, and the requests that [`Self::interrupts`] answers.
     pub(super) fn mi(&mut self, command: &str) -> Result<Value, Fault> {
         let gone = || Fault::new("gdb has ended");
         let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
@@ -303,8 +307,10 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles a request that arrives while another one is being answered. Returns true if the
-    /// other one has to end.
+    /// Handles a request that arrives while another one is being answered: answers `cancel`, and
+    /// `pause` if the program is stopped, and defers the rest. Returns true if the other one has to
+    /// end. `cancel` names a request by its number, or by the ID of its progress, which contains
+    /// this number. That request may be the current one, or deferred, or a question in a thread.
     fn interrupts(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
             "cancel" => {
@@ -346,7 +352,7 @@ impl<'a> Adapter<'a> {
         let mut results = self.mi(&format!("-contraflow {}", mi::quoted(&request)))?;
         if results["json"].is_null() {
             // The request has resumed the program, and gdb's result says this instead of the
-            // answer.
+            // answer. The module has kept the answer for another request.
             results = self.mi(r#"-contraflow "[\"last\",{}]""#)?;
         }
         let answer = results["json"].as_str().and_then(|text| serde_json::from_str(text).ok());

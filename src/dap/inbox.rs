@@ -29,8 +29,8 @@ pub(super) enum Input {
     Answer(Request, Result<Value, Fault>),
     /// An event for the client.
     Event(&'static str, Value),
-    /// A request that the session has to answer: a thread cannot, as a replay cannot evaluate its
-    /// expressions.
+    /// A request that a thread for questions returned, since a replay cannot evaluate its
+    /// expressions. The session answers it.
     NoQuestion(Request),
     /// The progress of opening the recording for questions: work done, and all work.
     Prepared(u64, u64),
@@ -140,12 +140,13 @@ impl Inbox {
 }
 
 /// Returns the output of a stream, as it arrives. Keeps an incomplete UTF-8 character until its
-/// other bytes arrive.
+/// other bytes arrive; at the end of the stream, returns it as the replacement character.
 pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
     let mut rest = Vec::new();
     std::iter::from_fn(move || {
         loop {
             let mut bytes = [0; 0x4000];
+            // `None` at the end of the stream, and if it cannot be read.
             let count = stream.read(&mut bytes).ok().filter(|count| *count > 0);
             rest.extend_from_slice(&bytes[..count.unwrap_or(0)]);
             let divided = count.map_or(0, |_| divided_bytes(&rest));
@@ -161,6 +162,7 @@ pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = Out
 
 /// Returns the number of bytes of an incomplete UTF-8 character at the end; 0 if there is none.
 fn divided_bytes(bytes: &[u8]) -> usize {
+    // True if the last `count` bytes are the beginning of a character, and nothing else.
     let begins_character = |count: &usize| {
         let last = bytes.len().checked_sub(*count).and_then(|start| bytes.get(start..));
         let error = last.and_then(|last| std::str::from_utf8(last).err());

@@ -31,10 +31,12 @@ struct WritersArguments {
 }
 
 impl Adapter<'_> {
+    /// Answers a request by the session, or by our Python module in gdb. Questions that threads
+    /// answer for a recording (`begins_question`) arrive here only if no thread can answer them.
     pub(super) fn answer_ours(&mut self, name: &str, request: &Request) -> Result<Value, Fault> {
         match name {
             "when" => Ok(self.here()?.json()),
-            // The client shows what is found so far.
+            // The hits are sent as they are found, so the client needs no other progress.
             "hits" if !request.arguments["token"].is_null() => self.hits(request),
             "hits" => self.with_progress(request, "Searching the recording", Self::hits),
             "writers" => self.with_progress(request, "Searching for writers", Self::writers),
@@ -43,6 +45,7 @@ impl Adapter<'_> {
             "mark" | "unmark" => self.mark(name, request),
             "timeline" => self.timeline(),
             "gaps" => self.ask(|session, _| gaps(session)),
+            // Only a thread answers these, and a live program has none.
             "counts" | "positionOf" => Err(Fault::new(NO_WHOLE_HISTORY)),
             _ => Err(Fault::new(format!("there is no request contraflow/{name}"))),
         }
@@ -97,6 +100,8 @@ impl Adapter<'_> {
         self.look("writers", asked)
     }
 
+    /// Returns two targets for any line, backwards and forwards. Each is searched for when the
+    /// client goes there.
     pub(super) fn find_goto_targets(&mut self, request: &Request) -> Result<Value, Fault> {
         let path = request.arguments["source"]["path"].as_str();
         let (Some(path), Some(line)) = (path, request.arguments["line"].as_i64()) else {

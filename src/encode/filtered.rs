@@ -24,6 +24,7 @@ pub(super) struct Filtered {
     /// The edge of the last record, if it is a return or indirect branch whose target is not yet
     /// known.
     owed: Option<Edge>,
+    /// True in the program; false in the kernel.
     running: bool,
     /// The current address; 0 if a record may begin anywhere.
     here: u64,
@@ -139,6 +140,8 @@ impl Filtered {
         self.owed.take().map_or(Ok(()), |edge| self.record(dictionary, &edge, ip))
     }
 
+    /// Encodes the record of an edge. `value` is the target of a return or indirect branch, or the
+    /// time of a return from the kernel.
     fn record(
         &mut self,
         dictionary: &Dictionary,
@@ -161,21 +164,27 @@ impl Filtered {
         }
         let path = dictionary.path_of(edge).ok_or(BadRecord)?;
         let steps = path.steps.get(..usize::from(edge.instructions)).ok_or(BadRecord)?;
+        // `far`: the edge ends in the kernel.
         let (target, far) = match edge.kind {
             EdgeKind::Direct => (edge.target, false),
             EdgeKind::Syscall => (edge.target, true),
             _ => (value, false),
         };
         self.here = target;
+        // A path adds nothing to the trace if neither it nor its target meets a range. A far branch
+        // is never skipped, so that `running` stays right.
         let outside = !self.path.is_reported() && self.ranges.skip(path.low, path.high);
         if outside && !far && self.ranges.skip(target, target) {
             return Ok(());
         }
+        // Each step but the last continues at the address of the step after it.
         let Some((last, steps)) = steps.split_last() else { return Ok(()) };
         let mut next = steps.iter().skip(1).chain([last]).map(|step| step.ip);
         for step in steps {
             self.step(step, step.outcome, next.next().unwrap_or(0));
         }
+        // A direct edge may leave at its last step with another outcome than the path's: the edge's
+        // last TNT bit has it.
         let outcome = match (edge.kind, last.outcome) {
             (EdgeKind::Direct, Outcome::Taken | Outcome::NotTaken) if edge.bits & 1 == 0 => {
                 Outcome::NotTaken

@@ -41,6 +41,8 @@ impl Ring {
     pub(super) fn overwrite(&mut self, tid: Tid, area: Area, buffer: usize, tsc: u64) {
         let items = self.threads.entry(tid).or_default();
         let start = area.offset_of(area.buffer(buffer));
+        // An item without records may be at the very end of the buffer. That end is no part of the
+        // next buffer: a page that cannot be accessed is between them.
         let inside = |item: &Item| {
             matches!(item, Item::Records { offset, .. }
                 if (start..=start + area.buffer_bytes).contains(offset))

@@ -39,6 +39,7 @@ impl TranslatedProcess {
         shared.write(area.offset_of(area.buffer(ANSWERS)), answers.bytes());
         shared.store(area.slot(slots::ANSWER), area.buffer(ANSWERS));
         shared.store(area.slot(slots::LOG), area.buffer(LOG));
+        // The slot has the number of answers after the next one; it is negative if there is none.
         shared.store(area.slot(slots::LOG_ROOM), (answers.len() as u64).wrapping_sub(1));
     }
 
@@ -47,6 +48,7 @@ impl TranslatedProcess {
     pub(super) fn answered_so_far(&self, thread: &TranslatedThread) -> (u64, Option<u64>) {
         let (shared, area) = (&self.window.shared, thread.area);
         let log = area.buffer(LOG);
+        // For each answer that it takes, the code logs a record that is a header only.
         let size = shared.load(area.slot(slots::LOG)).wrapping_sub(log).min(area.buffer_bytes);
         let count = size / u64::from(HEADER_BYTES);
         let last = count.checked_sub(1).map(|last| {

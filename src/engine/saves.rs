@@ -1,6 +1,7 @@
 //! XSAVEC of programs, whose result is made to follow from the program's state
 //! ([`crate::translate::SavedState`]). XSAVEC leaves out components in their initial state; to
-//! complete an XSAVEC is to write these, too.
+//! complete an XSAVEC is to write these, too. A completed XSAVEC has no hook, as its result is then
+//! known. It is executed by translated code or, where that cannot be, in a step of the thread.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -16,7 +17,8 @@ const LOW_HALF: u64 = u32::MAX as u64;
 impl TranslatedProcess {
     /// Completes each XSAVEC that saves SSE and at most AVX and AVX-512 state, from now on, as on a
     /// processor with the components of `program`. `host` are those of this processor: if they
-    /// differ, each XSAVEC takes a step. To be called before any code is translated.
+    /// differ, translated code completes none, and each XSAVEC is executed in a step. To be called
+    /// before any code is translated.
     pub fn complete_saves(&mut self, program: Option<Components>, host: Option<Components>) {
         self.saves = program;
         if let Some(components) = program.filter(|_| program == host) {
@@ -38,6 +40,7 @@ impl TranslatedProcess {
     /// Returns the state that the instruction with these bytes saves, if it is an XSAVEC without
     /// hook.
     pub(super) fn saved_by(&self, registers: &Registers, code: &[u8]) -> Option<SavedState> {
+        // EDX and EAX select the components.
         let mask = registers.rdx << 32 | registers.rax & LOW_HALF;
         self.saves?.saved_by(code, mask)
     }

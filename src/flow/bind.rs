@@ -39,6 +39,7 @@ impl Decoder<'_> {
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
                 self.pass(&peeked);
+                // The FUP or TIP that they waited for did not follow.
                 self.place_bound(None);
                 self.tnt = tnt.into();
             }
@@ -101,6 +102,7 @@ impl Decoder<'_> {
                 self.pass(peeked);
                 (Goal::Ptwrite(None), Then::Ptwrite(offset, value, size))
             }
+            // A PSB.
             _ => {
                 self.release();
                 let psb = self.psb_at(peeked.offset);
@@ -224,7 +226,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Keeps a packet about the machine until a later packet gives its IP. Queues it if none will.
+    /// Keeps a packet about the machine until a later packet gives its IP. Queues it if none will:
+    /// with tracing off, only a FUP that the packet itself announces can.
     fn note(&mut self, offset: u64, packet: Packet) {
         let waits = match self.state {
             State::On => waits_for_place(&packet),
@@ -237,6 +240,7 @@ impl Decoder<'_> {
             self.bound.push((offset, packet));
             return;
         }
+        // An MWAIT waits for the FUP of the EXSTOP after it, but this EXSTOP has none.
         if matches!(packet, Packet::ExStop { .. }) {
             self.place_bound(None);
         }

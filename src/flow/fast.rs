@@ -38,7 +38,11 @@ impl Decoder<'_> {
         Some(self.step_to((next, ip), block, exit))
     }
 
-    /// Executes a direct jump or call. Without TNT bits, it must lead to a branch with a TIP.
+    /// Executes a direct jump or call.
+    ///
+    /// With unused TNT bits, the branch of the next bit is still ahead, so this one was executed.
+    /// After too many in a row, `follow` checks whether they ever end. Without TNT bits, the next
+    /// packet may bind before the jump, unless it is the TIP of a branch that the jump leads to.
     #[inline]
     fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = block.link(BlockExit::Branch);
@@ -96,7 +100,7 @@ impl Decoder<'_> {
     /// Takes the next TIP if it leads to a known block. Returns that block, and its address.
     #[inline]
     fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
-        // A clock must see the packet.
+        // A TIP gives waiting packets their IP and applies the next mode, and a clock must see it.
         if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
         }

@@ -137,11 +137,14 @@ impl Decoder<'_> {
                 self.push_call(here);
                 Exit::Call
             }
+            // Falls through inside the path. At the end of the path, the action decides.
             _ => lead.then.exit(&block),
         };
         match block.end.straight() {
             Some(BlockExit::Branch) => self.jump(here, code),
             Some(BlockExit::Fall) => self.fall(here, code),
+            // The last block: the action disables tracing or loses the path, so nothing is executed
+            // at this address.
             None => self.go_on_at(block.fall()),
         }
         (block.insns > 0).then(|| self.span(&block, exit))
@@ -214,8 +217,11 @@ impl Goal {
         if let Self::Ip(addr) = self { Some(addr) } else { None }
     }
 
+    /// Returns how a walk to this goal continues at the end of `block`: first the ends that reach
+    /// it, then code that is unknown, then all other ends.
     fn at_end_of(self, block: &Block) -> AtEnd {
         match (block.end, self) {
+            // A direct branch has a TIP.PGD if its target is outside of the traced code.
             (End::Jmp | End::Call | End::CallNext, Self::Disable(Some(to)))
                 if to == block.target =>
             {
@@ -224,6 +230,7 @@ impl Goal {
             (End::Ptwrite, Self::Ptwrite(at)) if at.is_none_or(|at| at == block.last()) => {
                 AtEnd::Reached
             }
+            // A MOV CR3 has a TIP.PGD, without IP, if the new CR3 is not traced.
             (End::MovCr3, Self::Disable(None))
             | (End::MovCr3 | End::Vmptrld, Self::Context)
             | (End::NoCode | End::BadInsn, Self::End) => AtEnd::Reached,
@@ -240,6 +247,7 @@ impl Goal {
                 (None, Self::Tip) => AtEnd::ReachedBefore,
                 (None, Self::Disable(_) | Self::End) => AtEnd::Reached,
                 (None, Self::Ptwrite(None)) => AtEnd::Lost(GapReason::NoPtwrite),
+                // Not reported: no walk to this goal starts unless `leads_to` has found a way.
                 (None, Self::Context) => AtEnd::Lost(GapReason::Endless),
             },
         }

@@ -63,6 +63,8 @@ impl<R: Run> Stub<R> {
         self.feed(served, body)
     }
 
+    /// Passes one packet to gdbstub byte by byte, and returns its framed answer. After a failure
+    /// there is no machine, so that the next packet starts another one.
     fn feed(&mut self, served: &mut Served<R>, body: &[u8]) -> Vec<u8> {
         for byte in frame::encode(body) {
             let next = match self.machine.take() {
@@ -80,6 +82,7 @@ impl<R: Run> Stub<R> {
         if let Some(GdbStubStateMachine::Idle(idle)) = &mut self.machine {
             return std::mem::take(&mut idle.borrow_conn().0);
         }
+        // gdbstub never runs the program here: in any other state, its session has ended.
         self.machine = None;
         frame::encode(b"E01")
     }

@@ -57,6 +57,8 @@ fn is_of_tile(insn: &Instruction) -> bool {
     insn.memory_size() == MemorySize::Tile
 }
 
+/// Returns the ranges of memory that an instruction accessed in the wanted ways. A string
+/// instruction with a REP prefix made as many rounds as RCX decreased by.
 fn touched(
     bytes: &[u8],
     registers: &Registers,
@@ -79,9 +81,11 @@ fn touched(
     let used = factory.info(&insn).used_memory().iter();
     let range = |memory: &iced_x86::UsedMemory| {
         let addr = memory.virtual_address(0, |register, _, _| value(register, registers))?;
+        // For repeated instructions, `UsedMemory` has no size: that of one round is the operand's.
         let size = if repeats { insn.memory_size() } else { memory.memory_size() };
         let size = u64::try_from(size.size()).ok().filter(|size| *size > 0);
         let size = size.unwrap_or_else(xsave_bytes);
+        // Downwards, the first round is at the highest address.
         let down = if registers.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };

@@ -36,8 +36,8 @@ impl Drop for Checkpoint {
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     kept: BTreeMap<Position, Checkpoint>,
-    /// The near checkpoints: further ones before the user's position, denser the closer they are to
-    /// it.
+    /// The near checkpoints: additional ones before the user's position, denser the closer they are
+    /// to it.
     near: BTreeMap<Position, Checkpoint>,
 }
 
@@ -114,6 +114,8 @@ impl Epoch {
         Ok(true)
     }
 
+    /// Copies the process. The copy gets its own memory files in the place of those that it shares
+    /// with the original.
     fn copy(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {
         let tracee = self.thread.tracee;
         self.contexts.save(tracee)?;
@@ -121,6 +123,7 @@ impl Epoch {
         let pid = tracee.copy_process(self.page)?;
         let (contexts, shared) = (self.contexts.clone(), self.shared.clone());
         let checkpoint = Checkpoint { pid, copied, contexts, shared, cursor: cursor.clone() };
+        // If this fails, the checkpoint is dropped, which ends the copy.
         checkpoint.shared.separate(self.pid(), pid, self.page)?;
         Ok(checkpoint)
     }

@@ -133,6 +133,8 @@ impl Replay {
         print: &mut dyn FnMut(&[u8]),
     ) -> Result<DiversionEnd, Error> {
         self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
+        // A run does not stop where it begins. But if the debugger itself set the thread to a stop,
+        // such as the start of a function that it calls, the thread has not been there before.
         let stands_at_stop = goals.stops.contains(&self.ip()?) && self.is_elsewhere(tid);
         if stands_at_stop && (goals.accepts)(self) {
             return Ok(DiversionEnd::Stop);
@@ -143,6 +145,7 @@ impl Replay {
         end
     }
 
+    /// Runs the loaded thread up to one of the stops, in parts of [`CHUNK_TICKS`].
     fn run_on(
         &mut self,
         goals: &Goals<'_>,
@@ -150,19 +153,23 @@ impl Replay {
     ) -> Result<DiversionEnd, Error> {
         let mut waits = 0;
         loop {
+            // A distance that is too short for a budget is run up to a bound.
             let bound = || Distance::Bound(Bound::Ticks(CHUNK_TICKS));
             let budget = self.epoch.engine.budget(CHUNK_TICKS);
             let distance = budget.map_or_else(bound, Distance::Budget);
             let end = match self.epoch.run(distance)? {
                 Run::Ran(ran) => ran.end,
+                // The kernel raised the signal: the thread's code faulted.
                 Run::Signal(_, info) if siginfo::code_of(&info) > 0 => {
                     return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
                 }
+                // A signal that a process sent is ignored.
                 Run::Signal(..) => RunEnd::Signal,
                 Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
             };
             match end {
                 RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),
+                // The thread is at an instruction that has to be executed here, one at a time.
                 RunEnd::Native(_) => {
                     if let Some(end) = self.step_on(print, &mut waits)? {
                         return Ok(end);
@@ -219,6 +226,7 @@ impl Replay {
         let registers = tracee.registers()?;
         let Registers { rax: number, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let args = [rdi, rsi, rdx, r10, r8, r9];
+        // The signal that the thread sends, with which the run ends after the call.
         let raised = i32::try_from(rdx).ok().filter(|signal| number == TGKILL && *signal > 0);
         let result = match number {
             // As abort(3) and raise(3) do.
@@ -270,6 +278,7 @@ impl Replay {
         Ok(result)
     }
 
+    /// Prints the known bytes of a buffer. Returns their number, as write(2) does.
     fn print_part(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let size = size.min(LARGEST_OUTPUT);
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -278,6 +287,7 @@ impl Replay {
         i64::try_from(known).unwrap_or(0)
     }
 
+    /// Prints the buffers of a writev(2). The array at `parts` has the address and size of each.
     fn print_parts(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let mut printed = 0;
         for number in 0..count.min(MOST_PARTS) {

@@ -107,6 +107,8 @@ enum Act {
 }
 
 impl Outline {
+    /// Reads the whole log once. If the log's beginning was dropped, reads the keyframe first that
+    /// precedes its first entry.
     pub(super) fn of(log: &Log, reader: &Reader) -> Result<Self, Error> {
         let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
         let (mut ranges, mut kept): (Vec<Vec<AddrRange>>, _) = (Vec::new(), BTreeMap::new());
@@ -125,6 +127,7 @@ impl Outline {
                         ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
                     }
                     Happening::Foreign { range } => foreign.push((first, *range)),
+                    // Notes the calls that threads are in at the keyframe.
                     happening => _ = calls.act_of(entry.tid, happening),
                 }
                 before.skip()?;
@@ -140,6 +143,7 @@ impl Outline {
                 // Even if this entry is no start: loading the program fails then.
                 starts.push(ProgramStart::Entry(cursor.clone()));
             }
+            // The last entry of the loop decides.
             is_finished = matches!(entry.happening, Happening::Finish { .. });
             if let Happening::Foreign { range } = entry.happening {
                 foreign.push((here, range));
@@ -147,6 +151,7 @@ impl Outline {
             let act = calls.act_of(entry.tid, &entry.happening);
             entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
             total_ticks = total_ticks.saturating_add(entry.ticks);
+            // Entries right after a start that belong to it move the program's beginning.
             if entry.happening.may_follow_start()
                 && let Some(last) = begins.last_mut().filter(|last| **last == here)
             {
@@ -194,6 +199,8 @@ impl Outline {
     /// Returns the first position of a moment ([`Replay::moment`]), at or after entry number
     /// `first`.
     pub(super) fn position(&self, first: u64, moment: u64) -> Position {
+        // Searches for the last entry whose interval begins at or before the moment. The rest are
+        // ticks in that interval.
         let begins = |entry: u64| self.moment(Position::after_entries(entry));
         // A run whose end is not recorded ends after its last entry.
         let (mut low, mut high) = (first, self.last() + 1);
@@ -208,7 +215,8 @@ impl Outline {
         Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
     }
 
-    /// Returns the number of a position's moment ([`Replay::moment`]).
+    /// Returns the number of a position's moment ([`Replay::moment`]): each tick and each entry
+    /// before it counts.
     pub(super) fn moment(&self, position: Position) -> u64 {
         let ticks = self.ticks_before(position.entry).saturating_add(position.ticks);
         ticks.saturating_add(position.entry.saturating_sub(self.first))
@@ -258,6 +266,7 @@ impl Outline {
 
     /// Returns the number of the last program that executes something before a position.
     pub(super) fn epoch_before(&self, position: Position) -> usize {
+        // A program that begins right at the position has executed nothing before it.
         let begins = |entry: &u64| Position::after_entries(*entry) < position;
         self.begins.partition_point(begins).saturating_sub(1)
     }
@@ -367,6 +376,7 @@ impl OpenCalls {
                 Act::Enters(low(*number))
             }
             Happening::Returns { .. } => self.0.remove(&tid).map_or(Act::Other, Act::Returns),
+            // A thread whose state is replaced does not make the call that it was in.
             Happening::Changed { state: Some(_), .. } => {
                 self.0.remove(&tid);
                 Act::Other

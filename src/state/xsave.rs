@@ -51,7 +51,8 @@ struct Field {
     size: usize,
     /// The bit of the register's state component in `XSTATE_BV`.
     component: u64,
-    /// The range of the whole component if its initial state is all zeros; otherwise empty.
+    /// The range of the whole component, for AVX and AVX-512, whose initial states are all zeros.
+    /// Empty for x87 and SSE: the kernel writes their registers even in the initial state.
     whole: Range<usize>,
 }
 
@@ -74,6 +75,7 @@ impl Layout {
         Some(if in_use { Value::new(stored) } else { Value::default() })
     }
 
+    /// Returns the location of a register; `None` if the area has no place for it.
     fn field(self, register: Register) -> Option<Field> {
         let legacy = |at, size, component| Some(Field { at, size, component, whole: 0..0 });
         let name = register.name();
@@ -93,6 +95,9 @@ impl Layout {
 }
 
 impl Avx512 {
+    /// Returns the location of a register that AVX-512 adds. ZMM16 to ZMM31 are in one piece of 64
+    /// bytes each, which contains their XMM and YMM parts. Of ZMM0 to ZMM15 only the upper halves
+    /// are here.
     fn field(self, register: Extended) -> Option<Field> {
         let masks = self.masks..self.masks + 8 * 8;
         let zmm_high = self.zmm_high..self.zmm_high + 16 * 32;
@@ -119,7 +124,7 @@ pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option
     let value = if is_tags { abridged_tags(value.low()).into() } else { value };
     let present = word(area, XSTATE_BV)?;
     if present & component == 0 {
-        // The component's other registers are in their initial state.
+        // The component becomes present, so its other registers need their initial state.
         area.get_mut(whole)?.fill(0);
     }
     area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
@@ -127,7 +132,8 @@ pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option
     Some(())
 }
 
-/// Returns the tag byte of an FXSAVE area: a bit for each register that is not empty.
+/// Returns the tag byte of an FXSAVE area: a bit for each register that is not empty. In `tags`
+/// each register has two bits, and 3 means empty.
 fn abridged_tags(tags: u128) -> u128 {
     (0..8).filter(|physical| tags >> (2 * physical) & 3 != 3).map(|physical| 1 << physical).sum()
 }

@@ -37,6 +37,8 @@ pub enum How {
 /// A tracker of calls, which follows a path block by block.
 #[derive(Clone, Debug)]
 pub struct CallTrace {
+    /// The return addresses of the open calls, innermost last. A signal handler counts as a call,
+    /// from the instruction that it interrupted.
     returns: Vec<Addr>,
     left: Left,
 }
@@ -44,10 +46,16 @@ pub struct CallTrace {
 /// The last transfer of control out of a block.
 #[derive(Clone, Copy, Debug)]
 enum Left {
+    /// Nothing is known: the path begins, or has a gap.
     Unknown,
+    /// Any other exit of a block: no arrival follows.
     Plain,
+    /// A call, with the address after it.
     Call { next: Addr },
+    /// A return.
     Return,
+    /// An entry into the kernel at the instruction `site`. The kernel usually resumes at `next`, or
+    /// at `site` to begin a system call again.
     Kernel { site: Addr, next: Addr },
 }
 
@@ -95,12 +103,15 @@ impl CallTrace {
         }
     }
 
+    /// Decides by the last transfer whether the path enters a function at `ip`. Replaces that
+    /// transfer.
     fn arrive(&mut self, index: u64, ip: Addr) -> Option<Arrival> {
         let how = match std::mem::replace(&mut self.left, Left::Plain) {
             Left::Plain => return None,
             // A call to the next instruction reads the IP; nothing returns from it.
             Left::Call { next } if next == ip => return None,
             Left::Kernel { site, next } if ip == next || ip == site => return None,
+            // A return, or sigreturn(2) at the end of a signal handler.
             Left::Kernel { .. } | Left::Return if self.leave(ip) => return None,
             Left::Unknown => How::Start,
             Left::Return => How::Return,

@@ -86,6 +86,8 @@ pub(super) fn encode<'a>(
     bytes
 }
 
+/// Makes a thread's index relative: each segment and time to the one before it. [`path`] is the
+/// inverse.
 fn thread(tid: Tid, path: &Path) -> Thread {
     let index = &path.index;
     let mut forest = Forest::default();
@@ -160,6 +162,7 @@ fn is_sound(piece: &Piece, trace_bytes: &[usize]) -> bool {
     order.is_sorted() && size_bytes.is_some_and(|size_bytes| piece.to <= *size_bytes)
 }
 
+/// Restores a thread's path; `None` if the saved one is not sound.
 fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
     let pieces = saved.pieces;
     if !pieces.iter().all(|piece| is_sound(piece, trace_bytes)) {
@@ -167,8 +170,10 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
     }
     let stacks = Forest::stacks(&saved.frames)?;
     let mut entries: Vec<Entry> = Vec::with_capacity(saved.entries.len());
+    // The number of the segment's piece, and the sum of the instructions of all segments.
     let (mut piece, mut insns) = (0_usize, 0_u64);
     for segment in saved.entries {
+        // The previous segment, if it is of the same piece: this one ends it.
         let before = entries.last_mut().filter(|_| segment.pieces_later == 0);
         piece = piece.checked_add(segment.pieces_later)?;
         let within = pieces.get(piece)?;
@@ -189,6 +194,7 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
         };
         let first = insns;
         insns = insns.checked_add(segment.insns)?;
+        // From here to the end of the round, `insns` are those of this segment alone.
         let Segment { insns, worker, blocks, has_gaps, .. } = segment;
         let end = None;
         entries.push(Entry { piece, start, end, first, insns, calls, worker, blocks, has_gaps });

@@ -30,7 +30,8 @@ const PROGRAM_END: u64 = (1 << 47) - PAGE_BYTES;
 
 impl Tracee {
     /// Makes the only thread of a stopped process copy the process, by the SYSCALL instruction at
-    /// `gadget`. The copy is stopped where this process is, and has the same registers.
+    /// `gadget`. The copy is stopped where this process is, and has the same registers. Both have
+    /// the signal mask of before; during the call, all signals are blocked.
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -49,14 +50,17 @@ impl Tracee {
         };
         self.set_signal_mask(u64::MAX)?;
         self.set_registers(&call)?;
+        // With this `orig_rax`, the kernel restarts no system call when the thread is resumed.
         let settled = Registers { orig_rax: u64::MAX, ..registers };
         let mut child = None;
         let mut entered = false;
+        // The stops of this thread: the entry of clone(2), the event of the birth, and the exit.
         loop {
             self.resume_to_call(0)?;
             match wait_for(self.0)? {
                 Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork) => {
                     let tid = Tid(i32::try_from(self.event_message()?).unwrap_or(0));
+                    // The copy is traced from its birth on, and begins with a stop.
                     wait_for(tid)?;
                     let copy = Self(tid);
                     copy.set_registers(&settled)?;
@@ -66,6 +70,7 @@ impl Tracee {
                 }
                 Stop::Call if !std::mem::replace(&mut entered, true) => {}
                 Stop::Call => break,
+                // Stops of job control do not disturb the call.
                 Stop::Group(_) | Stop::Event(PtraceEvent::Stop) | Stop::Signal(_) => {}
                 stop => return Err(Error::Disturbed { tid: self.0, stop }),
             }
@@ -78,9 +83,9 @@ impl Tracee {
     }
 }
 
-/// Starts a process with nothing in it but one page, which has a SYSCALL instruction, at which the
-/// process is stopped, and room. Returns the process, and the page, which overlaps none of
-/// `reserved`. The process has no files open and no terminal.
+/// Starts a process with nothing in it but one page, and returns both. The page begins with a
+/// SYSCALL instruction, at which the process is stopped. It also contains the code for AMX tiles,
+/// and has room. It overlaps none of `reserved`. The process has no files open and no terminal.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -97,12 +102,15 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     emptied.map(|page| (pid, page))
 }
 
+/// Empties a new copy of this process by its own system calls: first with a SYSCALL instruction of
+/// its C library, and at last with the one in the new page, to unmap all else. Returns the page.
 fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     let tracee = Tracee(Tid(pid.0));
     tracee.seize()?;
     let memory = Memory::open(pid)?;
     let own = mappings(pid)?;
     let here = stop_at_call(tracee, &memory)?;
+    // The kernel writes to this memory whenever the thread is scheduled, and it will be unmapped.
     if let Some(rseq) = tracee.rseq().ok().flatten() {
         let (size, signature) = (rseq.size_bytes.into(), rseq.signature.into());
         tracee.inject(here, RSEQ, [rseq.addr, size, RSEQ_UNREGISTER, signature, 0, 0])?;

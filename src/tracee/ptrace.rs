@@ -191,6 +191,9 @@ impl Tracee {
         Ok(result)
     }
 
+    /// Makes one system call, which [`Self::inject`] prepares: sets the registers for it, and
+    /// resumes the thread to its entry and then to its exit. Returns the result. Notes the job
+    /// control stops of that time in `stopped`.
     fn call_once(
         self,
         registers: &Registers,
@@ -218,8 +221,10 @@ impl Tracee {
             return Err(Error::Disturbed { tid: self.0, stop });
         }
         let mut begun = false;
-        // A thread that is inside a system call reaches the exit of that call first. These stops
-        // raise no signal, so the program's handlers are not affected.
+        // A thread that is inside a system call reaches the exit of that call first, with RIP still
+        // at `gadget`: then the registers are set anew. At the entry and the exit of the injected
+        // call, RIP is after the instruction. These stops raise no signal, so the program's
+        // handlers are not affected.
         loop {
             self.run_to_call(stopped)?;
             let at = self.registers()?;
@@ -231,8 +236,9 @@ impl Tracee {
         }
     }
 
-    /// Handles a thread that was killed during an injected call. It is in its exit stop with the
-    /// call's registers, or will be: restores its own registers, for its final state.
+    /// Returns the error of a failed call. If the thread was killed during it, first restores the
+    /// registers of before, for the final state: the thread is at its exit stop with those of the
+    /// call, or will be.
     fn killed_in_call(self, registers: &Registers, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,
@@ -251,7 +257,8 @@ impl Tracee {
     }
 
     /// Resumes the thread until it enters or leaves a system call. Its signals must be blocked.
-    /// Defers job control stops, which cannot be blocked; [`Self::stop_again`] raises them again.
+    /// Notes job control stops in `stopped`, since they cannot be blocked, and goes on;
+    /// [`Self::stop_again`] raises them again.
     fn run_to_call(self, stopped: &mut Stopped) -> Result<(), Error> {
         loop {
             self.resume_to_call(0)?;

@@ -65,6 +65,7 @@ impl Table {
             memory.store_u64(self.offset + slot as u64 * 8, entry);
             return;
         }
+        // Walks the chain to the superblock whose successor is the removed one.
         let mut before = self.first[slot];
         while let Some(other) = before {
             let superblock = &mut superblocks[other as usize];
@@ -83,6 +84,7 @@ fn entry_of(zones: &[Zone], superblocks: &[Superblock], number: Option<u32>) -> 
     number.map_or(miss, |number| superblocks[number as usize].entry)
 }
 
+/// Sets the entry to which a superblock's check leads if the target is another.
 fn store_chain(memory: &impl CacheMemory, zones: &[Zone], superblock: &Superblock, next: u64) {
     let zone = &zones[superblock.zone];
     memory.store_u64(zone.offset + (superblock.chain - zone.base), next);

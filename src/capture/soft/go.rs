@@ -30,6 +30,8 @@ const LONE_STEPS: u32 = 256;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 impl Engine {
+    /// Runs threads as `go` requests until an event, and stops all again. Returns the event, with
+    /// the thread to which it happened. `interrupted` returns true to stop early.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -75,7 +77,10 @@ impl Engine {
         Ok(self.settled(go, news))
     }
 
-    /// Resumes the threads that `go` requests, unless one of them has an event to report first.
+    /// Resumes the threads that `go` requests, unless one of them has an event to report first. All
+    /// are resumed in the cache, but for most single steps, which are native. Not native are the
+    /// step of a SYSCALL, for which the thread runs in the cache to the address after it, one that
+    /// begins with a signal, and one of a thread that waits for its vfork(2) child.
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
         if let Some((tid, news)) = self.take_owed(go) {
             return Ok(Begun::Already(tid, news));
@@ -100,6 +105,7 @@ impl Engine {
                 thread.chosen = *signal;
             }
         }
+        // True for a native step. The field of the same name below is a request of the debugger.
         let steps_alone = go.step && !has_signal && next.is_none() && stands;
         let Some(process) = self.processes.get_mut(&self.program) else {
             return Ok(Begun::Runs(Runs::All));
@@ -138,6 +144,7 @@ impl Engine {
                 process.step_natively(thread, Addr(ip))
             })?;
         }
+        // A thread that steps natively is no longer `Standing`, so it is not resumed here.
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let program = self.program;
         let of_program = self.threads.values().filter(|thread| thread.pid() == program);
@@ -164,7 +171,8 @@ impl Engine {
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
 
-    /// Interrupts all running threads, and waits until they are stopped outside the cache.
+    /// Interrupts all running threads, and waits until they are stopped outside the cache. Stops
+    /// that threads have for other reasons are handled first, and may add events.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
             thread.is_young = false;
@@ -228,13 +236,14 @@ enum Begun {
     Already(Tid, Report),
 }
 
-/// The threads of the program that were resumed.
+/// The threads of the program that were resumed: all, or only the one that the request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     All,
     One,
 }
 
+/// Returns true if a thread is still to be stopped.
 fn runs(thread: &Thread) -> bool {
     !matches!(thread.doing, Doing::Standing | Doing::AtEnd | Doing::Waiting)
 }
@@ -247,23 +256,26 @@ impl Process {
         let signal = std::mem::take(&mut thread.chosen);
         thread.pending.go_on(signal);
         let ip = thread.tracee().registers()?.rip;
+        // The call at which the thread stopped is not caught again, unless the thread was moved.
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
         if signal == 0 {
             return self.go_on_in_cache(thread);
         }
-        // A signal that is ignored, or that stops the process, is sent anew below, and delivered in
-        // the cache.
+        // If the thread stopped for a signal (`held`), ptrace(2) can deliver one here. One that is
+        // ignored, or that stops the process, is sent anew below instead, and delivered in the
+        // cache.
         let known = dispositions(thread.tid())?;
         if held != 0 && !leaves_it_running(signal, known) {
             let caught = known.caught & 1 << (signal - 1).clamp(0, 63) != 0;
             return thread.deliver(signal, caught);
         }
-        // ptrace(2) delivers a signal only to a thread that stopped for one, so this one is sent.
+        // In all other cases the signal is sent.
         thread.pending.sent = signal;
         thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
             // If a signal comes while gdb steps over a breakpoint, gdb expects a stop there after
-            // the signal, even if the signal has no effect.
+            // the signal, even if the signal has no effect. `go_on_in_cache` would pass the
+            // breakpoint.
             self.enter(thread)?;
             thread.doing = Doing::Running;
             return Ok(thread.tracee().resume(0)?);

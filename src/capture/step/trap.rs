@@ -54,8 +54,10 @@ impl Trap {
         if !self.blocked || self.lent.is_some() {
             return Ok(());
         }
-        // A call that sets a mask for its duration may have ended by a signal that only this mask
-        // does not block. That signal comes first, and setting the mask would lose it.
+        // A call such as ppoll(2) has another mask for its duration. It may have ended by a signal
+        // that this mask allows and the program's own mask blocks. Setting a mask now would block
+        // that signal again. It is delivered before the thread executes an instruction, so this
+        // waits for the next step.
         let now = signals(pid, tracee.0)?;
         if now.pending & !now.blocked != 0 {
             return Ok(());
@@ -66,9 +68,10 @@ impl Trap {
         Ok(())
     }
 
-    /// Restores the program's mask before the kernel uses the thread's signals, and posts a held
-    /// SIGTRAP. Returns the signal to resume the thread with (0: none). `deliver` is the signal
-    /// that the caller will deliver (0: none).
+    /// Restores the program's mask before the kernel uses the thread's signals, and makes a held
+    /// SIGTRAP pending again, in one of two ways: it replaces the SIGTRAP of the step for which the
+    /// thread is stopped, or it is sent. Returns the signal to resume the thread with in the first
+    /// case, otherwise 0. `deliver` is the signal that the caller will deliver (0: none).
     pub(super) fn give_back(
         &mut self,
         pid: Pid,
@@ -79,10 +82,11 @@ impl Trap {
         tracee.set_signal_mask(mask)?;
         let Some(info) = self.held.take() else { return Ok(0) };
         if self.at_step && deliver == 0 {
-            // The kernel queues the signal again, since it is blocked.
+            // The program's mask blocks the signal again, so the kernel queues it.
             tracee.set_signal_info(&info)?;
             return Ok(libc::SIGTRAP);
         }
+        // A signal that is sent has the recorder's siginfo; `fate` restores the original.
         self.posted = Some(info);
         tracee.send(pid, libc::SIGTRAP)?;
         Ok(0)

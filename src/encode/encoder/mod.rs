@@ -201,6 +201,8 @@ impl Encoder {
             self.quiet.clear();
         }
         if edge.peak > 0 {
+            // The path's own calls pushed the oldest addresses out of a full stack, even the calls
+            // that returned.
             self.depth = self.depth.min(STACK_DEPTH - usize::from(edge.peak));
             for &address in dictionary.pushes_of(edge) {
                 self.push(address);
@@ -238,6 +240,7 @@ impl Encoder {
             self.begin_at(first.ip);
         }
         self.instructions += steps.len() as u64;
+        // The number of steps up to the last one that added a bit. Those after it are quiet.
         let mut following = 0;
         for (number, step) in steps.iter().enumerate() {
             match step.outcome {
@@ -393,6 +396,7 @@ impl Encoder {
         }
     }
 
+    /// Writes a TIP packet: does the same as [`encode`], but faster.
     fn tip(&mut self, target: u64) {
         self.flush_tnt();
         let payload = self.last_ip.compress(Addr(target));
@@ -436,6 +440,7 @@ impl Encoder {
     }
 
     #[inline]
+    /// Writes a long TNT packet. A 1 before the oldest bit marks where they begin.
     fn long_tnt(&mut self, bits: u64, count: u32) {
         let word = (bits | 1 << count) << 16 | LONG_TNT;
         self.out.extend_from_slice(&word.to_le_bytes());

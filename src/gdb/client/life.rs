@@ -11,9 +11,10 @@ use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    /// Kills a process, or all processes for `None`. Sends `reply` if there is one. In extended
-    /// mode, a client that gets a reply stays connected, for another program; else the connection
-    /// ends.
+    /// Kills a process, or all processes for `None`. `reply` is the answer to `vKill`; `k` has
+    /// none. With the program the connection ends, too, unless the client is in extended mode and
+    /// gets a reply: then it may start another program. The death of a process beside the program
+    /// ends nothing else.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))
@@ -29,7 +30,9 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Detaches from a process, or from all processes for `None`.
+    /// Detaches from a process, or from all processes for `None`. If there are processes beside the
+    /// program, detaching from one keeps the others. Else nothing is left, and the connection ends
+    /// unless the client is in extended mode.
     pub(super) fn detach(&mut self, pid: Option<Pid>) -> Answer {
         let others = |tid| self.served.session.run().is_beside(tid);
         let threads = self.served.session.threads();
@@ -46,6 +49,7 @@ impl<R: Run> Client<'_, R> {
         Answer::End(Some(b"OK"), Ended::Detached)
     }
 
+    /// Detaches from one process of several. Chooses another thread if the chosen one is gone.
     fn detach_one(&mut self, pid: Pid) -> Answer {
         let session = &mut self.served.session;
         if session.threads().iter().all(|thread| thread.pid != pid) {
@@ -87,8 +91,8 @@ impl<R: Run> Client<'_, R> {
         Answer::Reply(reply)
     }
 
-    /// Returns the thread that `Hc` chose, if packet `body` would resume it and it does not exist
-    /// now.
+    /// Returns the thread that `Hc` chose if it does not exist now, and packet `body` resumes the
+    /// chosen thread. Only `vCont` does not, since it names its threads.
     pub(super) fn missing_thread(&self, body: &[u8]) -> Option<Tid> {
         let names_threads = body.starts_with(b"vCont");
         let chosen = self.chosen.resumed().filter(|_| !names_threads);
@@ -140,7 +144,8 @@ impl<R: Run> Client<'_, R> {
             _ if body.starts_with(b"qAttached") => {
                 Some(u8::from(self.served.attached).to_string().into_bytes())
             }
-            // The kernel delivers signals to detached programs.
+            // The list is for servers that deliver the signals of a detached program. Here the
+            // kernel does that, so the list is only checked.
             _ if body.starts_with(b"QProgramSignals:") => {
                 let list = &body[b"QProgramSignals:".len()..];
                 self.features.signals.set(list).map(|_| b"OK".to_vec())

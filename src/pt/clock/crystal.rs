@@ -41,17 +41,18 @@ impl Crystal {
     ///
     /// Assumes the smallest advance that fits: a loss of 256 MTCs goes unnoticed.
     pub(super) fn advance(&mut self, mtc: u8) -> Option<u64> {
-        // A TMA has 16 bits of the counter. If MTC uses higher ones, the first comparison is
-        // limited to the bits that both have.
+        // The MTC is bits `freq` to `freq + 7` of the counter. A TMA has only the low 16 bits, so
+        // the first comparison after it is limited to the bits that both have.
         let common_bits = if self.fresh { 8.min(16 - self.freq) } else { 8 };
         let mask = (1_u64 << common_bits) - 1;
         let periods = (u64::from(mtc).wrapping_sub(self.counter >> self.freq)) & mask;
         let is_before_tma = self.fresh && periods == mask;
         if periods == 0 || is_before_tma {
-            // The edge is not after the TMA: the MTC has its value (0 periods), or the one before
-            // (wraps). After another MTC, 0 periods repeat its value.
+            // A late MTC, whose edge was before the TMA: the last one (0 periods) or the one before
+            // that (-1, which is `mask`). Without a TMA since the last MTC, a repeated MTC.
             return None;
         }
+        // Ticks from the last edge to the TMA; 0 after an MTC, which is at an edge.
         let into_period = self.counter & ((1 << self.freq) - 1);
         self.elapsed += (periods << self.freq) - into_period;
         self.counter = u64::from(mtc) << self.freq;

@@ -120,7 +120,8 @@ impl Clock {
         match *packet {
             Packet::Cyc(cycles) => self.count(cycles),
             Packet::Psb => self.psb(),
-            // MODE.Exec has the time of the packet after it.
+            // No CYC binds to these: one that was read waits for a later packet. MODE.Exec has the
+            // time of the packet after it.
             Packet::Pad | Packet::PsbEnd | Packet::Fup(_) | Packet::ModeExec { .. } => {}
             Packet::Mtc(mtc) => self.eligible(|clock| clock.mtc(mtc)),
             Packet::Tsc(tsc) => self.eligible(|clock| clock.tsc(tsc)),
@@ -219,6 +220,10 @@ impl Clock {
         (ratio != 0).then_some(Speed { ticks: nominal.into(), cycles: ratio.into() })
     }
 
+    /// Handles a loss of packets. If the cycles since the last known time last longer than MTC's
+    /// values take to repeat, the next MTC is ambiguous, so the time is unknown until the next TSC.
+    /// A shorter loss only removes the latest time. Without known cycles, every loss counts as
+    /// short.
     fn overflow(&mut self) {
         let wrapped = match (self.base, self.speed, self.crystal) {
             (Some(base), Some(speed), Some(crystal)) => {

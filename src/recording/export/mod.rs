@@ -14,10 +14,13 @@ pub(super) const VDSO_NAME: &str = "/[vdso]";
 /// The name of the exported file with all code that was in no file.
 pub(super) const CODE_NAME: &str = "/[code]";
 
-/// The name of the exported file with code from the core file, for tools without the core file.
+/// The name of the exported file with code from the core file, for tools without the core file. An
+/// importer that has the core file skips mappings of it.
 pub(super) const CORE_NAME: &str = "/[core]";
 
 /// The name of mappings whose code only the core file contains, and that lie over earlier mappings.
+/// They map no exported file, not even [`CORE_NAME`]: an importer takes their code from the core
+/// file.
 pub(super) const CORE_MAP_NAME: &str = "[core]";
 
 /// The name of executable mappings without a file. Where their code is known, mappings of parts of

@@ -11,6 +11,7 @@ fn refused(error: &crate::capture::Error) -> Error {
 }
 
 impl Live {
+    /// Returns an error in the past, and after the end of the program: nothing can change there.
     fn refuse_past(&self) -> Result<(), Error> {
         match (self.in_past, self.ended) {
             (true, _) => Err(Error::LivePastIsFixed),
@@ -44,6 +45,7 @@ impl Live {
         let thread = program.thread(tid).ok_or(Error::Gone)?;
         let changed = ChangedSet::of(thread, register, value).ok_or(Error::NoSuchRegister)?;
         if register == Register::RIP {
+            // At the new address the thread may stop for a breakpoint again.
             program.forget_report(tid);
         }
         let written = match changed {

@@ -12,7 +12,8 @@ const SMALLEST_LIMIT_BYTES: u64 = 1 << 20;
 /// The limit on the window; perf uses some megabytes at most.
 const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
-/// The end of a stream, which perf never writes: an empty last block, and room for a checksum.
+/// The end of a stream, which perf never writes: an empty last block, and room for a checksum. The
+/// decoder keeps the last decompressed bytes back until it has read an end.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 /// The compressed parts of a file, one after the other.
@@ -75,6 +76,8 @@ pub(super) fn decompress(
     decoder.set_max_window_size(WINDOW_LIMIT_BYTES);
     let mut left = (file_bytes as u64).saturating_mul(GROWTH_LIMIT).max(SMALLEST_LIMIT_BYTES);
     let mut source = Source::new(parts);
+    // One round for each stream. The only one of perf ends at the appended `END`. If other programs
+    // end theirs, more may follow, and `END` is not read.
     while !source.is_over() {
         let bad = |offset| BadPerfData { offset, what: "the compressed records are damaged" };
         decoder.init(&mut source).map_err(|_| bad(source.offset()))?;

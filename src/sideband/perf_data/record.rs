@@ -113,6 +113,7 @@ impl PerfEvent {
 /// A parser of records as the kernel writes them to the ring buffer of an event.
 #[derive(Clone, Debug)]
 pub struct PerfRecords {
+    /// The formats of the trailers, which follow the records' bodies.
     ends: Trailers,
 }
 
@@ -139,7 +140,8 @@ const BUILD_ID_LIMIT_BYTES: usize = 20;
 #[derive(Debug)]
 pub(super) struct Damaged;
 
-/// Parses the record in `bytes`, including its header; `None` if its type is not relevant.
+/// Parses the record in `bytes`, including its header; `None` if its type is not relevant. `ends`
+/// has the format of its trailer: the task, time and CPU after the body.
 pub(super) fn parse(
     offset: u64,
     bytes: &[u8],

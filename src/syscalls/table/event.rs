@@ -1,4 +1,8 @@
 //! Waiting for descriptors, and asynchronous input and output.
+//!
+//! In `items(3, 2, SIZE)`, argument 3 points to the array, argument 2 is its capacity, and the
+//! result counts the elements that are written. Of an `int_array`, all are written. Calls that let
+//! the kernel write later, outside of calls, are `Refused`.
 
 use super::sizes::{EPOLL_EVENT, IO_EVENT, LONG, POLLFD, TIMESPEC, TIMEVAL, descriptor_set};
 use crate::syscalls::model::Property::{ChangesMappings, KeepsPointer, MayBlock, Refused};

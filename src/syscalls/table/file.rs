@@ -70,6 +70,8 @@ pub(super) const CALLS: &[Model] = &[
     call(269, "faccessat", &[], &[]),
     call(280, "utimensat", &[], &[]),
     call(285, "fallocate", &[], &[WritesFiles]),
+    // struct file_handle at argument 2: the handle's size (before the call, the room for it), its
+    // type, its bytes. Argument 3 points to the mount's number, which has 4 bytes without the flag.
     call(
         303,
         "name_to_handle_at",
@@ -87,7 +89,7 @@ pub(super) const CALLS: &[Model] = &[
     call(439, "faccessat2", &[], &[]),
     call(452, "fchmodat2", &[], &[]),
     call(463, "setxattrat", &[], &[]),
-    // struct xattr_args: value, size, flags.
+    // struct xattr_args at argument 4: pointer to the value, size of its buffer, flags.
     call(464, "getxattrat", &[pointed(u64_at(4, 0), u32_at(4, 8), 1).by_result()], &[]),
     call(465, "listxattrat", &[filled(3, 4)], &[]),
     call(466, "removexattrat", &[], &[]),

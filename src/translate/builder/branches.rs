@@ -13,6 +13,8 @@ use iced_x86::{Code, Encoder, Instruction, MemoryOperand, OpKind, Register};
 const SYSCALL_BYTES: usize = 2;
 
 impl Builder<'_, '_> {
+    /// Copies an instruction. Adapts an operand that is relative to RIP. Returns false, with
+    /// nothing emitted, if that is out of reach.
     pub(super) fn copy(
         &mut self,
         insn: &Instruction,
@@ -32,6 +34,8 @@ impl Builder<'_, '_> {
         true
     }
 
+    /// Translates a conditional branch: the path goes on at one of its two targets, and a jump
+    /// leaves to the other.
     pub(super) fn jcc(&mut self, next: u64, target: u64, condition: u8) {
         // Follow a backward branch, as most continue a loop, but create no loop inside the path.
         let is_new = || self.path.iter().all(|step| step.ip != target);
@@ -39,7 +43,9 @@ impl Builder<'_, '_> {
             Some(taken) => taken && target != next && (target == self.start || is_new()),
             None => target == self.start && target != next || target < self.ip && is_new(),
         };
+        // `bit` is the TNT bit of the branch where it leaves the path.
         let (leaves_to, bit) = if follow { (next, 0) } else { (target, 1) };
+        // If the path follows the branch, the jump out has the opposite condition.
         let opcode = 0x80 | condition ^ u8::from(follow);
         self.step(next, if follow { Outcome::Taken } else { Outcome::NotTaken });
         let edge = self.branch_edge(leaves_to, bit);
@@ -56,6 +62,7 @@ impl Builder<'_, '_> {
         self.step(next, Outcome::NotTaken);
         let edge = self.branch_edge(target, 1);
         self.emitter.put(&bytes[..bytes.len() - 1]);
+        // Taken: over the jmp +5, to the jmp rel32. Not taken: over the jmp rel32.
         self.emitter.put(&[2, 0xeb, 5, 0xe9]);
         let field = self.emitter.rel32();
         self.leave_by_stub(field, edge, target);
@@ -63,6 +70,7 @@ impl Builder<'_, '_> {
         self.ip = next;
     }
 
+    /// Adds the stub to which the jump with the displacement at `field` leads out of the path.
     pub(super) fn leave_by_stub(&mut self, field: usize, edge: u32, target: u64) {
         let r11_is_program = self.r11_is_program;
         self.stubs.push(Stub::Direct { field, edge, target, r11_is_program });
@@ -75,6 +83,7 @@ impl Builder<'_, '_> {
         self.literals.push((field, address));
     }
 
+    /// Translates a direct call. Returns true if the path ends with it.
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {
@@ -98,6 +107,7 @@ impl Builder<'_, '_> {
         !follow
     }
 
+    /// Translates a return: pops its target into RDX. Returns true if the path ends with it.
     pub(super) fn ret(&mut self, next: u64, extra_bytes: u16) -> bool {
         self.emitter.store(Gpr::Rdx, slots::RDX);
         self.exact_point();
@@ -125,10 +135,13 @@ impl Builder<'_, '_> {
         false
     }
 
+    /// Translates an indirect jump or call, with its target in RDX. Returns true if the path ends
+    /// with it.
     pub(super) fn indirect(&mut self, insn: &Instruction, call: bool) -> bool {
         let emitted = self.emitter.len();
         self.emitter.store(Gpr::Rdx, slots::RDX);
         let Some(load) = load_target(insn, self.emitter.here()) else {
+            // Nothing is left of the instruction: neither code nor its point.
             self.emitter.bytes.truncate(emitted);
             self.points.pop();
             return self.leave_to_native();
@@ -162,6 +175,7 @@ impl Builder<'_, '_> {
             return true;
         };
         self.leave_unless(target, edge, expected.get(1).copied());
+        // An indirect branch creates no loop inside the path.
         let is_seen = self.path.iter().any(|step| step.ip == target);
         self.ip = target;
         if is_seen {
@@ -200,7 +214,8 @@ impl Builder<'_, '_> {
     /// it is executed natively. Returns true: it is the whole superblock.
     pub(super) fn logged_call(&mut self, next: u64) -> bool {
         let full = self.unless_log_is_full();
-        // The table knows numbers of 16 bits. mov ecx, eax; bswap ecx; movzx ecx, cx
+        // The table knows numbers of 16 bits: the upper half of EAX has to be 0.
+        // mov ecx, eax; bswap ecx; movzx ecx, cx
         self.emitter.put(&[0x89, 0xc1, 0x0f, 0xc9, 0x0f, 0xb7, 0xc9]);
         let small = self.emitter.jump_if_rcx_is_0();
         let large = self.emitter.jump_from_here();
@@ -235,7 +250,7 @@ impl Builder<'_, '_> {
         self.exact_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
         self.glue_point();
-        // bswap rcx; movzx ecx, cl
+        // The room is negative if its highest byte is not 0. bswap rcx; movzx ecx, cl
         self.emitter.load(Gpr::Rcx, slots::LOG_ROOM);
         self.emitter.put(&[0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
         let room = self.emitter.jump_if_rcx_is_0();
@@ -271,6 +286,9 @@ impl Builder<'_, '_> {
         self.glue_point();
     }
 
+    /// Translates a system call that the thread makes, and ends the path after it. The path's
+    /// record is written before the call. The thread stops before the call if the call's class says
+    /// so. After the call, another record has the time of the return.
     pub(super) fn syscall(&mut self, insn: &Instruction) {
         let next = insn.next_ip();
         let at = self.ip;
@@ -289,6 +307,7 @@ impl Builder<'_, '_> {
         self.emitter.put_u32(slots::SYSCALL_CLASSES);
         self.emitter.put(&[0xe3, 0x01]);
         self.emitter.put(&[0xcc]);
+        // The call is on the path already, but not executed here.
         let index = u16::try_from(self.path.len() - 1).unwrap_or(0);
         let offset = u32::try_from(self.emitter.len()).unwrap_or(0);
         let early = State {
@@ -307,6 +326,7 @@ impl Builder<'_, '_> {
         self.point(State { recorded: true, ..State::default() });
         self.emitter.store(Gpr::R11, slots::R11);
         self.emitter.load(Gpr::R11, slots::TRACE_POINTER);
+        // The edge of the return contains no instructions: the call was on the path.
         let edge = Edge {
             instructions: 0,
             bits: 0,

@@ -99,8 +99,7 @@ pub(super) struct Exit {
 }
 
 impl Exit {
-    /// Returns the address of the request, to which the jump leads while its target has no
-    /// superblock.
+    /// Returns the address of the request, to which the jump leads until it is linked.
     pub(super) const fn request(self) -> u64 {
         self.field + 4
     }
@@ -151,7 +150,7 @@ pub(super) struct Site<'a> {
     pub(super) expected: &'a dyn Fn(u64) -> &'a [u64],
 }
 
-/// A superblock that is not in the cache yet.
+/// A superblock that is not in the cache yet. `Superblock` describes the fields that both have.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     pub(super) bytes: Vec<u8>,
@@ -162,8 +161,7 @@ pub(super) struct Built {
     pub(super) native: bool,
     pub(super) passes: bool,
     pub(super) hook: Option<Hook>,
-    /// The address of the literal with the entry of the next superblock in the chain of its slot in
-    /// the table of targets.
+    /// The address of the literal with the entry of the next superblock in its slot's chain.
     pub(super) chain: u64,
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
@@ -318,6 +316,7 @@ impl Builder<'_, '_> {
             let window = Window::fetch(self.ip, code);
             let mut insns = Insns::new(window.bytes());
             let mut offset = 0;
+            // Translates from the same fetched bytes as long as the path is inside them.
             loop {
                 if let Some(native) = self.follow_one(window.bytes(), &mut insns, offset) {
                     return native;
@@ -342,6 +341,7 @@ impl Builder<'_, '_> {
         let decoded = insns.at(offset, self.ip);
         let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
         if let (Some((insn, _)), Some(components)) = (&decoded, self.site.saves) {
+            // The path goes on after a save that it can complete by stores.
             if hook == Some(Hook::SaveState) && self.save(insn, &bytes[offset..], components) {
                 return None;
             }
@@ -369,6 +369,7 @@ impl Builder<'_, '_> {
         Hook::of(insn).filter(|_| self.site.hooks)
     }
 
+    /// Returns true if the path must end here. Counts its arrivals at its start in `rounds`.
     fn must_end(&mut self, rounds: &mut usize) -> bool {
         if self.path.is_empty() {
             return false;
@@ -463,8 +464,7 @@ impl Builder<'_, '_> {
                 self.ip = next;
             }
             Treatment::Copy | Treatment::Syscall | Treatment::Native => {
-                // The operand is out of the displacement's reach, so the instruction is executed in
-                // place.
+                // The operand is out of reach, so the instruction is executed in place.
                 self.points.pop();
                 return self.leave_to_native();
             }

@@ -49,7 +49,10 @@ pub(super) fn emit_choice(emitter: &mut Emitter, clock: Clock) -> (usize, usize)
     (emitter.jump_if_rcx_is_0(), emitter.jump_from_here())
 }
 
-/// Emits the code that reads a clock, after the registers are in the record.
+/// Emits the code that reads a clock, after the registers are in the record. The function writes
+/// the time to the record, after its header. If it succeeds, the code copies the time to the
+/// program's memory and completes the record. If it fails, the code jumps to the system call, with
+/// the call's arguments in their registers again.
 pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jumps) {
     let start = emitter.here();
     emitter.load(Gpr::Rcx, slots::LOG);
@@ -61,6 +64,7 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
     let saved = emitter.here();
     // and rsp, -16
     emitter.put(&[0x48, 0x83, 0xe4, 0xf0]);
+    // The address for the time, the program's argument in `out`, is replaced by one in the record.
     let out = match clock {
         Clock::GetTime => {
             // lea rsi, [rcx + header]
@@ -95,7 +99,7 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
     ] {
         emitter.load_at(register, RCX, word.offset());
     }
-    // mov rcx, r11
+    // The result is in R11: 0 after a success. mov rcx, r11
     emitter.put(&[0x4c, 0x89, 0xd9]);
     let reads = emitter.jump_if_rcx_is_0();
     let to_call = emitter.jump_from_here();
@@ -113,10 +117,11 @@ pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jum
 }
 
 /// Emits code that completes the record of a call that has succeeded, and wrote a time at `out`.
+/// Leaves the result in RAX and the flags in the slot of R11, as after the system call.
 fn emit_record(emitter: &mut Emitter, out: u8) {
     emitter.load_at(R11, RCX, Word::Flags.offset());
     emitter.store(Gpr::R11, slots::R11);
-    // mov eax, 0; mov r11d, bytes
+    // An xor would change the flags. mov eax, 0; mov r11d, bytes
     emitter.put(&[0xb8, 0, 0, 0, 0, 0x41, 0xbb]);
     emitter.put_u32(2 * WORD_BYTES);
     emitter.store_at(R11, RCX, Word::Size.offset());
