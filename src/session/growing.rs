@@ -18,6 +18,7 @@ impl Replayed {
             source: RecordedSource::default(),
             shown,
             wanted: Wanted::default(),
+            reported_signal: None,
             failure: None,
             end: Cell::new(0),
             path: OnceCell::new(),

@@ -74,7 +74,8 @@ impl Replayed {
         };
         let accepts = |replay: &Replay| is_breakpoint(replay) || is_exit(replay);
         let wanted = self.wanted.clone();
-        // A handler is outside the range.
+        // A handler is outside the range. So a client that steps sees the thread's signals, even
+        // those that it passes, as gdbserver does: it then runs to the return of the handler.
         let events = |event| matches!(event, KernelEvent::Signal(_)) || wants(&wanted, event);
         let mut key = DefaultHasher::new();
         (key_of(&conditions, &wanted), tid, range, breakpoints.addrs()).hash(&mut key);
@@ -83,7 +84,7 @@ impl Replayed {
             stops: &stops,
             accepts: &accepts,
             events: &events,
-            passed: None,
+            passed: self.reported_signal.take(),
             key,
             interrupted,
         };
@@ -92,8 +93,14 @@ impl Replayed {
         replay.end_diversion()?;
         let found = replay.run_forward(&goals, &watches)?;
         Ok(Some(match found {
-            // A step takes the thread to its handler, or past the signal of another thread.
-            Found::Event(event) if !wants(&wanted, event) => return Ok(None),
+            // A step takes the run past the signal of another thread.
+            Found::Event(event) if !wants(&wanted, event) && self.present_thread() != tid => {
+                return Ok(None);
+            }
+            Found::Event(KernelEvent::Signal(_)) => {
+                self.reported_signal = Some(self.replay.get_mut().position().entry);
+                self.stop(found, Direction::Forward, breakpoints)
+            }
             Found::Stop if !is_breakpoint(self.replay.get_mut()) => {
                 Stop { thread: tid, reason: StopReason::Step }
             }

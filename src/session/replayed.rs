@@ -29,6 +29,8 @@ pub struct Replayed {
     pub(super) shown: Tid,
     /// The system calls and signals that stop the run.
     pub(super) wanted: Wanted,
+    /// The log entry of a signal that the last step within a range reported.
+    pub(super) reported_signal: Option<u64>,
     /// The error that ended the replay before the end of the run.
     pub(super) failure: Option<String>,
     /// The last position at which the run was at its end; 0 if it never was.
@@ -53,6 +55,7 @@ impl Replayed {
             source: RecordedSource::default(),
             shown,
             wanted: Wanted::default(),
+            reported_signal: None,
             failure: None,
             end: Cell::new(0),
             path: OnceCell::new(),
@@ -154,7 +157,7 @@ impl Replayed {
     }
 
     /// Returns the thread that executes next, or another that exists.
-    fn present_thread(&self) -> Tid {
+    pub(super) fn present_thread(&self) -> Tid {
         self.running().unwrap_or_else(|| self.default_thread())
     }
 
