@@ -12,7 +12,7 @@ pub(super) const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 const XFEATURE_XTILEDATA: u64 = 18;
 
 impl Epoch {
-    /// Asks the kernel to let the process use an XSAVE component, by its number (arch_prctl(2)).
+    /// Asks the kernel to let the process use an XSAVE component, by its number (`arch_prctl(2)`).
     /// Ignores a refusal: a CPU without it was reported when the recording was opened.
     pub(super) fn permit(&self, component: u64) -> Result<(), Error> {
         let args = [ARCH_REQ_XCOMP_PERM, component, 0, 0, 0, 0];
