@@ -6,7 +6,7 @@ use crate::traits::Traits;
 use contraflow::common::{Addr, Tid};
 use contraflow::gdb::{Options, serve_streams};
 use contraflow::session::{
-    Ending, GapInfo, Instruction, Library, Recorded, Register, Registers, Scripted, Session,
+    Ending, GapInfo, Instruction, KnownRegisters, Library, Recorded, Register, Scripted, Session,
     Transfer,
 };
 use std::io::{self, Read, Write};
@@ -310,7 +310,7 @@ fn history() -> Scripted {
         add(2, 0x2004, Transfer::None);
         add(1, 0x1004, Transfer::None);
     }
-    let mut registers = Registers::default();
+    let mut registers = KnownRegisters::default();
     registers.set(Register::RIP, Some(0x1006));
     registers.set(Register::RSP, Some(0x7fff_0000));
     history.final_registers.insert(Tid(1), registers);
