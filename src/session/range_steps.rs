@@ -80,11 +80,14 @@ impl Replayed {
         let mut key = DefaultHasher::new();
         (key_of(&conditions, &wanted), tid, range, breakpoints.addrs()).hash(&mut key);
         let key = key.finish();
+        // A signal that this thread's last such step reported is not reported again from there.
+        let entry = self.replay.get_mut().position().entry;
+        let reported = self.reported_signal.take().filter(|reported| *reported == entry);
         let goals = Goals {
             stops: &stops,
             accepts: &accepts,
             events: &events,
-            passed: self.reported_signal.take(),
+            passed: reported,
             key,
             interrupted,
         };
