@@ -66,7 +66,7 @@ pub(super) struct Chain {
 
 const _: () = assert!(size_of::<Chain>() == 32 && CHAIN_BITS < 16 && MAX_CALLS < 4);
 
-/// How control leaves the last block of a chain.
+/// The kind of exit from the last block of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// By a conditional branch.

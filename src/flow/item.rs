@@ -27,11 +27,11 @@ pub struct Span {
     pub insns: u32,
     /// Width of the code.
     pub mode: ExecMode,
-    /// How control left the span.
+    /// The exit by which control left the span.
     pub exit: Exit,
 }
 
-/// How control left a [`Span`].
+/// The exit by which control left a [`Span`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
     /// To the next instruction: the last one is not a branch, or an event ended the span.

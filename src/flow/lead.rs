@@ -199,7 +199,7 @@ impl Then {
     }
 }
 
-/// How a walk to a goal continues after a block.
+/// The outcome of a block in a walk to a goal: the walk ends, or continues.
 #[derive(Clone, Copy, Debug)]
 enum AtEnd {
     /// The goal is reached after the block is executed.

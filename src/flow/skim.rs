@@ -38,7 +38,7 @@ pub trait CallWatch {
     fn leave_by(&mut self, by: Leaving);
 }
 
-/// How control leaves a chain, if not by a plain jump.
+/// The exit from a chain that is not a plain jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// By a near call.

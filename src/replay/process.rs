@@ -51,7 +51,8 @@ pub struct Replay {
     pub(super) ahead: Preparation,
     /// The state of the thread that waits at a glance, while its stop is decided.
     pub(super) glanced: Option<Glanced>,
-    /// Whether the stop of this thread is accepted, if it stops next and that is decided.
+    /// True if the stop of this thread is accepted, should it stop next; `None` if that is
+    /// undecided.
     pub(super) judged: Option<bool>,
 }
 

@@ -2,12 +2,10 @@
 
 use super::shown::Missing;
 use crate::common::Addr;
-use crate::symbols::{FrameRegisters, Home, Machine, Piece};
+use crate::symbols::{FrameRegisters, Home, Machine, Piece, XMM0};
 
 /// The maximum size of one read, in bytes. Larger arrays are read element by element.
 const MAX_BYTES: u64 = 1 << 20;
-/// The DWARF number of XMM0.
-const XMM0: u16 = 17;
 
 /// The [`Machine`] of a frame: its registers, and the memory of the process.
 pub(super) struct InFrame<'a> {

@@ -5,11 +5,10 @@ use super::home::InFrame;
 use super::shown::{Missing, Shown};
 use super::ty::Ty;
 use crate::common::Addr;
-use crate::symbols::{Home, Kind, Language, Piece, Signature, TypeId};
+use crate::symbols::{Home, Kind, Language, Piece, Signature, TypeId, XMM0};
 
 const RAX: u16 = 0;
 const RDX: u16 = 1;
-const XMM0: u16 = 17;
 const XMM1: u16 = 18;
 /// The maximum size of a value that is returned in registers, in bytes.
 const IN_REGISTERS: u64 = 16;

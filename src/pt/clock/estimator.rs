@@ -78,7 +78,7 @@ pub struct Clock {
     lost: bool,
 }
 
-/// Whether a CYC is bound to the current packet.
+/// The state of the CYC of the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cyc {
     /// No CYC is bound to the current packet.
