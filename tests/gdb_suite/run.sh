@@ -62,7 +62,9 @@ SITE
     (
         cd "$work" || exit 2
         # gdb decodes the packets of a live program's path.
-        case $1 in gdb.btrace/*) export SUITE_OPTIONS=--path ;; esac
+        case $1 in gdb.btrace/*) export SUITE_OPTIONS="--path --no-stop-at-end" ;; esac
+        # gdb's `record` asks before the end too.
+        case $1 in gdb.reverse/*) export SUITE_OPTIONS= ;; esac
         SUITE_SERVER=$3 timeout "${SUITE_SECONDS:-600}" runtest --status --tool gdb \
             --target_board "contraflow-$board" GDB="$(command -v gdb)" "$1" >run.log 2>&1
     )
