@@ -7,13 +7,19 @@ use super::recorder::Recorder;
 use crate::common::Tid;
 use crate::recording::{Links, image_id, open_regular};
 use crate::sideband::{Event, FileId, ImageId, Mapping};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
-/// The maximum size of a file that is stored though it is not mapped as code: 64 MiB.
+/// The maximum size of a file that is stored though only a part of it is mapped, and not as code:
+/// 64 MiB.
 const LARGEST_DATA_BYTES: u64 = 64 << 20;
+/// A larger file that changed this recently may be one that programs write all the time.
+const RECENT: Duration = Duration::from_secs(60);
+/// The unit of a file's size on disk (`st_blocks`, stat(3type)), in bytes.
+const BLOCK_BYTES: u64 = 512;
 
 /// The mapped files of a process.
 #[derive(Debug, Default)]
@@ -132,17 +138,30 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, unless its path leads to another file now, or it is large and mapped as
-/// data. Code that is not stored here is recorded when it is executed.
+/// Stores a mapped file, unless its path leads to another file now, or it is large and data that is
+/// not worth it. Code that is not stored here is recorded when it is executed.
 fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);
     };
-    let is_stored = |size| mapping.protection.execute || size <= LARGEST_DATA_BYTES;
-    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode && is_stored(m.len()));
+    let is_stored = |file: &Metadata| {
+        let is_small = file.len() <= LARGEST_DATA_BYTES;
+        mapping.protection.execute || is_small || is_mapped_as_a_whole(mapping, file)
+    };
+    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode && is_stored(&m));
     let Some(stamp) = stamp(&file).ok().filter(|_| same) else { return Ok(None) };
     let image = recorder.writer().image_from_file(&mut file)?;
     Ok(Some(Stored { image, file, stamp }))
+}
+
+/// Returns true if a mapping needs the whole of a file that seems not to change, as the archive of
+/// Java's classes: stored as a whole, it is a link in the next recording.
+fn is_mapped_as_a_whole(mapping: &Mapping, file: &Metadata) -> bool {
+    let is_written = mapping.protection.shared && mapping.protection.write;
+    let has_holes = file.blocks().saturating_mul(BLOCK_BYTES) < file.len();
+    let changed = file.modified().ok().and_then(|changed| changed.elapsed().ok());
+    let is_settled = changed.is_some_and(|age| age > RECENT);
+    !is_written && !has_holes && is_settled && mapping.range.size_bytes() >= file.len()
 }
 
 fn stamp(file: &File) -> io::Result<Stamp> {
