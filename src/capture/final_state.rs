@@ -9,6 +9,7 @@ use crate::image::core::{
     self, CoreContents, CoreMemory, CoreSegment, FileMapping, ProcessInfo, Thread,
 };
 use crate::insn::Registers;
+use crate::insn::xsave::forget_last_x87;
 use crate::sideband::Mapping;
 use crate::tracee::{Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped};
 use std::io::BufWriter;
@@ -44,6 +45,14 @@ pub(super) fn thread_with(
         siginfo: siginfo.map(|info| info.to_vec()),
         ..Thread::default()
     }
+}
+
+/// Returns the state of a thread that ran translated, from its register sets.
+pub(super) fn of_translated(mut thread: Thread) -> Thread {
+    for area in thread.fpregs.iter_mut().chain(&mut thread.xstate) {
+        forget_last_x87(area);
+    }
+    thread
 }
 
 /// Sets the extended registers of a stopped thread (x87, SSE, AVX...), in XSAVE layout.

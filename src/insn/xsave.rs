@@ -1,5 +1,7 @@
 //! The parts of XSAVE areas that all formats have (SDM volume 1, "XSAVE-Managed State").
 
+use std::ops::Range;
+
 /// The x87 state. This and the next constants are state components: bits of XCR0 and of the header.
 pub const X87: u64 = 1;
 /// XMM0 to XMM15, and MXCSR.
@@ -22,3 +24,23 @@ pub const XCR0: usize = 464;
 pub const XSTATE_BV: usize = 512;
 /// Offset of the first component after the header.
 pub const EXTENDED: usize = 576;
+
+/// Where the address of the last x87 instruction is in an FXSAVE or XSAVE area (FIP).
+pub const LAST_X87: Range<usize> = 8..16;
+/// The address of the last x87 instruction if it is not known. No instruction is there.
+const UNKNOWN: [u8; 8] = [0xff; 8];
+
+/// Marks the address of the last x87 instruction in an FXSAVE or XSAVE area as unknown, if there is
+/// one: of a thread that runs translated, it is the address of the copy in the code cache.
+/// Processors of AMD have the address only after an exception.
+pub fn forget_last_x87(area: &mut [u8]) {
+    if let Some(address) = area.get_mut(LAST_X87).filter(|address| **address != [0; 8]) {
+        address.copy_from_slice(&UNKNOWN);
+    }
+}
+
+/// Returns true if a control register is unknown in an area: a part of the address of the last x87
+/// instruction that was forgotten.
+pub fn is_forgotten(area: &[u8], at: usize) -> bool {
+    LAST_X87.contains(&at) && area.get(LAST_X87).is_some_and(|address| *address == UNKNOWN)
+}

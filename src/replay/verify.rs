@@ -11,6 +11,7 @@ use crate::common::{Addr, AddrRange, Tid};
 use crate::image::core::Core;
 use crate::image::{Bytes, Section};
 use crate::insn::Registers;
+use crate::insn::xsave::LAST_X87;
 use crate::recording::log::{Happening, check_of};
 use crate::sideband::Protection;
 use crate::tracee::PageMap;
@@ -167,14 +168,15 @@ impl Replay {
 
 /// Returns the offset of the first byte in which two XSAVE areas differ, if they differ.
 /// `XSTATE_BV`, the components that are not in their initial configuration (SDM volume 1, "XSAVE
-/// Header"), depends on the processor and is not compared; the bytes that a program stores of it
-/// are logged.
+/// Header"), depends on the processor and is not compared, nor is the address of the last x87
+/// instruction, which is one of the code cache. The bytes that a program stores of them are logged.
 fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
     const XSTATE_BV: std::ops::Range<usize> = 512..520;
     if own.len() != other.len() {
         return Some(own.len().min(other.len()));
     }
-    (0..own.len()).find(|at| own[*at] != other[*at] && !XSTATE_BV.contains(at))
+    let is_compared = |at: &usize| !XSTATE_BV.contains(at) && !LAST_X87.contains(at);
+    (0..own.len()).find(|at| own[*at] != other[*at] && is_compared(at))
 }
 
 impl Epoch {

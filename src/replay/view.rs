@@ -4,6 +4,7 @@ use super::error::Error;
 use super::process::Replay;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
+use crate::insn::xsave::forget_last_x87;
 use crate::recording::log::{Bytes, Happening};
 use crate::sideband::{ImageId, Mapping};
 use crate::tracee::{PageMap, Tracee};
@@ -79,8 +80,10 @@ impl Replay {
         } else {
             (context.registers, context.extended.0.clone(), None)
         };
-        let mut registers = registers;
+        let (mut registers, mut extended, mut fpregs) = (registers, extended, fpregs);
         registers.orig_rax = context.call.unwrap_or(u64::MAX);
+        forget_last_x87(&mut extended);
+        fpregs.as_deref_mut().map(forget_last_x87);
         Ok(Some(core::Thread {
             tid,
             registers,

@@ -6,6 +6,7 @@ use super::registers::{KnownRegisters, Register, Value};
 use super::xsave::{self, CONTROL, Layout};
 use crate::image::core::Thread;
 use crate::insn::Registers;
+use crate::insn::xsave::is_forgotten;
 use std::sync::LazyLock;
 
 /// The general registers, each with its index among the words of `user_regs_struct`.
@@ -64,7 +65,7 @@ pub(super) fn fxsave(area: &[u8], known: &mut KnownRegisters) {
     for (name, at, size) in CONTROL {
         let value = if name == "ftag" { full_tags(area) } else { word(at, size) };
         if let Some(register) = Register::from_name(name) {
-            known.set(register, value);
+            known.set(register, value.filter(|_| !is_forgotten(area, at)));
         }
     }
     for i in 0..16_u8 {

@@ -147,6 +147,7 @@ mod tests {
     use super::super::conversions::{beyond_sse, fxsave};
     use super::super::registers::KnownRegisters;
     use super::*;
+    use crate::insn::xsave::forget_last_x87;
 
     /// Sizes of real areas: Intel with AVX-512 and PKRU, AMD with the same, and AVX alone.
     const AREAS: [(usize, u64, usize); 3] =
@@ -167,6 +168,18 @@ mod tests {
             write(&mut area, Register::st(i).unwrap(), (0x3fff << 64 | 1 << 63).into()).unwrap();
         }
         area
+    }
+
+    #[test]
+    fn the_address_of_a_copied_x87_instruction_is_unknown() {
+        let mut area = area(AREAS[0].0, AREAS[0].1);
+        let value = |area: &[u8], name| read(area).value(Register::from_name(name).unwrap());
+        forget_last_x87(&mut area);
+        assert_eq!(value(&area, "fioff"), Some(0.into()), "there is none");
+        area[8..24].copy_from_slice(&[0x7f; 16]);
+        forget_last_x87(&mut area);
+        assert_eq!(["fioff", "fiseg"].map(|name| value(&area, name)), [None; 2]);
+        assert_eq!(value(&area, "fooff"), Some(0x7f7f_7f7f.into()));
     }
 
     #[test]

@@ -304,12 +304,13 @@ impl DebuggedThread for Thread {
 
     fn state(&self) -> Option<core::Thread> {
         let siginfo = self.debug.held.or(self.debug.pending.siginfo);
-        match &self.doing {
-            Doing::AtEnd => Some(self.ending.as_ref()?.state.clone()),
+        let state = match &self.doing {
+            Doing::AtEnd => return Some(self.ending.as_ref()?.state.clone()),
             Doing::Calls(calling) => {
                 Some(final_state::thread_with(self.tracee(), &calling.registers, siginfo))
             }
             Doing::Runs => final_state::thread(self.tracee(), siginfo),
-        }
+        };
+        state.map(final_state::of_translated)
     }
 }

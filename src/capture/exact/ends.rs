@@ -408,5 +408,6 @@ fn last_registers(thread: &Thread) -> Option<Registers> {
 /// not known.
 fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
     let program = last_registers(thread)?;
-    Some(final_state::thread_with(thread.tracee(), &program, thread.siginfo))
+    let state = final_state::thread_with(thread.tracee(), &program, thread.siginfo);
+    Some(final_state::of_translated(state))
 }

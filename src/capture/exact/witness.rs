@@ -9,6 +9,7 @@ use super::witness_file::not_written;
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::{Phase, Place, SignalStop, call_at};
+use crate::insn::xsave::forget_last_x87;
 use crate::insn::{ExecMode, FlagsCopy, decode};
 use crate::syscalls::Effects;
 use crate::tracee::{SiginfoBytes, Stop, wait_for};
@@ -87,7 +88,9 @@ impl Engine {
             .filter_map(|thread| {
                 let tracee = thread.tracee();
                 let registers = tracee.registers().ok()?;
-                Some((tracee.0, registers, tracee.register_set(NT_X86_XSTATE).ok()?))
+                let mut extended = tracee.register_set(NT_X86_XSTATE).ok()?;
+                forget_last_x87(&mut extended);
+                Some((tracee.0, registers, extended))
             })
             .collect();
         let busy: Vec<_> = self

@@ -124,7 +124,8 @@ impl Process {
         let mut states = Vec::new();
         for thread in threads {
             let registers: Registers = thread.tracee().registers()?;
-            states.push(final_state::thread_with(thread.tracee(), &registers, None));
+            let state = final_state::thread_with(thread.tracee(), &registers, None);
+            states.push(final_state::of_translated(state));
             self.thread_ended(thread.tid(), Some(Addr(registers.rip)));
         }
         let states = final_state::in_order(states, first.tid());

@@ -134,7 +134,8 @@ impl Engine {
         let program = process.last_state(thread, &registers);
         thread.ending = program
             .as_ref()
-            .map(|program| final_state::thread_with(thread.tracee(), program, thread.siginfo));
+            .map(|program| final_state::thread_with(thread.tracee(), program, thread.siginfo))
+            .map(final_state::of_translated);
         process.thread_ended(tid, program.map(|program| Addr(program.rip)));
         process.write_packets()?;
         let stop = LastStop { tid, status, call, siginfo };

@@ -267,7 +267,7 @@ impl Thread {
     /// Resumes the thread in the system call in which it waits for its vfork child. Keeps its
     /// registers for the debugger, as they are at the call's end.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
-        self.ending = final_state::thread(self.tracee(), None);
+        self.ending = final_state::thread(self.tracee(), None).map(final_state::of_translated);
         self.doing = Doing::Waiting;
         Ok(self.tracee().resume_to_call(0)?)
     }

@@ -64,7 +64,11 @@ impl Process {
                 return self.go_on_recording(thread, signal);
             }
             SignalStop::CodeWrite(addr) => return self.write_to_code(thread, addr),
-            SignalStop::StaleFault | SignalStop::Foreign(_) | SignalStop::AfterCall => {
+            // Code that records has no budgets.
+            SignalStop::StaleFault
+            | SignalStop::Foreign(_)
+            | SignalStop::AfterCall
+            | SignalStop::Spent => {
                 thread.tracee().resume(0)?;
             }
             SignalStop::Watchpoint => {

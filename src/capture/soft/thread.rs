@@ -158,7 +158,8 @@ impl DebuggedThread for Thread {
             Doing::AtEnd | Doing::Waiting => self.ending.clone(),
             _ => {
                 let held = self.siginfo.filter(|_| self.held != 0);
-                final_state::thread(self.tracee(), held.or(self.pending.siginfo))
+                let state = final_state::thread(self.tracee(), held.or(self.pending.siginfo));
+                state.map(final_state::of_translated)
             }
         }
     }
