@@ -54,7 +54,7 @@ impl TranslatedProcess {
         let last = count.checked_sub(1).map(|last| {
             let mut header = [0; HEADER_BYTES as usize];
             shared.read(area.offset_of(log + last * u64::from(HEADER_BYTES)), &mut header);
-            LoggedCall::budget_of(&header)
+            self.budget_at(LoggedCall::budget_of(&header))
         });
         (count, last)
     }

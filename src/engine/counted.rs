@@ -15,7 +15,7 @@ use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
 use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
-use crate::translate::{Hook, SPENT, is_spent, is_tick, slots};
+use crate::translate::{Hook, SPENT, is_tick, slots};
 
 /// The result of stepping a thread out of the cache.
 pub(super) enum SteppedOut {
@@ -26,7 +26,7 @@ pub(super) enum SteppedOut {
 }
 
 impl TranslatedProcess {
-    /// Returns the budget (R11) for a run of at most `ticks` ticks. `None` if these are so few that
+    /// Returns the budget for a run of at most `ticks` ticks. `None` if these are so few that
     /// it takes a run up to a bound.
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         self.translator.budget(ticks)
@@ -53,8 +53,8 @@ impl TranslatedProcess {
         distance: Distance,
     ) -> Result<Running, Error> {
         let ip = thread.tracee.registers()?.rip;
-        let (wanted, budget) = match distance {
-            Distance::Budget(budget) => (Wanted::Passing(ip), budget),
+        let (wanted, pointer) = match distance {
+            Distance::Budget(budget) => (Wanted::Passing(ip), self.pointer_of(budget)),
             Distance::Bound(bound) => (Wanted::Bounded(ip, bound), SPENT),
         };
         let translated = if let Some(translation) = self.translate_if_room(thread, wanted)? {
@@ -64,10 +64,11 @@ impl TranslatedProcess {
             self.translate_whole(thread, wanted)?
         };
         let Translation { superblock, address, .. } = translated;
-        thread.set_trace_pointer(&self.window.shared, budget);
+        thread.set_trace_pointer(&self.window.shared, pointer);
         self.enter(thread, address)?;
         let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
         self.window.shared.store(thread.area.slot(slots::LISTENS), 0);
+        let budget = self.budget_at(pointer);
         Ok(Running { budget, bounded, requests: 0, glances: None })
     }
 
@@ -101,10 +102,17 @@ impl TranslatedProcess {
                 SignalStop::Request if self.is_nowhere(thread) => {
                     return self.take_back(thread, running);
                 }
+                SignalStop::Spent => {
+                    let registers = thread.tracee.registers()?;
+                    if self.request_if_spent(thread, &registers) && self.is_nowhere(thread) {
+                        return self.take_back(thread, running);
+                    }
+                    self.note_sample(thread);
+                    return self.end_at_request(thread, running, registers.r11);
+                }
                 SignalStop::Request => {
                     let spent = self.window.shared.load(thread.area.slot(slots::COUNTER));
-                    if is_spent(spent) {
-                        self.note_sample(thread, running.bounded);
+                    if self.is_spent(spent) {
                         return self.end_at_request(thread, running, spent);
                     }
                     let Some(request) = self.request(thread) else { continue };
@@ -123,7 +131,7 @@ impl TranslatedProcess {
                     self.enter_program(thread, &program, 0)?;
                     let hook = hook.filter(|_| !self.is_completed(&program));
                     let end = if is_stop { RunEnd::Stop } else { RunEnd::Native(hook) };
-                    let ticks = running.budget.wrapping_sub(registers.r11);
+                    let ticks = self.ticks_of(running, registers.r11);
                     return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
                 }
                 SignalStop::AfterCall => return Ok(Run::Called),
@@ -194,7 +202,7 @@ impl TranslatedProcess {
             return Err(Error::Inexact { tid: thread.tid(), at: registers.rip.into() });
         };
         // The branch itself is a tick that was counted already.
-        let ticks = running.budget.wrapping_sub(registers.r11).wrapping_sub(1);
+        let ticks = self.ticks_of(running, registers.r11).wrapping_sub(1);
         self.enter_program(thread, &program, 0)?;
         Ok(Run::Ran(Ran { ticks, instructions: None, end: RunEnd::Native(None) }))
     }
@@ -262,7 +270,7 @@ impl TranslatedProcess {
         exact: &Exact,
         end: RunEnd,
     ) -> Result<Run, Error> {
-        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(exact.begun_ticks());
+        let ticks = self.ticks_of(running, exact.pointer).wrapping_add(exact.begun_ticks());
         self.enter_program(thread, &exact.program, 0)?;
         Ok(Run::Ran(Ran { ticks, instructions: None, end }))
     }
@@ -273,6 +281,7 @@ impl TranslatedProcess {
         let (mut mask, mut stopped) = (None, Stopped::default());
         for _ in 0..STEPS_LIMIT {
             let registers = tracee.registers()?;
+            self.request_if_spent(thread, &registers);
             if let Some(exact) = self.exact_at(thread, &registers) {
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
                 tracee.stop_again(stopped)?;
@@ -309,7 +318,7 @@ impl TranslatedProcess {
         let Soon::Exact(exact) = self.exact_soon(thread, &mut registers, || 0) else {
             return Ok(None);
         };
-        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(exact.begun_ticks());
+        let ticks = self.ticks_of(running, exact.pointer).wrapping_add(exact.begun_ticks());
         Ok(Some((exact.program, ticks)))
     }
 

@@ -178,6 +178,7 @@ impl TranslatedProcess {
         tsc: impl Fn() -> u64,
     ) -> Soon {
         for _ in 0..STEPS_LIMIT {
+            self.request_if_spent(thread, registers);
             if let Some(exact) = self.exact_at(thread, registers) {
                 return Soon::Exact(Box::new(exact));
             }

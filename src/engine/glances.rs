@@ -71,10 +71,10 @@ impl TranslatedProcess {
         let (shared, area) = (&self.window.shared, thread.area);
         let word = |slot| shared.load(area.slot(slot));
         let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
-        let (registers, budget) = glanced(word, has_fs_base, now);
+        let (registers, pointer) = glanced(word, has_fs_base, now);
         let (answered, last) = self.answered_so_far(thread);
         let begun = last.unwrap_or(running.budget);
-        Glance { registers, answered, ticks: begun.wrapping_sub(budget) }
+        Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_at(pointer)) }
     }
 
     /// Returns true if a thread at this place in the cache is at a stop, before the instruction.

@@ -206,6 +206,7 @@ impl TranslatedProcess {
             Registers { rip, cs, ss, fs_base, gs_base, ds, es, fs, gs, ..call.registers };
         let visible = self.visible_bytes(Addr(call.written.0), call.written.1.len());
         call.written.1.truncate(visible);
+        call.budget = self.budget_at(call.budget);
         Some(call)
     }
 

@@ -7,6 +7,7 @@ mod actions;
 mod address_space;
 mod answered;
 mod area;
+mod budget;
 mod call_log;
 mod calls;
 mod closing;

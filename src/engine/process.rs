@@ -154,6 +154,10 @@ impl TranslatedProcess {
             // Each call may have an answer. Without one, the thread stops.
             process.see_all_calls();
         }
+        if matches!(code, CodeKind::Counting | CodeKind::Logging) {
+            let gadget = process.gadget();
+            process.window.make_budgets(tracee, gadget)?;
+        }
         process.hide_ranges();
         Ok(process)
     }

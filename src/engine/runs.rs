@@ -27,7 +27,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the ticks that were executed until R11 was `budget`. The run's later ticks are
+    /// Returns the ticks that were executed until `budget` was left. The run's later ticks are
     /// counted from there on.
     pub fn ticks_until(&mut self, budget: u64) -> u64 {
         std::mem::replace(&mut self.budget, budget).wrapping_sub(budget)

@@ -13,10 +13,9 @@ impl TranslatedProcess {
         Some(budget.min(self.sampling.ticks()))
     }
 
-    /// Takes a sample at the branch where a thread spent its budget. A run up to a bound
-    /// (`bounded`) takes none.
-    pub(super) fn note_sample(&mut self, thread: &TranslatedThread, bounded: Option<u32>) {
-        let Some(request) = self.request(thread).filter(|_| bounded.is_none()) else { return };
+    /// Takes a sample at the branch where a thread spent its budget.
+    pub(super) fn note_sample(&mut self, thread: &TranslatedThread) {
+        let Some(request) = self.request(thread) else { return };
         let edge = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);
         let helps = request.is_indirect() && self.translator.note_target(edge, request.target);
         self.sampling.note(helps);

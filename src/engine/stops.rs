@@ -41,6 +41,8 @@ pub enum Phase {
 pub enum SignalStop {
     /// The thread asks for code that has no superblock yet.
     Request,
+    /// The thread has spent its budget: it asks for code, though that may have a superblock.
+    Spent,
     /// The thread is about to make a system call that its tracer wants to see.
     BeforeCall(Location),
     /// The thread is at an instruction that is not translated, or at an address where threads are
@@ -76,6 +78,7 @@ impl SignalStop {
     pub fn is_tracers(&self) -> bool {
         match self {
             Self::Request
+            | Self::Spent
             | Self::BeforeCall(_)
             | Self::Native(_)
             | Self::AfterCall
@@ -164,6 +167,9 @@ impl TranslatedProcess {
     ) -> Result<Option<SignalStop>, Error> {
         let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
         let steps = phase == Phase::Steps;
+        if !steps && self.faults_for_budget(addr, &thread.tracee.registers()?) {
+            return Ok(Some(SignalStop::Spent));
+        }
         if !steps && thread.area.is_guarded(addr) {
             return Ok(Some(SignalStop::Guard));
         }

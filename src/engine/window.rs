@@ -3,6 +3,7 @@
 //! call of the program makes them writable.
 
 use super::area::{Area, BUFFERS, Busy};
+use super::budget::MEMORY_BYTES;
 use super::error::{Error, checked, no_room, system};
 use super::gate::{GATE_NEAR, Gate, content};
 use super::patch::Patch;
@@ -52,6 +53,8 @@ pub(super) struct Window {
     base: u64,
     next_zone: u64,
     next_area: u64,
+    /// The address of the memory of budgets; 0 without budgets.
+    pub(super) budgets: Addr,
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
     /// The zones of the code cache, with their offsets.
@@ -143,6 +146,7 @@ impl Window {
             base,
             next_zone: FIRST_ZONE,
             next_area: DESCRIPTORS_OFFSET + PAGE_BYTES,
+            budgets: Addr(0),
             ranges,
             zones: Vec::new(),
             spare: Vec::new(),
@@ -181,6 +185,20 @@ impl Window {
         self.reserved.extend(ranges);
         self.reserved.sort_by_key(|range| (range.start, range.end));
         self.reserved.dedup();
+    }
+
+    /// Maps the memory of budgets. Its first page cannot be accessed.
+    pub(super) fn make_budgets(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
+        let taken = taken(self.pid, &self.reserved)?;
+        let at = place(&taken, WINDOW_NEAR, MEMORY_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let offset = allocate(&mut self.next_area, MEMORY_BYTES, TOTAL_BYTES)?;
+        let whole = AddrRange::sized(Addr(at), MEMORY_BYTES);
+        self.map_again(tracee, gadget, offset, whole)?;
+        let budgets = AddrRange::new(Addr(at + PAGE_BYTES), whole.end);
+        protect(tracee, gadget, budgets, READ_WRITE)?;
+        self.ranges.push(whole);
+        self.budgets = whole.start;
+        Ok(())
     }
 
     /// Maps a zone of the code cache near `near`. Returns its address, and its offset in the shared

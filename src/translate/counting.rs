@@ -2,11 +2,16 @@
 //! budget in R11 instead of writing a record, and becomes a request when the budget is overdrawn.
 //! Near the goal, bounded superblocks end exactly there.
 //!
+//! R11 is an address in memory that has a byte for each tick of the largest budget, and none below.
+//! An exit stores a byte there, which takes one instruction, no register and no flags, and faults
+//! if the budget is spent. The bytes mean nothing.
+//!
 //! An instruction ticks or it does not, whatever its outcome (`tick`). So the count does not depend
 //! on how the code is divided into superblocks.
 
 use super::address_map::AddressMap;
 use super::edge::Edge;
+use super::emit::{STORE_AT_DIRECT, STORE_AT_INDIRECT};
 use super::logged::CallLog;
 use super::saves::Components;
 use super::slots;
@@ -16,8 +21,8 @@ use super::{Limits, ProgramCode};
 
 /// The value of R11 with which a thread enters a bounded superblock: each exit becomes a request.
 pub const SPENT: u64 = 1 << 63;
-/// The largest budget. A budget is spent if the upper half of R11 is not 0.
-const LARGEST: u64 = u32::MAX as u64;
+/// The largest budget, in ticks and in bytes of memory: some milliseconds.
+pub const LARGEST_BUDGET: u64 = 4 << 20;
 
 /// The end of a bounded superblock, if no other exit is taken first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,14 +47,22 @@ impl Bound {
 /// they are full, all code can be dropped.
 const ROOM_BYTES: u64 = 512 << 20;
 
+/// The instructions of an exit after its check (SDM volume 2, "Opcode Map"): NOPs, JMP to its target,
+/// and its request, which stores RCX in a slot and loads ECX.
+const NOP: u8 = 0x90;
+const JUMP: u8 = 0xe9;
+const MOV_ECX: u8 = 0xb9;
+/// Bytes of a JMP, of a store to a slot, of MOV to ECX, and of the most NOPs before a JMP.
+const JUMP_BYTES: usize = 5;
+const STORE_BYTES: usize = 9;
+const MOV_BYTES: usize = 5;
+const MOST_NOPS: usize = 3;
+/// Bytes of the code that [`Translator::request_of_spent`] needs.
+pub const CHECK_BYTES: usize =
+    STORE_AT_DIRECT.len() + MOST_NOPS + JUMP_BYTES + STORE_BYTES + MOV_BYTES;
+
 /// Bounded superblocks, by start address.
 pub(super) type Bounded = AddressMap<u64, Vec<(Bound, u32)>>;
-
-/// Returns true if the value of R11 at a request shows that the budget is spent, and so caused the
-/// request.
-pub const fn is_spent(counter: u64) -> bool {
-    counter > LARGEST
-}
 
 impl<M: CacheMemory> Translator<M> {
     /// Creates a translator without zones whose code counts ticks and records nothing. It leaves
@@ -101,12 +114,26 @@ impl<M: CacheMemory> Translator<M> {
         u64::from(self.limits.bits) + 1
     }
 
-    /// Returns the budget, for R11, of a thread that must execute at most `ticks` more ticks. When
-    /// the budget is spent, a few ticks are left. `None` if so few are left that the thread needs a
+    /// Returns the budget of a thread that must execute at most `ticks` more ticks. When the budget
+    /// is spent, a few ticks are left. `None` if so few are left that the thread needs a
     /// bounded superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
-        ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST))
+        ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST_BUDGET))
+    }
+
+    /// Returns the request that an exit makes whose budget is spent, as [`slots::REQUEST`] has it.
+    /// `code` are the instructions at which its thread has faulted: `None` if these are no check of
+    /// a budget.
+    pub fn request_of_spent(code: &[u8]) -> Option<u64> {
+        if code.starts_with(&STORE_AT_INDIRECT) {
+            return Some(slots::INDIRECT);
+        }
+        let padded = code.strip_prefix(&STORE_AT_DIRECT)?;
+        let jump = padded.iter().position(|byte| *byte != NOP)?;
+        let request = padded[jump..].strip_prefix(&[JUMP])?.get(JUMP_BYTES - 1 + STORE_BYTES..)?;
+        let edge = request.strip_prefix(&[MOV_ECX])?.first_chunk()?;
+        Some(u32::from_le_bytes(*edge).into())
     }
 
     /// Returns the number of the superblock at `addr` that ends at a bound, for one thread that

@@ -15,6 +15,11 @@ pub(super) enum Gpr {
     R11 = 11,
 }
 
+/// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and
+/// `mov [r11], dl` at an indirect one.
+pub(super) const STORE_AT_DIRECT: [u8; 3] = [0x45, 0x88, 0x1b];
+pub(super) const STORE_AT_INDIRECT: [u8; 3] = [0x41, 0x88, 0x13];
+
 /// Code under construction for an address in the cache. A *field* is the offset in `bytes` of a
 /// displacement that is set later.
 #[derive(Debug)]
@@ -225,26 +230,11 @@ impl Emitter {
         self.load(Gpr::Rdx, slots::RDX);
     }
 
-    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11. Returns the
-    /// offset of the displacement of a jump taken if R11's upper half is then not 0.
-    pub(super) fn count(&mut self, ticks: u8) -> usize {
+    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11, and stores a byte
+    /// there by `store`: the store faults if the budget is spent.
+    pub(super) fn count(&mut self, ticks: u8, store: [u8; 3]) {
         self.subtract(ticks);
-        // xchg rcx, r11; bswap rcx
-        self.put(&[0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
-        // jecxz over the jump; bswap rcx; xchg rcx, r11; jmp
-        self.put(&[0x67, 0xe3, 11, 0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb, 0xe9]);
-        let field = self.rel32();
-        // bswap rcx; xchg rcx, r11
-        self.put(&[0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb]);
-        field
-    }
-
-    /// Emits shorter code for [`Self::count`] that overwrites RCX.
-    pub(super) fn count_by_rcx(&mut self, ticks: u8) -> usize {
-        self.subtract(ticks);
-        // mov rcx, r11; bswap rcx; jecxz over the jump; jmp
-        self.put(&[0x4c, 0x89, 0xd9, 0x48, 0x0f, 0xc9, 0x67, 0xe3, 5, 0xe9]);
-        self.rel32()
+        self.put(&store);
     }
 
     /// Emits code that subtracts `ticks`, at most 127, from the budget in R11.
@@ -298,29 +288,10 @@ mod tests {
 
     #[test]
     fn ticks_are_subtracted_from_r11() {
-        let counted = text(|e| {
-            let field = e.count(61);
-            e.aim(field, 0x2000);
-            e.put(&[0x90]);
-        });
-        let spent = "bswap %rcx; xchg %rcx,%r11; jmp 0x0000000000002000";
-        let expected = format!(
-            "lea -0x3D(%r11),%r11; xchg %rcx,%r11; bswap %rcx; jecxz 0x0000000000001018; {spent}; \
-             bswap %rcx; xchg %rcx,%r11; nop"
-        );
-        assert_eq!(counted, expected);
-    }
-
-    #[test]
-    fn rcx_shows_that_the_budget_is_spent() {
-        let counted = text(|e| {
-            let field = e.count_by_rcx(61);
-            e.aim(field, 0x2000);
-            e.put(&[0x90]);
-        });
-        let expected = "lea -0x3D(%r11),%r11; mov %r11,%rcx; bswap %rcx; \
-                        jecxz 0x0000000000001012; jmp 0x0000000000002000; nop";
-        assert_eq!(counted, expected);
+        for (store, register) in [(STORE_AT_DIRECT, "r11b"), (STORE_AT_INDIRECT, "dl")] {
+            let expected = format!("lea -0x3D(%r11),%r11; mov %{register},(%r11)");
+            assert_eq!(text(|e| e.count(61, store)), expected);
+        }
     }
 
     #[test]

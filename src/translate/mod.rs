@@ -47,7 +47,7 @@ mod tests;
 pub use address_map::AddressMap;
 pub use answered::Answers;
 pub use builder::{Limits, ProgramCode};
-pub use counting::{Bound, SPENT, is_spent};
+pub use counting::{Bound, CHECK_BYTES, LARGEST_BUDGET, SPENT};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glance::{GLANCE_POSTED, GlanceAnswer, glanced};
 pub use glue::{GlueMemory, GlueRegisters};

@@ -228,7 +228,7 @@ impl Builder<'_, '_> {
         self.stop_before(&[full, large, stops]);
         self.emitter.aim_here(after);
         self.emitter.set_rcx(next);
-        let _ = self.exit(edge, next);
+        self.exit(edge, next);
         true
     }
 
@@ -241,7 +241,7 @@ impl Builder<'_, '_> {
         self.stop_before(&[full]);
         self.emitter.aim_here(after);
         self.emitter.load(Gpr::Rcx, slots::RCX);
-        let _ = self.exit(edge, next);
+        self.exit(edge, next);
         true
     }
 
@@ -342,7 +342,7 @@ impl Builder<'_, '_> {
         };
         let edge = self.add(edge);
         self.emitter.record_with_time(edge);
-        let _ = self.exit(edge, next);
+        self.exit(edge, next);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Emits the glue at the exits of a superblock, which writes a record or counts ticks.
 
 use super::super::edge::{Edge, EdgeKind};
-use super::super::emit::Gpr;
+use super::super::emit::{Gpr, STORE_AT_DIRECT, STORE_AT_INDIRECT};
 use super::super::slots;
 use super::{Builder, Exit};
 
@@ -10,16 +10,12 @@ impl Builder<'_, '_> {
         if r11_is_program {
             self.emitter.trace_pointer_in();
         }
-        let spent = if self.site.counts {
-            self.count_towards(edge, target)
+        if self.site.counts {
+            self.count(edge, STORE_AT_DIRECT);
         } else {
             self.emitter.record(edge);
-            None
-        };
-        let request = self.exit(edge, target);
-        if let Some(field) = spent {
-            self.emitter.aim(field, request);
         }
+        self.exit(edge, target);
     }
 
     /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots.
@@ -31,10 +27,7 @@ impl Builder<'_, '_> {
         if self.site.counts {
             // No record identifies the branch, so a slot does.
             self.emitter.store_value(edge, slots::EDGE);
-            if let Some(ticks) = self.ticks_of(edge) {
-                let field = self.emitter.count_by_rcx(ticks);
-                self.emitter.aim(field, self.site.miss);
-            }
+            self.count(edge, STORE_AT_INDIRECT);
         } else {
             self.emitter.record(edge);
         }
@@ -58,20 +51,19 @@ impl Builder<'_, '_> {
         // This exit writes no record, so no encoder needs the edge's calls.
         let kind = EdgeKind::Direct;
         let edge = self.add(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
-        let _ = self.exit(edge, target);
+        self.exit(edge, target);
         self.emitter.aim_here(other);
     }
 
-    /// Emits a jump that is linked later, followed by the request for its target. Returns the
-    /// address of the request.
-    pub(super) fn exit(&mut self, edge: u32, target: u64) -> u64 {
+    /// Emits a jump that is linked later, followed by the request for its target. A bounded
+    /// superblock's jump is never linked, and leads to the request.
+    pub(super) fn exit(&mut self, edge: u32, target: u64) {
         while self.emitter.len() % 4 != 3 {
             self.emitter.put(&[0x90]);
         }
         self.emitter.put(&[0xe9]);
         let field = self.emitter.here();
         self.emitter.put_u32(0);
-        let request = self.emitter.here();
         self.emitter.store(Gpr::Rcx, slots::RCX);
         // mov ecx, edge
         self.emitter.put(&[0xb9]);
@@ -80,21 +72,17 @@ impl Builder<'_, '_> {
         if self.site.bound.is_none() {
             self.exits.push(Exit { target, field });
         }
-        request
     }
 
-    /// Emits code that subtracts the ticks of an edge to `target` from the budget in R11. Returns
-    /// the displacement of the jump taken when the budget is spent, that is if R11's upper half is
-    /// then not 0. A recorder may overdraw the budget, so its exits to higher addresses only
-    /// subtract: every cycle has an exit to a lower address, or an indirect one.
-    fn count_towards(&mut self, edge: u32, target: u64) -> Option<usize> {
-        let ticks = self.ticks_of(edge)?;
-        let is_recorded = self.site.call_log.is_some_and(|log| !log.answers);
-        if is_recorded && self.site.bound.is_none() && target > self.start {
-            self.emitter.subtract(ticks);
-            return None;
+    /// Emits code that subtracts the ticks of an edge from the budget in R11, and checks by `store`
+    /// whether it is spent. An edge without ticks needs neither. That of a bounded superblock needs
+    /// no check: it makes a request in any case.
+    fn count(&mut self, edge: u32, store: [u8; 3]) {
+        let Some(ticks) = self.ticks_of(edge) else { return };
+        match self.site.bound {
+            Some(_) => self.emitter.subtract(ticks),
+            None => self.emitter.count(ticks, store),
         }
-        Some(self.emitter.count(ticks))
     }
 
     /// Returns the number of ticks of an edge; `None` if it is 0.

@@ -2,7 +2,7 @@
 
 use super::samples::{SAMPLE_IP, samples};
 use super::{Bytes, Code, START, ZONE, ZONE_OFFSET, counting};
-use crate::translate::{Bound, Edge, Outcome, SPENT, Translator, is_tick};
+use crate::translate::{Bound, CHECK_BYTES, Edge, Outcome, SPENT, Translator, is_tick, slots};
 use iced_x86::{FlowControl, Mnemonic};
 use std::collections::BTreeSet;
 
@@ -168,6 +168,28 @@ fn a_return_to_a_call_of_the_path_has_its_own_count() {
     check(&translator, number, &code);
     let indirect = edges_of(&translator, number).iter().filter(|e| e.kind.is_indirect()).count();
     assert_eq!(indirect, 2);
+}
+
+#[test]
+fn each_exit_has_a_check_that_tells_its_request() {
+    // call +3; ja +0; ret; ret
+    let bytes = vec![0xe8, 3, 0, 0, 0, 0x77, 0x00, 0xc3, 0xc3];
+    let (mut translator, memory) = counting();
+    let number = translator.get(START, &mut Code { bytes, is_fixed: false }).unwrap();
+    let superblock = translator.superblock(number).unwrap();
+    let offset = |at| usize::try_from(ZONE_OFFSET + at - ZONE).unwrap();
+    let emitted = memory.0.borrow()[offset(superblock.body)..offset(superblock.end)].to_vec();
+    let at = |from: usize| &emitted[from..(from + CHECK_BYTES).min(emitted.len())];
+    let requests: BTreeSet<u64> = (0..emitted.len())
+        .filter_map(|from| Translator::<Bytes>::request_of_spent(at(from)))
+        .collect();
+    let ticking = (1..).zip(translator.edges_from(1)).filter(|(_, edge)| edge.ticks > 0);
+    let expected = ticking
+        .filter(|(_, edge)| edge.superblock == number)
+        .map(|(request, edge)| if edge.kind.is_indirect() { slots::INDIRECT } else { request });
+    assert_eq!(requests, expected.collect());
+    assert!(requests.len() > 1);
+    assert_eq!(Translator::<Bytes>::request_of_spent(&[0x90; CHECK_BYTES]), None);
 }
 
 #[test]

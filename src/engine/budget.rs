@@ -1,0 +1,75 @@
+//! Budgets of runs in code that counts ticks. R11 is an address in memory with a byte for each tick
+//! that is left. All threads of a process use the same memory: nothing reads it.
+
+use super::process::TranslatedProcess;
+use super::runs::Running;
+use super::shared::Shared;
+use super::thread::TranslatedThread;
+use crate::common::{Addr, AddrRange};
+use crate::insn::Registers;
+use crate::translate::{CHECK_BYTES, LARGEST_BUDGET, Translator, slots};
+use std::sync::Arc;
+
+const PAGE_BYTES: u64 = 0x1000;
+/// Bytes of the memory of budgets, and of the page before it, where the check of a spent budget
+/// faults: a path overdraws a budget by less.
+pub(super) const MEMORY_BYTES: u64 = PAGE_BYTES + LARGEST_BUDGET + PAGE_BYTES;
+
+impl TranslatedProcess {
+    /// Returns the value of R11 for a budget.
+    pub(super) fn pointer_of(&self, budget: u64) -> u64 {
+        self.window.budgets.0 + PAGE_BYTES + budget.min(LARGEST_BUDGET)
+    }
+
+    /// Returns the budget that a value of R11 stands for: less than 0 if it is spent.
+    pub(super) fn budget_at(&self, pointer: u64) -> u64 {
+        pointer.wrapping_sub(self.pointer_of(0))
+    }
+
+    /// Returns true if a value of R11 shows that a budget is spent.
+    pub(super) fn is_spent(&self, pointer: u64) -> bool {
+        self.budget_at(pointer) > LARGEST_BUDGET
+    }
+
+    /// Returns the ticks that a run has executed when R11 has this value.
+    pub(super) fn ticks_of(&self, running: &Running, pointer: u64) -> u64 {
+        running.budget.wrapping_sub(self.budget_at(pointer))
+    }
+
+    /// Returns true if a thread has faulted at `addr` since its budget is spent.
+    pub(super) fn faults_for_budget(&self, addr: Addr, registers: &Registers) -> bool {
+        let page = AddrRange::sized(self.window.budgets, PAGE_BYTES);
+        page.contains(addr) && self.request_of_spent(registers).is_some()
+    }
+
+    /// Makes the request of a thread that is at the check of a budget, which is spent. Returns
+    /// false if the thread is elsewhere.
+    pub(super) fn request_if_spent(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+    ) -> bool {
+        let Some(request) = self.request_of_spent(registers) else { return false };
+        let store = |slot, value| self.window.shared.store(thread.area.slot(slot), value);
+        if request == slots::INDIRECT {
+            store(slots::TARGET, registers.rdx);
+        } else {
+            store(slots::RCX, registers.rcx);
+        }
+        store(slots::COUNTER, registers.r11);
+        store(slots::REQUEST, request);
+        true
+    }
+
+    /// Returns the request of a thread with these registers; `None` if the thread is not at the
+    /// check of a budget, or the budget is not spent.
+    fn request_of_spent(&self, registers: &Registers) -> Option<u64> {
+        let is_own = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
+        if self.window.budgets.0 == 0 || !self.is_spent(registers.r11) || !is_own(registers.rip) {
+            return None;
+        }
+        let mut code = [0; CHECK_BYTES];
+        let known = self.memory.read(Addr(registers.rip), &mut code);
+        Translator::<Arc<Shared>>::request_of_spent(&code[..known])
+    }
+}
