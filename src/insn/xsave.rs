@@ -29,12 +29,17 @@ pub const EXTENDED: usize = 576;
 pub const LAST_X87: Range<usize> = 8..16;
 /// The address of the last x87 instruction if it is not known. No instruction is there.
 const UNKNOWN: [u8; 8] = [0xff; 8];
+/// The end of an unknown address, which no program has (SDM volume 1, "Canonical Addressing").
+const UNKNOWN_END: [u8; 2] = [0xff; 2];
 
 /// Marks the address of the last x87 instruction in an FXSAVE or XSAVE area as unknown, if there is
-/// one: of a thread that runs translated, it is the address of the copy in the code cache.
-/// Processors of AMD have the address only after an exception.
+/// one: of a thread that runs translated, it is the address of the copy in the code cache. A part
+/// of it that a debugger set is kept: the rest is that of an unknown address then. Processors of
+/// AMD have the address only after an exception.
 pub fn forget_last_x87(area: &mut [u8]) {
-    if let Some(address) = area.get_mut(LAST_X87).filter(|address| **address != [0; 8]) {
+    let Some(address) = area.get_mut(LAST_X87) else { return };
+    let is_kept = *address == [0; 8] || address.ends_with(&UNKNOWN_END);
+    if !is_kept {
         address.copy_from_slice(&UNKNOWN);
     }
 }

@@ -15,6 +15,9 @@ const HOT_SHARE: u64 = 1024;
 const OTHERS_OF_TEN: u64 = 6;
 /// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
+/// The number of single samples of an exit after which its superblock is judged; again when there
+/// are twice as many.
+const FEW_EXITS: u64 = 3;
 
 /// The results of all samples of records: which superblocks are hot, and which branches are guessed
 /// wrong.
@@ -25,6 +28,8 @@ pub(super) struct Heat {
     likely: AddressMap<u64, bool>,
     /// Start addresses of hot superblocks.
     starts: AddressSet<u64>,
+    /// How often the exits of each edge were met, in code that counts ticks.
+    exits: AddressMap<u32, u64>,
     dropped_bytes: u64,
 }
 
@@ -40,9 +45,10 @@ impl Heat {
         self.starts.contains(&start)
     }
 
-    /// Resets the count of dropped bytes, since their space is used again.
-    pub(super) fn reuse_space(&mut self) {
+    /// Forgets the superblocks, since all were dropped: their space and numbers are used again.
+    pub(super) fn forget_superblocks(&mut self) {
         self.dropped_bytes = 0;
+        self.exits.clear();
     }
 
     /// Forgets what samples showed of a path whose code has changed.
@@ -68,33 +74,58 @@ impl<M: CacheMemory> Translator<M> {
             }
         }
         let mut dropped = 0;
-        for (number, mut edges) in by_superblock {
-            if self.heat.dropped_bytes > DROPPED_BYTES {
-                break;
-            }
-            let superblock = self.superblock(number).filter(|superblock| superblock.alive);
-            let Some(&Superblock { start, .. }) = superblock else { continue };
-            // A branch may be the path's last instruction; then the edges that leave at it sort
-            // first.
-            edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
-            let mut coming: u64 = edges.iter().map(|(_, count)| count).sum();
-            if coming < hot_from {
-                continue;
-            }
-            let mut is_new = self.heat.starts.insert(start);
-            for (edge, count) in edges {
-                if count * 10 >= coming * OTHERS_OF_TEN
-                    && let Some((branch, taken)) = self.left_at(&edge)
-                    && !self.heat.likely.contains_key(&branch)
-                {
-                    self.heat.likely.insert(branch, taken);
-                    is_new = true;
-                }
-                coming -= count;
-            }
-            dropped += usize::from(is_new && self.drop_hot(number));
+        for (number, edges) in by_superblock {
+            let is_hot = edges.iter().map(|(_, count)| count).sum::<u64>() >= hot_from;
+            dropped += usize::from(is_hot && self.judge(number, edges));
         }
         dropped
+    }
+
+    /// Notes that a thread left the cache's code by a direct exit: the number of its edge. Drops
+    /// the superblock if the exit is one of its usual ones and its path may go on there from now
+    /// on. Returns true if it did.
+    pub fn note_exit(&mut self, edge: u64) -> bool {
+        let Ok(number) = u32::try_from(edge) else { return false };
+        let Some(edge) = self.edges.get(number as usize).copied() else { return false };
+        let count = self.heat.exits.entry(number).or_default();
+        *count += 1;
+        if *count < FEW_EXITS || !(*count / FEW_EXITS).is_power_of_two() {
+            return false;
+        }
+        let first = self.edges.partition_point(|other| other.superblock < edge.superblock);
+        let of_superblock = (first..).zip(&self.edges[first..]);
+        let counted = of_superblock
+            .take_while(|(_, other)| other.superblock == edge.superblock)
+            .filter_map(|(number, edge)| {
+                let count = self.heat.exits.get(&u32::try_from(number).ok()?)?;
+                Some((*edge, *count))
+            });
+        self.judge(edge.superblock, counted.collect())
+    }
+
+    /// Judges a hot superblock by the numbers of threads that left it by its edges. Drops it if it
+    /// is worth retranslating. Returns true if it did.
+    fn judge(&mut self, number: u32, mut edges: Vec<(Edge, u64)>) -> bool {
+        if self.heat.dropped_bytes > DROPPED_BYTES {
+            return false;
+        }
+        let superblock = self.superblock(number).filter(|superblock| superblock.alive);
+        let Some(&Superblock { start, .. }) = superblock else { return false };
+        // A branch may be the path's last instruction; then the edges that leave at it sort first.
+        edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
+        let mut coming: u64 = edges.iter().map(|(_, count)| count).sum();
+        let mut is_new = self.heat.starts.insert(start);
+        for (edge, count) in edges {
+            if count * 10 >= coming * OTHERS_OF_TEN
+                && let Some((branch, taken)) = self.left_at(&edge)
+                && !self.heat.likely.contains_key(&branch)
+            {
+                self.heat.likely.insert(branch, taken);
+                is_new = true;
+            }
+            coming -= count;
+        }
+        is_new && self.drop_hot(number)
     }
 
     /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start.

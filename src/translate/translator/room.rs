@@ -30,7 +30,7 @@ impl<M: CacheMemory> Translator<M> {
         self.passing.clear();
         self.loops.clear();
         self.bounded.clear();
-        self.heat.reuse_space();
+        self.heat.forget_superblocks();
         self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
         if let Some(zone) = self.zones.first() {
             self.table.clear(&self.memory, zone);
