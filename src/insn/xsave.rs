@@ -33,14 +33,21 @@ const UNKNOWN: [u8; 8] = [0xff; 8];
 const UNKNOWN_END: [u8; 2] = [0xff; 2];
 
 /// Marks the address of the last x87 instruction in an FXSAVE or XSAVE area as unknown, if there is
-/// one: of a thread that runs translated, it is the address of the copy in the code cache. A part
-/// of it that a debugger set is kept: the rest is that of an unknown address then. Processors of
-/// AMD have the address only after an exception.
+/// one: of a thread that runs translated, it is the address of the copy in the code cache. One that
+/// a debugger set ([`keep_last_x87`]) stays. Processors of AMD have the address only after an
+/// exception.
 pub fn forget_last_x87(area: &mut [u8]) {
     let Some(address) = area.get_mut(LAST_X87) else { return };
     let is_kept = *address == [0; 8] || address.ends_with(&UNKNOWN_END);
     if !is_kept {
         address.copy_from_slice(&UNKNOWN);
+    }
+}
+
+/// Marks the address of the last x87 instruction as set by a debugger.
+pub fn keep_last_x87(area: &mut [u8]) {
+    if let Some(end) = area.get_mut(LAST_X87.end - UNKNOWN_END.len()..LAST_X87.end) {
+        end.copy_from_slice(&UNKNOWN_END);
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-const NT_PRFPREG: u32 = 2;
+const FXSAVE_BYTES: usize = 512;
 const NT_X86_XSTATE: u32 = 0x202;
 
 /// A thread at the replay's position.
@@ -74,16 +74,15 @@ impl Replay {
         let Some(context) = self.epoch.contexts.get(tid) else { return Ok(None) };
         let tracee: Tracee = self.epoch.thread.tracee;
         let is_loaded = self.epoch.contexts.loaded() == Some(tid);
-        let (registers, extended, fpregs) = if is_loaded {
-            let extended = tracee.register_set(NT_X86_XSTATE)?;
-            (tracee.registers()?, extended, tracee.register_set(NT_PRFPREG).ok())
+        let (mut registers, mut extended) = if is_loaded {
+            (tracee.registers()?, tracee.register_set(NT_X86_XSTATE)?)
         } else {
-            (context.registers, context.extended.0.clone(), None)
+            (context.registers, context.extended.0.clone())
         };
-        let (mut registers, mut extended, mut fpregs) = (registers, extended, fpregs);
         registers.orig_rax = context.call.unwrap_or(u64::MAX);
         forget_last_x87(&mut extended);
-        fpregs.as_deref_mut().map(forget_last_x87);
+        // An XSAVE area begins with the FXSAVE area.
+        let fpregs = extended.get(..FXSAVE_BYTES).map(<[u8]>::to_vec);
         Ok(Some(core::Thread {
             tid,
             registers,

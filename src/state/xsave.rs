@@ -3,7 +3,8 @@
 
 use super::registers::{Extended, Register, Value};
 use crate::insn::xsave::{
-    AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HIGH,
+    AVX, EXTENDED, HIGH_ZMM, LAST_X87, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HIGH,
+    keep_last_x87,
 };
 use std::ops::Range;
 
@@ -129,6 +130,9 @@ pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option
     }
     area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
     area.get_mut(at..at + size)?.copy_from_slice(&value.bytes()[..size]);
+    if LAST_X87.contains(&at) {
+        keep_last_x87(area);
+    }
     Some(())
 }
 
@@ -180,6 +184,9 @@ mod tests {
         forget_last_x87(&mut area);
         assert_eq!(["fioff", "fiseg"].map(|name| value(&area, name)), [None; 2]);
         assert_eq!(value(&area, "fooff"), Some(0x7f7f_7f7f.into()));
+        write(&mut area, Register::from_name("fioff").unwrap(), 0x1234.into()).unwrap();
+        forget_last_x87(&mut area);
+        assert_eq!(value(&area, "fioff"), Some(0x1234.into()), "a debugger set it");
     }
 
     #[test]

@@ -50,6 +50,28 @@ fn shown(dir: &Path) -> String {
     run_gdb(replay, &[settings, &places, back].concat())
 }
 
+/// Only processors of Intel show the address of each last x87 instruction.
+#[test]
+fn threads_in_the_midst_of_x87_are_as_recorded() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/x87.c", &["-O1", "-pthread", "-lm"]);
+    let (dir, _) = record_with(&scene, &OFTEN, &[program.to_str().unwrap()]);
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE), "{verdict}");
+    assert!(has_one_at_end(&dir));
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(replay, "thread apply all p $fioff\nthread 2\np $fctrl\n");
+    let shown = answer(&said, "thread apply all p $fioff", 0);
+    let is_honest = |line: &str| line.ends_with("= <unavailable>") || line.ends_with("= 0");
+    let values: Vec<_> = shown.lines().filter(|line| line.starts_with('$')).collect();
+    assert!(values.len() == 4 && values.iter().all(|line| is_honest(line)), "{said}");
+    assert!(answer(&said, "p $fctrl", 0).ends_with("= 895"), "{said}");
+}
+
 #[test]
 fn a_replay_from_a_keyframe_shows_what_one_from_the_beginning_shows() {
     if !have("gcc") || !have("gdb") {
