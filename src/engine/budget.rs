@@ -10,18 +10,17 @@ use crate::insn::Registers;
 use crate::translate::{CHECK_BYTES, LARGEST_BUDGET, Translator, slots};
 use std::sync::Arc;
 
-const PAGE_BYTES: u64 = 0x1000;
-/// Bytes of the memory of budgets, and of the page before it, where the check of a spent budget
-/// faults: a path overdraws a budget by less.
-pub(super) const MEMORY_BYTES: u64 = PAGE_BYTES + LARGEST_BUDGET + PAGE_BYTES;
-
 impl TranslatedProcess {
-    /// Returns the value of R11 for a budget.
-    pub(super) fn pointer_of(&self, budget: u64) -> u64 {
-        self.window.budgets.0 + PAGE_BYTES + budget.min(LARGEST_BUDGET)
+    fn has_budgets(&self) -> bool {
+        self.window.budget_guard != AddrRange::default()
     }
 
-    /// Returns the budget that a value of R11 stands for: less than 0 if it is spent.
+    /// Returns the value of R11 for a budget.
+    pub(super) fn pointer_of(&self, budget: u64) -> u64 {
+        self.window.budget_guard.end.0 + budget.min(LARGEST_BUDGET)
+    }
+
+    /// Returns the budget that is left at a value of R11: less than 0 if it is spent.
     pub(super) fn budget_at(&self, pointer: u64) -> u64 {
         pointer.wrapping_sub(self.pointer_of(0))
     }
@@ -38,8 +37,7 @@ impl TranslatedProcess {
 
     /// Returns true if a thread has faulted at `addr` since its budget is spent.
     pub(super) fn faults_for_budget(&self, addr: Addr, registers: &Registers) -> bool {
-        let page = AddrRange::sized(self.window.budgets, PAGE_BYTES);
-        page.contains(addr) && self.request_of_spent(registers).is_some()
+        self.window.budget_guard.contains(addr) && self.request_of_spent(registers).is_some()
     }
 
     /// Makes the request of a thread that is at the check of a budget, which is spent. Returns
@@ -65,7 +63,7 @@ impl TranslatedProcess {
     /// check of a budget, or the budget is not spent.
     fn request_of_spent(&self, registers: &Registers) -> Option<u64> {
         let is_own = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
-        if self.window.budgets.0 == 0 || !self.is_spent(registers.r11) || !is_own(registers.rip) {
+        if !self.has_budgets() || !self.is_spent(registers.r11) || !is_own(registers.rip) {
             return None;
         }
         let mut code = [0; CHECK_BYTES];

@@ -3,7 +3,6 @@
 //! call of the program makes them writable.
 
 use super::area::{Area, BUFFERS, Busy};
-use super::budget::MEMORY_BYTES;
 use super::error::{Error, checked, no_room, system};
 use super::gate::{GATE_NEAR, Gate, content};
 use super::patch::Patch;
@@ -13,7 +12,7 @@ use super::shared::{LARGE_PAGE_BYTES, Shared};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
-use crate::translate::{DESCRIPTORS, slots};
+use crate::translate::{DESCRIPTORS, LARGEST_BUDGET, slots};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -31,6 +30,8 @@ const REACH_BYTES: u64 = 0x6800_0000;
 /// space, leave to the program.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 const PAGE_BYTES: u64 = 0x1000;
+/// Bytes of the memory of budgets, with a page before it and one after it.
+const BUDGET_BYTES: u64 = PAGE_BYTES + LARGEST_BUDGET + PAGE_BYTES;
 /// Offset of the table of descriptors' classes, which threads write.
 pub(super) const DESCRIPTORS_OFFSET: u64 = CODE_BYTES;
 /// Offset of the first zone, after the tables.
@@ -53,8 +54,9 @@ pub(super) struct Window {
     base: u64,
     next_zone: u64,
     next_area: u64,
-    /// The address of the memory of budgets; 0 without budgets.
-    pub(super) budgets: Addr,
+    /// The page before the memory of budgets, where the check of a spent budget faults: a path
+    /// overdraws a budget by less. Empty without budgets.
+    pub(super) budget_guard: AddrRange,
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
     /// The zones of the code cache, with their offsets.
@@ -146,7 +148,7 @@ impl Window {
             base,
             next_zone: FIRST_ZONE,
             next_area: DESCRIPTORS_OFFSET + PAGE_BYTES,
-            budgets: Addr(0),
+            budget_guard: AddrRange::default(),
             ranges,
             zones: Vec::new(),
             spare: Vec::new(),
@@ -190,14 +192,14 @@ impl Window {
     /// Maps the memory of budgets. Its first page cannot be accessed.
     pub(super) fn make_budgets(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         let taken = taken(self.pid, &self.reserved)?;
-        let at = place(&taken, WINDOW_NEAR, MEMORY_BYTES, u64::MAX).ok_or_else(no_room)?;
-        let offset = allocate(&mut self.next_area, MEMORY_BYTES, TOTAL_BYTES)?;
-        let whole = AddrRange::sized(Addr(at), MEMORY_BYTES);
+        let at = place(&taken, WINDOW_NEAR, BUDGET_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let offset = allocate(&mut self.next_area, BUDGET_BYTES, TOTAL_BYTES)?;
+        let whole = AddrRange::sized(Addr(at), BUDGET_BYTES);
         self.map_again(tracee, gadget, offset, whole)?;
-        let budgets = AddrRange::new(Addr(at + PAGE_BYTES), whole.end);
-        protect(tracee, gadget, budgets, READ_WRITE)?;
+        let first = AddrRange::sized(whole.start, PAGE_BYTES);
+        protect(tracee, gadget, AddrRange::new(first.end, whole.end), READ_WRITE)?;
         self.ranges.push(whole);
-        self.budgets = whole.start;
+        self.budget_guard = first;
         Ok(())
     }
 

@@ -171,7 +171,7 @@ fn a_return_to_a_call_of_the_path_has_its_own_count() {
 }
 
 #[test]
-fn each_exit_has_a_check_that_tells_its_request() {
+fn the_check_at_each_exit_shows_its_request() {
     // call +3; ja +0; ret; ret
     let bytes = vec![0xe8, 3, 0, 0, 0, 0x77, 0x00, 0xc3, 0xc3];
     let (mut translator, memory) = counting();
