@@ -6,6 +6,7 @@ use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::Memory;
+use crate::tracee::trap_flag::RESUME_FLAG;
 use crate::translate::{Edge, GlueMemory, GlueRegisters, Location, Step, slots};
 
 /// The maximum number of steps through glue to an exact state: glue is far shorter.
@@ -67,6 +68,8 @@ impl TranslatedProcess {
                 rcx: load(slots::RCX),
                 rdx,
                 r11: load(slots::R11),
+                // A fault sets RF, as that of the check of a budget; a branch clears it.
+                eflags: registers.eflags & !RESUME_FLAG,
                 gs_base: thread.gs_base,
                 ..*registers
             };
@@ -240,6 +243,7 @@ impl TranslatedProcess {
             rcx: load(slots::RCX),
             rdx: load(slots::RDX),
             r11: load(slots::R11),
+            eflags: registers.eflags & !RESUME_FLAG,
             gs_base: thread.gs_base,
             ..*registers
         };

@@ -11,7 +11,7 @@ use crate::insn::{FlagsCopy, Registers};
 /// The trap flag (TF) of EFLAGS.
 pub const TRAP_FLAG: u64 = 0x100;
 /// The resume flag (RF) of EFLAGS, which SYSCALL does not save in R11.
-const RESUME_FLAG: u64 = 0x1_0000;
+pub const RESUME_FLAG: u64 = 0x1_0000;
 
 /// Hides the trap flag after a step of an instruction that copies all flags as `flags` says.
 /// Returns the stop of the thread, if it is not the one of a step any more.

@@ -6,7 +6,7 @@ use contraflow::engine::{
     CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
 };
 use contraflow::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
-use contraflow::tracee::trap_flag::hide_after_step;
+use contraflow::tracee::trap_flag::{RESUME_FLAG, hide_after_step};
 use contraflow::tracee::{Stop, wait_for};
 use contraflow::translate::{Bound, GlanceAnswer, Hook, is_tick};
 use iced_x86::Mnemonic;
@@ -136,7 +136,11 @@ impl Machine {
         let is_bound = matches!(distance, Distance::Bound(_));
         self.at.pass(ticks, instructions.unwrap_or(if is_bound { 0 } else { u64::MAX }));
         match end {
-            RunEnd::Distance => assert_eq!(instructions.is_some(), is_bound),
+            RunEnd::Distance => {
+                assert_eq!(instructions.is_some(), is_bound);
+                // The fault by which a budget ends is not the program's.
+                assert_eq!(self.at.registers.eflags & RESUME_FLAG, 0);
+            }
             RunEnd::Stop => return true,
             RunEnd::Watchpoint | RunEnd::Signal => panic!("{end:?}"),
             RunEnd::Native(hook) => {
