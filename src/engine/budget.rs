@@ -1,6 +1,7 @@
 //! Budgets of runs in code that counts ticks. R11 is an address in memory with a byte for each tick
 //! that is left. All threads of a process use the same memory: nothing reads it.
 
+use super::error::Error;
 use super::process::TranslatedProcess;
 use super::runs::Running;
 use super::shared::Shared;
@@ -36,8 +37,13 @@ impl TranslatedProcess {
     }
 
     /// Returns true if a thread has faulted at `addr` since its budget is spent.
-    pub(super) fn faults_for_budget(&self, addr: Addr, registers: &Registers) -> bool {
-        self.window.budget_guard.contains(addr) && self.request_of_spent(registers).is_some()
+    pub(super) fn faults_for_budget(
+        &self,
+        thread: &TranslatedThread,
+        addr: Addr,
+    ) -> Result<bool, Error> {
+        Ok(self.window.budget_guard.contains(addr)
+            && self.request_of_spent(&thread.tracee.registers()?).is_some())
     }
 
     /// Makes the request of a thread that is at the check of a budget, which is spent. Returns

@@ -167,7 +167,7 @@ impl TranslatedProcess {
     ) -> Result<Option<SignalStop>, Error> {
         let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
         let steps = phase == Phase::Steps;
-        if !steps && self.faults_for_budget(addr, &thread.tracee.registers()?) {
+        if !steps && self.faults_for_budget(thread, addr)? {
             return Ok(Some(SignalStop::Spent));
         }
         if !steps && thread.area.is_guarded(addr) {
