@@ -15,8 +15,8 @@ const HOT_SHARE: u64 = 1024;
 const OTHERS_OF_TEN: u64 = 6;
 /// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
-/// The number of single samples of an exit after which its superblock is judged; again when there
-/// are twice as many.
+/// The number of samples of an exit after which its superblock is judged. It is judged again when
+/// the number has about doubled.
 const FEW_EXITS: u64 = 3;
 
 /// The results of all samples of records: which superblocks are hot, and which branches are guessed
@@ -28,7 +28,8 @@ pub(super) struct Heat {
     likely: AddressMap<u64, bool>,
     /// Start addresses of hot superblocks.
     starts: AddressSet<u64>,
-    /// How often the exits of each edge were met, in code that counts ticks.
+    /// The number of samples that found a thread at the exit of each edge, in code that counts
+    /// ticks.
     exits: AddressMap<u32, u64>,
     dropped_bytes: u64,
 }

@@ -124,6 +124,20 @@ fn a_circle_of_jumps_is_exact_where_it_is_entered() {
 }
 
 #[test]
+fn a_path_turns_where_samples_go() {
+    let (mut translator, _) = counting();
+    let mut code = branching(false);
+    let first = translator.get(START, &mut code).unwrap();
+    let taken = translator.edges_from(0).iter().position(|edge| edge.target == START + 0x22);
+    let taken = taken.unwrap() as u64;
+    assert_eq!([taken; 3].map(|edge| translator.note_exit(edge)), [false, false, true]);
+    let second = translator.get(START, &mut code).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(translator.path(second)[0].outcome, Outcome::Taken);
+    assert!(!translator.note_exit(u64::MAX), "no edge");
+}
+
+#[test]
 fn a_branch_back_is_followed() {
     let (mut translator, _) = translator();
     // nop; nop; inc eax; jne -5; jmp to itself
