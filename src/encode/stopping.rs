@@ -34,7 +34,7 @@ pub(super) fn has_stop(
         if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
             return true;
         }
-        let stops = || arrivals(edge, code.path_of(edge)).any(|ip| ranges.stop_at(ip));
+        let stops = || arrivals(edge, &code.path_of(edge)).any(|ip| ranges.stop_at(ip));
         if *known.entry(number).or_insert_with(stops) {
             return true;
         }

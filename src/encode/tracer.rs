@@ -289,7 +289,7 @@ impl Tracer {
         let sent = std::mem::replace(&mut self.sent.paths, code.superblock_count());
         let new = (sent..self.sent.paths).filter_map(|number| {
             let number = u32::try_from(number).ok()?;
-            Some(Paths::new(code.path(number)))
+            Some(Paths::new(&code.path(number)))
         });
         new.collect()
     }

@@ -97,9 +97,9 @@ impl TranslatedProcess {
     fn exact_of(&self, thread: &TranslatedThread, registers: &Registers, at: &Location) -> Exact {
         let (program, pointer) = self.convert(thread, registers, at);
         let partial = (!at.point.state.recorded).then(|| {
-            let path = self.translator.path(at.superblock);
-            let count = usize::from(at.point.index).min(path.len());
-            (path[..count].to_vec(), at.point.ip)
+            let mut path = self.translator.path(at.superblock);
+            path.truncate(at.point.index.into());
+            (path, at.point.ip)
         });
         Exact { program, pointer, partial }
     }
@@ -235,7 +235,8 @@ impl TranslatedProcess {
         registers: &Registers,
         edge: &Edge,
     ) -> Option<(Registers, Vec<Step>)> {
-        let (branch, before) = self.translator.path_of(edge).split_last()?;
+        let mut before = self.translator.path_of(edge);
+        let branch = before.pop()?;
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {
             rip: branch.ip,
@@ -248,7 +249,7 @@ impl TranslatedProcess {
             ..*registers
         };
         self.window.shared.store(thread.area.slot(slots::REQUEST), 0);
-        Some((program, before.to_vec()))
+        Some((program, before))
     }
 
     /// Returns the stack pointer before the branch at `ip`, after which it is `rsp`.

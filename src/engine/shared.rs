@@ -126,6 +126,10 @@ impl CacheMemory for Arc<Shared> {
         roomy()
     }
 
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        Shared::read(self, offset, bytes);
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) {
         self.ask_for_large_page(offset + bytes.len() as u64);
         let to = self.at(offset, bytes.len());

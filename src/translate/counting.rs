@@ -178,7 +178,8 @@ impl<M: CacheMemory> Translator<M> {
         if location.point.state.recorded {
             return 0;
         }
-        let done = self.path(location.superblock).iter().take(location.point.index.into());
+        let done = self.superblock(location.superblock).map(|superblock| self.steps(superblock));
+        let done = done.into_iter().flatten().take(location.point.index.into());
         done.filter(|step| step.ticks).count() as u64
     }
 }

@@ -46,6 +46,19 @@ impl Heat {
         self.starts.contains(&start)
     }
 
+    /// Returns what samples showed: the starts of hot superblocks, and the branches that are mostly
+    /// guessed wrong, with their usual outcome.
+    pub(super) fn hints(&self) -> (Vec<u64>, Vec<(u64, bool)>) {
+        let likely = self.likely.iter().map(|(branch, taken)| (*branch, *taken));
+        (self.starts.iter().copied().collect(), likely.collect())
+    }
+
+    /// Adds what samples of earlier runs showed ([`Self::hints`]).
+    pub(super) fn expect(&mut self, hot: Vec<u64>, likely: Vec<(u64, bool)>) {
+        self.starts.extend(hot);
+        self.likely.extend(likely);
+    }
+
     /// Forgets the superblocks, since all were dropped: their space and numbers are used again.
     pub(super) fn forget_superblocks(&mut self) {
         self.dropped_bytes = 0;
@@ -146,7 +159,7 @@ impl<M: CacheMemory> Translator<M> {
     /// Returns the conditional branch at which an edge leaves its superblock's path, and whether
     /// that branch is then taken.
     fn left_at(&self, edge: &Edge) -> Option<(u64, bool)> {
-        let step = self.path_of(edge).last()?;
+        let step = self.path_of(edge).pop()?;
         let stays_if_taken = match step.outcome {
             Outcome::Taken => true,
             Outcome::NotTaken => false,

@@ -69,6 +69,38 @@ pub enum Effects {
 }
 
 impl Hook {
+    /// All kinds, by number.
+    const ALL: [Self; 18] = [
+        Self::Time,
+        Self::Counter,
+        Self::Random,
+        Self::Processor,
+        Self::ProcessorId,
+        Self::ExtendedState,
+        Self::Descriptor,
+        Self::Wait,
+        Self::Transaction,
+        Self::SegmentLoad,
+        Self::SystemRegister,
+        Self::SaveState,
+        Self::Device,
+        Self::PadLock,
+        Self::SystemCall,
+        Self::CompatSystemCall,
+        Self::Hypercall,
+        Self::Enclave,
+    ];
+
+    /// Returns the kind's number, for [`Self::of_number`] of the same build.
+    pub(super) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the kind with a number; `None` if there is none.
+    pub(super) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// Returns the state that an instruction of this kind may change.
     pub const fn effects(self) -> Effects {
         match self {

@@ -7,6 +7,10 @@ use super::builder::Exit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct List(Option<u32>);
 
+impl List {
+    pub(super) const EMPTY: Self = Self(None);
+}
+
 /// An exit of a superblock, and its place in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkedExit {
@@ -42,6 +46,11 @@ impl Links {
     pub(super) fn add(&mut self, exit: Exit, of: u32, zone: usize) -> u32 {
         self.ways.push(LinkedExit { exit, of, zone, rest: List::default() });
         u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Returns all exits, each with the number of the superblock that it leaves.
+    pub(super) fn exits(&self) -> impl Iterator<Item = (u32, Exit)> {
+        self.ways.iter().map(|way| (way.of, way.exit))
     }
 
     /// Adds an exit to the list that waits for its target.

@@ -22,6 +22,7 @@ mod address_map;
 mod answered;
 mod builder;
 mod counting;
+mod dormant;
 mod edge;
 mod emit;
 mod glance;
@@ -31,6 +32,8 @@ mod hook;
 mod insn;
 mod links;
 mod logged;
+mod packed;
+mod persisted;
 mod repeats;
 mod saves;
 pub mod slots;
@@ -48,6 +51,7 @@ pub use address_map::AddressMap;
 pub use answered::Answers;
 pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, CHECK_BYTES, LARGEST_BUDGET, SPENT};
+pub use dormant::Module;
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glance::{GLANCE_POSTED, GlanceAnswer, glanced};
 pub use glue::{GlueMemory, GlueRegisters};
@@ -57,6 +61,7 @@ pub use logged::{
     HEADER_BYTES, Known, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LOG_SCRATCH_BYTES, LogCode,
     LoggedCall, LoggedClass, classes,
 };
+pub use persisted::{Persisted, PersistedCode};
 pub use repeats::RepeatCopy;
 pub use saves::{Components, SavedState};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};

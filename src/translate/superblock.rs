@@ -96,9 +96,9 @@ pub struct Superblock {
     pub hook: Option<Hook>,
     /// True if the superblock has no stop at its own start, even if a stop is set there.
     pub(super) passes: bool,
-    /// Its path in the vector of all paths.
+    /// Its path, packed, in the bytes of all superblocks.
     pub(super) path: Stretch,
-    /// Its points, by offset, in the vector of all points.
+    /// Its points, packed, in the same bytes.
     pub(super) points: Stretch,
     /// The index of the zone that contains its code.
     pub(super) zone: usize,
@@ -112,7 +112,28 @@ pub struct Superblock {
     pub(super) alive: bool,
 }
 
-/// A range of a vector that all superblocks share.
+impl Superblock {
+    /// A superblock without code, which is never used.
+    pub(super) const UNUSED: Self = Self {
+        start: 0,
+        entry: 0,
+        accepted: 0,
+        body: 0,
+        end: 0,
+        native: false,
+        hook: None,
+        passes: false,
+        path: Stretch::at(0, 0),
+        points: Stretch::at(0, 0),
+        zone: 0,
+        chain: 0,
+        incoming: List::EMPTY,
+        next_of_slot: None,
+        alive: false,
+    };
+}
+
+/// A range of the bytes that all superblocks share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     first: usize,
@@ -120,15 +141,25 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Appends `items` to the vector, and returns their range.
-    pub(super) fn append<T: Copy>(to: &mut Vec<T>, items: &[T]) -> Self {
-        let first = to.len();
-        to.extend_from_slice(items);
-        // A superblock has less than 64 KiB of code.
-        Self { first, len: u32::try_from(items.len()).unwrap_or(u32::MAX) }
+    /// Returns the range of `len` bytes from index `first` on.
+    pub(super) const fn at(first: usize, len: u32) -> Self {
+        Self { first, len }
     }
 
-    pub(super) fn of<T>(self, all: &[T]) -> &[T] {
+    /// Returns the number of bytes.
+    pub(super) const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Lets `append` append bytes to those of all superblocks, and returns their range.
+    pub(super) fn append(to: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let first = to.len();
+        append(to);
+        // A superblock has less than 64 KiB of code.
+        Self { first, len: u32::try_from(to.len() - first).unwrap_or(u32::MAX) }
+    }
+
+    pub(super) fn of(self, all: &[u8]) -> &[u8] {
         all.get(self.first..self.first + self.len as usize).unwrap_or_default()
     }
 }

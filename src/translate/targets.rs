@@ -48,6 +48,21 @@ impl Targets {
         self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
     }
 
+    /// Returns the branches with usual targets, and these.
+    pub(super) fn hints(&self) -> Vec<(u64, Vec<u64>)> {
+        let branches = self.branches.iter().filter(|(_, branch)| !branch.expected.is_empty());
+        branches.map(|(addr, branch)| (*addr, branch.expected.clone())).collect()
+    }
+
+    /// Adds the usual targets of earlier runs ([`Self::hints`]).
+    pub(super) fn expect(&mut self, hints: Vec<(u64, Vec<u64>)>) {
+        for (addr, mut expected) in hints {
+            expected.truncate(2);
+            let since = self.samples;
+            self.branches.insert(addr, Branch { since, expected, ..Branch::default() });
+        }
+    }
+
     /// Forgets the branches of a path whose code has changed.
     pub(super) fn forget(&mut self, path: &[Step]) {
         if !self.branches.is_empty() {
@@ -121,7 +136,7 @@ impl<M: CacheMemory> Translator<M> {
         let samples = self.targets.samples;
         let edge = usize::try_from(edge).ok().and_then(|edge| self.edges.get(edge)).copied();
         let Some(edge) = edge.filter(|edge| edge.kind.is_indirect()) else { return false };
-        let Some(last) = self.path_of(&edge).last().copied() else { return false };
+        let Some(last) = self.path_of(&edge).pop() else { return false };
         let branch = self.targets.branches.entry(last.ip).or_default();
         let is_open = branch.is_open();
         // A path that goes on at the target does not leave here for it.

@@ -1,6 +1,7 @@
 //! Tests the translator on small programs. No test executes the cache.
 
 mod hooks;
+mod persisted;
 mod samples;
 mod ticks;
 
@@ -17,6 +18,11 @@ const START: u64 = 0x5555_0000;
 struct Bytes(Rc<RefCell<Vec<u8>>>);
 
 impl CacheMemory for Bytes {
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        let at = usize::try_from(offset).unwrap();
+        bytes.copy_from_slice(&self.0.borrow()[at..at + bytes.len()]);
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) {
         let at = usize::try_from(offset).unwrap();
         self.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
@@ -117,7 +123,7 @@ fn a_circle_of_jumps_is_exact_where_it_is_entered() {
         let (mut translator, _) = translator();
         let number = translator.get(START, &mut Code { bytes, is_fixed: false }).unwrap();
         let at = translator.locate(translator.superblock(number).unwrap().body).unwrap();
-        let last = translator.path(number).last().unwrap();
+        let last = translator.path(number).pop().unwrap();
         assert!(at.exact);
         assert_eq!(at.point.ip, last.ip);
     }
@@ -152,7 +158,7 @@ fn a_branch_back_is_followed() {
 
 /// Returns the addresses and outcomes of the first two steps of a path.
 fn first_steps(translator: &Translator<Bytes>, number: u32) -> Vec<(u64, Outcome)> {
-    let steps = translator.path(number).iter().take(2);
+    let steps = translator.path(number).into_iter().take(2);
     steps.map(|step| (step.ip - START, step.outcome)).collect()
 }
 

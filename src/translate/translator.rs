@@ -5,18 +5,21 @@ mod order;
 mod room;
 
 use super::address_map::{AddressMap, AddressSet};
-use super::builder::{Built, Limits, ProgramCode, Site, build};
+use super::builder::{Built, Exit, Limits, ProgramCode, Site, build};
 use super::counting::{Bound, Bounded};
+use super::dormant::{Dormant, Module};
 use super::edge::{Edge, EdgeKind, Jump};
 use super::heat::Heat;
 use super::links::{Links, List};
 use super::logged::CallLog;
+use super::packed::{Points, Steps, put_path, put_points};
 use super::saves::Components;
 use super::slots;
-use super::superblock::{Location, Outcome, Point, Step, Stretch, Superblock};
+use super::superblock::{Location, Outcome, Step, Stretch, Superblock};
 use super::table::Table;
 use super::targets::Targets;
 use super::zone::Zone;
+use crate::common::AddrRange;
 use order::Order;
 use std::collections::BTreeSet;
 
@@ -33,6 +36,8 @@ pub trait CacheMemory {
         Vec::new()
     }
 
+    /// Reads code.
+    fn read(&self, offset: u64, bytes: &mut [u8]);
     /// Writes code, or entries of the table of targets, that no thread can use yet.
     fn write(&self, offset: u64, bytes: &[u8]);
     /// Stores an aligned 4-byte displacement that threads may be executing.
@@ -66,29 +71,28 @@ enum Purpose {
 /// The translator of one process, and all that is known of the code in its cache.
 #[derive(Debug)]
 pub struct Translator<M> {
-    memory: M,
+    pub(super) memory: M,
     table: Table,
     pub(super) limits: Limits,
-    zones: Vec<Zone>,
-    superblocks: Vec<Superblock>,
-    /// The paths of all superblocks.
-    steps: Vec<Step>,
-    points: Vec<Point>,
-    by_start: AddressMap<u64, u32>,
+    pub(super) zones: Vec<Zone>,
+    pub(super) superblocks: Vec<Superblock>,
+    /// The paths and the points of all superblocks, packed.
+    pub(super) packed: Vec<u8>,
+    pub(super) by_start: AddressMap<u64, u32>,
     /// The numbers of each zone's superblocks, in the order of their addresses in the cache.
-    by_entry: Vec<Vec<u32>>,
-    by_page: AddressMap<u64, Vec<u32>>,
+    pub(super) by_entry: Vec<Vec<u32>>,
+    pub(super) by_page: AddressMap<u64, Vec<u32>>,
     pub(super) edges: Vec<Edge>,
-    links: Links,
+    pub(super) links: Links,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
     /// Program addresses at which threads stop.
-    stops: BTreeSet<u64>,
+    pub(super) stops: BTreeSet<u64>,
     /// Superblocks that start at a stop and ignore it, by start address.
     passing: AddressMap<u64, u32>,
     /// In code that counts ticks: the program addresses to which branches lead back, the heads of
     /// loops.
-    loops: AddressSet<u64>,
+    pub(super) loops: AddressSet<u64>,
     /// The last superblock that was built: its successors are translated ahead, and its allocations
     /// are reused.
     built: Built,
@@ -111,6 +115,10 @@ pub struct Translator<M> {
     /// The addresses at which earlier runs requested code, in order: code is translated ahead by
     /// it.
     order: Order,
+    /// The superblocks of a persisted cache whose code is not mapped yet.
+    pub(super) dormant: Dormant,
+    /// The files with code that are mapped and were not changed since.
+    pub(super) present: Vec<Module>,
 }
 
 impl<M: CacheMemory> Translator<M> {
@@ -124,8 +132,7 @@ impl<M: CacheMemory> Translator<M> {
             limits,
             zones: Vec::new(),
             superblocks: M::vector(),
-            steps: M::vector(),
-            points: M::vector(),
+            packed: M::vector(),
             by_start: AddressMap::default(),
             by_entry: Vec::new(),
             by_page: AddressMap::default(),
@@ -146,6 +153,8 @@ impl<M: CacheMemory> Translator<M> {
             heat: Heat::default(),
             targets: Targets::default(),
             order: Order::default(),
+            dormant: Dormant::default(),
+            present: Vec::new(),
         }
     }
 
@@ -155,7 +164,7 @@ impl<M: CacheMemory> Translator<M> {
         let changed: Vec<u64> = self.stops.symmetric_difference(stops).copied().collect();
         self.stops.clone_from(stops);
         for addr in changed {
-            self.invalidate(addr, addr.saturating_add(1));
+            self.drop_code(addr, addr.saturating_add(1));
         }
     }
 
@@ -235,14 +244,19 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the whole path of a superblock; empty if there is no such superblock.
-    pub fn path(&self, number: u32) -> &[Step] {
-        self.superblock(number).map_or(&[], |superblock| superblock.path.of(&self.steps))
+    pub fn path(&self, number: u32) -> Vec<Step> {
+        self.superblock(number).map_or_else(Vec::new, |superblock| self.steps(superblock).collect())
     }
 
     /// Returns the path of an edge: its superblock's, up to where the edge leaves it.
-    pub fn path_of(&self, edge: &Edge) -> &[Step] {
-        let path = self.path(edge.superblock);
-        path.get(..usize::from(edge.instructions)).unwrap_or_default()
+    pub fn path_of(&self, edge: &Edge) -> Vec<Step> {
+        let steps = self.superblock(edge.superblock).map(|superblock| self.steps(superblock));
+        steps.into_iter().flatten().take(edge.instructions.into()).collect()
+    }
+
+    /// Returns the path of a superblock, step by step.
+    pub(super) fn steps(&self, superblock: &Superblock) -> Steps<'_> {
+        Steps::of(superblock.path.of(&self.packed), superblock.start)
     }
 
     /// Returns the number of superblocks that were built since the cache was last cleared.
@@ -318,16 +332,22 @@ impl<M: CacheMemory> Translator<M> {
             return None;
         }
         let offset = u32::try_from(at - superblock.entry).ok()?;
-        let points = superblock.points.of(&self.points);
-        let following = points.partition_point(|point| point.offset <= offset);
-        let point = *points.get(following.checked_sub(1)?)?;
+        let points = Points::of(superblock.points.of(&self.packed), superblock.start);
+        let point = points.take_while(|point| point.offset <= offset).last()?;
         let exact = point.offset == offset && point.state.exact;
         Some(Location { superblock: number, point, exact })
     }
 
-    /// Drops all superblocks with code from the pages of `start..end`. Threads inside one leave it
-    /// at its exits. Returns true if there were any.
+    /// Drops all superblocks with code from the pages of `start..end`, whose bytes have changed.
+    /// Threads inside one leave it at its exits. Returns true if there were any.
     pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
+        self.forget_modules(AddrRange::new(start.into(), end.into()));
+        self.drop_code(start, end)
+    }
+
+    /// Drops all superblocks with code from the pages of `start..end`. Returns true if there were
+    /// any.
+    fn drop_code(&mut self, start: u64, end: u64) -> bool {
         let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
             self.by_page
                 .keys()
@@ -340,10 +360,9 @@ impl<M: CacheMemory> Translator<M> {
         let mut any = false;
         for page in pages {
             for number in self.by_page.remove(&page).unwrap_or_default() {
-                let superblock = &self.superblocks[number as usize];
-                let path = superblock.path.of(&self.steps);
-                self.heat.forget(superblock.start, path);
-                self.targets.forget(path);
+                let (start, path) = (self.superblocks[number as usize].start, self.path(number));
+                self.heat.forget(start, &path);
+                self.targets.forget(&path);
                 any |= self.drop_superblock(number);
             }
         }
@@ -452,8 +471,8 @@ impl<M: CacheMemory> Translator<M> {
             accepted: built.accepted,
             body: built.body,
             end: base + built.bytes.len() as u64,
-            path: Stretch::append(&mut self.steps, &built.path),
-            points: Stretch::append(&mut self.points, &built.points),
+            path: Stretch::append(&mut self.packed, |to| put_path(to, start, &built.path)),
+            points: Stretch::append(&mut self.packed, |to| put_points(to, start, &built.points)),
             native: built.native,
             hook: built.hook,
             passes: built.passes,
@@ -465,11 +484,16 @@ impl<M: CacheMemory> Translator<M> {
         });
         self.by_entry[zone].push(number);
         for &exit in &built.exits {
-            let way = self.links.add(exit, number, zone);
-            match self.by_start.get(&exit.target) {
-                Some(&target) => self.link(way, zone, exit.field, target),
-                None => self.links.wait(way),
-            }
+            self.add_exit(exit, number, zone);
+        }
+    }
+
+    /// Links an exit of a superblock to the superblock of its target, or lets it wait for one.
+    pub(super) fn add_exit(&mut self, exit: Exit, number: u32, zone: usize) {
+        let way = self.links.add(exit, number, zone);
+        match self.by_start.get(&exit.target) {
+            Some(&target) => self.link(way, zone, exit.field, target),
+            None => self.links.wait(way),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{CacheMemory, FAR_JUMP_BYTES, Translator};
 
 impl<M: CacheMemory> Translator<M> {
     /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on.
-    pub(super) fn offer(&mut self, number: u32, start: u64) {
+    pub(in super::super) fn offer(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
         self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
         let mut waiting = self.links.take_waiting(start);
@@ -48,7 +48,7 @@ impl<M: CacheMemory> Translator<M> {
         self.superblocks.get(number as usize).is_some_and(|superblock| superblock.alive)
     }
 
-    fn aim(&self, zone: usize, field: u64, destination: u64) {
+    pub(in super::super) fn aim(&self, zone: usize, field: u64, destination: u64) {
         let zone = &self.zones[zone];
         let displacement = destination.wrapping_sub(field + 4).to_le_bytes();
         let [a, b, c, d, ..] = displacement;

@@ -17,8 +17,7 @@ impl<M: CacheMemory> Translator<M> {
     /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
     pub fn clear(&mut self) {
         self.superblocks.clear();
-        self.steps.clear();
-        self.points.clear();
+        self.packed.clear();
         self.by_start.clear();
         self.by_entry.iter_mut().for_each(Vec::clear);
         self.by_page.clear();
@@ -30,6 +29,7 @@ impl<M: CacheMemory> Translator<M> {
         self.passing.clear();
         self.loops.clear();
         self.bounded.clear();
+        self.dormant.clear();
         self.heat.forget_superblocks();
         self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
         if let Some(zone) = self.zones.first() {

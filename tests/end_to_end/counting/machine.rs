@@ -55,9 +55,12 @@ impl Machine {
     pub(crate) fn followed_branches(&self) -> BTreeSet<u64> {
         let translator = self.process.translator();
         let numbers = (0..).take(self.superblock_count());
-        let before_last =
-            numbers.filter_map(|number| Some(translator.path(number).split_last()?.1));
-        let addrs = before_last.flatten().map(|step| step.ip);
+        let before_last = numbers.flat_map(|number| {
+            let mut path = translator.path(number);
+            path.pop();
+            path
+        });
+        let addrs = before_last.map(|step| step.ip);
         let is_indirect = |ip: &u64| {
             let class = self.insn_at(Addr(*ip)).map(|insn| insn.class);
             matches!(class, Some(Class::CallIndirect | Class::JmpIndirect | Class::Ret))

@@ -1,0 +1,131 @@
+//! Continues with a persisted cache.
+
+use super::super::dormant::{Module, Sleeper};
+use super::super::translator::{CacheMemory, Translator};
+use super::super::zone::Zone;
+use super::format::{PART_BYTES, ZoneSizes};
+use super::read::PersistedCode;
+use crate::common::AddrRange;
+use std::io::{self, Read};
+
+impl<M: CacheMemory> Translator<M> {
+    /// Returns the number of superblocks that a persisted cache brought, and of those that were
+    /// built since.
+    pub fn persisted_and_new(&self) -> (usize, usize) {
+        let persisted = self.dormant.superblocks;
+        (persisted, self.superblocks.len() - persisted)
+    }
+
+    /// Returns all on which the code depends beside the program's code and the build of the
+    /// translator, as text; `None` if it cannot be persisted, since its edges are more than counts.
+    pub fn variant(&self) -> Option<String> {
+        let variant = (self.hooks, self.saves, self.call_log, self.limits);
+        self.counts.then(|| format!("{variant:?}"))
+    }
+
+    /// Returns the bytes of the code cache that are in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.used).sum()
+    }
+
+    /// Takes over the superblocks of a persisted cache, all dormant, with their code from `from`.
+    /// Returns false, with no superblock changed, unless this cache is empty and has the same zones,
+    /// and all code can be read.
+    pub fn resume(&mut self, code: PersistedCode, from: &mut dyn Read) -> bool {
+        let are_same = self.superblocks.is_empty()
+            && self.zones.len() == code.zones.len()
+            && self.zones.iter().zip(&code.zones).all(|(zone, of)| {
+                let sizes = (zone.base, zone.size, zone.shared, zone.used);
+                sizes == (of.base, of.size, of.shared, of.shared)
+            });
+        if !are_same
+            || !self.zones.iter().zip(&code.zones).all(|(zone, of)| {
+                self.has_shared_code(zone, from) && self.read_code(zone, of, from).is_ok()
+            })
+        {
+            return false;
+        }
+        for (zone, of) in self.zones.iter_mut().zip(&code.zones) {
+            zone.used = of.used;
+        }
+        for (number, superblock) in (0..).zip(&code.superblocks) {
+            if superblock.end > 0 {
+                self.by_entry[superblock.zone].push(number);
+            }
+        }
+        self.by_start.reserve(code.superblocks.len());
+        self.superblocks = code.superblocks;
+        self.edges = code.edges;
+        self.packed = code.packed;
+        self.dormant = code.dormant;
+        self.loops.extend(code.loops);
+        self.heat.expect(code.hot, code.likely);
+        self.targets.expect(code.expected);
+        true
+    }
+
+    /// Reads the code that the superblocks of a zone share. Returns true if that of this zone is
+    /// the same.
+    fn has_shared_code(&self, zone: &Zone, from: &mut dyn Read) -> bool {
+        let mut own = vec![0; usize::try_from(zone.shared).unwrap_or(0)];
+        let mut read = own.clone();
+        self.memory.read(zone.offset, &mut own);
+        from.read_exact(&mut read).is_ok() && own == read
+    }
+
+    /// Reads the code of a zone's superblocks to where it is executed. Nothing leads there yet.
+    fn read_code(&self, zone: &Zone, of: &ZoneSizes, from: &mut dyn Read) -> io::Result<()> {
+        let mut part = vec![0; PART_BYTES];
+        let mut at = of.shared;
+        while at < of.used {
+            let left = usize::try_from(of.used - at).unwrap_or(usize::MAX);
+            let part = &mut part[..left.min(PART_BYTES)];
+            from.read_exact(part)?;
+            self.memory.write(zone.offset + at, part);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Notes that a module was just mapped. Threads use the dormant superblocks whose modules all are
+    /// mapped, and were not changed since. `is_fixed` returns true for the pages whose bytes are the
+    /// file's.
+    pub fn wake(&mut self, module: &Module, is_fixed: &dyn Fn(u64) -> bool) {
+        self.forget_modules(module.range);
+        self.present.push(module.clone());
+        for sleeper in self.dormant.take_of(&self.present) {
+            self.wake_one(&sleeper, is_fixed);
+        }
+    }
+
+    /// Notes that a range has, or may have, other bytes than before: modules in it are neither
+    /// woken nor persisted until they are mapped anew.
+    pub(in super::super) fn forget_modules(&mut self, range: AddrRange) {
+        self.present.retain(|module| !module.range.overlaps(range));
+    }
+
+    /// Lets threads use a dormant superblock, unless there is another for its code by now, or its
+    /// code is not the file's.
+    fn wake_one(&mut self, sleeper: &Sleeper, is_fixed: &dyn Fn(u64) -> bool) {
+        let superblock = &self.superblocks[sleeper.number as usize];
+        let (start, zone) = (superblock.start, superblock.zone);
+        let pages = &self.dormant.pages[sleeper.pages.clone()];
+        let has_stop = |page: &u64| self.stops.range(*page..=*page | 0xfff).next().is_some();
+        if self.by_start.contains_key(&start)
+            || !pages.iter().all(|page| is_fixed(*page) && !has_stop(page))
+        {
+            return;
+        }
+        for page in pages {
+            self.by_page.entry(*page).or_default().push(sleeper.number);
+        }
+        self.superblocks[sleeper.number as usize].alive = true;
+        self.offer(sleeper.number, start);
+        for index in sleeper.exits.clone() {
+            let exit = self.dormant.exits[index];
+            // It still leads to where it led in the earlier run.
+            self.aim(zone, exit.field, exit.request());
+            self.add_exit(exit, sleeper.number, zone);
+        }
+    }
+}
