@@ -5,6 +5,7 @@ mod backend;
 mod beat;
 mod begin;
 mod clock;
+mod code_cache;
 mod code_files;
 mod contract;
 mod culprit;

@@ -41,6 +41,8 @@ pub(super) struct Recorder {
     bell: Option<Bell>,
     /// The stored lists of code that earlier runs executed.
     pub(super) known_code: KnownCode,
+    /// The store that the recording shares with others.
+    pub(super) store: Store,
 }
 
 /// A recording that was created before the process to record exists.
@@ -50,6 +52,7 @@ pub(super) struct Prepared {
     writer: Writer,
     manifest: Manifest,
     known_code: KnownCode,
+    store: Store,
     /// True if only the end of the log is kept: earlier parts are dropped during the run.
     keeps_end: bool,
 }
@@ -101,8 +104,9 @@ impl Prepared {
             Ok(mut writer) => {
                 writer.use_known_images(&request.store);
                 let known_code = KnownCode::of(&request.store);
+                let store = request.store.clone();
                 let keeps_end = request.keep.is_some();
-                Ok(Self { destination, writer, manifest, known_code, keeps_end })
+                Ok(Self { destination, writer, manifest, known_code, store, keeps_end })
             }
             Err(error) => {
                 destination.give_up();
@@ -136,7 +140,7 @@ impl Prepared {
 impl Recorder {
     /// Starts a prepared recording of the process `pid`, and keeps its directory from here on.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
-        let Prepared { destination, writer, mut manifest, known_code, keeps_end } = prepared;
+        let Prepared { destination, writer, mut manifest, known_code, store, keeps_end } = prepared;
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.restart(&manifest)?;
@@ -145,6 +149,7 @@ impl Recorder {
         Ok(Self {
             bell,
             known_code,
+            store,
             writer,
             manifest,
             clock: Clock::start(),

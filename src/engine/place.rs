@@ -39,6 +39,12 @@ pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Op
     })
 }
 
+/// Returns true if [`place`] may return the start of a range.
+pub(super) fn is_placed(range: AddrRange) -> bool {
+    let start = range.start.0;
+    start >= LOWEST && range.end.0 <= HIGHEST && start.is_multiple_of(ALIGNMENT)
+}
+
 /// Returns free addresses for `size` bytes, with `margin` around them: `preferred`, and places at
 /// the edges of the mappings.
 fn free_near(taken: &[AddrRange], preferred: u64, size: u64, margin: u64) -> Vec<u64> {

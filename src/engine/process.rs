@@ -79,11 +79,11 @@ impl TranslatedProcess {
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
     ) -> Result<Self, Error> {
-        Self::open_at_gate(tracee, pid, code, buffer_bytes, seen, None)
+        Self::open_at_gate(tracee, pid, code, buffer_bytes, seen, None, None)
     }
 
-    /// Makes the code cache of a process, as [`Self::open`] does. `gate` is its gate, if it has
-    /// one.
+    /// Makes the code cache of a process, as [`Self::open`] does, for code at `near`; for that at
+    /// which `tracee` is stopped if it is `None`. `gate` is the process's gate, if it has one.
     pub fn open_at_gate(
         tracee: Tracee,
         pid: Pid,
@@ -91,14 +91,16 @@ impl TranslatedProcess {
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
         gate: Option<Gate>,
+        near: Option<u64>,
     ) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         let window = Window::open(tracee, pid, &memory, buffer_bytes, Vec::new(), gate)?;
-        Self::with_window(tracee, memory, code, seen, window)
+        Self::with_window(tracee, memory, code, seen, window, near)
     }
 
     /// Makes the code cache of a process, as [`Self::open`] does, away from `reserved`, where the
-    /// process will have its own mappings.
+    /// process will have its own mappings, for code at `near`; for that at which `tracee` is stopped
+    /// if it is `None`.
     pub fn open_beside(
         tracee: Tracee,
         pid: Pid,
@@ -106,10 +108,11 @@ impl TranslatedProcess {
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
         reserved: Vec<AddrRange>,
+        near: Option<u64>,
     ) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         let window = Window::open(tracee, pid, &memory, buffer_bytes, reserved, None)?;
-        Self::with_window(tracee, memory, code, seen, window)
+        Self::with_window(tracee, memory, code, seen, window, near)
     }
 
     fn with_window(
@@ -118,6 +121,7 @@ impl TranslatedProcess {
         code: CodeKind,
         seen: impl IntoIterator<Item = u64>,
         mut window: Window,
+        near: Option<u64>,
     ) -> Result<Self, Error> {
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
         let shared = window.shared.clone();
@@ -131,7 +135,7 @@ impl TranslatedProcess {
                 Translator::rerecording(shared, table_offset, Limits::default())
             }
         };
-        let (base, offset) = window.first_zone(tracee, &memory)?;
+        let (base, offset) = window.first_zone(tracee, &memory, near)?;
         translator.add_zone(base, ZONE_BYTES, offset);
         let mut process = Self {
             pid: window.pid,

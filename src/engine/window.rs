@@ -6,7 +6,7 @@ use super::area::{Area, BUFFERS, Busy};
 use super::error::{Error, checked, no_room, system};
 use super::gate::{GATE_NEAR, Gate, content};
 use super::patch::Patch;
-use super::place::place;
+use super::place::{is_placed, place};
 use super::seal::seal;
 use super::shared::{LARGE_PAGE_BYTES, Shared};
 use crate::common::{Addr, AddrRange, Pid};
@@ -213,11 +213,31 @@ impl Window {
     ) -> Result<(u64, u64), Error> {
         let taken = taken(self.pid, &self.reserved)?;
         let base = place(&taken, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
-        let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
-        self.alias(tracee, gadget, offset, AddrRange::sized(Addr(base), ZONE_BYTES), READ_EXECUTE)?;
-        self.ranges.push(AddrRange::sized(Addr(base), ZONE_BYTES));
-        self.zones.push((AddrRange::sized(Addr(base), ZONE_BYTES), offset));
+        let offset = self.map_zone(tracee, gadget, AddrRange::sized(Addr(base), ZONE_BYTES))?;
         Ok((base, offset))
+    }
+
+    /// Maps a zone of the code cache at an address. Returns its offset in the shared memory.
+    pub(super) fn zone_at(
+        &mut self,
+        tracee: Tracee,
+        gadget: Addr,
+        base: u64,
+    ) -> Result<u64, Error> {
+        let range = AddrRange::sized(Addr(base), ZONE_BYTES);
+        if !is_placed(range) || taken(self.pid, &self.reserved)?.iter().any(|of| of.overlaps(range))
+        {
+            return Err(no_room());
+        }
+        self.map_zone(tracee, gadget, range)
+    }
+
+    fn map_zone(&mut self, tracee: Tracee, gadget: Addr, range: AddrRange) -> Result<u64, Error> {
+        let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
+        self.alias(tracee, gadget, offset, range, READ_EXECUTE)?;
+        self.ranges.push(range);
+        self.zones.push((range, offset));
+        Ok(offset)
     }
 
     /// Makes this the memory of `pid`, a copy of the process, and maps there the zones that the
@@ -241,19 +261,21 @@ impl Window {
         self.zones.len()
     }
 
-    /// Maps the first zone of the code cache, near the instruction at which `tracee` is stopped.
-    /// Returns its address and its offset.
+    /// Maps the first zone of the code cache near an address, or near the instruction at which
+    /// `tracee` is stopped. Returns the zone's address and its offset.
     pub(super) fn first_zone(
         &mut self,
         tracee: Tracee,
         memory: &Memory,
+        near: Option<u64>,
     ) -> Result<(u64, u64), Error> {
         let at = Addr(tracee.registers()?.rip);
+        let near = near.unwrap_or(at.0);
         if let Some(gate) = self.gate {
-            return self.zone(tracee, gate.entry(), at.0);
+            return self.zone(tracee, gate.entry(), near);
         }
         let text = Patch::syscall(memory, at)?;
-        let zone = self.zone(tracee, at, at.0);
+        let zone = self.zone(tracee, at, near);
         let restored = text.restore(memory);
         zone.and_then(|zone| restored.map(|()| zone))
     }

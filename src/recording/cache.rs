@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 /// The name of the cache's directory in the store. It hides the directory from lists of recordings.
@@ -17,33 +18,73 @@ pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
     store.path().map(|dir| dir.join(DIRECTORY).join(kind))
 }
 
-/// Writes or replaces a cached file atomically, in a directory that keeps at most `most` files.
-/// Other recorders may write the same file at the same time.
-pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
-    if !path.exists() {
-        make_room(path.parent().unwrap_or(path), most)?;
+/// The number of files that this process has written or is writing: each has its own name until it
+/// is whole.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// The maximum number and size of the files in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) files: usize,
+    pub(super) bytes: u64,
+}
+
+impl Limits {
+    /// Returns limits on the number of files only: small ones.
+    pub(super) const fn of_number(files: usize) -> Self {
+        Self { files, bytes: u64::MAX }
     }
-    let partial = path.with_extension(std::process::id().to_string());
+}
+
+/// Writes or replaces a cached file atomically, in a directory with these limits. Other recorders
+/// may write the same file at the same time.
+pub(super) fn write(path: &Path, bytes: &[u8], limits: Limits) -> io::Result<()> {
+    write_parts(path, &[bytes], limits)
+}
+
+/// Writes or replaces a cached file, as [`write`] does, with these parts one after the other.
+pub(super) fn write_parts(path: &Path, parts: &[&[u8]], limits: Limits) -> io::Result<()> {
+    let replaces = path.exists();
+    if !replaces || limits.bytes < u64::MAX {
+        let size = parts.iter().map(|part| part.len() as u64).sum();
+        let bytes = limits.bytes.saturating_sub(size);
+        make_room(path.parent().unwrap_or(path), Limits { bytes, ..limits }, replaces)?;
+    }
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let partial = path.with_extension(format!("{}-{number}", std::process::id()));
     let mut file = replace_private(&partial)?;
-    let written = file.write_all(bytes).and_then(|()| fs::rename(&partial, path));
+    let written = parts.iter().try_for_each(|part| file.write_all(part));
+    let written = written.and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }
     written
 }
 
-/// Creates a directory if needed. If it has `most` files or more, removes the `most / 4` that were
-/// modified least recently.
-fn make_room(dir: &Path, most: usize) -> io::Result<()> {
+/// Creates a directory if needed. If it has too many files for one more, unless that replaces one,
+/// or more bytes than the limit, removes the files that were modified least recently: a quarter of
+/// the number, and as many as have bytes in excess.
+fn make_room(dir: &Path, limits: Limits, replaces: bool) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let age = |entry: fs::DirEntry| {
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        (modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path())
+    let described = |entry: fs::DirEntry| {
+        let metadata = entry.metadata().ok();
+        let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+        let size = metadata.map_or(0, |metadata| metadata.len());
+        (modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path(), size)
     };
-    let mut files: Vec<_> = fs::read_dir(dir)?.flatten().map(age).collect();
-    if files.len() >= most {
-        files.sort();
-        files.iter().take(most / 4).try_for_each(|(_, path)| fs::remove_file(path))?;
+    let mut files: Vec<_> = fs::read_dir(dir)?.flatten().map(described).collect();
+    let are_many = files.len() >= limits.files && !replaces;
+    let mut count = if are_many { limits.files / 4 } else { 0 };
+    let mut excess =
+        files.iter().map(|(_, _, size)| size).sum::<u64>().saturating_sub(limits.bytes);
+    files.sort();
+    for (_, path, size) in files {
+        if count == 0 && excess == 0 {
+            break;
+        }
+        fs::remove_file(path)?;
+        count = count.saturating_sub(1);
+        excess = excess.saturating_sub(size);
     }
     Ok(())
 }

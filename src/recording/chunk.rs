@@ -9,7 +9,7 @@ use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;
 use super::regular::{create_private, open_own_for_append};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -58,12 +58,69 @@ impl Appender {
 
 /// Returns a chunk of a framed file: the length and the checksum of `payload`, then `payload`.
 pub(super) fn frame(payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
-    frame.extend_from_slice(&length.to_le_bytes());
-    frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    frame.extend_from_slice(&frame_header(payload));
     frame.extend_from_slice(payload);
     frame
+}
+
+/// Returns what comes before a payload in a framed file: its length and its checksum.
+pub(super) fn frame_header(payload: &[u8]) -> [u8; FRAME_HEADER_BYTES] {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let word = u64::from(length) | u64::from(crc32fast::hash(payload)) << 32;
+    word.to_le_bytes()
+}
+
+/// Reads a framed file from its start: a payload at a time, or the bytes of all payloads.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    file: File,
+    payload: Vec<u8>,
+    /// The number of bytes of the payload that were read.
+    used: usize,
+}
+
+impl FrameReader {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, payload: Vec::new(), used: 0 }
+    }
+
+    /// Reads the next payload. Fails if the file ends before it, or the chunk is broken.
+    pub(super) fn next_payload(&mut self) -> io::Result<Vec<u8>> {
+        self.fill()?;
+        Ok(std::mem::take(&mut self.payload))
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        self.file.read_exact(&mut header)?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let broken = || io::Error::from(io::ErrorKind::InvalidData);
+        let left = self.file.metadata()?.len().saturating_sub(self.file.stream_position()?);
+        if length as usize > CHUNK_LIMIT_BYTES || u64::from(length) > left {
+            return Err(broken());
+        }
+        self.payload.resize(length as usize, 0);
+        self.file.read_exact(&mut self.payload)?;
+        if frame_header(&self.payload) != header {
+            return Err(broken());
+        }
+        self.used = 0;
+        Ok(())
+    }
+}
+
+impl Read for FrameReader {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.used >= self.payload.len() {
+            self.fill()?;
+        }
+        let from = &self.payload[self.used..];
+        let count = from.len().min(to.len());
+        to[..count].copy_from_slice(&from[..count]);
+        self.used += count;
+        Ok(count)
+    }
 }
 
 /// Returns the entry for a chunk that ends at offset `end` of a summed file.

@@ -96,7 +96,7 @@ fn write(path: &Path, offsets: &[u64]) -> io::Result<()> {
     };
     let distances: Vec<i64> = offsets.iter().map(distance).collect();
     let payload = postcard::to_stdvec(&distances).map_err(io::Error::other)?;
-    cache::write(path, &frame(&payload), MOST_FILES)
+    cache::write(path, &frame(&payload), cache::Limits::of_number(MOST_FILES))
 }
 
 #[cfg(test)]

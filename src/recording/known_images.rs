@@ -71,7 +71,7 @@ impl Seen {
     /// Keeps the hash of the file. Ignores errors, which only make the next run slower.
     pub(super) fn keep(&self, id: &ImageId) {
         let text = format!("{}{}", self.stamp, id.0);
-        let _ = cache::write(&self.path, text.as_bytes(), MOST_FILES);
+        let _ = cache::write(&self.path, text.as_bytes(), cache::Limits::of_number(MOST_FILES));
     }
 }
 

@@ -9,6 +9,7 @@ mod backend;
 mod cache;
 mod check;
 mod chunk;
+mod code_cache;
 mod debug_files;
 mod destination;
 mod error;
@@ -33,6 +34,7 @@ mod sums;
 mod writer;
 
 pub use backend::BackendName;
+pub use code_cache::CodeCache;
 pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};

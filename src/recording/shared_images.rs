@@ -83,7 +83,7 @@ impl SharedImages {
         let Some((_, sums)) = &self.dirs else { return };
         let text = format!("{} {:08x}", sum.size_bytes, sum.crc32);
         // An error only makes the next run slower.
-        let _ = cache::write(&sums.join(id), text.as_bytes(), MOST_SUMS);
+        let _ = cache::write(&sums.join(id), text.as_bytes(), cache::Limits::of_number(MOST_SUMS));
     }
 }
 

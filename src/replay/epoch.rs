@@ -7,6 +7,7 @@ use super::one_cpu::OneCpu;
 use super::shared::SharedFiles;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread};
+use crate::recording::CodeCache;
 use crate::tracee;
 
 /// A process of the replay, and its checkpoints.
@@ -26,6 +27,8 @@ pub(super) struct Epoch {
     /// The number of bytes of its memory that came from the recording's final state.
     pub(super) final_bytes: u64,
     pub(super) one_cpu: OneCpu,
+    /// The place of the code cache, which is kept for later replays of the program.
+    pub(super) code_cache: Option<CodeCache>,
 }
 
 impl Epoch {
@@ -49,6 +52,7 @@ impl Epoch {
             checkpoints,
             final_bytes,
             one_cpu,
+            code_cache: None,
         }
     }
 
@@ -71,6 +75,7 @@ impl Epoch {
 
 impl Drop for Epoch {
     fn drop(&mut self) {
+        self.keep_code();
         tracee::end(self.pid());
     }
 }

@@ -150,8 +150,9 @@ impl Epoch {
             .collect();
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
+        let near = TranslatedProcess::usual_place(&start.auxv.0);
         let mut engine =
-            TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved)?;
+            TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved, near)?;
         if reader.manifest().format >= COMPLETED_SAVES_VERSION {
             let host = Components::of(&tracee.register_set(NT_X86_XSTATE)?);
             engine.complete_saves(Components::of(&start.state.extended.0), host);
@@ -170,6 +171,7 @@ impl Epoch {
             }
         }
         epoch.look_at_mappings()?;
+        epoch.resume_code(start)?;
         epoch.permit_what_was_asked(&start.state.registers.into())?;
         while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
             let Some(entry) = cursor.read()? else { break };

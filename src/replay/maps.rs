@@ -34,8 +34,11 @@ impl Epoch {
         for change in changes {
             self.apply_map(change, reader)?;
             match change {
-                MapChange::Map(Mapped { range, .. })
-                | MapChange::Unmap(range)
+                MapChange::Map(mapped) => {
+                    self.look_at_mappings_in(mapped.range)?;
+                    self.wake_code(mapped);
+                }
+                MapChange::Unmap(range)
                 | MapChange::Protect { range, .. }
                 | MapChange::Discard(range) => self.look_at_mappings_in(*range)?,
                 MapChange::Move { from, to } => {

@@ -10,6 +10,7 @@
 mod ahead;
 mod answers;
 mod checkpoints;
+mod code_cache;
 mod components;
 mod contexts;
 mod diversion;

@@ -34,9 +34,10 @@ pub use map_query::MapQuery;
 pub use memory::Memory;
 pub use page_map::{PageMap, PageState};
 pub use procfs::{
-    Dispositions, KernelWork, Signals, auxv, call_of, comm, command_line, dispositions, executable,
-    has_more_filters, is_first_thread_gone, is_signalled, is_thread_of, is_traced_here,
-    kernel_work, mappings, process_of, real_user, signals, started, state, threads, undumped,
+    AT_BASE, AT_ENTRY, Dispositions, KernelWork, Signals, auxv, auxv_value, call_of, comm,
+    command_line, dispositions, executable, has_more_filters, is_first_thread_gone, is_signalled,
+    is_thread_of, is_traced_here, kernel_work, mappings, process_of, real_user, signals, started,
+    state, threads, undumped,
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};

@@ -128,6 +128,18 @@ pub fn auxv(pid: Pid) -> Vec<u8> {
     fs::read(living(pid).join("auxv")).unwrap_or_default()
 }
 
+/// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h): the address of the program
+/// interpreter, and the program's entry point.
+pub const AT_BASE: u64 = 7;
+pub const AT_ENTRY: u64 = 9;
+
+/// Returns the value of an entry of an auxiliary vector; `None` if there is none, or if it is 0.
+pub fn auxv_value(vector: &[u8], kind: u64) -> Option<u64> {
+    let entry = vector.chunks_exact(16).find(|entry| entry.starts_with(&kind.to_le_bytes()))?;
+    let value = u64::from_le_bytes(entry[8..].try_into().ok()?);
+    Some(value).filter(|value| *value != 0)
+}
+
 /// Returns the path of the program that the process runs.
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     let path = living(pid).join("exe");

@@ -32,7 +32,13 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+        let scene = Self { dir: tempfile::tempdir().expect("a temporary directory") };
+        if let Some(cache) = std::env::var_os("CONTRAFLOW_TEST_CACHE") {
+            let store = scene.path("store");
+            std::fs::create_dir_all(&store).unwrap();
+            std::os::unix::fs::symlink(cache, store.join(".contraflow-cache")).unwrap();
+        }
+        scene
     }
 
     /// Returns the command of a program that overwrites a library, that library, and its new content.

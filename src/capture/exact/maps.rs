@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
+use crate::capture::code_cache;
 use crate::common::{Addr, AddrRange};
 use crate::engine::PROGRAM_END;
 use crate::recording::log::{Content, MapChange, Mapped, Shared};
@@ -176,6 +177,7 @@ impl Process {
         self.engine.space.replaced(range);
         self.look_at_mappings_in(range, thread.tid())?;
         self.engine.forget_code(range);
+        code_cache::wake(&mut self.engine, &self.mappings, range);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::look_back::LookBack;
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::Error;
+use crate::capture::code_cache;
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::{Changes, MappingRecorder};
@@ -11,7 +12,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{LoggedCalls, TranslatedProcess};
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
-use crate::recording::{Exit, Manifest};
+use crate::recording::{CodeCache, Exit, Manifest};
 use crate::tracee::Tracee;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -55,6 +56,8 @@ pub(super) struct Process {
     pub(super) accesses: u64,
     /// The lists of code that earlier runs of its files executed.
     pub(super) known_code: KnownCode,
+    /// The place of its code cache, which is kept for later runs of its program.
+    pub(super) code_cache: Option<CodeCache>,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }
@@ -107,9 +110,12 @@ impl Process {
         self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
     }
 
-    /// Stores the list of the code that was executed, for later runs.
+    /// Stores the list of the code that was executed, and the code cache, for later runs.
     pub(super) fn keep_executed_code(&self) {
         self.known_code.keep(&self.engine, &self.mappings);
+        if let Some(cache) = &self.code_cache {
+            code_cache::keep(&self.engine, cache);
+        }
     }
 
     /// Completes the recording.

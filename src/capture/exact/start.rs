@@ -8,6 +8,7 @@ use super::process::{EVERYWHERE, Process, extended_of, state_of};
 use super::thread::Thread;
 use super::vdso::{Clocks, OF_KERNEL};
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::code_cache;
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
@@ -19,7 +20,9 @@ use crate::engine::{
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
-use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
+use crate::tracee::{
+    AT_ENTRY, Memory, PageMap, PageState, Tracee, auxv, auxv_value, executable, mappings,
+};
 use crate::translate::Components;
 use std::time::Instant;
 
@@ -133,8 +136,9 @@ impl Process {
         gate: Option<Gate>,
     ) -> Result<Self, Error> {
         let (pid, code, seen) = (recorder.pid(), CodeKind::Logging, std::iter::empty());
+        let near = TranslatedProcess::usual_place(&auxv(pid));
         let mut engine =
-            TranslatedProcess::open_at_gate(tracee, pid, code, BUFFER_BYTES, seen, gate)?;
+            TranslatedProcess::open_at_gate(tracee, pid, code, BUFFER_BYTES, seen, gate, near)?;
         if gate.is_some() {
             engine.stop_at_calls();
         }
@@ -157,6 +161,7 @@ impl Process {
             accesses: 0,
             foreign: Vec::new(),
             known_code,
+            code_cache: None,
             logged_calls: LoggedCalls::default(),
             notes: Vec::new(),
         };
@@ -174,6 +179,9 @@ impl Process {
     ) -> Result<(), Error> {
         let tid = tracee.0;
         self.look_at_mappings(tid)?;
+        let entry = Addr(auxv_value(&auxv, AT_ENTRY).unwrap_or(0));
+        let Self { engine, mappings, recorder, .. } = self;
+        self.code_cache = code_cache::resume(engine, mappings, tracee, &recorder.store, entry)?;
         for _ in 0..count {
             self.engine.prepare_area(tracee)?;
         }

@@ -5,6 +5,7 @@ mod ahead;
 mod bugs;
 mod calls;
 mod chaos;
+mod code_cache;
 mod data;
 mod executors;
 mod faults;

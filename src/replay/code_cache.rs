@@ -1,0 +1,53 @@
+//! The code cache of a replay, which is kept for the next one of the same program.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use crate::common::Addr;
+use crate::engine::CacheUpdate;
+use crate::recording::log::{Content, Mapped, Start};
+use crate::recording::{CodeCache, Store};
+use crate::tracee::{AT_ENTRY, auxv_value};
+use crate::translate::Module;
+
+impl Epoch {
+    /// Begins with the code cache that earlier replays of the program left. The process has its
+    /// first mappings, and no code is translated yet.
+    pub(super) fn resume_code(&mut self, start: &Start) -> Result<(), Error> {
+        let entry = Addr(auxv_value(&start.auxv.0, AT_ENTRY).unwrap_or(0));
+        let at_entry = start.mappings.iter().find(|mapped| mapped.range.contains(entry));
+        if let Some(Content::File { image, .. }) = at_entry.map(|mapped| &mapped.content) {
+            let Some(variant) = self.engine.code_variant() else { return Ok(()) };
+            let facts: [&[u8]; 2] = [image.0.as_bytes(), &variant];
+            self.code_cache = CodeCache::of(&Store::of_user(), &facts);
+            if let Some((description, mut code)) =
+                self.code_cache.as_ref().and_then(CodeCache::open)
+            {
+                self.engine.resume_code(self.thread.tracee, &description, &mut code)?;
+            }
+            for mapped in &start.mappings {
+                self.wake_code(mapped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the code cache for the next replay of the program, if this one added to it.
+    pub(super) fn keep_code(&self) {
+        let Some(cache) = &self.code_cache else { return };
+        match self.engine.updated_cache() {
+            CacheUpdate::None => {}
+            CacheUpdate::Replace(new) => cache.write(&new.description, &new.code),
+            CacheUpdate::Remove => cache.remove(),
+        }
+    }
+
+    /// Uses the code that the cache has of a file that was just mapped.
+    pub(super) fn wake_code(&mut self, mapped: &Mapped) {
+        if let (true, Content::File { image, offset }) =
+            (mapped.protection.execute, &mapped.content)
+        {
+            let (range, file) = (mapped.range, image.0.clone());
+            self.engine.wake_code(&Module { range, offset: *offset, file });
+        }
+    }
+}
