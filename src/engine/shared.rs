@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a large page (SDM volume 3, "Paging").
 pub(super) const LARGE_PAGE_BYTES: usize = 2 << 20;
-/// The number of the large page in which the code begins, after the tables. Its first `SMALL_BYTES`
-/// stay in small pages until there are more, so that small programs do not pay for large pages.
+/// The number of the large page in which the code begins, after the tables.
 const FIRST_OF_CODE: usize = 1;
+/// The first bytes of a zone stay in small pages until there are more, so that small programs do not
+/// pay for large pages.
 const SMALL_BYTES: usize = 512 << 10;
 
 /// A mapping of the shared memory in this process.
@@ -67,17 +68,18 @@ impl Shared {
     }
 
     /// Asks the kernel, once, to make a large page of the small ones around the byte before `end`,
-    /// if enough of them are used.
+    /// which was written, if enough of them are used or those before are one.
     fn ask_for_large_page(&self, end: u64) {
         let Some(last) = usize::try_from(end).ok().and_then(|end| end.checked_sub(1)) else {
             return;
         };
         let number = last / LARGE_PAGE_BYTES;
-        let is_small = number == FIRST_OF_CODE && last % LARGE_PAGE_BYTES < SMALL_BYTES;
-        let is_new = |asked: &AtomicBool| {
-            !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed)
-        };
-        if is_small || !self.asked.get(number).is_some_and(is_new) {
+        let asked = |number: usize| self.asked.get(number).filter(|_| number >= FIRST_OF_CODE);
+        let is_asked = |asked: &AtomicBool| asked.load(Ordering::Relaxed);
+        let goes_on = number.checked_sub(1).and_then(asked).is_some_and(is_asked);
+        let is_small = last % LARGE_PAGE_BYTES < SMALL_BYTES && !goes_on;
+        let is_new = |of: &AtomicBool| !is_asked(of) && !of.swap(true, Ordering::Relaxed);
+        if is_small || !asked(number).is_some_and(is_new) {
             return;
         }
         let start = self.at((number * LARGE_PAGE_BYTES) as u64, LARGE_PAGE_BYTES);
@@ -131,10 +133,10 @@ impl CacheMemory for Arc<Shared> {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        self.ask_for_large_page(offset + bytes.len() as u64);
         let to = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.ask_for_large_page(offset + bytes.len() as u64);
     }
 
     fn store_u32(&self, offset: u64, value: u32) {

@@ -100,8 +100,9 @@ impl FrameReader {
         if length as usize > CHUNK_LIMIT_BYTES || u64::from(length) > left {
             return Err(broken());
         }
-        self.payload.resize(length as usize, 0);
-        self.file.read_exact(&mut self.payload)?;
+        self.payload.clear();
+        self.payload.reserve_exact(length as usize);
+        (&self.file).take(length.into()).read_to_end(&mut self.payload)?;
         if frame_header(&self.payload) != header {
             return Err(broken());
         }

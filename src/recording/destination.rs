@@ -5,7 +5,9 @@ use super::error::{At, Error, ErrorKind};
 use super::format::{LOG, MANIFEST, STARTING};
 use super::regular::create_private;
 use super::store::Store;
-use std::fs::{self, DirBuilder};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -72,8 +74,7 @@ impl Destination {
     fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
         let probe = || {
-            let written =
-                create_private(&path).and_then(|mut file| file.write_all(&vec![1; PROBE_BYTES]));
+            let written = create_private(&path).and_then(|file| take_space(&file));
             let removed = fs::remove_file(&path);
             written.and(removed).at(&self.dir)
         };
@@ -152,6 +153,15 @@ fn emptied(dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes the space of the probe. Writes to it only if the file system cannot reserve space.
+fn take_space(mut file: &File) -> io::Result<()> {
+    let size = i64::try_from(PROBE_BYTES).unwrap_or(i64::MAX);
+    match fallocate(file, FallocateFlags::empty(), 0, size) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => file.write_all(&vec![1; PROBE_BYTES]),
+        taken => Ok(taken?),
+    }
 }
 
 #[cfg(test)]

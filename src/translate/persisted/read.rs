@@ -77,7 +77,9 @@ impl<'a> Reader<'a> {
         let hot = self.list(Self::number)?;
         let likely = self.list(|of| Some((of.number()?, of.number()? != 0)))?;
         let expected = self.list(|of| Some((of.number()?, of.list(Self::number)?)))?;
-        let dormant = Dormant { modules, groups, ..Dormant::default() };
+        let pages = Vec::with_capacity(self.count()?);
+        let exits = Vec::with_capacity(self.count()?);
+        let dormant = Dormant { modules, groups, pages, exits, ..Dormant::default() };
         let mut superblocks = Superblocks::new::<M>(&zones, dormant);
         for number in 0..self.count()? {
             superblocks.read(u32::try_from(number).ok()?, &mut self)?;

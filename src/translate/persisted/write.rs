@@ -149,6 +149,8 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         self.put_zones(&mut to);
         self.put_modules(&mut to);
         self.put_hints(&mut to);
+        put_number(&mut to, self.pages.len() as u64);
+        put_number(&mut to, self.exits.len() as u64);
         let packed = self.put_superblocks(&mut to);
         put_bytes(&mut to, &packed);
         let mut code = Vec::new();

@@ -109,9 +109,13 @@ fn code_that_was_changed_is_not_used() {
     assert!(number as usize >= second.persisted_and_new().0);
     assert_eq!(second.persist(&always), None);
     // A file that is mapped anew has its own bytes again.
-    second.wake(&module(), &always);
-    second.invalidate(START + 0x1000, START + 0x2000);
-    assert!(second.persist(&always).is_some());
+    let (mut third, _) = counting();
+    third.wake(&module(), &always);
+    third.invalidate(START, START + 1);
+    third.wake(&module(), &always);
+    third.invalidate(START + 0x1000, START + 0x2000);
+    third.get(START, &mut code()).unwrap();
+    assert!(third.persist(&always).is_some());
 }
 
 #[test]
