@@ -1,12 +1,15 @@
 //! The code cache of a program, which is kept from one run to the next.
 
+use super::recorder::Recorder;
 use super::space::MappingRecorder;
 use crate::common::{Addr, AddrRange};
 use crate::engine::{CacheUpdate, Error, TranslatedProcess};
-use crate::recording::{CodeCache, Store};
-use crate::sideband::Mapping;
-use crate::tracee::Tracee;
+use crate::recording::CodeCache;
+use crate::sideband::{ImageId, Mapping};
+use crate::tracee::{PageMap, PageState, Tracee};
 use crate::translate::Module;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 
 /// Lets `engine`, which has translated no code yet, begin with the cache that earlier runs of the
 /// program left. The program's entry point is at `entry`. `tracee` is stopped in it. Returns the
@@ -15,17 +18,17 @@ pub(super) fn resume(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,
     tracee: Tracee,
-    store: &Store,
+    recorder: &Recorder,
     entry: Addr,
 ) -> Result<Option<CodeCache>, Error> {
     let at_entry = engine.space.overlapping(AddrRange::sized(entry, 1)).next();
     let program = at_entry.and_then(|mapping| files.image(mapping));
     let (Some(program), Some(variant)) = (program, engine.code_variant()) else { return Ok(None) };
-    let cache = CodeCache::of(store, &[program.0.as_bytes(), &variant]);
+    let cache = CodeCache::of(&recorder.store, &[program.0.as_bytes(), &variant]);
     if let Some((description, mut code)) = cache.as_ref().and_then(CodeCache::open) {
         engine.resume_code(tracee, &description, &mut code)?;
     }
-    wake(engine, files, AddrRange::new(Addr(0), Addr(u64::MAX)));
+    wake(engine, files, recorder, AddrRange::new(Addr(0), Addr(u64::MAX)));
     Ok(cache)
 }
 
@@ -38,11 +41,44 @@ pub(super) fn keep(engine: &TranslatedProcess, cache: &CodeCache) {
     }
 }
 
-/// Lets `engine` use the code that it has of the files that are newly mapped in `range`.
-pub(super) fn wake(engine: &mut TranslatedProcess, files: &MappingRecorder, range: AddrRange) {
-    for module in modules_in(engine, files, range) {
-        engine.wake_code(&module);
+/// Lets `engine` use the code that it has of the files that are newly mapped in `range`, where the
+/// bytes are those of the file: the process, or its parent, may have changed them.
+pub(super) fn wake(
+    engine: &mut TranslatedProcess,
+    files: &MappingRecorder,
+    recorder: &Recorder,
+    range: AddrRange,
+) {
+    let modules = modules_in(engine, files, range);
+    let pages = if modules.is_empty() { None } else { PageMap::open(recorder.pid()) };
+    for module in &modules {
+        let touched = pages.as_ref().and_then(|pages| pages.touched(module.range));
+        let is_unchanged = |(range, state): &(AddrRange, PageState)| {
+            *state != PageState::Private || is_of_file(engine, module, recorder, *range)
+        };
+        if touched.is_some_and(|touched| touched.iter().all(is_unchanged)) {
+            engine.wake_code(module);
+        }
     }
+}
+
+/// Returns true if the bytes of a range are those of the module's file.
+fn is_of_file(
+    engine: &TranslatedProcess,
+    module: &Module,
+    recorder: &Recorder,
+    range: AddrRange,
+) -> bool {
+    let path = recorder.writer().image_path(&ImageId(module.file.clone()));
+    let Ok(file) = File::open(path) else { return false };
+    let size = usize::try_from(range.size_bytes()).unwrap_or(0);
+    let (mut there, mut stored) = (vec![0; size], Vec::new());
+    let offset = module.offset + (range.start.0 - module.range.start.0);
+    let is_read = (&file).seek(SeekFrom::Start(offset)).is_ok()
+        && file.take(size as u64).read_to_end(&mut stored).is_ok();
+    // There are zeros between the end of the file and that of its last page.
+    stored.resize(size, 0);
+    is_read && engine.memory.read(range.start, &mut there) == size && there == stored
 }
 
 /// Returns the parts of stored files with code that are mapped in a range.

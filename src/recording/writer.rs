@@ -309,6 +309,11 @@ impl Writer {
         Ok(id)
     }
 
+    /// Returns the path of a stored image.
+    pub fn image_path(&self, id: &ImageId) -> PathBuf {
+        self.dir.join(IMAGE_DIR).join(&id.0)
+    }
+
     /// Stores an image of another recording. The two recordings share the file if a hard link can
     /// be made.
     pub fn image_of(&self, reader: &Reader, id: &ImageId) -> Result<(), Error> {

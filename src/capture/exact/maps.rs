@@ -177,7 +177,7 @@ impl Process {
         self.engine.space.replaced(range);
         self.look_at_mappings_in(range, thread.tid())?;
         self.engine.forget_code(range);
-        code_cache::wake(&mut self.engine, &self.mappings, range);
+        code_cache::wake(&mut self.engine, &self.mappings, &self.recorder, range);
         Ok(())
     }
 

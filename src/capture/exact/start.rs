@@ -181,7 +181,7 @@ impl Process {
         self.look_at_mappings(tid)?;
         let entry = Addr(auxv_value(&auxv, AT_ENTRY).unwrap_or(0));
         let Self { engine, mappings, recorder, .. } = self;
-        self.code_cache = code_cache::resume(engine, mappings, tracee, &recorder.store, entry)?;
+        self.code_cache = code_cache::resume(engine, mappings, tracee, recorder, entry)?;
         for _ in 0..count {
             self.engine.prepare_area(tracee)?;
         }

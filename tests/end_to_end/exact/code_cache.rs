@@ -99,6 +99,38 @@ fn code_of_a_changed_file_is_not_used() {
     }
 }
 
+/// A child executes the code that its parent changed, not that of its file, which the cache has.
+#[test]
+fn changed_code_of_a_parent_is_executed_by_its_child() {
+    let scene = Scene::new();
+    let program = scene.compile("patched_fork.c", &["-O1"]);
+    let command = program.to_str().unwrap();
+    let (plain, _) = recorded(&scene, "plain", &[command]);
+    assert_eq!(plain, "0x11\n");
+    assert!(!caches(&scene, HOME).is_empty());
+    for round in 0..3 {
+        let dir = scene.path(&format!("changed-{round}"));
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", scene.path(HOME)).args(["record", "-q", "--follow-forks"]);
+        let output = record.arg("-o").arg(&dir).args([command, "x"]).output().unwrap();
+        assert_eq!(text(&output.stdout), "0x11\nchild 0x22\nparent 0x22\n");
+        let forked = text(&output.stderr);
+        let recordings = std::fs::read_dir(scene.path(HOME)).unwrap().map(|of| of.unwrap().path());
+        let own = recordings.filter(|path| path.join("manifest.json").exists());
+        let all: Vec<PathBuf> = own.chain([dir]).collect();
+        assert!(all.len() > 1, "{forked}");
+        for recording in all {
+            let mut check = contraflow();
+            check.env("CONTRAFLOW_HOME", scene.path(HOME)).arg("check").arg(&recording);
+            let output = check.output().unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+        }
+    }
+    // What was changed is in no cache.
+    let (plain, _) = recorded(&scene, "again", &[command]);
+    assert_eq!(plain, "0x11\n");
+}
+
 /// A debugger's stops are met in code that an earlier run translated, too.
 #[test]
 fn threads_stop_in_code_of_an_earlier_run() {
