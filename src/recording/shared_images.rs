@@ -67,6 +67,15 @@ impl SharedImages {
         }
     }
 
+    /// Returns true if the file of an image at `path` is the shared one, and intact.
+    fn has(&self, id: &ImageId, path: &Path) -> bool {
+        let Some((contents, _)) = &self.dirs else { return false };
+        let found = |path: &Path| fs::symlink_metadata(path).ok().filter(is_intact);
+        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let shared = found(&contents.join(&id.0)).map(identity);
+        shared.is_some() && shared == found(path).map(identity)
+    }
+
     /// Returns the checksum of an image of a recording, if it is known and the image is intact.
     pub(super) fn sum(&self, id: &str, image: &Path) -> Option<Sum> {
         let (_, sums) = self.dirs.as_ref()?;
@@ -84,6 +93,14 @@ impl SharedImages {
         let text = format!("{} {:08x}", sum.size_bytes, sum.crc32);
         // An error only makes the next run slower.
         let _ = cache::write(&sums.join(id), text.as_bytes(), cache::Limits::of_number(MOST_SUMS));
+    }
+}
+
+impl Store {
+    /// Returns true if the image of a recording at `path` is a file that a recorder of this store
+    /// made, and nothing has written to since: a recording from elsewhere may have anything there.
+    pub fn has_image(&self, id: &ImageId, path: &Path) -> bool {
+        SharedImages::of(self).has(id, path)
     }
 }
 
@@ -160,10 +177,12 @@ mod tests {
         assert!(shared.take(id, 4, &scene.path("second")));
         assert_eq!(fs::read(scene.path("second")).unwrap(), b"code");
         assert_eq!(fs::metadata(&first).unwrap().nlink(), 3);
+        assert!(shared.has(id, &first) && shared.has(id, &scene.path("second")));
+        assert!(!shared.has(id, &scene.stored("copy", b"code")), "from elsewhere");
         File::options().append(true).open(&first).unwrap().write_all(b"").unwrap();
         assert!(shared.take(id, 4, &scene.path("third")), "nothing was written");
         fs::write(&first, b"evil").unwrap();
-        assert!(!shared.take(id, 4, &scene.path("fourth")));
+        assert!(!shared.take(id, 4, &scene.path("fourth")) && !shared.has(id, &first));
         // A recording that stores the contents again shares them again.
         shared.offer(id, &scene.stored("fifth", b"code"));
         assert!(shared.take(id, 4, &scene.path("sixth")));

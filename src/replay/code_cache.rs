@@ -5,14 +5,14 @@ use super::error::Error;
 use crate::common::Addr;
 use crate::engine::CacheUpdate;
 use crate::recording::log::{Content, Mapped, Start};
-use crate::recording::{CodeCache, Store};
+use crate::recording::{CodeCache, Reader, Store};
 use crate::tracee::{AT_ENTRY, auxv_value};
 use crate::translate::Module;
 
 impl Epoch {
     /// Begins with the code cache that earlier replays of the program left. The process has its
     /// first mappings, and no code is translated yet.
-    pub(super) fn resume_code(&mut self, start: &Start) -> Result<(), Error> {
+    pub(super) fn resume_code(&mut self, start: &Start, reader: &Reader) -> Result<(), Error> {
         let entry = Addr(auxv_value(&start.auxv.0, AT_ENTRY).unwrap_or(0));
         let at_entry = start.mappings.iter().find(|mapped| mapped.range.contains(entry));
         if let Some(Content::File { image, .. }) = at_entry.map(|mapped| &mapped.content) {
@@ -25,7 +25,7 @@ impl Epoch {
                 self.engine.resume_code(self.thread.tracee, &description, &mut code)?;
             }
             for mapped in &start.mappings {
-                self.wake_code(mapped);
+                self.wake_code(mapped, reader);
             }
         }
         Ok(())
@@ -41,11 +41,15 @@ impl Epoch {
         }
     }
 
-    /// Uses the code that the cache has of a file that was just mapped.
-    pub(super) fn wake_code(&mut self, mapped: &Mapped) {
-        if let (true, Content::File { image, offset }) =
-            (mapped.protection.execute, &mapped.content)
-        {
+    /// Uses the code that the cache has of a file that was just mapped. The file is one of this
+    /// user's recorder: under the same name, a recording from elsewhere may have other code.
+    pub(super) fn wake_code(&mut self, mapped: &Mapped, reader: &Reader) {
+        let Content::File { image, offset } = &mapped.content else { return };
+        let is_own = || {
+            let path = reader.image_path(image);
+            path.is_ok_and(|path| Store::of_user().has_image(image, &path))
+        };
+        if mapped.protection.execute && is_own() {
             let (range, file) = (mapped.range, image.0.clone());
             self.engine.wake_code(&Module { range, offset: *offset, file });
         }

@@ -171,7 +171,7 @@ impl Epoch {
             }
         }
         epoch.look_at_mappings()?;
-        epoch.resume_code(start)?;
+        epoch.resume_code(start, reader)?;
         epoch.permit_what_was_asked(&start.state.registers.into())?;
         while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
             let Some(entry) = cursor.read()? else { break };

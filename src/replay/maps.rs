@@ -36,7 +36,7 @@ impl Epoch {
             match change {
                 MapChange::Map(mapped) => {
                     self.look_at_mappings_in(mapped.range)?;
-                    self.wake_code(mapped);
+                    self.wake_code(mapped, reader);
                 }
                 MapChange::Unmap(range)
                 | MapChange::Protect { range, .. }
@@ -215,15 +215,24 @@ impl Epoch {
     pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.must_be_of_program(range)?;
-        self.engine.give_back_protection(self.thread.tracee, range)?;
         if self.engine.space.is_executable(addr) {
+            // The recorder wrote to a page of code and put its bytes back: they are the same here.
+            if self.has_bytes(addr, bytes) {
+                return Ok(());
+            }
             self.engine.forget_code(range);
         }
+        self.engine.give_back_protection(self.thread.tracee, range)?;
         if self.write(addr, bytes).is_err() && !self.write_shared(addr, bytes)? {
             self.grow_stack(addr)?;
             self.write(addr, bytes)?;
         }
         Ok(())
+    }
+
+    fn has_bytes(&self, addr: Addr, bytes: &[u8]) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.engine.memory.read(addr, &mut there) == bytes.len() && there == bytes
     }
 
     /// Extends a stack down to `addr`, as the kernel does. Returns false if `addr` is not below a
