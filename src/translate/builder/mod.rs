@@ -3,6 +3,7 @@
 
 mod branches;
 mod exits;
+mod left;
 mod saving;
 mod tails;
 mod window;
@@ -10,15 +11,15 @@ mod window;
 use super::counting::Bound;
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
-use super::glance::emit_glance;
 use super::hook::Hook;
 use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
 use super::logged::CallLog;
 use super::saves::{Components, KnownMask};
 use super::slots;
-use super::superblock::{Outcome, Point, State, Step};
+use super::superblock::{Outcome, Point, Step};
 use super::tick::ticks;
 use iced_x86::Instruction;
+use std::ops::ControlFlow;
 use window::Window;
 
 /// Limits on the size of a superblock, and on how many are built at a time.
@@ -318,7 +319,8 @@ impl Builder<'_, '_> {
             let mut offset = 0;
             // Translates from the same fetched bytes as long as the path is inside them.
             loop {
-                if let Some(native) = self.follow_one(window.bytes(), &mut insns, offset) {
+                let followed = self.follow_one(window.bytes(), &mut insns, offset);
+                if let ControlFlow::Break(native) = followed {
                     return native;
                 }
                 match window.find(self.ip) {
@@ -335,38 +337,37 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Translates the instruction at an offset of the fetched bytes. Returns `None` if the path
-    /// goes on, else the result of [`Self::follow_path`].
-    fn follow_one(&mut self, bytes: &[u8], insns: &mut Insns<'_>, offset: usize) -> Option<bool> {
-        let decoded = insns.at(offset, self.ip);
-        let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
-        if let (Some((insn, _)), Some(components)) = (&decoded, self.site.saves) {
+    /// Translates the instruction at an offset of the fetched bytes. Breaks at the end of the path,
+    /// with the result of [`Self::follow_path`].
+    fn follow_one(
+        &mut self,
+        bytes: &[u8],
+        insns: &mut Insns<'_>,
+        offset: usize,
+    ) -> ControlFlow<bool> {
+        let Some((insn, displacement)) = insns.at(offset, self.ip) else {
+            self.note_pages(1);
+            return ControlFlow::Break(self.native());
+        };
+        let hook = self.hook_of(&insn);
+        if let Some(components) = self.site.saves {
             // The path goes on after a save that it can complete by stores.
-            if hook == Some(Hook::SaveState) && self.save(insn, &bytes[offset..], components) {
-                return None;
+            if hook == Some(Hook::SaveState) && self.save(&insn, &bytes[offset..], components) {
+                return ControlFlow::Continue(());
             }
-            self.mask.follow(insn);
+            self.mask.follow(&insn);
         }
-        let treatment = match &decoded {
-            Some((insn, _)) if hook.is_none() => treat(insn),
-            _ => Treatment::Native,
-        };
-        self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
-        let (Some((insn, displacement)), true) = (decoded, treatment != Treatment::Native) else {
-            self.hook = hook.filter(|_| self.path.is_empty());
-            return Some(match decoded {
-                Some((insn, _)) if self.is_logged_call(&insn) => self.logged_call(insn.next_ip()),
-                Some((insn, _)) if self.counter_code(&insn) != 0 => self.logged_counter(&insn),
-                _ => self.native(),
-            });
-        };
+        self.note_pages(insn.len());
+        let treatment = if hook.is_none() { treat(&insn) } else { Treatment::Native };
+        if treatment == Treatment::Native {
+            return ControlFlow::Break(self.leave_to_caller(&insn, hook));
+        }
         let bytes = &bytes[offset..offset + insn.len()];
-        self.translate(&insn, bytes, displacement, treatment).then_some(false)
-    }
-
-    /// Returns the hook of an instruction, where hooks are left to the caller.
-    fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
-        Hook::of(insn).filter(|_| self.site.hooks)
+        if self.translate(&insn, bytes, displacement, treatment) {
+            ControlFlow::Break(false)
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Returns true if the path must end here. Counts its arrivals at its start in `rounds`.
@@ -400,29 +401,6 @@ impl Builder<'_, '_> {
                 self.pages.push(page);
             }
         }
-    }
-
-    /// Emits a stop at the start of a path of a replay. The thread goes on without stopping if its
-    /// tracer answers its glance with `GlanceAnswer::Pass`.
-    fn glance(&mut self, log: CallLog) {
-        self.exact_point();
-        let passes = emit_glance(&mut self.emitter, log, self.start);
-        let r11_in_slot = !self.r11_is_program;
-        self.point(State { exact: true, r11_in_slot, stops: true, ..State::default() });
-        self.emitter.put(&[0xcc]);
-        self.emitter.aim_here(passes);
-    }
-
-    /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
-    /// whole superblock, and this returns true.
-    fn native(&mut self) -> bool {
-        if !self.path.is_empty() {
-            self.end_at(self.ip);
-            return false;
-        }
-        self.exact_point();
-        self.emitter.put(&[0xcc]);
-        true
     }
 
     /// Translates one instruction. Returns true if the path ends with it.
@@ -481,20 +459,5 @@ impl Builder<'_, '_> {
             self.r11_is_program = true;
         }
         self.exact_point();
-    }
-
-    /// Ends the path before an instruction that cannot be translated at this address.
-    fn leave_to_native(&mut self) -> bool {
-        if self.path.is_empty() {
-            // At most the exchange of R11 has been emitted.
-            if self.r11_is_program {
-                self.emitter.trace_pointer_in();
-                self.r11_is_program = false;
-            }
-            self.native();
-            return true;
-        }
-        self.end_at(self.ip);
-        true
     }
 }

@@ -1,0 +1,68 @@
+//! Instructions that are not translated: they are left to the caller, or to code that all
+//! superblocks share.
+
+use super::super::glance::emit_glance;
+use super::super::hook::Hook;
+use super::super::logged::CallLog;
+use super::super::superblock::State;
+use super::Builder;
+use iced_x86::Instruction;
+
+impl Builder<'_, '_> {
+    /// Ends the path before an instruction that is not translated. If it is the first one, it
+    /// becomes the whole superblock: the cache logs or answers it, or the caller executes it.
+    /// Returns true if the caller may have to.
+    pub(super) fn leave_to_caller(&mut self, insn: &Instruction, hook: Option<Hook>) -> bool {
+        self.hook = hook.filter(|_| self.path.is_empty());
+        if self.is_logged_call(insn) {
+            self.logged_call(insn.next_ip())
+        } else if self.counter_code(insn) != 0 {
+            self.logged_counter(insn)
+        } else {
+            self.native()
+        }
+    }
+
+    /// Returns the hook of an instruction, where hooks are left to the caller.
+    pub(super) fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
+        Hook::of(insn).filter(|_| self.site.hooks)
+    }
+
+    /// Emits a stop at the start of a path of a replay. The thread goes on without stopping if its
+    /// tracer answers its glance with `GlanceAnswer::Pass`.
+    pub(super) fn glance(&mut self, log: CallLog) {
+        self.exact_point();
+        let passes = emit_glance(&mut self.emitter, log, self.start);
+        let r11_in_slot = !self.r11_is_program;
+        self.point(State { exact: true, r11_in_slot, stops: true, ..State::default() });
+        self.emitter.put(&[0xcc]);
+        self.emitter.aim_here(passes);
+    }
+
+    /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
+    /// whole superblock, and this returns true.
+    pub(super) fn native(&mut self) -> bool {
+        if !self.path.is_empty() {
+            self.end_at(self.ip);
+            return false;
+        }
+        self.exact_point();
+        self.emitter.put(&[0xcc]);
+        true
+    }
+
+    /// Ends the path before an instruction that cannot be translated at this address.
+    pub(super) fn leave_to_native(&mut self) -> bool {
+        if self.path.is_empty() {
+            // At most the exchange of R11 has been emitted.
+            if self.r11_is_program {
+                self.emitter.trace_pointer_in();
+                self.r11_is_program = false;
+            }
+            self.native();
+            return true;
+        }
+        self.end_at(self.ip);
+        true
+    }
+}
