@@ -4,7 +4,7 @@ use super::error::Error;
 use super::position::Position;
 use crate::common::{AddrRange, Tid};
 use crate::recording::Reader;
-use crate::recording::log::{Bytes, Content, Cursor, Happening, Log, MapChange, Mapped};
+use crate::recording::log::{Bytes, Content, Cursor, Entry, Happening, Log, MapChange, Mapped};
 use crate::sideband::ImageId;
 use crate::tracee::{SiginfoBytes, siginfo};
 use std::collections::BTreeMap;
@@ -110,90 +110,104 @@ impl Outline {
     /// Reads the whole log once. If the log's beginning was dropped, reads the keyframe first that
     /// precedes its first entry.
     pub(super) fn of(log: &Log, reader: &Reader) -> Result<Self, Error> {
-        let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
-        let (mut ranges, mut kept): (Vec<Vec<AddrRange>>, _) = (Vec::new(), BTreeMap::new());
-        let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
-        let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
-        let (mut is_finished, mut foreign) = (false, Vec::new());
-        let (first, keyframes) = (log.first(), reader.keyframes());
-        if first > 0 {
-            let mut before = reader.keyframe(first)?.cursor();
-            starts.push(ProgramStart::Keyframe { start: before.clone(), after: cursor.clone() });
-            begins.push(first);
-            while let Some(entry) = before.current()? {
-                match &entry.happening {
-                    Happening::Start(start) => {
-                        note_files(&start.mappings, &mut files);
-                        ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
-                    }
-                    Happening::Foreign { range } => foreign.push((first, *range)),
-                    // Notes the calls that threads are in at the keyframe.
-                    happening => _ = calls.act_of(entry.tid, happening),
-                }
-                before.skip()?;
-            }
+        let mut outline = Self::before(log.first());
+        let (mut cursor, mut calls) = (log.cursor(), OpenCalls::default());
+        if outline.first > 0 {
+            let start = reader.keyframe(outline.first)?.cursor();
+            let after = cursor.clone();
+            outline.starts.push(ProgramStart::Keyframe { start: start.clone(), after });
+            outline.begins.push(outline.first);
+            outline.read_keyframe(start, &mut calls)?;
         }
+        let keyframes = reader.keyframes();
         loop {
-            let here = cursor.index();
-            if keyframes.binary_search(&here).is_ok() {
-                kept.insert(here, cursor.clone());
+            if keyframes.binary_search(&cursor.index()).is_ok() {
+                outline.keyframes.insert(cursor.index(), cursor.clone());
             }
             let Some(entry) = cursor.current()? else { break };
-            if here == 0 {
-                // Even if this entry is no start: loading the program fails then.
-                starts.push(ProgramStart::Entry(cursor.clone()));
-            }
-            // The last entry of the loop decides.
-            is_finished = matches!(entry.happening, Happening::Finish { .. });
-            if let Happening::Foreign { range } = entry.happening {
-                foreign.push((here, range));
-            }
-            let act = calls.act_of(entry.tid, &entry.happening);
-            entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
-            total_ticks = total_ticks.saturating_add(entry.ticks);
-            // Entries right after a start that belong to it move the program's beginning.
-            if entry.happening.may_follow_start()
-                && let Some(last) = begins.last_mut().filter(|last| **last == here)
-            {
-                *last += 1;
-            }
+            outline.add(&entry, &cursor, &mut calls);
+            cursor.skip()?;
+        }
+        outline.ranges.iter_mut().for_each(join);
+        Ok(outline)
+    }
+
+    /// Returns the summary of a log before its first entry, which has this number.
+    fn before(first: u64) -> Self {
+        Self {
+            starts: Vec::new(),
+            begins: Vec::new(),
+            first,
+            entries: Vec::new(),
+            total_ticks: 0,
+            is_finished: false,
+            files: BTreeMap::new(),
+            ranges: Vec::new(),
+            keyframes: BTreeMap::new(),
+            foreign: Vec::new(),
+        }
+    }
+
+    /// Adds the mappings of the keyframe with which the log begins, and notes in `calls` the calls
+    /// that threads are in.
+    fn read_keyframe(&mut self, mut cursor: Cursor, calls: &mut OpenCalls) -> Result<(), Error> {
+        while let Some(entry) = cursor.current()? {
             match &entry.happening {
-                Happening::Start(start) => {
-                    begins.push(here + 1);
-                    if here > 0 {
-                        starts.push(ProgramStart::Entry(cursor.clone()));
-                    }
-                    note_files(&start.mappings, &mut files);
-                    ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
-                }
-                Happening::Call { done, .. } | Happening::Returns { done } => {
-                    let mapped = done.maps.iter().filter_map(|change| match change {
-                        MapChange::Map(mapped) => Some(mapped),
-                        _ => None,
-                    });
-                    note_files(mapped, &mut files);
-                    if let Some(ranges) = ranges.last_mut() {
-                        ranges.extend(done.maps.iter().filter_map(range_of));
-                    }
-                }
-                _ => {}
+                Happening::Start(start) => self.add_program(&start.mappings),
+                Happening::Foreign { range } => self.foreign.push((self.first, *range)),
+                happening => _ = calls.act_of(entry.tid, happening),
             }
             cursor.skip()?;
         }
-        ranges.iter_mut().for_each(join);
-        let keyframes = kept;
-        Ok(Self {
-            starts,
-            begins,
-            first,
-            entries,
-            total_ticks,
-            is_finished,
-            files,
-            ranges,
-            keyframes,
-            foreign,
-        })
+        Ok(())
+    }
+
+    /// Adds the next entry of the log, at which `cursor` is.
+    fn add(&mut self, entry: &Entry, cursor: &Cursor, calls: &mut OpenCalls) {
+        let here = cursor.index();
+        let happening = &entry.happening;
+        let act = calls.act_of(entry.tid, happening);
+        self.entries.push(Line { tid: entry.tid, ticks_before: self.total_ticks, act });
+        self.total_ticks = self.total_ticks.saturating_add(entry.ticks);
+        // The last entry of the log decides.
+        self.is_finished = matches!(happening, Happening::Finish { .. });
+        // Entries right after a start that belong to it move the program's beginning.
+        if happening.may_follow_start()
+            && let Some(last) = self.begins.last_mut().filter(|last| **last == here)
+        {
+            *last += 1;
+        }
+        // If the first entry of all is no start, loading the program fails.
+        if here == 0 || matches!(happening, Happening::Start(_)) {
+            self.starts.push(ProgramStart::Entry(cursor.clone()));
+        }
+        match happening {
+            Happening::Start(start) => {
+                self.begins.push(here + 1);
+                self.add_program(&start.mappings);
+            }
+            Happening::Call { done, .. } | Happening::Returns { done } => self.add_maps(&done.maps),
+            Happening::Foreign { range } => self.foreign.push((here, *range)),
+            _ => {}
+        }
+    }
+
+    /// Adds a program that begins with these mappings.
+    fn add_program(&mut self, mappings: &[Mapped]) {
+        note_files(mappings, &mut self.files);
+        self.ranges.push(mappings.iter().map(|mapped| mapped.range).collect());
+    }
+
+    /// Adds the changes of the last program's mappings that a call made.
+    fn add_maps(&mut self, changes: &[MapChange]) {
+        let mapped = changes.iter().filter_map(|change| match change {
+            MapChange::Map(mapped) => Some(mapped),
+            _ => None,
+        });
+        note_files(mapped, &mut self.files);
+        if let Some(ranges) = self.ranges.last_mut() {
+            ranges.extend(changes.iter().filter_map(range_of));
+        }
     }
 
     /// Returns the first position of a moment ([`Replay::moment`]), at or after entry number
