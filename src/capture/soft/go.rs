@@ -89,27 +89,49 @@ impl Engine {
             return Ok(Begun::Already(tid, news));
         }
         let next = self.next_call(go)?;
-        let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits;
-        let stands = self.threads.get(&go.thread).is_some_and(stands);
-        let mut has_signal = false;
-        if let Some(thread) = self.threads.get_mut(&go.thread) {
-            // The signal is kept in the thread, since another thread's event may be reported before
-            // this one is resumed.
-            if go.signal != 0 {
-                thread.chosen = go.signal;
-            }
-            has_signal = thread.chosen != 0;
-        }
-        for (tid, signal) in &go.signals {
-            if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
-                thread.chosen = *signal;
-            }
-        }
-        // True for a native step. The field of the same name below is a request of the debugger.
-        let steps_alone = go.step && !has_signal && next.is_none() && stands;
-        let Some(process) = self.processes.get_mut(&self.program) else {
+        self.choose_signals(go);
+        let steps_alone = next.is_none() && self.is_native_step(go);
+        let Some(others_run) = self.arm_debugger(go, next, steps_alone)? else {
             return Ok(Begun::Runs(Runs::All));
         };
+        if others_run && let Some((tid, news)) = self.news_of_others(go) {
+            return Ok(Begun::Already(tid, news));
+        }
+        if steps_alone {
+            self.step_alone(go.thread)?;
+        }
+        self.resume_standing(go, others_run)?;
+        Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
+    }
+
+    /// Keeps the signals that `go` sends in their threads, since another thread's event may be
+    /// reported before these are resumed.
+    fn choose_signals(&mut self, go: &Go) {
+        let others = go.signals.iter().copied().filter(|(tid, _)| *tid != go.thread);
+        let own = Some((go.thread, go.signal)).filter(|(_, signal)| *signal != 0);
+        for (tid, signal) in others.chain(own) {
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.chosen = signal;
+            }
+        }
+    }
+
+    /// Returns true if `go` is a step of a thread that is stopped in the program, and gets no signal.
+    fn is_native_step(&self, go: &Go) -> bool {
+        let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits && t.chosen == 0;
+        go.step && self.threads.get(&go.thread).is_some_and(stands)
+    }
+
+    /// Sets all that the program's debugger wants of the run: stops, watches, and what to follow.
+    /// `next` is the end of a step over a system call. Returns true if threads other than the
+    /// requested one run, too; `None` if the program is gone.
+    fn arm_debugger(
+        &mut self,
+        go: &Go,
+        next: Option<u64>,
+        steps_alone: bool,
+    ) -> Result<Option<bool>, Error> {
+        let Some(process) = self.processes.get_mut(&self.program) else { return Ok(None) };
         process.catch_calls(&go.catches);
         process.note_calling(&self.threads);
         let debugger = process.debugger.get_or_insert_default();
@@ -125,25 +147,30 @@ impl Engine {
         for thread in of_program.filter(|thread| thread.doing == Doing::Standing) {
             gone_is_fine(thread.watched.set(thread.tracee(), &debugger.slots))?;
         }
-        let stops = debugger.stops();
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
         // The others run now and then, since the stepping thread may wait for them.
         let others_run =
             !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
         debugger.holds_newborns = !others_run;
+        let stops = debugger.stops();
         process.engine.set_stops(&stops);
-        if others_run && let Some((tid, news)) = self.news_of_others(go) {
-            return Ok(Begun::Already(tid, news));
-        }
-        if steps_alone {
-            self.with(go.thread, |process, thread| {
-                let ip = thread.tracee().registers()?.rip;
-                thread.held = 0;
-                thread.pending.go_on(0);
-                process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
-                process.step_natively(thread, Addr(ip))
-            })?;
-        }
+        Ok(Some(others_run))
+    }
+
+    /// Lets a thread, which is stopped in the program, execute one instruction there.
+    fn step_alone(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with(tid, |process, thread| {
+            let ip = thread.tracee().registers()?.rip;
+            thread.held = 0;
+            thread.pending.go_on(0);
+            process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
+            process.step_natively(thread, Addr(ip))
+        })?;
+        Ok(())
+    }
+
+    /// Resumes the program's threads that are stopped, or only the requested one.
+    fn resume_standing(&mut self, go: &Go, others_run: bool) -> Result<(), Error> {
         // A thread that steps natively is no longer `Standing`, so it is not resumed here.
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let program = self.program;
@@ -153,7 +180,7 @@ impl Engine {
         for tid in tids {
             self.with(tid, Process::let_go_on)?;
         }
-        Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
+        Ok(())
     }
 
     /// Returns the address after the next instruction of a stepping thread if that is a SYSCALL,
