@@ -64,6 +64,7 @@ impl ProgramCode for Program {
 struct Unused;
 
 impl CacheMemory for Unused {
+    fn read(&self, _: u64, _: &mut [u8]) {}
     fn write(&self, _: u64, _: &[u8]) {}
     fn store_u32(&self, _: u64, _: u32) {}
     fn store_u64(&self, _: u64, _: u64) {}
@@ -96,7 +97,7 @@ pub(crate) fn dictionary() -> Dictionary {
         edges: translator.edges_from(0).to_vec(),
         pushes: translator.return_addresses(0).to_vec(),
         quiet_jumps: translator.quiet_jumps(0).to_vec(),
-        paths: (0..count).map(|number| Paths::new(translator.path(number))).collect(),
+        paths: (0..count).map(|number| Paths::new(&translator.path(number))).collect(),
     });
     dictionary
 }
