@@ -18,6 +18,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 const STDERR: libc::c_int = 2;
 
@@ -115,13 +116,27 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
             }
         };
         let given = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut begun));
-        if given.is_err() {
+        // A recorder that was killed just now may have left the child waiting: no other would
+        // wake it.
+        if given.is_err() && !is_gone_soon(child.recorder) {
             return prepared.give_up();
         }
         record(&request, child, prepared, family);
     }));
     // SAFETY: ends this process, which shares its memory with none.
     unsafe { libc::_exit(i32::from(recorded.is_err())) }
+}
+
+/// Returns true if this process's parent, which has closed its end of a socket, ends within a second.
+fn is_gone_soon(parent: Pid) -> bool {
+    let begun = Instant::now();
+    while nix::unistd::getppid().as_raw() == parent.0 {
+        if begun.elapsed() > Duration::from_secs(1) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 /// Records a child that waits, up to its end and those of its children.
