@@ -68,6 +68,16 @@ pub enum Effects {
     Unlimited,
 }
 
+// `Hook::ALL` has every kind at its number.
+const _: () = {
+    let mut number = 0;
+    while number < Hook::ALL.len() {
+        assert!(Hook::ALL[number] as usize == number);
+        number += 1;
+    }
+    assert!(number == Hook::Enclave as usize + 1);
+};
+
 impl Hook {
     /// All kinds, by number.
     const ALL: [Self; 18] = [
