@@ -3,10 +3,10 @@
 
 use super::cache;
 use super::chunk::{FrameReader, frame_header};
+use super::hexadecimal::hexadecimal;
 use super::regular::{Links, open_regular};
 use super::store::Store;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -33,10 +33,7 @@ impl CodeCache {
             digest.update((fact.len() as u64).to_le_bytes());
             digest.update(fact);
         }
-        let mut name = String::new();
-        for byte in digest.finalize() {
-            let _ = write!(name, "{byte:02x}");
-        }
+        let name = hexadecimal(&digest.finalize());
         Some(Self { path: cache::directory(store, "translated")?.join(name) })
     }
 

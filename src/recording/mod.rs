@@ -15,6 +15,7 @@ mod destination;
 mod error;
 pub mod export;
 mod format;
+mod hexadecimal;
 pub mod import;
 mod index_file;
 mod keyframe;

@@ -7,6 +7,7 @@ use super::format::{
     CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SIDEBAND_CHUNK_BYTES,
     STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
+use super::hexadecimal::hexadecimal;
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::known_images::{KnownImages, Seen};
 use super::log::{Entry, LogParts};
@@ -491,8 +492,4 @@ pub fn image_id(file: &File) -> io::Result<ImageId> {
             }
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -1,0 +1,6 @@
+//! Digests as text.
+
+/// Returns bytes in hexadecimal.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
