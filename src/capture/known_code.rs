@@ -4,7 +4,7 @@
 use super::space::MappingRecorder;
 use crate::common::{Addr, AddrRange};
 use crate::engine::TranslatedProcess;
-use crate::recording::{self, addresses_in};
+use crate::recording::{self, Store, addresses_in};
 use crate::sideband::{ImageId, Mapping};
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub(super) struct KnownCode {
 impl KnownCode {
     /// Creates a value without loaded lists for the process of `engine`, which notes the code that
     /// it executes from now on.
-    pub(super) fn of(lists: &recording::KnownCode, engine: &mut TranslatedProcess) -> Self {
+    pub(super) fn of(store: &Store, engine: &mut TranslatedProcess) -> Self {
         engine.learn_code();
-        Self { lists: lists.clone(), loaded: BTreeMap::new() }
+        Self { lists: recording::KnownCode::of(store), loaded: BTreeMap::new() }
     }
 
     /// Lets `engine` translate code early that earlier runs executed, of the files that are newly

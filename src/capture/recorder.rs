@@ -11,8 +11,8 @@ use super::snapshot::Bell;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::log::Entry;
 use crate::recording::{
-    self, Capture, Destination, End, Exit, Hardware, KnownCode, LogTotals, Manifest, Store,
-    ThreadEntry, TscClock, Writer, argument_text,
+    self, Capture, Destination, End, Exit, Hardware, LogTotals, Manifest, Store, ThreadEntry,
+    TscClock, Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
 use crate::tracee::{comm, image_of};
@@ -39,9 +39,7 @@ pub(super) struct Recorder {
     ring_since_ns: Option<u64>,
     /// The file through which other processes request snapshots; `None` if it could not be created.
     bell: Option<Bell>,
-    /// The stored lists of code that earlier runs executed.
-    pub(super) known_code: KnownCode,
-    /// The store that the recording shares with others.
+    /// The store whose caches the recording uses and adds to.
     pub(super) store: Store,
 }
 
@@ -51,7 +49,6 @@ pub(super) struct Prepared {
     destination: Destination,
     writer: Writer,
     manifest: Manifest,
-    known_code: KnownCode,
     store: Store,
     /// True if only the end of the log is kept: earlier parts are dropped during the run.
     keeps_end: bool,
@@ -103,10 +100,9 @@ impl Prepared {
         match Writer::create(destination.dir(), &manifest) {
             Ok(mut writer) => {
                 writer.use_known_images(&request.store);
-                let known_code = KnownCode::of(&request.store);
                 let store = request.store.clone();
                 let keeps_end = request.keep.is_some();
-                Ok(Self { destination, writer, manifest, known_code, store, keeps_end })
+                Ok(Self { destination, writer, manifest, store, keeps_end })
             }
             Err(error) => {
                 destination.give_up();
@@ -140,7 +136,7 @@ impl Prepared {
 impl Recorder {
     /// Starts a prepared recording of the process `pid`, and keeps its directory from here on.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
-        let Prepared { destination, writer, mut manifest, known_code, store, keeps_end } = prepared;
+        let Prepared { destination, writer, mut manifest, store, keeps_end } = prepared;
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.restart(&manifest)?;
@@ -148,7 +144,6 @@ impl Recorder {
         destination.keep()?;
         Ok(Self {
             bell,
-            known_code,
             store,
             writer,
             manifest,

@@ -144,7 +144,7 @@ impl Process {
         }
         let components = Components::of(&extended_of(tracee)?.0);
         engine.complete_saves(components, components);
-        let known_code = KnownCode::of(&recorder.known_code, &mut engine);
+        let known_code = KnownCode::of(&recorder.store, &mut engine);
         let mut process = Self {
             recorder,
             engine,

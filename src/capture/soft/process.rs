@@ -88,7 +88,7 @@ impl Process {
         let prepare = move || make_way.into_iter().for_each(SharedCpu::make_way);
         let shared = engine.shared().clone();
         let encoding = Tracer::start(shared, period, ranges, is_ring, prepare);
-        let known_code = KnownCode::of(&recorder.known_code, &mut engine);
+        let known_code = KnownCode::of(&recorder.store, &mut engine);
         let mut process = Self {
             recorder,
             known_code,
@@ -140,7 +140,7 @@ impl Process {
             self.buffer_bytes,
             seen_calls(),
         )?;
-        self.known_code = KnownCode::of(&self.recorder.known_code, &mut self.engine);
+        self.known_code = KnownCode::of(&self.recorder.store, &mut self.engine);
         self.tracer.new_program(tid, self.engine.shared().clone());
         self.harm = Harm::default();
         self.resolver.start_over();
