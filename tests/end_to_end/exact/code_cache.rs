@@ -126,7 +126,7 @@ fn changed_code_of_a_parent_is_executed_by_its_child() {
             assert!(output.status.success(), "{}", text(&output.stderr));
         }
     }
-    // What was changed is in no cache.
+    // No cache has the changed code.
     let (plain, _) = recorded(&scene, "again", &[command]);
     assert_eq!(plain, "0x11\n");
 }
