@@ -6,10 +6,11 @@ use super::clock::{Clock, now};
 use super::error::Error;
 use super::host::{features, host_cpu};
 use super::request::{History, Request};
+use super::shared_cpu::SharedCpu;
 use super::signals::Asking;
 use super::snapshot::Bell;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
-use crate::recording::log::Entry;
+use crate::recording::log::{Entry, Later};
 use crate::recording::{
     self, Capture, Destination, End, Exit, Hardware, LogTotals, Manifest, Store, ThreadEntry,
     TscClock, Writer, argument_text,
@@ -173,6 +174,16 @@ impl Recorder {
     /// Appends an entry to the log.
     pub(super) fn log(&mut self, entry: &Entry) -> Result<(), recording::Error> {
         self.writer.log(entry)
+    }
+
+    /// Appends entries to the log that are made where it is written.
+    pub(super) fn log_later(&mut self, later: Later) -> Result<(), recording::Error> {
+        self.writer.log_later(later)
+    }
+
+    /// Lets the thread that writes the log make way for the program.
+    pub(super) fn move_log_thread(&mut self, shared_cpu: SharedCpu) {
+        self.writer.prepare_log_thread(move || shared_cpu.make_way());
     }
 
     /// Writes out the log, and returns the totals of the kept part; `None` if there is no log.

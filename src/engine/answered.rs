@@ -1,7 +1,7 @@
 //! System calls that threads do not make: the code cache takes their results from a list of
 //! answers, without a stop.
 
-use super::logged::LoggedCalls;
+use super::logged_calls::LoggedCalls;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
 use crate::common::Addr;
@@ -66,10 +66,9 @@ impl TranslatedProcess {
         &self,
         thread: &TranslatedThread,
         now: impl FnOnce() -> Option<Registers>,
-    ) -> Vec<LoggedCall> {
-        let mut calls = LoggedCalls::default();
-        self.take_logged_calls(thread, now, &mut calls);
+    ) -> LoggedCalls {
+        let calls = self.take_logged_calls(thread, now);
         self.clear_log(&thread.area);
-        std::iter::from_fn(|| self.next_logged_call(&mut calls)).collect()
+        calls
     }
 }

@@ -3,6 +3,7 @@
 use super::area::Area;
 use super::error::Error;
 use super::exact::Exact;
+use super::logged_calls::{LoggedCalls, Settle};
 use super::process::{CLASSES, TranslatedProcess};
 use super::thread::TranslatedThread;
 use crate::common::{Addr, AddrRange};
@@ -102,17 +103,6 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (439, Nothing),                // faccessat2
 ];
 
-/// System calls that were moved out of a thread's log, in a buffer that is used again for the next
-/// ones.
-#[derive(Debug, Default)]
-pub struct LoggedCalls {
-    log: Vec<u8>,
-    /// The part of `log` with the calls that were not returned yet.
-    rest: std::ops::Range<usize>,
-    /// The registers of the thread, with its own GS base.
-    now: Registers,
-}
-
 /// Returns the registers of a record, with those that it lacks from `now`.
 fn with_system_registers(record: Registers, now: &Registers) -> Registers {
     let Registers { cs, ss, fs_base, ds, es, fs, gs, .. } = *now;
@@ -121,6 +111,20 @@ fn with_system_registers(record: Registers, now: &Registers) -> Registers {
 
 fn writes_memory(class: LoggedClass) -> bool {
     !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
+}
+
+impl Settle for TranslatedProcess {
+    fn address(&self, edge: u64) -> u64 {
+        self.start_of_edge(edge)
+    }
+
+    fn budget(&self, pointer: u64) -> u64 {
+        self.budget_at(pointer)
+    }
+
+    fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
+        self.visible_bytes(addr, size_bytes)
+    }
 }
 
 impl TranslatedProcess {
@@ -164,50 +168,27 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Moves the calls in a thread's log to `calls`, and drops those that it has. `now` returns the
-    /// thread's registers, from which the calls get their segment registers; if it returns `None`,
-    /// the calls are lost.
+    /// Removes the calls from a thread's log and returns them. `now` returns the thread's registers,
+    /// from which the calls get their segment registers; if it returns `None`, the calls are lost.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,
         now: impl FnOnce() -> Option<Registers>,
-        calls: &mut LoggedCalls,
-    ) {
+    ) -> LoggedCalls {
         let (shared, area) = (&self.window.shared, &thread.area);
-        calls.rest = 0..0;
         let size = shared.load(area.slot(slots::LOG)).wrapping_sub(area.buffer(0));
         if size == 0 {
-            return;
+            return LoggedCalls::default();
         }
         // The program can write to the slot. If it did, its calls are lost.
         let size = if size > area.buffer_bytes { 0 } else { size };
         let size = usize::try_from(size).unwrap_or(0);
-        if calls.log.len() < size {
-            calls.log.resize(size, 0);
-        }
-        shared.read(area.offset_of(area.buffer(0)), &mut calls.log[..size]);
+        let log = shared.bytes(area.offset_of(area.buffer(0)), size);
         self.clear_log(area);
-        let Some(now) = now() else { return };
-        calls.now = Registers { gs_base: thread.gs_base(), ..now };
-        calls.rest = 0..size;
-    }
-
-    /// Removes and returns the first of the calls, with the program's registers; `None` if there is
-    /// none.
-    pub fn next_logged_call(&self, calls: &mut LoggedCalls) -> Option<LoggedCall> {
-        let rest = &calls.log[calls.rest.clone()];
-        let (mut call, after) = LoggedCall::first_of(rest)?;
-        calls.rest.start = calls.rest.end - after.len();
+        let Some(now) = now() else { return LoggedCalls::default() };
+        let now = Registers { gs_base: thread.gs_base(), ..now };
         let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
-        let fs_base = if has_fs_base { call.registers.fs_base } else { calls.now.fs_base };
-        let rip = self.start_of_edge(call.edge);
-        let Registers { cs, ss, gs_base, ds, es, fs, gs, .. } = calls.now;
-        call.registers =
-            Registers { rip, cs, ss, fs_base, gs_base, ds, es, fs, gs, ..call.registers };
-        let visible = self.visible_bytes(Addr(call.written.0), call.written.1.len());
-        call.written.1.truncate(visible);
-        call.budget = self.budget_at(call.budget);
-        Some(call)
+        LoggedCalls::of(log, now, has_fs_base, self)
     }
 
     fn start_of_edge(&self, number: u64) -> u64 {

@@ -27,6 +27,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns the budget from which the run's ticks are counted.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
     /// Returns the ticks that were executed until `budget` was left. The run's later ticks are
     /// counted from there on.
     pub fn ticks_until(&mut self, budget: u64) -> u64 {

@@ -114,6 +114,18 @@ impl Shared {
         self.word(offset).store(value, Ordering::Release);
     }
 
+    /// Returns a copy of `len` bytes at an offset.
+    pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
+        let from = self.at(offset, len);
+        let mut bytes: Vec<u8> = Vec::with_capacity(len);
+        // SAFETY: as in `read`; the copy initializes `len` bytes, for which there is room.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len);
+            bytes.set_len(len);
+        }
+        bytes
+    }
+
     /// Copies bytes at an offset out of the shared memory.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());

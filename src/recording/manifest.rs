@@ -213,9 +213,9 @@ pub struct LogTotals {
 }
 
 impl LogTotals {
-    /// Adds an entry with this number of ticks.
-    pub(super) fn count(&mut self, ticks: u64) {
-        self.entries += 1;
+    /// Adds entries with this number of ticks in all.
+    pub(super) fn add(&mut self, entries: u64, ticks: u64) {
+        self.entries += entries;
         self.ticks = self.ticks.saturating_add(ticks);
     }
 }

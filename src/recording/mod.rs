@@ -32,6 +32,7 @@ mod regular;
 mod shared_images;
 mod store;
 mod sums;
+mod trace_file;
 mod writer;
 
 pub use backend::BackendName;
@@ -42,7 +43,7 @@ pub use error::{Error, ErrorKind};
 pub use format::{
     COMPLETED_SAVES_VERSION, DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId,
 };
-pub use keyframe::KeyframeWriter;
+pub use keyframe::{KeyframeWriter, WrittenKeyframe};
 pub use known_code::{KnownCode, addresses_in};
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,

@@ -1,7 +1,7 @@
 //! Writes a recording. The capture room decides what is written, and when.
 
 use super::backend::BackendName;
-use super::chunk::{Appender, sum_entry};
+use super::chunk::Appender;
 use super::error::{At, Error};
 use super::format::{
     CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SIDEBAND_CHUNK_BYTES,
@@ -10,7 +10,7 @@ use super::format::{
 use super::hexadecimal::hexadecimal;
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::known_images::{KnownImages, Seen};
-use super::log::{Entry, LogParts};
+use super::log::{Entry, Later, LogParts, Prepare};
 use super::manifest::{LogTotals, Manifest};
 use super::places::PathPlace;
 use super::reader::Reader;
@@ -18,6 +18,7 @@ use super::regular::{Links, open_regular, replace_private};
 use super::shared_images::{SharedImages, seal};
 use super::store::Store;
 use super::sums::{Sum, Sums};
+use super::trace_file::TraceFile;
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
 use sha2::{Digest, Sha256};
@@ -26,9 +27,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-
-/// The maximum number of traces whose files stay open between two chunks.
-const OPEN_TRACES: usize = 32;
+use std::sync::Arc;
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -45,13 +44,6 @@ pub struct Writer {
     ended: Vec<TraceId>,
     known_images: KnownImages,
     shared_images: SharedImages,
-}
-
-#[derive(Debug)]
-struct TraceFile {
-    bytes: Appender,
-    sums: Appender,
-    pending: Vec<u8>,
 }
 
 impl Writer {
@@ -180,9 +172,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an entry to the log, if this is an exact recording.
+    /// Sets what the thread that writes the log does first: it starts when there is much to write.
+    pub fn prepare_log_thread(&mut self, prepare: impl Fn() + Send + Sync + 'static) {
+        let prepare = Prepare(Some(Arc::new(prepare)));
+        self.log.iter_mut().for_each(|log| log.prepare_by(prepare.clone()));
+    }
+
+    /// Appends an entry to the log, if this is an exact recording. Another thread may write it:
+    /// errors are those of earlier entries.
     pub fn log(&mut self, entry: &Entry) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
+    }
+
+    /// Appends entries to the log that are made where it is written, as [`Self::log`] does.
+    pub fn log_later(&mut self, later: Later) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), |log| log.append_later(later))
     }
 
     /// Creates the file for the places that this path of an exact recording passes.
@@ -406,27 +410,6 @@ impl Writer {
             self.shared_images.keep_sum(image, sum);
         }
         Ok(sum)
-    }
-}
-
-impl TraceFile {
-    /// Closes the files until the next packets if there are many traces: a process may have 1024
-    /// files open by default.
-    fn rest_beside(&mut self, others: usize) {
-        if others >= OPEN_TRACES {
-            self.bytes.rest();
-            self.sums.rest();
-        }
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        self.bytes.append(&self.pending)?;
-        self.sums.append(&sum_entry(self.bytes.size_bytes(), &self.pending))?;
-        self.pending.clear();
-        Ok(())
     }
 }
 

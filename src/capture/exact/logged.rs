@@ -5,11 +5,11 @@ use super::effects::{contents, ranges_of};
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::common::Addr;
-use crate::engine::{Running, TranslatedProcess};
+use crate::common::{Addr, Tid};
+use crate::engine::{LoggedCalls, MadeCall, Running};
 use crate::insn::Registers;
-use crate::recording::log::{Bytes, Done, Happening, Write};
-use crate::translate::{Counter, LoggedCall};
+use crate::recording::log::{CallEntry, Done, Entry, Happening, Later, LogSink, check_of};
+use crate::translate::Counter;
 
 impl Process {
     /// Logs the calls that a thread has made and logged in the code cache during a run. Returns the
@@ -20,54 +20,78 @@ impl Process {
         running: &mut Running,
     ) -> Result<u64, Error> {
         let tracee = thread.tracee();
-        let mut calls = std::mem::take(&mut self.logged_calls);
         let now = || tracee.registers().ok();
-        self.engine.take_logged_calls(&thread.translated, now, &mut calls);
-        let mut all = 0;
-        while let Some(call) = self.engine.next_logged_call(&mut calls) {
+        let mut calls = self.engine.take_logged_calls(&thread.translated, now);
+        let stopped = calls.split_stopping();
+        let mut all = self.log_calls(thread, calls, running)?;
+        for call in stopped.iter().flat_map(LoggedCalls::iter) {
             let ticks = running.ticks_until(call.budget);
-            thread.ticks += ticks;
-            all += ticks;
-            if let Some(counter) = call.counter {
-                let executed = executed(&call, counter);
-                self.log(thread, &call.registers, executed)?;
-                continue;
-            }
-            let number = call_of(&call.registers).number;
-            let LoggedCall { registers, result, stops, .. } = call;
-            let mut writes = writes_of(&self.engine, call);
-            if stops {
-                writes.extend(self.note_files(thread, &call_of(&registers), result, 0)?);
-            }
-            let done = Done { result, writes, maps: Vec::new(), state: None };
-            self.log(thread, &registers, Happening::Call { number, done })?;
+            thread.ticks = thread.ticks.wrapping_add(ticks);
+            all = all.wrapping_add(ticks);
+            self.log_stopped(thread, &call)?;
         }
-        self.logged_calls = calls;
         Ok(all)
+    }
+
+    /// Logs calls whose effects the code cache has logged. Another thread makes their entries.
+    /// Returns the ticks of the run up to the last one.
+    fn log_calls(
+        &mut self,
+        thread: &mut Thread,
+        calls: LoggedCalls,
+        running: &mut Running,
+    ) -> Result<u64, Error> {
+        let Some(last) = calls.last_budget() else { return Ok(0) };
+        let tid = thread.tid();
+        let mut budget = running.budget();
+        let ticks = running.ticks_until(last);
+        let mut begun = std::mem::take(&mut thread.ticks);
+        let (entries, size_bytes) = (calls.count(), calls.size_bytes());
+        let all = begun.wrapping_add(ticks);
+        let make = move |log: &mut LogSink| {
+            for call in calls.iter() {
+                let ticks = budget.wrapping_sub(call.budget);
+                append(log, tid, std::mem::take(&mut begun).wrapping_add(ticks), &call);
+                budget = call.budget;
+            }
+        };
+        self.recorder.log_later(Later { entries, ticks: all, size_bytes, make: Box::new(make) })?;
+        Ok(ticks)
+    }
+
+    /// Logs a call after which the thread stopped. What the call wrote is read now.
+    fn log_stopped(&mut self, thread: &mut Thread, call: &MadeCall<'_>) -> Result<(), Error> {
+        let open = call_of(&call.registers);
+        let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
+        let ranges = ranges_of(open.begin(&memory).end(call.result, &memory));
+        let mut writes = contents(&self.engine, ranges);
+        writes.extend(self.note_files(thread, &open, call.result, 0)?);
+        let done = Done { result: call.result, writes, maps: Vec::new(), state: None };
+        self.log(thread, &call.registers, Happening::Call { number: open.number, done })
     }
 }
 
+/// Appends the entry of a call, or of an instruction that read the time-stamp counter.
+fn append(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
+    let check = check_of(&call.registers);
+    if let Some(counter) = call.counter {
+        let happening = executed(call, counter);
+        return log.entry(&Entry { tid, ticks, check, happening });
+    }
+    let number = call_of(&call.registers).number;
+    let (result, written) = (call.result, call.written);
+    log.call(&CallEntry { tid, ticks, check, number, result, written });
+}
+
 /// Returns the event of an instruction in the code cache that read the time-stamp counter.
-fn executed(logged: &LoggedCall, counter: Counter) -> Happening {
-    let before = logged.registers;
-    let time = logged.result.cast_unsigned();
+fn executed(call: &MadeCall<'_>, counter: Counter) -> Happening {
+    let before = call.registers;
+    let time = call.result.cast_unsigned();
     let rcx = match counter {
         Counter::Tsc => before.rcx,
-        Counter::TscAux => logged.written.0,
+        Counter::TscAux => call.written.0.0,
     };
     let rip = before.rip + counter.insn().len() as u64;
     let after = Registers { rip, rax: time & u64::from(u32::MAX), rdx: time >> 32, rcx, ..before };
     Happening::Executes { registers: Box::new(after.into()), extended: None, writes: Vec::new() }
-}
-
-/// Returns the memory that a call wrote. If the thread stopped after the call, that is read now;
-/// otherwise the code cache has logged it.
-fn writes_of(engine: &TranslatedProcess, logged: LoggedCall) -> Vec<Write> {
-    if logged.stops {
-        let memory = |addr: Addr, buf: &mut [u8]| engine.read_visible(addr, buf);
-        let open = call_of(&logged.registers).begin(&memory);
-        return contents(engine, ranges_of(open.end(logged.result, &memory)));
-    }
-    let (addr, bytes) = (Addr(logged.written.0), Bytes(logged.written.1));
-    if bytes.0.is_empty() { Vec::new() } else { vec![Write { addr, bytes }] }
 }

@@ -9,7 +9,7 @@ use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::{Changes, MappingRecorder};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::{LoggedCalls, TranslatedProcess};
+use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
 use crate::recording::{CodeCache, Exit, Manifest};
@@ -38,8 +38,6 @@ pub(super) struct Process {
     pub(super) is_filtered: bool,
     /// True if the program ran before its recorder attached; inherited by forked children.
     pub(super) was_running: bool,
-    /// A buffer, kept for reuse, for the calls that a thread has logged in the code cache.
-    pub(super) logged_calls: LoggedCalls,
     /// Its vdso, if the program may use it: it ran before it was recorded.
     pub(super) vdso: Option<Vdso>,
     /// The memory that a debugger changed since the last entry of the log.

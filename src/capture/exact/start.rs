@@ -14,9 +14,7 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::{
-    CodeKind, Gate, LoggedCalls, Patch, Place, TranslatedProcess, TranslatedThread,
-};
+use crate::engine::{CodeKind, Gate, Patch, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
@@ -50,7 +48,10 @@ impl Engine {
         if let Some(gate) = gate {
             gate.make(Tracee(Tid(self.pid.0)), &Memory::open(self.pid)?)?;
         }
-        let recorder = Recorder::start(prepared, self.pid)?;
+        let mut recorder = Recorder::start(prepared, self.pid)?;
+        if let Some(shared_cpu) = self.shared_cpu {
+            recorder.move_log_thread(shared_cpu);
+        }
         self.begin(recorder, MappingRecorder::of_all_files(), gate)
     }
 
@@ -162,7 +163,6 @@ impl Process {
             foreign: Vec::new(),
             known_code,
             code_cache: None,
-            logged_calls: LoggedCalls::default(),
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

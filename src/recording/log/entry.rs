@@ -333,9 +333,15 @@ pub enum Content {
 /// Returns a hash of a thread's general registers, by which a replay checks itself. `orig_rax`, TF
 /// and RF do not count.
 pub fn check_of(registers: &Registers) -> u32 {
-    let eflags = registers.eflags & !(STEPS | RESUME);
-    let compared = Registers { orig_rax: 0, eflags, ..*registers };
-    crc32fast::hash(compared.to_words().map(u64::to_le_bytes).as_flattened())
+    const ORIG_RAX: usize = 15;
+    const EFLAGS: usize = 18;
+    let mut bytes = [[0; 8]; 27];
+    for (bytes, word) in bytes.iter_mut().zip(registers.to_words()) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes[ORIG_RAX] = [0; 8];
+    bytes[EFLAGS] = (registers.eflags & !(STEPS | RESUME)).to_le_bytes();
+    crc32fast::hash(bytes.as_flattened())
 }
 
 /// The registers as serde stores them: a sequence, whose length is checked as it is read.

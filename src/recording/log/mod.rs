@@ -6,16 +6,20 @@
 //! entry. [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at
 //! once that it differs from the recorded run.
 
+mod behind;
 mod bytes;
+mod call;
 mod entry;
 mod pack;
 mod parts;
 mod read;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use bytes::Bytes;
+pub use call::CallEntry;
 pub use entry::{
     Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
     Write, after_call, check_of,
@@ -23,5 +27,6 @@ pub use entry::{
 pub(super) use parts::LogParts;
 pub(super) use read::BrokenPart;
 pub use read::{Current, Cursor, Log};
-pub use write::encode;
-pub(super) use write::{CHUNK_BYTES, encode_entry, framed};
+pub use sink::LogSink;
+pub(super) use write::{CHUNK_BYTES, Prepare, encode_entry, framed};
+pub use write::{Later, encode};

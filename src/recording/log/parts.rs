@@ -8,7 +8,7 @@ use super::super::error::{At, Error};
 use super::super::format::log_name;
 use super::super::manifest::LogTotals;
 use super::entry::Entry;
-use super::write::LogFile;
+use super::write::{Later, LogFile, Prepare};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ pub(in crate::recording) struct LogParts {
     file: LogFile,
     /// The entries and the ticks before the last part. The size in it is not used.
     before: LogTotals,
+    prepare: Prepare,
 }
 
 /// A complete part of a log.
@@ -35,13 +36,24 @@ struct Part {
 
 impl LogParts {
     pub(in crate::recording) fn create(dir: &Path) -> Result<Self, Error> {
-        let file = LogFile::create(dir.join(log_name(0)))?;
+        let prepare = Prepare::default();
+        let file = LogFile::create(dir.join(log_name(0)), prepare.clone())?;
         let (complete, before) = (VecDeque::new(), LogTotals::default());
-        Ok(Self { dir: dir.to_owned(), complete, file, before })
+        Ok(Self { dir: dir.to_owned(), complete, file, before, prepare })
+    }
+
+    /// Sets what the thread that writes the log does first.
+    pub(in crate::recording) fn prepare_by(&mut self, prepare: Prepare) {
+        self.file.prepare_by(prepare.clone());
+        self.prepare = prepare;
     }
 
     pub(in crate::recording) fn append(&mut self, entry: &Entry) -> Result<(), Error> {
         self.file.append(entry)
+    }
+
+    pub(in crate::recording) fn append_later(&mut self, later: Later) -> Result<(), Error> {
+        self.file.append_later(later)
     }
 
     pub(in crate::recording) fn flush(&mut self) -> Result<(), Error> {
@@ -52,7 +64,8 @@ impl LogParts {
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;
         let since_start = self.totals_since_start();
-        let file = LogFile::create(self.dir.join(log_name(since_start.entries)))?;
+        let path = self.dir.join(log_name(since_start.entries));
+        let file = LogFile::create(path, self.prepare.clone())?;
         let size_bytes = std::mem::replace(&mut self.file, file).size_bytes();
         let before = std::mem::replace(&mut self.before, since_start);
         self.complete.push_back(Part { before, size_bytes });

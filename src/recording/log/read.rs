@@ -128,7 +128,7 @@ impl Log {
         let mut totals = LogTotals { size_bytes, ..LogTotals::default() };
         let mut cursor = self.cursor();
         while let Some(entry) = cursor.take()? {
-            totals.count(entry.ticks);
+            totals.add(1, entry.ticks);
         }
         Ok(totals)
     }

@@ -10,16 +10,17 @@
 
 mod checks;
 mod clock;
+mod record;
 mod table;
 mod time;
 
 pub use clock::ClockCode;
+pub use record::LoggedCall;
 pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, Known, LoggedClass, classes};
 pub use time::{Counter, CounterCode};
 
 use super::emit::{Emitter, Gpr};
 use super::slots;
-use crate::insn::Registers;
 use checks::{TCGETS, emit_checks, emit_look_after_opening, emit_look_for_events};
 use clock::{Clock, emit_clock};
 use table::DIRECTION;
@@ -123,80 +124,6 @@ const R8: u8 = 8;
 const R9: u8 = 9;
 const R10: u8 = 10;
 pub(super) const R11: u8 = 11;
-
-/// A call, or an instruction that read a counter, as the log has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedCall {
-    /// The registers before the instruction, but for the instruction pointer, the segments and GS.
-    pub registers: Registers,
-    /// The budget before the instruction.
-    pub budget: u64,
-    /// The number of the edge after the instruction.
-    pub edge: u64,
-    /// The call's result, or the time-stamp counter.
-    pub result: i64,
-    /// The counter that the instruction read; `None` for a call.
-    pub counter: Option<Counter>,
-    /// The address to which the call wrote, and the bytes. For [`Counter::TscAux`], the processor's
-    /// `IA32_TSC_AUX` and no bytes.
-    pub written: (u64, Vec<u8>),
-    /// True if the record lacks effects of the call, so that the thread stopped after the call.
-    pub stops: bool,
-}
-
-impl LoggedCall {
-    /// Reads the registers of a record that may be incomplete; `None` if the record is too short.
-    pub fn registers_of(record: &[u8]) -> Option<Registers> {
-        let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
-        let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
-        Some(Registers {
-            rax: word(Word::Rax),
-            rbx: word(Word::Rbx),
-            rcx: word(Word::Rcx),
-            rdx: word(Word::Rdx),
-            rsi: word(Word::Rsi),
-            rdi: word(Word::Rdi),
-            rbp: word(Word::Rbp),
-            rsp: word(Word::Rsp),
-            r8: word(Word::R8),
-            r9: word(Word::R9),
-            r10: word(Word::R10),
-            r11: word(Word::R11),
-            r12: word(Word::R12),
-            r13: word(Word::R13),
-            r14: word(Word::R14),
-            r15: word(Word::R15),
-            eflags: word(Word::Flags),
-            fs_base: word(Word::FsBase),
-            orig_rax: u64::MAX,
-            ..Registers::default()
-        })
-    }
-
-    /// Returns the budget in a record's words.
-    pub fn budget_of(header: &[u8; HEADER_BYTES as usize]) -> u64 {
-        let words = header.as_chunks::<8>().0;
-        words.get(Word::Budget as usize).copied().map_or(0, u64::from_le_bytes)
-    }
-
-    /// Returns the first record of a log, and the rest of the log; `None` if the log is too short.
-    pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
-        let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
-        let words = header.as_chunks::<8>().0;
-        let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
-        let (copied, rest) = rest.split_at_checked(usize::try_from(word(Word::Size)).ok()?)?;
-        let call = Self {
-            registers: Self::registers_of(header)?,
-            budget: word(Word::Budget),
-            edge: word(Word::Edge),
-            result: word(Word::Result).cast_signed(),
-            counter: Counter::ALL.into_iter().find(|c| u64::from(c.mark()) == word(Word::Stops)),
-            written: (word(Word::From), copied.to_vec()),
-            stops: word(Word::Stops) == 1,
-        };
-        Some((call, rest))
-    }
-}
 
 /// The addresses of the code that makes and logs a call.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,0 +1,136 @@
+//! Writes a log on another thread, so that the program does not wait while entries are encoded and
+//! compressed.
+
+use super::super::error::Error;
+use super::sink::LogSink;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+/// The maximum number of batches that wait for the thread. The caller waits where there are more.
+const WAITING: usize = 4;
+
+/// Entries for a log, in order.
+pub(super) enum Part {
+    /// Encoded entries.
+    Encoded(Vec<u8>),
+    /// Entries that are made where they are written.
+    Made(Box<dyn FnOnce(&mut LogSink) + Send>),
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encoded(bytes) => write!(f, "{} encoded bytes", bytes.len()),
+            Self::Made(_) => f.write_str("entries to be made"),
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn write(self, to: &mut LogSink) {
+        match self {
+            Self::Encoded(bytes) => to.encoded(&bytes),
+            Self::Made(make) => make(to),
+        }
+    }
+}
+
+/// An order to the thread.
+enum Order {
+    Write(Vec<Part>),
+    /// Write out everything, and send the size of the file in bytes.
+    Flush(SyncSender<Result<u64, Error>>),
+}
+
+/// A thread that writes a log.
+#[derive(Debug)]
+pub(super) struct Behind {
+    orders: Option<SyncSender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Behind {
+    /// Starts the thread, which calls `prepare` first. Returns the sink if the user has as many
+    /// threads as are allowed.
+    pub(super) fn start(
+        sink: LogSink,
+        prepare: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, LogSink> {
+        let (orders, received) = sync_channel(WAITING);
+        // The thread gets the sink by its first message: a thread that cannot start would lose it.
+        let (give, given) = sync_channel(1);
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let failed = Arc::clone(&has_failed);
+        let run = move || {
+            prepare();
+            if let Ok(sink) = given.recv() {
+                write_all(sink, &received, &failed);
+            }
+        };
+        let Ok(thread) = Builder::new().name("log".to_owned()).spawn(run) else { return Err(sink) };
+        match give.send(sink) {
+            Ok(()) => Ok(Self { orders: Some(orders), thread: Some(thread), has_failed }),
+            Err(error) => Err(error.0),
+        }
+    }
+
+    /// Returns true if a write has failed. [`Self::flush`] returns the error.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Hands over entries to write.
+    pub(super) fn write(&mut self, parts: Vec<Part>) {
+        self.send(Order::Write(parts));
+    }
+
+    /// Waits until everything is written. Returns the size of the file in bytes.
+    pub(super) fn flush(&mut self) -> Result<u64, Error> {
+        let (reply, size) = sync_channel(1);
+        self.send(Order::Flush(reply));
+        size.recv().unwrap_or_else(|_| self.report_panic())
+    }
+
+    fn send(&mut self, order: Order) {
+        let is_received = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
+        if !is_received {
+            self.report_panic();
+        }
+    }
+
+    /// Panics as the thread did: it ends in no other way while this is alive.
+    fn report_panic(&mut self) -> ! {
+        self.orders = None;
+        let joined = self.thread.take().map(JoinHandle::join);
+        match joined {
+            Some(Err(panic)) => resume_unwind(panic),
+            _ => unreachable!("the thread of a log ends after its orders"),
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.orders = None;
+        // Whoever needs the log has flushed it before.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn write_all(mut sink: LogSink, orders: &Receiver<Order>, has_failed: &AtomicBool) {
+    for order in orders {
+        match order {
+            Order::Write(parts) => {
+                parts.into_iter().for_each(|part| part.write(&mut sink));
+                has_failed.store(sink.has_failed(), Ordering::Relaxed);
+            }
+            // If nothing waits for the reply, nothing needs it.
+            Order::Flush(reply) => _ = reply.send(sink.flush()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The files of one trace that is being written.
+
+use super::chunk::{Appender, sum_entry};
+use super::error::Error;
+
+/// The maximum number of traces whose files stay open between two chunks.
+const OPEN_TRACES: usize = 32;
+
+/// A trace, and the checksums of its chunks.
+#[derive(Debug)]
+pub(super) struct TraceFile {
+    pub(super) bytes: Appender,
+    pub(super) sums: Appender,
+    /// The packets that are not written yet.
+    pub(super) pending: Vec<u8>,
+}
+
+impl TraceFile {
+    /// Closes the files until the next packets if there are many traces: a process may have 1024
+    /// files open by default.
+    pub(super) fn rest_beside(&mut self, others: usize) {
+        if others >= OPEN_TRACES {
+            self.bytes.rest();
+            self.sums.rest();
+        }
+    }
+
+    /// Writes out the packets.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.bytes.append(&self.pending)?;
+        self.sums.append(&sum_entry(self.bytes.size_bytes(), &self.pending))?;
+        self.pending.clear();
+        Ok(())
+    }
+}
