@@ -13,12 +13,14 @@ use super::mapped::Mapped;
 use super::reader::Reader;
 use super::regular::must_be_directory;
 use super::sums::Sums;
+use nix::sys::sysinfo::sysinfo;
 use std::fs::{self, DirBuilder};
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread::{self, Builder};
+use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
+use std::thread::{self, Builder, JoinHandle};
+use std::{io, iter};
 
 const EXTENSION: &str = ".bin";
 
@@ -26,15 +28,37 @@ const EXTENSION: &str = ".bin";
 const CHUNKS_PER_CPU: usize = 4;
 /// The maximum number of processors that compress: each needs megabytes for its chunks.
 const MOST_CPUS: usize = 8;
+/// The maximum number of chunks that wait to be written, 64 MiB; a GiB if that is a small part of
+/// the free memory.
+const FEW_WAITING: usize = (64 << 20) / CHUNK_BYTES;
+const MOST_WAITING: usize = (1 << 30) / CHUNK_BYTES;
+/// The inverse of that part.
+const MEMORY_SHARE: usize = 8;
 
-/// A keyframe that is being written. Several processors compress it, since the program waits for
-/// it.
+/// A keyframe that is being written. The program waits only while its state is copied: a thread
+/// compresses and writes it.
 #[derive(Debug)]
 pub struct KeyframeWriter {
-    file: Appender,
     pending: Vec<u8>,
-    chunks: Vec<Vec<u8>>,
-    cpus: usize,
+    sink: Sink,
+}
+
+/// The writer of a keyframe's chunks.
+#[derive(Debug)]
+enum Sink {
+    /// A thread.
+    Behind { chunks: SyncSender<Vec<u8>>, written: WrittenKeyframe },
+    /// The caller, if the user has as many threads as are allowed.
+    Here { file: Appender, result: Result<(), Error> },
+}
+
+/// A keyframe that a thread may still be writing. To drop it waits for that.
+#[derive(Debug)]
+pub struct WrittenKeyframe {
+    /// The thread, which returns the size of the keyframe in bytes; `None` if there was none.
+    thread: Option<JoinHandle<Result<u64, Error>>>,
+    /// The result without a thread.
+    result: Result<u64, Error>,
 }
 
 impl KeyframeWriter {
@@ -45,42 +69,117 @@ impl KeyframeWriter {
             made => made.at(&dir)?,
         }
         let file = Appender::create(dir.join(keyframe_name(entry)))?;
-        let cpus = thread::available_parallelism().map_or(1, usize::from).min(MOST_CPUS);
-        Ok(Self { file, pending: Vec::new(), chunks: Vec::new(), cpus })
+        Ok(Self { pending: Vec::new(), sink: Sink::of(file) })
     }
 
     /// Appends an entry.
-    pub fn append(&mut self, entry: &Entry) -> Result<(), Error> {
+    pub fn append(&mut self, entry: &Entry) {
         encode_entry(entry, &mut self.pending);
-        if self.pending.len() < CHUNK_BYTES {
-            return Ok(());
+        if self.pending.len() >= CHUNK_BYTES {
+            self.hand_over();
         }
-        self.chunks.push(std::mem::take(&mut self.pending));
-        if self.chunks.len() < self.cpus * CHUNKS_PER_CPU { Ok(()) } else { self.write_chunks() }
     }
 
-    /// Writes out the last entries. Returns the size of the keyframe in bytes.
-    pub fn finish(mut self) -> Result<u64, Error> {
-        self.chunks.push(std::mem::take(&mut self.pending));
-        self.write_chunks()?;
-        Ok(self.file.size_bytes())
+    /// Hands over the last entries.
+    pub fn finish(mut self) -> WrittenKeyframe {
+        self.hand_over();
+        match self.sink {
+            Sink::Behind { written, .. } => written,
+            Sink::Here { file, result } => {
+                WrittenKeyframe { thread: None, result: result.map(|()| file.size_bytes()) }
+            }
+        }
     }
 
-    fn write_chunks(&mut self) -> Result<(), Error> {
-        let chunks = std::mem::take(&mut self.chunks);
-        let of_cpu = chunks.len().div_ceil(self.cpus).max(1);
-        let parts: Vec<Vec<u8>> = thread::scope(|scope| {
-            let spawn = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
-            let threads: Vec<_> = chunks.chunks(of_cpu).map(spawn).collect();
-            let frames = threads.into_iter().map(|(part, thread)| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // The user already has as many threads as are allowed.
-                Err(_) => frame_all(part),
-            });
-            frames.collect()
+    fn hand_over(&mut self) {
+        let chunk = std::mem::take(&mut self.pending);
+        match &mut self.sink {
+            // A thread that cannot write ends early, and returns the error.
+            Sink::Behind { chunks, .. } => _ = chunks.send(chunk),
+            Sink::Here { file, result } => {
+                if result.is_ok() {
+                    *result = file.append(&framed(&chunk));
+                }
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn of(file: Appender) -> Self {
+        let (chunks, received) = sync_channel(waiting_chunks());
+        // The thread gets the file from here: one that does not start would lose it.
+        let (give, given) = sync_channel(1);
+        let write = move || given.recv().map_or(Ok(0), |file| write_all(file, &received));
+        let Ok(thread) = Builder::new().name("keyframe".to_owned()).spawn(write) else {
+            return Self::Here { file, result: Ok(()) };
+        };
+        match give.send(file) {
+            Ok(()) => {
+                let written = WrittenKeyframe { thread: Some(thread), result: Ok(0) };
+                Self::Behind { chunks, written }
+            }
+            Err(SendError(file)) => Self::Here { file, result: Ok(()) },
+        }
+    }
+}
+
+impl WrittenKeyframe {
+    /// Returns true if the keyframe is written, or cannot be.
+    pub fn is_done(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the keyframe is written. Returns its size in bytes.
+    pub fn wait(mut self) -> Result<u64, Error> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(joined) => joined.unwrap_or_else(|panic| resume_unwind(panic)),
+            None => std::mem::replace(&mut self.result, Ok(0)),
+        }
+    }
+}
+
+impl Drop for WrittenKeyframe {
+    fn drop(&mut self) {
+        // A recording is complete only when nothing writes to its files.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Returns the number of chunks that may wait to be written.
+fn waiting_chunks() -> usize {
+    let free = sysinfo().map_or(0, |info| info.ram_unused());
+    let chunks = usize::try_from(free).unwrap_or(0) / MEMORY_SHARE / CHUNK_BYTES;
+    chunks.clamp(FEW_WAITING, MOST_WAITING)
+}
+
+/// Writes chunks to a file as they come. Returns its size in bytes. Several processors compress
+/// them; the program has one for itself.
+fn write_all(mut file: Appender, chunks: &Receiver<Vec<u8>>) -> Result<u64, Error> {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let cpus = cpus.saturating_sub(1).clamp(1, MOST_CPUS);
+    while let Ok(first) = chunks.recv() {
+        let more = chunks.iter().take(cpus * CHUNKS_PER_CPU - 1);
+        let chunks: Vec<_> = iter::once(first).chain(more).collect();
+        write_chunks(&mut file, &chunks, cpus)?;
+    }
+    Ok(file.size_bytes())
+}
+
+fn write_chunks(file: &mut Appender, chunks: &[Vec<u8>], cpus: usize) -> Result<(), Error> {
+    let of_cpu = chunks.len().div_ceil(cpus).max(1);
+    let parts: Vec<Vec<u8>> = thread::scope(|scope| {
+        let spawn = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
+        let threads: Vec<_> = chunks.chunks(of_cpu).skip(1).map(spawn).collect();
+        let own = chunks.chunks(of_cpu).take(1).map(frame_all).collect::<Vec<_>>();
+        let frames = threads.into_iter().map(|(part, thread)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // The user already has as many threads as are allowed.
+            Err(_) => frame_all(part),
         });
-        parts.iter().try_for_each(|part| self.file.append(part))
-    }
+        own.into_iter().chain(frames).collect()
+    });
+    parts.iter().try_for_each(|part| file.append(part))
 }
 
 /// Returns chunks, compressed and framed as in a log.

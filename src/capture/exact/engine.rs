@@ -474,6 +474,7 @@ impl Engine {
         self.exit = exit;
         self.threads.clear();
         self.newborns.leave_unreported_of(self.pid);
+        self.settle_keyframe()?;
         if let Some(mut process) = self.process.take() {
             if !self.is_finished {
                 let tid = self.holder;

@@ -1,5 +1,6 @@
 //! The keyframes that a recording has: when another one is due, and which are removed for it.
 
+use crate::recording::WrittenKeyframe;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(super) struct Keyframes {
     /// ticks.
     pub(super) replayed: u64,
     pub(super) stored: Vec<Stored>,
+    /// The last keyframe, while a thread may be writing it.
+    pub(super) writing: Option<Writing>,
     /// The time before the end of the run whose log is kept; `None` if all of the log is kept.
     pub(super) keep: Option<Duration>,
     /// The starts of the log's parts, each at a keyframe; not the run's beginning.
@@ -39,6 +42,15 @@ pub(super) struct PartStart {
     pub(super) at: Instant,
 }
 
+/// A keyframe that a thread is writing.
+#[derive(Debug)]
+pub(super) struct Writing {
+    /// As in [`Stored`].
+    pub(super) entry: u64,
+    pub(super) at: Instant,
+    pub(super) file: WrittenKeyframe,
+}
+
 /// A keyframe that was written.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -51,7 +63,21 @@ pub(super) struct Stored {
 impl Keyframes {
     pub(super) fn new(period: Duration, keep: Option<Duration>) -> Self {
         let (begun, parts) = (Instant::now(), VecDeque::new());
-        Self { period, begun, next: begun + period, replayed: 0, stored: Vec::new(), keep, parts }
+        Self {
+            period,
+            begun,
+            next: begun + period,
+            replayed: 0,
+            stored: Vec::new(),
+            writing: None,
+            keep,
+            parts,
+        }
+    }
+
+    /// Returns true while a thread is writing the last keyframe.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| !writing.file.is_done())
     }
 
     /// Returns true if it is time for another part of the log.

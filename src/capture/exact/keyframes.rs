@@ -1,12 +1,13 @@
 //! Keyframes: the whole state of the process, stored during the run, so that a replay can begin
-//! there. The program waits while one is written, which takes at most a twentieth of its time. A
-//! long run has one at its end, too, whose memory is mostly that of the final state.
+//! there. The program waits while its memory is copied, at most a twentieth of its time; another
+//! thread writes the keyframe. A long run has one at its end, too, whose memory is mostly that of
+//! the final state.
 //!
 //! Where only the end of a run is kept, the log is in parts, each of which begins at a keyframe. A
 //! part is dropped when the parts after it reach back far enough.
 
 use super::engine::Engine;
-use super::keyframe_plan::{PartStart, Stored};
+use super::keyframe_plan::{PartStart, Stored, Writing};
 use super::process::{Process, state_of};
 use super::start::without_vdso;
 use super::thread::{Calling, Doing, Ending, Thread};
@@ -21,7 +22,7 @@ use crate::sideband::Mapping;
 use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
 use std::time::Instant;
 
-/// Writing keyframes takes at most one part in so many of the time.
+/// The program waits for keyframes at most one part in so many of the time.
 const SHARE: u32 = 20;
 /// The number of ticks that take as long to replay as an entry of the log.
 const TICKS_PER_ENTRY: u64 = 1000;
@@ -47,9 +48,11 @@ impl Engine {
         let done = replayed.saturating_sub(self.keyframes.replayed);
         let begins_part = done > 0 && self.keyframes.part_is_due(now);
         let is_worth = done >= self.keyframes.period_ticks();
-        if !(is_worth || begins_part) || !self.threads_can_be_stored() {
+        let can_write = begins_part || !self.keyframes.is_writing();
+        if !(is_worth || begins_part) || !can_write || !self.threads_can_be_stored() {
             return Ok(());
         }
+        self.settle_keyframe()?;
         let holder = self.holder;
         let bytes = self.with(holder, |process, thread| {
             process.look_at_mappings(thread.tid())?;
@@ -98,7 +101,7 @@ impl Engine {
         has_holder && is_quiet && others.all(|is_known| is_known)
     }
 
-    /// Stores a keyframe, and removes those that make room for it. Returns the number of log
+    /// Copies the state for a keyframe, which a thread then writes. Returns the number of log
     /// entries before it; `None` if the process has ended.
     fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
         // A keyframe has each thread where it was at its last entry: this is the holder's.
@@ -112,14 +115,23 @@ impl Engine {
         process.write_keyframe(&mut file, self.holder, &threads?, &[])?;
         // If the process was killed, some of its memory may have been missing. This fails then.
         holder.tracee().registers()?;
-        append(&mut file, self.holder, Happening::Finish { place: None })?;
-        let size_bytes = file.finish()?;
         // A replay from a keyframe needs the log up to it.
         process.recorder.flush()?;
-        for removed in self.keyframes.note(Stored { entry, at, size_bytes }) {
-            process.recorder.writer().remove_keyframe(removed)?;
-        }
+        append(&mut file, self.holder, Happening::Finish { place: None });
+        self.keyframes.writing = Some(Writing { entry, at, file: file.finish() });
         Ok(Some(entry))
+    }
+
+    /// Waits for the keyframe that a thread is writing, and removes those that make room for it.
+    pub(super) fn settle_keyframe(&mut self) -> Result<(), Error> {
+        let Some(Writing { entry, at, file }) = self.keyframes.writing.take() else {
+            return Ok(());
+        };
+        let size_bytes = file.wait()?;
+        let removed = self.keyframes.note(Stored { entry, at, size_bytes });
+        let Some(process) = &self.process else { return Ok(()) };
+        let writer = process.recorder.writer();
+        Ok(removed.into_iter().try_for_each(|entry| writer.remove_keyframe(entry))?)
     }
 
     /// Returns true if a replay from the last keyframe to the end of the run takes long, and there
@@ -152,14 +164,15 @@ impl Engine {
         process.write_keyframe(&mut file, last, &threads, dumped)?;
         // If the process was killed, neither keyframe nor final state has all of its memory.
         Tracee(last).registers()?;
-        append(&mut file, last, Happening::Finish { place: None })?;
-        file.finish()?;
+        append(&mut file, last, Happening::Finish { place: None });
+        file.finish().wait()?;
         Ok(())
     }
 
     /// Begins another part of the log at the keyframe that was just stored. Drops the parts that
     /// are too old, with their keyframes.
     fn begin_part(&mut self, start: PartStart) -> Result<(), Error> {
+        self.settle_keyframe()?;
         let Some(process) = &mut self.process else { return Ok(()) };
         let recorder = &mut process.recorder;
         recorder.begin_log_part()?;
@@ -205,29 +218,30 @@ impl Process {
         let auxv = if self.was_running { auxv } else { without_vdso(auxv) };
         let is_stored = |mapping: &Mapping| !is_in_final_state(mapping, dumped);
         self.write_state(executes.state.clone(), auxv, &is_stored, &mut |_, happening| {
-            append(file, first, happening)
+            append(file, first, happening);
+            Ok(())
         })?;
         if !dumped.is_empty() {
-            append(file, first, Happening::FinalMemory)?;
+            append(file, first, Happening::FinalMemory);
         }
         for Standing { tid, state, siginfo, call } in threads {
             if *tid != first {
                 let state = Box::new(state.clone());
-                append(file, *tid, Happening::Born { state, writes: Vec::new() })?;
+                append(file, *tid, Happening::Born { state, writes: Vec::new() });
             }
             if let Some(info) = siginfo {
                 let place = LogPlace { ip: 0.into(), rcx: 0 };
                 let siginfo = Bytes(info.to_vec());
                 let signal =
                     Happening::Signal { place, siginfo, handler: None, writes: Vec::new() };
-                append(file, *tid, signal)?;
+                append(file, *tid, signal);
             }
             if let Some(number) = *call {
-                append(file, *tid, Happening::Enters { number })?;
+                append(file, *tid, Happening::Enters { number });
             }
         }
         for range in &self.foreign {
-            append(file, first, Happening::Foreign { range: *range })?;
+            append(file, first, Happening::Foreign { range: *range });
         }
         Ok(())
     }
@@ -286,6 +300,6 @@ fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
     }
 }
 
-fn append(file: &mut KeyframeWriter, tid: Tid, happening: Happening) -> Result<(), Error> {
-    Ok(file.append(&Entry { tid, ticks: 0, check: 0, happening })?)
+fn append(file: &mut KeyframeWriter, tid: Tid, happening: Happening) {
+    file.append(&Entry { tid, ticks: 0, check: 0, happening });
 }
