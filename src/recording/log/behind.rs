@@ -58,11 +58,11 @@ impl Behind {
     /// Starts the thread, which calls `prepare` first. Returns the sink if the user has as many
     /// threads as are allowed.
     pub(super) fn start(
-        sink: LogSink,
+        sink: Box<LogSink>,
         prepare: impl FnOnce() + Send + 'static,
-    ) -> Result<Self, LogSink> {
+    ) -> Result<Self, Box<LogSink>> {
         let (orders, received) = sync_channel(WAITING);
-        // The thread gets the sink by its first message: a thread that cannot start would lose it.
+        // The thread gets the sink from here: one that does not start would lose it.
         let (give, given) = sync_channel(1);
         let has_failed = Arc::new(AtomicBool::new(false));
         let failed = Arc::clone(&has_failed);
@@ -122,11 +122,13 @@ impl Drop for Behind {
     }
 }
 
-fn write_all(mut sink: LogSink, orders: &Receiver<Order>, has_failed: &AtomicBool) {
+fn write_all(mut sink: Box<LogSink>, orders: &Receiver<Order>, has_failed: &AtomicBool) {
     for order in orders {
         match order {
             Order::Write(parts) => {
-                parts.into_iter().for_each(|part| part.write(&mut sink));
+                for part in parts {
+                    part.write(&mut sink);
+                }
                 has_failed.store(sink.has_failed(), Ordering::Relaxed);
             }
             // If nothing waits for the reply, nothing needs it.

@@ -40,7 +40,7 @@ pub(in crate::recording) struct LogFile {
 #[derive(Debug)]
 enum Sink {
     /// The caller.
-    Here(LogSink),
+    Here(Box<LogSink>),
     /// A thread.
     Behind(Behind),
 }
@@ -72,7 +72,7 @@ pub struct Later {
 impl LogFile {
     pub(in crate::recording) fn create(path: PathBuf, prepare: Prepare) -> Result<Self, Error> {
         Ok(Self {
-            sink: Some(Sink::Here(LogSink::new(Appender::create(path)?))),
+            sink: Some(Sink::Here(Box::new(LogSink::new(Appender::create(path)?)))),
             pending: Vec::new(),
             pending_bytes: 0,
             size_bytes: 0,
@@ -125,7 +125,7 @@ impl LogFile {
     }
 
     /// Starts the thread; if that is not possible, the caller goes on writing.
-    fn behind(&self, sink: LogSink) -> Sink {
+    fn behind(&self, sink: Box<LogSink>) -> Sink {
         let prepare = self.prepare.0.clone();
         let started = Behind::start(sink, move || prepare.iter().for_each(|prepare| prepare()));
         started.map_or_else(Sink::Here, Sink::Behind)
