@@ -49,7 +49,7 @@ pub(super) trait Settle {
 }
 
 impl LoggedCalls {
-    /// Settles the records of a log. What follows a damaged one is dropped.
+    /// Settles the records of a log, up to the first damaged one.
     pub(super) fn of(
         mut log: Vec<u8>,
         now: Registers,

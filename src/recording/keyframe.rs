@@ -47,7 +47,7 @@ pub struct KeyframeWriter {
 #[derive(Debug)]
 enum Sink {
     /// A thread.
-    Behind { chunks: SyncSender<Vec<u8>>, written: WrittenKeyframe },
+    Thread { chunks: SyncSender<Vec<u8>>, written: WrittenKeyframe },
     /// The caller, if the user has as many threads as are allowed.
     Here { file: Appender, result: Result<(), Error> },
 }
@@ -84,7 +84,7 @@ impl KeyframeWriter {
     pub fn finish(mut self) -> WrittenKeyframe {
         self.hand_over();
         match self.sink {
-            Sink::Behind { written, .. } => written,
+            Sink::Thread { written, .. } => written,
             Sink::Here { file, result } => {
                 WrittenKeyframe { thread: None, result: result.map(|()| file.size_bytes()) }
             }
@@ -95,7 +95,7 @@ impl KeyframeWriter {
         let chunk = std::mem::take(&mut self.pending);
         match &mut self.sink {
             // A thread that cannot write ends early, and returns the error.
-            Sink::Behind { chunks, .. } => _ = chunks.send(chunk),
+            Sink::Thread { chunks, .. } => _ = chunks.send(chunk),
             Sink::Here { file, result } => {
                 if result.is_ok() {
                     *result = file.append(&framed(&chunk));
@@ -117,7 +117,7 @@ impl Sink {
         match give.send(file) {
             Ok(()) => {
                 let written = WrittenKeyframe { thread: Some(thread), result: Ok(0) };
-                Self::Behind { chunks, written }
+                Self::Thread { chunks, written }
             }
             Err(SendError(file)) => Self::Here { file, result: Ok(()) },
         }

@@ -172,7 +172,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets what the thread that writes the log does first: it starts when there is much to write.
+    /// Sets the first act of the thread that writes the log. It starts when there is much to write.
     pub fn prepare_log_thread(&mut self, prepare: impl Fn() + Send + Sync + 'static) {
         let prepare = Prepare(Some(Arc::new(prepare)));
         self.log.iter_mut().for_each(|log| log.prepare_by(prepare.clone()));

@@ -59,7 +59,7 @@ impl Process {
         Ok(ticks)
     }
 
-    /// Logs a call after which the thread stopped. What the call wrote is read now.
+    /// Logs a call after which the thread stopped. The memory that it wrote is read now.
     fn log_stopped(&mut self, thread: &mut Thread, call: &MadeCall<'_>) -> Result<(), Error> {
         let open = call_of(&call.registers);
         let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);

@@ -6,9 +6,9 @@
 //! entry. [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at
 //! once that it differs from the recorded run.
 
-mod behind;
 mod bytes;
 mod call;
+mod encode;
 mod entry;
 mod pack;
 mod parts;
@@ -16,10 +16,13 @@ mod read;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod write;
 
 pub use bytes::Bytes;
 pub use call::CallEntry;
+pub use encode::encode;
+pub(super) use encode::{CHUNK_BYTES, encode_entry, framed};
 pub use entry::{
     Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
     Write, after_call, check_of,
@@ -28,5 +31,5 @@ pub(super) use parts::LogParts;
 pub(super) use read::BrokenPart;
 pub use read::{Current, Cursor, Log};
 pub use sink::LogSink;
-pub(super) use write::{CHUNK_BYTES, Prepare, encode_entry, framed};
-pub use write::{Later, encode};
+pub use write::Later;
+pub(super) use write::Prepare;

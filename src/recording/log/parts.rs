@@ -42,7 +42,7 @@ impl LogParts {
         Ok(Self { dir: dir.to_owned(), complete, file, before, prepare })
     }
 
-    /// Sets what the thread that writes the log does first.
+    /// Sets the first act of the thread that writes the log.
     pub(in crate::recording) fn prepare_by(&mut self, prepare: Prepare) {
         self.file.prepare_by(prepare.clone());
         self.prepare = prepare;

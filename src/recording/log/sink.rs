@@ -3,9 +3,9 @@
 use super::super::chunk::Appender;
 use super::super::error::Error;
 use super::call::CallEntry;
+use super::encode::{CHUNK_BYTES, encode_entry};
 use super::entry::Entry;
 use super::pack::pack;
-use super::write::{CHUNK_BYTES, encode_entry};
 
 /// A file of a log, and its entries that are not written yet.
 #[derive(Debug)]

@@ -1,34 +1,28 @@
 //! Writes the log.
 
-use super::super::chunk::{Appender, frame};
+use super::super::chunk::Appender;
 use super::super::error::Error;
 use super::super::manifest::LogTotals;
-use super::behind::{Behind, Part};
+use super::encode::encode_entry;
 use super::entry::Entry;
-use super::pack::pack;
 use super::sink::LogSink;
-use std::convert::Infallible;
+use super::thread::{LogThread, Part};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The number of encoded bytes at which a chunk is written.
-pub(in crate::recording) const CHUNK_BYTES: usize = 256 << 10;
-
 /// The number of bytes after which entries are handed over to the thread that writes them: of
 /// encoded ones, and of the data of which others are made.
 const BATCH_BYTES: usize = 256 << 10;
-
-/// The maximum encoded size in bytes of entries that are encoded on the stack.
-const SMALL_BYTES: usize = 256;
 
 /// A file of a log that is being written. If there is much to write, a thread does it.
 #[derive(Debug)]
 pub(in crate::recording) struct LogFile {
     /// `None` only while it is replaced.
     sink: Option<Sink>,
-    /// What is not handed over yet, and its size in bytes.
+    /// The entries that are not handed over yet.
     pending: Vec<Part>,
+    /// Their size in bytes.
     pending_bytes: usize,
     /// The size of the file in bytes at the last flush.
     size_bytes: u64,
@@ -42,10 +36,10 @@ enum Sink {
     /// The caller.
     Here(Box<LogSink>),
     /// A thread.
-    Behind(Behind),
+    Thread(LogThread),
 }
 
-/// What the thread that writes a log does first.
+/// The first act of the thread that writes a log.
 #[derive(Clone, Default)]
 pub(in crate::recording) struct Prepare(
     pub(in crate::recording) Option<Arc<dyn Fn() + Send + Sync>>,
@@ -59,9 +53,9 @@ impl fmt::Debug for Prepare {
 
 /// Entries that are made where they are written.
 pub struct Later {
-    /// The number of the entries, and their ticks.
+    /// The number of the entries.
     pub entries: u64,
-    /// The ticks of all these entries.
+    /// The ticks of all of them.
     pub ticks: u64,
     /// The size in bytes of the data of which they are made.
     pub size_bytes: usize,
@@ -81,7 +75,7 @@ impl LogFile {
         })
     }
 
-    /// Sets what the thread that writes does first.
+    /// Sets the first act of the thread that writes.
     pub(in crate::recording) fn prepare_by(&mut self, prepare: Prepare) {
         self.prepare = prepare;
     }
@@ -113,22 +107,22 @@ impl LogFile {
             return Ok(());
         }
         if let Some(Sink::Here(sink)) = self.sink.take_if(|sink| matches!(sink, Sink::Here(_))) {
-            self.sink = Some(self.behind(sink));
+            self.sink = Some(self.start_thread(sink));
         }
         self.hand_over();
         let has_failed = match &self.sink {
             Some(Sink::Here(sink)) => sink.has_failed(),
-            Some(Sink::Behind(behind)) => behind.has_failed(),
+            Some(Sink::Thread(thread)) => thread.has_failed(),
             None => false,
         };
         if has_failed { self.flush() } else { Ok(()) }
     }
 
     /// Starts the thread; if that is not possible, the caller goes on writing.
-    fn behind(&self, sink: Box<LogSink>) -> Sink {
+    fn start_thread(&self, sink: Box<LogSink>) -> Sink {
         let prepare = self.prepare.0.clone();
-        let started = Behind::start(sink, move || prepare.iter().for_each(|prepare| prepare()));
-        started.map_or_else(Sink::Here, Sink::Behind)
+        let started = LogThread::start(sink, move || prepare.iter().for_each(|prepare| prepare()));
+        started.map_or_else(Sink::Here, Sink::Thread)
     }
 
     fn hand_over(&mut self) {
@@ -136,7 +130,7 @@ impl LogFile {
         self.pending_bytes = 0;
         match &mut self.sink {
             Some(Sink::Here(sink)) => parts.into_iter().for_each(|part| part.write(sink)),
-            Some(Sink::Behind(behind)) => behind.write(parts),
+            Some(Sink::Thread(thread)) => thread.write(parts),
             None => {}
         }
     }
@@ -146,7 +140,7 @@ impl LogFile {
         self.hand_over();
         self.size_bytes = match &mut self.sink {
             Some(Sink::Here(sink)) => sink.flush()?,
-            Some(Sink::Behind(behind)) => behind.flush()?,
+            Some(Sink::Thread(thread)) => thread.flush()?,
             None => 0,
         };
         Ok(())
@@ -164,40 +158,57 @@ impl LogFile {
     }
 }
 
-/// Returns the bytes of a log with these entries.
-pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
-    let (mut log, mut pending) = (Vec::new(), Vec::new());
-    for entry in entries {
-        encode_entry(entry, &mut pending);
-        if pending.len() >= CHUNK_BYTES {
-            log.extend(framed(&pending));
-            pending.clear();
+#[cfg(test)]
+mod tests {
+    use super::super::super::mapped::Mapped;
+    use super::super::{CallEntry, Happening, Log, Place};
+    use super::*;
+    use crate::common::{Addr, Tid};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn entry(ticks: u64) -> Entry {
+        let place = Place { ip: Addr(0x1000), rcx: 0 };
+        Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
+    }
+
+    fn later(first: u64, count: u64) -> Later {
+        let make = move |log: &mut LogSink| {
+            for ticks in first..first + count {
+                let (tid, bytes) = (Tid(1), [1; 100]);
+                let written = (Addr(0x2000), &bytes[..]);
+                log.call(&CallEntry { tid, ticks, check: 7, number: 0, result: 100, written });
+            }
+        };
+        let ticks = (first..first + count).sum();
+        Later { entries: count, ticks, size_bytes: 100 << 10, make: Box::new(make) }
+    }
+
+    #[test]
+    fn entries_keep_their_order_on_a_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let threads = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&threads);
+        let prepare = Prepare(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
+        let mut log = LogFile::create(path.clone(), prepare).unwrap();
+        let mut next = 0;
+        while next < 30_000 {
+            log.append(&entry(next)).unwrap();
+            log.append_later(later(next + 1, 500)).unwrap();
+            next += 501;
         }
-    }
-    log.extend(framed(&pending));
-    log
-}
-
-/// Returns a chunk of encoded entries, packed and framed as in a log.
-pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
-    let mut frames = Vec::new();
-    let Ok(()) = pack(chunk, |payload| {
-        frames.extend_from_slice(&frame(payload));
-        Ok::<(), Infallible>(())
-    });
-    frames
-}
-
-/// Encodes an entry and appends it to `pending`.
-pub(in crate::recording) fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
-    // Most entries are small, and need no allocation.
-    let mut small = [0; SMALL_BYTES];
-    if let Ok(bytes) = postcard::to_slice(entry, &mut small) {
-        pending.extend_from_slice(bytes);
-        return;
-    }
-    // An entry is plain data without maps or floats, and writes to memory cannot fail.
-    if let Ok(bytes) = postcard::to_stdvec(entry) {
-        pending.extend_from_slice(&bytes);
+        log.flush().unwrap();
+        log.append(&entry(next)).unwrap();
+        log.flush().unwrap();
+        assert_eq!(threads.load(Ordering::Relaxed), 1, "threads that write");
+        assert_eq!(log.size_bytes(), std::fs::metadata(&path).unwrap().len());
+        let (read, whole) = Log::of_file(&path, Mapped::open_own(&path).unwrap());
+        assert!(!whole.broken);
+        assert_eq!(read.totals().unwrap(), log.totals());
+        let mut cursor = read.cursor();
+        for ticks in 0..=next {
+            assert_eq!(cursor.read().unwrap().map(|entry| entry.ticks), Some(ticks));
+        }
+        assert_eq!(cursor.read().unwrap(), None);
     }
 }

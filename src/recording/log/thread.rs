@@ -48,13 +48,13 @@ enum Order {
 
 /// A thread that writes a log.
 #[derive(Debug)]
-pub(super) struct Behind {
+pub(super) struct LogThread {
     orders: Option<SyncSender<Order>>,
     thread: Option<JoinHandle<()>>,
     has_failed: Arc<AtomicBool>,
 }
 
-impl Behind {
+impl LogThread {
     /// Starts the thread, which calls `prepare` first. Returns the sink if the user has as many
     /// threads as are allowed.
     pub(super) fn start(
@@ -114,7 +114,7 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for LogThread {
     fn drop(&mut self) {
         self.orders = None;
         // Whoever needs the log has flushed it before.
