@@ -6,7 +6,7 @@ use super::clock::{Clock, now};
 use super::error::Error;
 use super::host::{features, host_cpu};
 use super::request::{History, Request};
-use super::shared_cpu::SharedCpu;
+use super::shared_cpu::{SharedCpu, Spare};
 use super::signals::Asking;
 use super::snapshot::Bell;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The age at which pending data is flushed, so that it is not lost if the recorder is killed.
@@ -181,9 +182,12 @@ impl Recorder {
         self.writer.log_later(later)
     }
 
-    /// Lets the thread that writes the log make way for the program.
-    pub(super) fn move_log_thread(&mut self, shared_cpu: SharedCpu) {
-        self.writer.prepare_log_thread(move || shared_cpu.make_way());
+    /// Lets the thread that writes the log make way for the program, where a CPU has time to spare.
+    pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
+        let spare = Mutex::new(Spare::of(shared_cpu));
+        self.writer.place_log_thread(move || {
+            spare.lock().unwrap_or_else(PoisonError::into_inner).place();
+        });
     }
 
     /// Writes out the log, and returns the totals of the kept part; `None` if there is no log.

@@ -10,7 +10,7 @@ use super::format::{
 use super::hexadecimal::hexadecimal;
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::known_images::{KnownImages, Seen};
-use super::log::{Entry, Later, LogParts, Prepare};
+use super::log::{Entry, Later, LogParts, Placement};
 use super::manifest::{LogTotals, Manifest};
 use super::places::PathPlace;
 use super::reader::Reader;
@@ -172,10 +172,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets the first act of the thread that writes the log. It starts when there is much to write.
-    pub fn prepare_log_thread(&mut self, prepare: impl Fn() + Send + Sync + 'static) {
-        let prepare = Prepare(Some(Arc::new(prepare)));
-        self.log.iter_mut().for_each(|log| log.prepare_by(prepare.clone()));
+    /// Sets how the thread that writes the log chooses its CPU: it calls `place` at its start and
+    /// after each flush. It starts when there is much to write.
+    pub fn place_log_thread(&mut self, place: impl Fn() + Send + Sync + 'static) {
+        let place = Placement(Some(Arc::new(place)));
+        self.log.iter_mut().for_each(|log| log.place_by(place.clone()));
     }
 
     /// Appends an entry to the log, if this is an exact recording. Another thread may write it:

@@ -49,7 +49,7 @@ impl Engine {
             gate.make(Tracee(Tid(self.pid.0)), &Memory::open(self.pid)?)?;
         }
         let mut recorder = Recorder::start(prepared, self.pid)?;
-        if let Some(shared_cpu) = self.shared_cpu {
+        if let Some(shared_cpu) = &self.shared_cpu {
             recorder.move_log_thread(shared_cpu);
         }
         self.begin(recorder, MappingRecorder::of_all_files(), gate)

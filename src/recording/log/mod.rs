@@ -32,4 +32,4 @@ pub(super) use read::BrokenPart;
 pub use read::{Current, Cursor, Log};
 pub use sink::LogSink;
 pub use write::Later;
-pub(super) use write::Prepare;
+pub(super) use write::Placement;

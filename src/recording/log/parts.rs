@@ -8,7 +8,7 @@ use super::super::error::{At, Error};
 use super::super::format::log_name;
 use super::super::manifest::LogTotals;
 use super::entry::Entry;
-use super::write::{Later, LogFile, Prepare};
+use super::write::{Later, LogFile, Placement};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(in crate::recording) struct LogParts {
     file: LogFile,
     /// The entries and the ticks before the last part. The size in it is not used.
     before: LogTotals,
-    prepare: Prepare,
+    place: Placement,
 }
 
 /// A complete part of a log.
@@ -36,16 +36,16 @@ struct Part {
 
 impl LogParts {
     pub(in crate::recording) fn create(dir: &Path) -> Result<Self, Error> {
-        let prepare = Prepare::default();
-        let file = LogFile::create(dir.join(log_name(0)), prepare.clone())?;
+        let place = Placement::default();
+        let file = LogFile::create(dir.join(log_name(0)), place.clone())?;
         let (complete, before) = (VecDeque::new(), LogTotals::default());
-        Ok(Self { dir: dir.to_owned(), complete, file, before, prepare })
+        Ok(Self { dir: dir.to_owned(), complete, file, before, place })
     }
 
-    /// Sets the first act of the thread that writes the log.
-    pub(in crate::recording) fn prepare_by(&mut self, prepare: Prepare) {
-        self.file.prepare_by(prepare.clone());
-        self.prepare = prepare;
+    /// Sets how the thread that writes the log chooses its CPU.
+    pub(in crate::recording) fn place_by(&mut self, place: Placement) {
+        self.file.place_by(place.clone());
+        self.place = place;
     }
 
     pub(in crate::recording) fn append(&mut self, entry: &Entry) -> Result<(), Error> {
@@ -65,7 +65,7 @@ impl LogParts {
         self.file.flush()?;
         let since_start = self.totals_since_start();
         let path = self.dir.join(log_name(since_start.entries));
-        let file = LogFile::create(path, self.prepare.clone())?;
+        let file = LogFile::create(path, self.place.clone())?;
         let size_bytes = std::mem::replace(&mut self.file, file).size_bytes();
         let before = std::mem::replace(&mut self.before, since_start);
         self.complete.push_back(Part { before, size_bytes });

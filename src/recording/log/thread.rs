@@ -55,11 +55,11 @@ pub(super) struct LogThread {
 }
 
 impl LogThread {
-    /// Starts the thread, which calls `prepare` first. Returns the sink if the user has as many
-    /// threads as are allowed.
+    /// Starts the thread, which calls `place` first, and after each flush. Returns the sink if the
+    /// user has as many threads as are allowed.
     pub(super) fn start(
         sink: Box<LogSink>,
-        prepare: impl FnOnce() + Send + 'static,
+        place: impl Fn() + Send + 'static,
     ) -> Result<Self, Box<LogSink>> {
         let (orders, received) = sync_channel(WAITING);
         // The thread gets the sink from here: one that does not start would lose it.
@@ -67,9 +67,9 @@ impl LogThread {
         let has_failed = Arc::new(AtomicBool::new(false));
         let failed = Arc::clone(&has_failed);
         let run = move || {
-            prepare();
+            place();
             if let Ok(sink) = given.recv() {
-                write_all(sink, &received, &failed);
+                write_all(sink, &received, &failed, &place);
             }
         };
         let Ok(thread) = Builder::new().name("log".to_owned()).spawn(run) else { return Err(sink) };
@@ -122,7 +122,12 @@ impl Drop for LogThread {
     }
 }
 
-fn write_all(mut sink: Box<LogSink>, orders: &Receiver<Order>, has_failed: &AtomicBool) {
+fn write_all(
+    mut sink: Box<LogSink>,
+    orders: &Receiver<Order>,
+    has_failed: &AtomicBool,
+    place: &dyn Fn(),
+) {
     for order in orders {
         match order {
             Order::Write(parts) => {
@@ -131,8 +136,11 @@ fn write_all(mut sink: Box<LogSink>, orders: &Receiver<Order>, has_failed: &Atom
                 }
                 has_failed.store(sink.has_failed(), Ordering::Relaxed);
             }
-            // If nothing waits for the reply, nothing needs it.
-            Order::Flush(reply) => _ = reply.send(sink.flush()),
+            Order::Flush(reply) => {
+                // If nothing waits for the reply, nothing needs it.
+                let _ = reply.send(sink.flush());
+                place();
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::recording) struct LogFile {
     /// The size of the file in bytes at the last flush.
     size_bytes: u64,
     totals: LogTotals,
-    prepare: Prepare,
+    place: Placement,
 }
 
 /// The writer of a log.
@@ -39,15 +39,15 @@ enum Sink {
     Thread(LogThread),
 }
 
-/// The first act of the thread that writes a log.
+/// How the thread that writes a log chooses its CPU.
 #[derive(Clone, Default)]
-pub(in crate::recording) struct Prepare(
+pub(in crate::recording) struct Placement(
     pub(in crate::recording) Option<Arc<dyn Fn() + Send + Sync>>,
 );
 
-impl fmt::Debug for Prepare {
+impl fmt::Debug for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Prepare").field(&self.0.is_some()).finish()
+        f.debug_tuple("Placement").field(&self.0.is_some()).finish()
     }
 }
 
@@ -64,20 +64,20 @@ pub struct Later {
 }
 
 impl LogFile {
-    pub(in crate::recording) fn create(path: PathBuf, prepare: Prepare) -> Result<Self, Error> {
+    pub(in crate::recording) fn create(path: PathBuf, place: Placement) -> Result<Self, Error> {
         Ok(Self {
             sink: Some(Sink::Here(Box::new(LogSink::new(Appender::create(path)?)))),
             pending: Vec::new(),
             pending_bytes: 0,
             size_bytes: 0,
             totals: LogTotals::default(),
-            prepare,
+            place,
         })
     }
 
-    /// Sets the first act of the thread that writes.
-    pub(in crate::recording) fn prepare_by(&mut self, prepare: Prepare) {
-        self.prepare = prepare;
+    /// Sets how the thread that writes chooses its CPU.
+    pub(in crate::recording) fn place_by(&mut self, place: Placement) {
+        self.place = place;
     }
 
     /// Appends an entry. Returns an error of an earlier write.
@@ -120,8 +120,8 @@ impl LogFile {
 
     /// Starts the thread; if that is not possible, the caller goes on writing.
     fn start_thread(&self, sink: Box<LogSink>) -> Sink {
-        let prepare = self.prepare.0.clone();
-        let started = LogThread::start(sink, move || prepare.iter().for_each(|prepare| prepare()));
+        let place = self.place.0.clone();
+        let started = LogThread::start(sink, move || place.iter().for_each(|place| place()));
         started.map_or_else(Sink::Here, Sink::Thread)
     }
 
@@ -189,8 +189,8 @@ mod tests {
         let path = dir.path().join("log");
         let threads = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&threads);
-        let prepare = Prepare(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
-        let mut log = LogFile::create(path.clone(), prepare).unwrap();
+        let place = Placement(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
+        let mut log = LogFile::create(path.clone(), place).unwrap();
         let mut next = 0;
         while next < 30_000 {
             log.append(&entry(next)).unwrap();
