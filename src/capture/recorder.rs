@@ -182,6 +182,11 @@ impl Recorder {
         self.writer.log_later(later)
     }
 
+    /// Writes out the log, and ends the thread that writes it, until there is much to write.
+    pub(super) fn rest_log(&mut self) -> Result<(), recording::Error> {
+        self.writer.rest_log()
+    }
+
     /// Lets the thread that writes the log make way for the program, where a CPU has time to spare.
     pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
         let spare = Mutex::new(Spare::of(shared_cpu));

@@ -190,6 +190,11 @@ impl Writer {
         self.log.as_mut().map_or(Ok(()), |log| log.append_later(later))
     }
 
+    /// Writes out the log, and ends the thread that writes it, until there is much to write.
+    pub fn rest_log(&mut self) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), LogParts::rest)
+    }
+
     /// Creates the file for the places that this path of an exact recording passes.
     pub fn start_places(&mut self) -> Result<(), Error> {
         self.places = Some(Appender::create(self.dir.join(PLACES))?);

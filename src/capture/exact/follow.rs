@@ -171,8 +171,13 @@ impl Engine {
         };
         // The kernel chooses the CPU of a process at its birth.
         let spread = self.shared_cpu.map(SharedCpu::spread);
-        // SAFETY: recorders of exact recordings have one thread, so that the child finds all of its
-        // memory at rest. It leaves by _exit(2), and drops nothing of this process.
+        // A child of a process with several threads may find its memory in the midst of a change.
+        self.settle_keyframe()?;
+        if let Some(process) = &mut self.process {
+            process.recorder.rest_log()?;
+        }
+        // SAFETY: this process has one thread now, so that the child finds all of its memory at
+        // rest. It leaves by _exit(2), and drops nothing of this process.
         let forked = unsafe { fork() };
         if let Ok(ForkResult::Child) = forked {
             record_child(self, &child, theirs);

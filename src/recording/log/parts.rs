@@ -60,6 +60,11 @@ impl LogParts {
         self.file.flush()
     }
 
+    /// Writes out all entries, and ends the thread that writes, until there is much to write.
+    pub(in crate::recording) fn rest(&mut self) -> Result<(), Error> {
+        self.file.rest()
+    }
+
     /// Completes the last part and begins another one, with the next entry.
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;

@@ -50,7 +50,7 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct LogThread {
     orders: Option<SyncSender<Order>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<Box<LogSink>>>>,
     has_failed: Arc<AtomicBool>,
 }
 
@@ -68,9 +68,9 @@ impl LogThread {
         let failed = Arc::clone(&has_failed);
         let run = move || {
             place();
-            if let Ok(sink) = given.recv() {
-                write_all(sink, &received, &failed, &place);
-            }
+            let mut sink: Box<LogSink> = given.recv().ok()?;
+            write_all(&mut sink, &received, &failed, &place);
+            Some(sink)
         };
         let Ok(thread) = Builder::new().name("log".to_owned()).spawn(run) else { return Err(sink) };
         match give.send(sink) {
@@ -94,6 +94,13 @@ impl LogThread {
         let (reply, size) = sync_channel(1);
         self.send(Order::Flush(reply));
         size.recv().unwrap_or_else(|_| self.report_panic())
+    }
+
+    /// Waits until everything is written, and ends the thread. Returns its sink.
+    pub(super) fn end(mut self) -> Option<Box<LogSink>> {
+        self.orders = None;
+        let thread = self.thread.take()?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn send(&mut self, order: Order) {
@@ -123,7 +130,7 @@ impl Drop for LogThread {
 }
 
 fn write_all(
-    mut sink: Box<LogSink>,
+    sink: &mut LogSink,
     orders: &Receiver<Order>,
     has_failed: &AtomicBool,
     place: &dyn Fn(),
@@ -132,7 +139,7 @@ fn write_all(
         match order {
             Order::Write(parts) => {
                 for part in parts {
-                    part.write(&mut sink);
+                    part.write(sink);
                 }
                 has_failed.store(sink.has_failed(), Ordering::Relaxed);
             }

@@ -146,6 +146,18 @@ impl LogFile {
         Ok(())
     }
 
+    /// Writes out all entries, and ends the thread that writes. It starts again when there is much
+    /// to write.
+    pub(in crate::recording) fn rest(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        if let Some(Sink::Thread(thread)) =
+            self.sink.take_if(|sink| matches!(sink, Sink::Thread(_)))
+        {
+            self.sink = thread.end().map(Sink::Here);
+        }
+        Ok(())
+    }
+
     /// Returns the size of the log in bytes. Entries since the last flush count before they are
     /// encoded and compressed, if at all.
     pub(in crate::recording) fn size_bytes(&self) -> u64 {
@@ -187,8 +199,8 @@ mod tests {
     fn entries_keep_their_order_on_a_thread() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let threads = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&threads);
+        let placed = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&placed);
         let place = Placement(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
         let mut log = LogFile::create(path.clone(), place).unwrap();
         let mut next = 0;
@@ -197,10 +209,10 @@ mod tests {
             log.append_later(later(next + 1, 500)).unwrap();
             next += 501;
         }
-        log.flush().unwrap();
+        log.rest().unwrap();
         log.append(&entry(next)).unwrap();
         log.flush().unwrap();
-        assert_eq!(threads.load(Ordering::Relaxed), 1, "threads that write");
+        assert_eq!(placed.load(Ordering::Relaxed), 2, "at its start, and after a flush");
         assert_eq!(log.size_bytes(), std::fs::metadata(&path).unwrap().len());
         let (read, whole) = Log::of_file(&path, Mapped::open_own(&path).unwrap());
         assert!(!whole.broken);
