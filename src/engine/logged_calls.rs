@@ -129,6 +129,8 @@ impl LoggedCalls {
 mod tests {
     use super::*;
     use crate::translate::HEADER_BYTES;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     /// The code before edge N is at 0x1000 * N. The last page of the address space is hidden.
     struct Code;
@@ -139,11 +141,12 @@ mod tests {
         }
 
         fn budget(&self, pointer: u64) -> u64 {
-            pointer - 100
+            pointer.wrapping_sub(100)
         }
 
         fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
-            size_bytes.min(usize::try_from(u64::MAX - 0xfff - addr.0).unwrap())
+            let visible = (u64::MAX - 0xfff).saturating_sub(addr.0);
+            size_bytes.min(usize::try_from(visible).unwrap())
         }
     }
 
@@ -198,5 +201,22 @@ mod tests {
         let expected = [(0x1000, 90, b"ab".to_vec()), (0x2000, 50, b"next".to_vec())];
         assert_eq!(seen(&calls), expected);
         assert_eq!(calls.last_budget(), Some(50));
+    }
+
+    proptest! {
+        /// A program can write to its log.
+        #[test]
+        fn any_bytes_are_calls_or_dropped(
+            words in vec(prop_oneof![Just(0), Just(1), 0..300_u64, any::<u64>()], 0..200),
+            end in vec(any::<u8>(), 0..8),
+        ) {
+            let bytes = words.into_iter().flat_map(u64::to_le_bytes).chain(end).collect();
+            let mut calls = LoggedCalls::of(bytes, Registers::default(), false, &Code);
+            prop_assert_eq!(calls.iter().count() as u64, calls.count());
+            prop_assert_eq!(calls.iter().last().map(|call| call.budget), calls.last_budget());
+            let before = calls.count();
+            let split = calls.split_stopping().map_or(0, |calls| calls.iter().count() as u64);
+            prop_assert_eq!(calls.iter().count() as u64 + split, before);
+        }
     }
 }
