@@ -204,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// A program can write to its log.
+        // A program can write to its log.
         #[test]
         fn any_bytes_are_calls_or_dropped(
             words in vec(prop_oneof![Just(0), Just(1), 0..300_u64, any::<u64>()], 0..200),
