@@ -36,7 +36,7 @@ pub struct MadeCall<'a> {
     pub written: (Addr, &'a [u8]),
 }
 
-/// How records are settled.
+/// The process that wrote records: it resolves their references to its code and its memory.
 pub(super) trait Settle {
     /// Returns the address of the instruction before an edge.
     fn address(&self, edge: u64) -> u64;

@@ -172,8 +172,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets how the thread that writes the log chooses its CPU: it calls `place` at its start and
-    /// after each flush. It starts when there is much to write.
+    /// Sets the function by which the thread that writes the log moves to a CPU: it calls `place` at
+    /// its start and after each flush. It starts when there is much to write.
     pub fn place_log_thread(&mut self, place: impl Fn() + Send + Sync + 'static) {
         let place = Placement(Some(Arc::new(place)));
         self.log.iter_mut().for_each(|log| log.place_by(place.clone()));

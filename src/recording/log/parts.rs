@@ -42,7 +42,7 @@ impl LogParts {
         Ok(Self { dir: dir.to_owned(), complete, file, before, place })
     }
 
-    /// Sets how the thread that writes the log chooses its CPU.
+    /// Sets the function by which the thread that writes the log moves to a CPU.
     pub(in crate::recording) fn place_by(&mut self, place: Placement) {
         self.file.place_by(place.clone());
         self.place = place;

@@ -124,7 +124,7 @@ impl LogThread {
 impl Drop for LogThread {
     fn drop(&mut self) {
         self.orders = None;
-        // Whoever needs the log has flushed it before.
+        // Callers that need the log have flushed it before.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -39,7 +39,8 @@ enum Sink {
     Thread(LogThread),
 }
 
-/// How the thread that writes a log chooses its CPU.
+/// A function by which the thread that writes a log moves to a CPU; `None` if it stays where it
+/// starts.
 #[derive(Clone, Default)]
 pub(in crate::recording) struct Placement(
     pub(in crate::recording) Option<Arc<dyn Fn() + Send + Sync>>,
@@ -75,7 +76,7 @@ impl LogFile {
         })
     }
 
-    /// Sets how the thread that writes chooses its CPU.
+    /// Sets the function by which the thread that writes moves to a CPU.
     pub(in crate::recording) fn place_by(&mut self, place: Placement) {
         self.place = place;
     }
