@@ -1,8 +1,13 @@
-//! Determines what each packet binds to (SDM sections "Packet Binding" and "Packet Definitions").
-//! Chooses the goal of a walk, which `lead` executes, and moves events to the queue.
+//! Handles the packets that a decoder meets while tracing is on and no TNT bits are left. Determines
+//! the instruction to which each belongs: it "binds" there (SDM sections "Packet Binding" and
+//! "Packet Definitions").
 //!
-//! `bound`: packets that wait for a FUP. `held`: events of the next far branch, MOV CR3 or VMPTRLD.
-//! `queue`: items that are ready.
+//! - A TIP binds to the next indirect branch; a FUP, TIP.PGD, PSB or PTW to an instruction further on.
+//!   The decoder starts a walk there ([`super::lead`]), and handles the packet at its end.
+//! - A packet about the machine, such as MODE.TSX or EXSTOP, often has no address. It is one of
+//!   the `waiting` packets until a FUP or TIP gives its address.
+//! - A PIP or VMCS precedes its instruction. Its event is `held` until that has been executed.
+//! - All other packets are events here. These go to the `queue`, from which the decoder yields items.
 
 use super::code::Code;
 use super::cursor::Peeked;
@@ -15,7 +20,7 @@ use crate::common::{Addr, Tsc};
 use crate::pt::Packet;
 
 /// The limit on packets that wait for a FUP. The CPU creates one or two.
-const MAX_BOUND: usize = 16;
+const MAX_WAITING: usize = 16;
 
 impl Decoder<'_> {
     /// Handles the next packet when tracing is on and no TNT bits are left. Executes no instruction
@@ -32,38 +37,38 @@ impl Decoder<'_> {
 
     fn bind_next(&mut self, code: &mut Code<'_>) -> Result<Option<FlowItem>, Fault> {
         let Some(peeked) = self.cursor.peek()? else {
-            self.release();
+            self.queue_all();
             self.state = State::Done;
             return Ok(None);
         };
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
                 self.pass(&peeked);
-                // The FUP or TIP that they waited for did not follow.
-                self.place_bound(None);
+                // The FUP or TIP for which packets waited did not follow.
+                self.queue_waiting(None);
                 self.tnt = tnt.into();
             }
             Packet::Tip(_) => return Ok(self.bind_tip(&peeked, code)),
             Packet::TipPgd(_) | Packet::Fup(_) | Packet::Psb | Packet::Ptw { ip: false, .. } => {
-                self.bind_ahead(&peeked, code)?;
+                self.bind_by_walk(&peeked, code)?;
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
             // Holds its event for the MOV CR3 or VMPTRLD that it belongs to; if the code has none
             // before the next branch, for the far branch.
             Packet::Pip { .. } | Packet::Vmcs(_) => {
-                self.pass_aside(&peeked);
+                self.take_side_packet(&peeked);
                 if self.leads_to(Goal::Context, code) {
-                    self.set_out(code, peeked.offset, Goal::Context, Then::Bind);
+                    self.start_walk(code, peeked.offset, Goal::Context, Then::Bind);
                 }
             }
             Packet::TraceStop => {
                 self.pass(&peeked);
                 self.event(peeked.offset as u64, EventKind::Stop);
-                self.switch_off();
+                self.end_tracing();
             }
             Packet::Ovf => self.overflow(&peeked),
             packet => {
-                if !self.pass_aside(&peeked) {
+                if !self.take_side_packet(&peeked) {
                     return Err((peeked.offset, GapReason::Unexpected(packet)));
                 }
             }
@@ -77,12 +82,12 @@ impl Decoder<'_> {
         if self.here(code).block.end.takes_tip() {
             return self.run_block(code);
         }
-        self.set_out(code, peeked.offset, Goal::Tip, Then::Bind);
+        self.start_walk(code, peeked.offset, Goal::Tip, Then::Bind);
         None
     }
 
     /// Handles a FUP, PSB, PTW or TIP.PGD: starts the walk to the place that the packet binds to.
-    fn bind_ahead(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Result<(), Fault> {
+    fn bind_by_walk(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Result<(), Fault> {
         let offset = peeked.offset as u64;
         let (goal, then) = match peeked.packet {
             Packet::TipPgd(payload) => {
@@ -93,7 +98,7 @@ impl Decoder<'_> {
             Packet::Fup(_) => {
                 let ip = self.take_fup(peeked)?;
                 // The PTWRITE at a PTW's IP has been executed.
-                let of_ptwrite = self.bound.iter().any(|(_, packet)| is_ptwrite(packet));
+                let of_ptwrite = self.waiting.iter().any(|(_, packet)| is_ptwrite(packet));
                 let goal = if of_ptwrite { Goal::Ptwrite(Some(ip)) } else { Goal::Ip(ip) };
                 self.undo_bdm64(ip, code);
                 (goal, Then::Fup(offset, ip))
@@ -104,7 +109,7 @@ impl Decoder<'_> {
             }
             // A PSB.
             _ => {
-                self.release();
+                self.queue_all();
                 let psb = self.psb_at(peeked.offset);
                 let Some(goal) = self.goal_at_psb(psb)? else {
                     self.enter(psb);
@@ -113,7 +118,7 @@ impl Decoder<'_> {
                 (goal, Then::Psb(psb))
             }
         };
-        self.set_out(code, peeked.offset, goal, then);
+        self.start_walk(code, peeked.offset, goal, then);
         Ok(())
     }
 
@@ -141,31 +146,31 @@ impl Decoder<'_> {
         self.last_ip.reconstruct(payload).ok_or(no_address)
     }
 
-    /// Handles a FUP when its IP is reached. The packets that waited for an IP get this one. If the
-    /// FUP belongs to none of them, and to no MODE.Exec, it begins an asynchronous event.
-    pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
-        let is_owned = self.bound.iter().any(|(_, packet)| owns_fup(packet));
+    /// Handles a FUP when execution has reached its IP, which is that of the waiting packets. A FUP
+    /// that belongs to none of them, and to no MODE.Exec, begins an asynchronous event.
+    pub(super) fn reach_fup(&mut self, offset: u64, ip: Addr) {
+        let is_owned = self.waiting.iter().any(|(_, packet)| has_own_fup(packet));
         // A FUP after a MODE.Exec only places the change of mode.
         let is_async = !is_owned && self.next_mode.is_none();
         self.take_next_mode();
-        self.place_bound(Some(ip));
+        self.queue_waiting(Some(ip));
         if is_async {
             self.state = State::Async { fup: offset };
         }
     }
 
-    /// Queues the events of the packets that waited for their IP. `ip` is `None` if it is unknown.
-    pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
-        for (offset, packet) in self.bound.drain(..) {
-            let kind = placed(packet, ip);
+    /// Queues the events of the waiting packets, with their address `ip`. `None`: it is unknown.
+    pub(super) fn queue_waiting(&mut self, ip: Option<Addr>) {
+        for (offset, packet) in self.waiting.drain(..) {
+            let kind = event_of(packet, ip);
             self.queue.push_back(FlowItem::Event(Event { offset, kind }));
         }
     }
 
-    /// Queues all events that wait for a packet, since that packet did not follow.
-    pub(super) fn release(&mut self) {
-        self.place_bound(None);
-        self.release_held();
+    /// Queues all waiting packets and held events: what they waited for did not follow.
+    pub(super) fn queue_all(&mut self) {
+        self.queue_waiting(None);
+        self.queue_held();
     }
 
     pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
@@ -178,7 +183,7 @@ impl Decoder<'_> {
 
     pub(super) fn overflow(&mut self, peeked: &Peeked) {
         self.pass(peeked);
-        self.release();
+        self.queue_all();
         self.next_mode = None;
         self.tnt = TntBits::default();
         self.last_ip.reset();
@@ -186,18 +191,18 @@ impl Decoder<'_> {
         self.state = State::Overflow { ovf: peeked.offset as u64 };
     }
 
-    pub(super) fn switch_off(&mut self) {
-        self.release();
+    pub(super) fn end_tracing(&mut self) {
+        self.queue_all();
         self.state = State::Off;
     }
 
-    pub(super) fn release_held(&mut self) {
+    pub(super) fn queue_held(&mut self) {
         self.queue.extend(self.held.drain(..).map(FlowItem::Event));
     }
 
-    /// Takes a packet that does not direct the flow. Returns false, and takes nothing, for any
-    /// other.
-    pub(super) fn pass_aside(&mut self, peeked: &Peeked) -> bool {
+    /// Takes a packet that says nothing about the path: about time, paging or the machine. Returns
+    /// false, and takes nothing, for any other.
+    pub(super) fn take_side_packet(&mut self, peeked: &Peeked) -> bool {
         let offset = peeked.offset as u64;
         match peeked.packet {
             Packet::Pad | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. } => {}
@@ -208,7 +213,7 @@ impl Decoder<'_> {
                 self.hold(offset, EventKind::Paging { cr3, non_root });
             }
             Packet::Vmcs(base) => self.hold(offset, EventKind::Vmcs { base }),
-            packet if is_note(&packet) => self.note(offset, packet),
+            packet if is_about_machine(&packet) => self.keep_for_ip(offset, packet),
             _ => return false,
         }
         self.pass(peeked);
@@ -219,48 +224,48 @@ impl Decoder<'_> {
     /// Queues it otherwise.
     fn hold(&mut self, offset: u64, kind: EventKind) {
         match self.state {
-            State::On | State::Async { .. } if self.held.len() < MAX_BOUND => {
+            State::On | State::Async { .. } if self.held.len() < MAX_WAITING => {
                 self.held.push(Event { offset, kind });
             }
             _ => self.event(offset, kind),
         }
     }
 
-    /// Keeps a packet about the machine until a later packet gives its IP. Queues it if none will:
-    /// with tracing off, only a FUP that the packet itself announces can.
-    fn note(&mut self, offset: u64, packet: Packet) {
+    /// Lets a packet about the machine wait for the packet with its IP. Queues it if none will
+    /// follow: with tracing off, only a FUP that the packet itself announces can.
+    fn keep_for_ip(&mut self, offset: u64, packet: Packet) {
         let waits = match self.state {
-            State::On => waits_for_place(&packet),
-            _ => has_fup(&packet),
+            State::On => waits_for_ip(&packet),
+            _ => announces_fup(&packet),
         };
         if waits {
-            if self.bound.len() >= MAX_BOUND {
-                self.place_bound(None);
+            if self.waiting.len() >= MAX_WAITING {
+                self.queue_waiting(None);
             }
-            self.bound.push((offset, packet));
+            self.waiting.push((offset, packet));
             return;
         }
         // An MWAIT waits for the FUP of the EXSTOP after it, but this EXSTOP has none.
         if matches!(packet, Packet::ExStop { .. }) {
-            self.place_bound(None);
+            self.queue_waiting(None);
         }
-        self.event(offset, placed(packet, None));
+        self.event(offset, event_of(packet, None));
     }
 }
 
 /// Returns true if, with tracing on, a later packet gives this packet's IP: a FUP, or the TIP of
 /// the branch that it describes.
-const fn waits_for_place(packet: &Packet) -> bool {
+const fn waits_for_ip(packet: &Packet) -> bool {
     matches!(
         packet,
         Packet::ModeTsx { .. } | Packet::Mwait { .. } | Packet::Cfe { .. } | Packet::Evd { .. }
-    ) || has_fup(packet)
+    ) || announces_fup(packet)
 }
 
-/// Returns true if a FUP follows for this packet alone. An aborted transaction's FUP belongs to the
-/// asynchronous branch as well.
-const fn owns_fup(packet: &Packet) -> bool {
-    matches!(packet, Packet::ModeTsx { aborted: false, .. }) || has_fup(packet)
+/// Returns true if the next FUP belongs to this packet alone. That of an aborted transaction also
+/// belongs to the asynchronous branch.
+const fn has_own_fup(packet: &Packet) -> bool {
+    matches!(packet, Packet::ModeTsx { aborted: false, .. }) || announces_fup(packet)
 }
 
 const fn is_ptwrite(packet: &Packet) -> bool {
@@ -268,7 +273,7 @@ const fn is_ptwrite(packet: &Packet) -> bool {
 }
 
 /// Returns true if the packet itself announces a FUP.
-const fn has_fup(packet: &Packet) -> bool {
+const fn announces_fup(packet: &Packet) -> bool {
     match packet {
         Packet::Ptw { ip, .. }
         | Packet::ExStop { ip }
@@ -279,7 +284,7 @@ const fn has_fup(packet: &Packet) -> bool {
     }
 }
 
-const fn is_note(packet: &Packet) -> bool {
+const fn is_about_machine(packet: &Packet) -> bool {
     matches!(
         packet,
         Packet::ModeTsx { .. }
@@ -299,7 +304,7 @@ const fn is_note(packet: &Packet) -> bool {
 }
 
 /// Returns the event of a packet. `ip` is its address, if known.
-const fn placed(packet: Packet, ip: Option<Addr>) -> EventKind {
+const fn event_of(packet: Packet, ip: Option<Addr>) -> EventKind {
     match packet {
         Packet::ModeTsx { in_tx, aborted } => EventKind::Tsx { ip, in_tx, aborted },
         Packet::Ptw { value, size, .. } => EventKind::Ptwrite { ip, value, size },

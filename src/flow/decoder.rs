@@ -76,7 +76,7 @@ pub struct Decoder<'t> {
     /// Items to yield before any other.
     pub(super) queue: VecDeque<FlowItem>,
     /// Packets that wait for the FUP with their IP.
-    pub(super) bound: Vec<(u64, Packet)>,
+    pub(super) waiting: Vec<(u64, Packet)>,
     /// Events that wait for the next far branch, MOV CR3 or VMPTRLD, or for the report of an
     /// overflow.
     pub(super) held: Vec<Event>,
@@ -136,7 +136,7 @@ impl<'t> Decoder<'t> {
             last_ip: LastIp::new(),
             stack: ReturnStack::new(),
             queue: VecDeque::with_capacity(8),
-            bound: Vec::new(),
+            waiting: Vec::new(),
             held: Vec::new(),
             next_mode: None,
             interrupts: None,
@@ -176,7 +176,7 @@ impl<'t> Decoder<'t> {
     #[inline]
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         if self.is_on() {
-            if self.tnt.is_empty() && self.bound.is_empty() {
+            if self.tnt.is_empty() && self.waiting.is_empty() {
                 self.read_ahead();
             }
             let known = self.run_known(code);
@@ -380,7 +380,7 @@ impl<'t> Decoder<'t> {
         self.without_bit = 0;
         self.last_ip.reset();
         self.stack.clear();
-        self.bound.clear();
+        self.waiting.clear();
         self.held.clear();
         self.next_mode = None;
     }

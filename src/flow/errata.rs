@@ -20,7 +20,7 @@ impl Decoder<'_> {
         let abort =
             |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
         if self.has(Erratum::Bdm64)
-            && self.bound.iter().any(abort)
+            && self.waiting.iter().any(abort)
             && !self.leads_to(Goal::Ip(ip), code)
         {
             self.go_on_at(ip);
@@ -53,7 +53,7 @@ impl Decoder<'_> {
             self.pass(&peeked);
             let ip = self.last_ip.reconstruct(payload);
             let then = Then::Disable(peeked.offset as u64, ip);
-            self.set_out(code, peeked.offset, Goal::Disable(ip), then);
+            self.start_walk(code, peeked.offset, Goal::Disable(ip), then);
         }
     }
 

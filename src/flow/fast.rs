@@ -101,7 +101,7 @@ impl Decoder<'_> {
     #[inline]
     fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         // A TIP gives waiting packets their IP and applies the next mode, and a clock must see it.
-        if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
+        if !self.waiting.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
         }
         let mut last_ip = self.last_ip;

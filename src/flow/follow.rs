@@ -115,7 +115,7 @@ impl Decoder<'_> {
         self.ip = self.take_tip(here.block.last())?;
         self.without_bit = 0;
         self.take_next_mode();
-        self.place_bound(Some(here.block.last()));
+        self.queue_waiting(Some(here.block.last()));
         self.hint = code.follow(here.id, BlockExit::Branch, self.ip, self.mode);
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Decoder<'_> {
                     self.tnt.append(tnt);
                 }
                 _ => {
-                    if !self.pass_aside(&peeked) {
+                    if !self.take_side_packet(&peeked) {
                         return Err((peeked.offset, GapReason::NoBranchPacket(at)));
                     }
                 }

@@ -37,14 +37,14 @@ impl Decoder<'_> {
     /// Executes chains while tracing is on, and passes them to `sink`.
     pub(super) fn run_chains(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
         // A clock must see the packets, and a TIP may have more effects than to set the IP.
-        let is_free = self.bound.is_empty()
+        let is_free = self.waiting.is_empty()
             && self.next_mode.is_none()
             && self.clock.is_none()
             && self.cursor.is_outside_blocks();
         if is_free {
             self.run_lane::<true>(code, sink);
         } else {
-            if self.clock.is_some() && self.bound.is_empty() {
+            if self.clock.is_some() && self.waiting.is_empty() {
                 self.read_ahead();
             }
             self.run_lane::<false>(code, sink);

@@ -61,7 +61,13 @@ pub(super) enum Then {
 impl Decoder<'_> {
     /// Starts the walk to `goal`, where the action `then` happens. If the goal cannot be reached,
     /// walks as far as the code is certain, and then reports a gap at `offset`.
-    pub(super) fn set_out(&mut self, code: &mut Code<'_>, offset: usize, goal: Goal, then: Then) {
+    pub(super) fn start_walk(
+        &mut self,
+        code: &mut Code<'_>,
+        offset: usize,
+        goal: Goal,
+        then: Then,
+    ) {
         let lead = match self.look_over(code, goal) {
             Ok((blocks, insns)) => Lead { blocks, insns, then },
             Err((blocks, reason)) => Lead { blocks, insns: 0, then: Then::Lose(offset, reason) },
@@ -165,13 +171,13 @@ impl Decoder<'_> {
         match then {
             Then::Bind => {}
             Then::Fup(offset, ip) => {
-                self.at_fup(offset, ip);
+                self.reach_fup(offset, ip);
                 self.undo_skd022(code);
             }
             Then::Disable(offset, ip) => {
-                self.place_bound(Some(self.last));
+                self.queue_waiting(Some(self.last));
                 self.event(offset, EventKind::Disabled { at: self.last, ip });
-                self.switch_off();
+                self.end_tracing();
             }
             Then::Ptwrite(offset, value, size) => {
                 self.event(offset, EventKind::Ptwrite { ip: Some(self.last), value, size });

@@ -23,7 +23,7 @@ impl Decoder<'_> {
                 self.pass(&peeked);
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let ip = self.last_ip.reconstruct(payload).ok_or(no_address)?;
-                self.place_bound(None);
+                self.queue_waiting(None);
                 self.go(ip);
                 self.event(offset, EventKind::Enabled { ip });
                 self.take_next_mode();
@@ -36,13 +36,13 @@ impl Decoder<'_> {
             }
             Packet::Ovf => self.overflow(&peeked),
             // Without BranchEn, event trace emits a FUP for MODE.Exec, too.
-            Packet::Fup(_) if !self.bound.is_empty() || self.next_mode.is_some() => {
+            Packet::Fup(_) if !self.waiting.is_empty() || self.next_mode.is_some() => {
                 let ip = self.take_fup(&peeked)?;
                 self.take_next_mode();
-                self.place_bound(Some(ip));
+                self.queue_waiting(Some(ip));
             }
             packet => {
-                if !self.pass_aside(&peeked) {
+                if !self.take_side_packet(&peeked) {
                     return Err((peeked.offset, GapReason::Unexpected(packet)));
                 }
             }
@@ -52,7 +52,7 @@ impl Decoder<'_> {
 
     /// Handles a PSB with tracing off. Its PSB+ must show that tracing is off, too.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
-        self.release();
+        self.queue_all();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {
             return Err((psb, GapReason::PsbContradicts));
         }
@@ -73,7 +73,7 @@ impl Decoder<'_> {
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let to = self.last_ip.reconstruct(payload).ok_or(no_address)?;
                 self.event(fup, EventKind::AsyncBranch { from, to });
-                self.release_held();
+                self.queue_held();
                 self.take_next_mode();
                 self.go(to);
             }
@@ -81,13 +81,13 @@ impl Decoder<'_> {
                 self.pass(&peeked);
                 let ip = self.last_ip.reconstruct(payload);
                 self.event(fup, EventKind::AsyncDisabled { at: from, ip });
-                self.switch_off();
+                self.end_tracing();
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
             // The TIP is among the lost packets.
             Packet::Ovf => self.overflow(&peeked),
             packet => {
-                if !self.pass_aside(&peeked) {
+                if !self.take_side_packet(&peeked) {
                     return Err((peeked.offset, GapReason::Unexpected(packet)));
                 }
             }
@@ -108,7 +108,7 @@ impl Decoder<'_> {
                 }
             }
             Some(peeked) if is_time(&peeked.packet) => {
-                self.pass_aside(&peeked);
+                self.take_side_packet(&peeked);
                 self.delay_queued();
             }
             // The PSB+ contains the FUP if the overflow lost state that no other packet repeats.
@@ -116,7 +116,7 @@ impl Decoder<'_> {
                 let psb = self.psb_at(peeked.offset);
                 let plus = self.read_psb(psb).unwrap_or_default();
                 self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
-                self.release_held();
+                self.queue_held();
                 self.enter(psb);
             }
             Some(peeked) if self.is_apl11(&peeked) => {
@@ -141,10 +141,10 @@ impl Decoder<'_> {
     /// Reports the overflow and resumes, with tracing on at `ip` or off.
     fn overflown(&mut self, ovf: u64, ip: Option<Addr>) {
         self.event(ovf, EventKind::Overflow { ip });
-        self.release_held();
+        self.queue_held();
         match ip {
             Some(ip) => self.go(ip),
-            None => self.switch_off(),
+            None => self.end_tracing(),
         }
     }
 }
