@@ -40,16 +40,14 @@ pub struct CallTrace {
     /// The return addresses of the open calls, innermost last. A signal handler counts as a call,
     /// from the instruction that it interrupted.
     returns: Vec<Addr>,
-    left: Left,
+    last: Transfer,
 }
 
-/// The last transfer of control out of a block.
+/// The last transfer of control, from which the kind of the next arrival follows.
 #[derive(Clone, Copy, Debug)]
-enum Left {
-    /// Nothing is known: the path begins, or has a gap.
+enum Transfer {
+    /// Unknown: the path begins, or has a gap.
     Unknown,
-    /// Any other exit of a block: no arrival follows.
-    Plain,
     /// A call, with the address after it.
     Call { next: Addr },
     /// A return.
@@ -57,11 +55,13 @@ enum Left {
     /// An entry into the kernel at the instruction `site`. The kernel usually resumes at `next`, or
     /// at `site` to begin a system call again.
     Kernel { site: Addr, next: Addr },
+    /// One within a function, such as a branch: no arrival follows.
+    Within,
 }
 
 impl Default for CallTrace {
     fn default() -> Self {
-        Self { returns: Vec::new(), left: Left::Unknown }
+        Self { returns: Vec::new(), last: Transfer::Unknown }
     }
 }
 
@@ -77,11 +77,11 @@ impl CallTrace {
             Visit::Block { index, span, last, .. } => {
                 let next = last.map_or(span.last, |last| last.end);
                 let arrival = self.arrive(*index, span.ip);
-                self.left = match span.exit {
-                    Exit::Call => Left::Call { next },
-                    Exit::Ret => Left::Return,
-                    Exit::FarCall => Left::Kernel { site: span.last, next },
-                    _ => Left::Plain,
+                self.last = match span.exit {
+                    Exit::Call => Transfer::Call { next },
+                    Exit::Ret => Transfer::Return,
+                    Exit::FarCall => Transfer::Kernel { site: span.last, next },
+                    _ => Transfer::Within,
                 };
                 arrival
             }
@@ -89,37 +89,37 @@ impl CallTrace {
                 match event.kind {
                     EventKind::AsyncDisabled { at, .. }
                     | EventKind::AsyncBranch { from: at, .. } => {
-                        self.left = Left::Kernel { site: at, next: at };
+                        self.last = Transfer::Kernel { site: at, next: at };
                     }
-                    EventKind::Overflow { .. } => self.left = Left::Unknown,
+                    EventKind::Overflow { .. } => self.last = Transfer::Unknown,
                     _ => {}
                 }
                 None
             }
             Visit::Gap { .. } => {
-                self.left = Left::Unknown;
+                self.last = Transfer::Unknown;
                 None
             }
         }
     }
 
-    /// Decides by the last transfer whether the path enters a function at `ip`. Replaces that
-    /// transfer.
+    /// Returns the arrival at `ip`, where a block begins; `None` if the last transfer did not enter
+    /// a function.
     fn arrive(&mut self, index: u64, ip: Addr) -> Option<Arrival> {
-        let how = match std::mem::replace(&mut self.left, Left::Plain) {
-            Left::Plain => return None,
+        let how = match std::mem::replace(&mut self.last, Transfer::Within) {
+            Transfer::Within => return None,
             // A call to the next instruction reads the IP; nothing returns from it.
-            Left::Call { next } if next == ip => return None,
-            Left::Kernel { site, next } if ip == next || ip == site => return None,
+            Transfer::Call { next } if next == ip => return None,
+            Transfer::Kernel { site, next } if ip == next || ip == site => return None,
             // A return, or sigreturn(2) at the end of a signal handler.
-            Left::Kernel { .. } | Left::Return if self.leave(ip) => return None,
-            Left::Unknown => How::Start,
-            Left::Return => How::Return,
-            Left::Call { next } => {
+            Transfer::Kernel { .. } | Transfer::Return if self.return_to(ip) => return None,
+            Transfer::Unknown => How::Start,
+            Transfer::Return => How::Return,
+            Transfer::Call { next } => {
                 self.push(next);
                 How::Call
             }
-            Left::Kernel { next, .. } => {
+            Transfer::Kernel { next, .. } => {
                 self.push(next);
                 How::Signal
             }
@@ -135,7 +135,7 @@ impl CallTrace {
 
     /// Pops the innermost call that returns to `ip`, and all calls inside it. Returns false if
     /// there is none.
-    fn leave(&mut self, ip: Addr) -> bool {
+    fn return_to(&mut self, ip: Addr) -> bool {
         let Some(at) = self.returns.iter().rposition(|next| *next == ip) else { return false };
         self.returns.truncate(at);
         true
