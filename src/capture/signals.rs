@@ -1,12 +1,16 @@
-//! Handles signals sent to the recorder. It ignores signals that the terminal or the program sends
-//! to the whole process group, since the program gets them as well. It passes on signals that were
-//! sent to it alone.
+//! The recorder's handling of signals. It ignores those that the terminal or the program sends to
+//! the whole process group, since the program gets them as well. It passes on those that were sent
+//! to it alone.
 //!
-//! There are four uses, each with its own handlers and static variables, since a handler can reach
-//! nothing else: [`Forwarding`] while a program is recorded, [`expect_to_be_orphaned`] in a
-//! recorder with a front, [`Leaving`] to end early, and [`Asking`] for snapshots. The last three
-//! interrupt the wait of the tracing thread (`TRACER`), which then looks at the variables. The
-//! front itself uses [`ignore_others`] only.
+//! There are four uses, each a part of this file:
+//!
+//! - [`Forwarding`], while a program is recorded.
+//! - [`expect_to_be_orphaned`], in a recorder that is the child of a front (module `front`).
+//! - [`Leaving`]: signals by which the recorder leaves its program to run on, untraced.
+//! - [`Asking`]: SIGUSR2 requests a snapshot.
+//!
+//! A handler can only reach static variables, so each use has some. Those of the last three
+//! interrupt the wait of the tracing thread ([`TRACER`]), which then reads these variables.
 
 use super::request::Request;
 use crate::common::Pid;

@@ -1,7 +1,11 @@
-//! Loops of direct branches, which generate no packets. A later event would bind to the first
-//! arrival at its address (SDM section "Packet Binding"), and the other rounds would be lost. So,
-//! as in [`crate::pt::unit`], an interruption that resumes at once (FUP, TIP.PGD, TIP.PGE) reports
-//! each round.
+//! Loops of direct branches, which generate no packets: a trace shows such a loop at most once,
+//! since a decoder binds the next packet to the first arrival at its address (SDM section "Packet
+//! Binding"). So that all rounds are decoded, each is reported by an interruption that resumes at
+//! once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
+//!
+//! The encoder keeps the quiet edges since the last loud one. Before it adds a packet with an
+//! address that these may have passed, it walks them again (`settle`), and reports a place in each
+//! round.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -9,23 +13,25 @@ use crate::encode::dictionary::Dictionary;
 use crate::pt::{IpCompression, IpPayload, Packet, encode};
 use crate::translate::{Edge, Jump, Step};
 
-/// A path that added nothing to the trace since the last reported address.
+/// A walk along a path without packets, since the last reported address.
 struct Walk {
-    /// The start of the straight code being executed.
+    /// The address at which the current run, a piece of straight code, began.
     start: u64,
-    /// Straight code before that, each from its first instruction to the branch at its end. No
+    /// The runs before it: the address of the first instruction, and of the branch at the end. No
     /// address is in two of them.
     runs: Vec<(u64, u64)>,
 }
 
 impl Walk {
-    fn meets(&self, first: u64, last: u64) -> bool {
+    /// Returns true if an earlier run executed an instruction from `first` to `last`.
+    fn has_run(&self, first: u64, last: u64) -> bool {
         self.runs.iter().any(|run| run.0 <= last && first <= run.1)
     }
 }
 
 impl Encoder {
-    /// Marks the current address as determined by the trace: a packet or a TNT bit was added.
+    /// Forgets the path so far: a packet or a TNT bit was added, which determines the current
+    /// address.
     pub(super) fn mark_loud(&mut self) {
         self.loud = 0;
         self.quiet.clear();
@@ -78,29 +84,31 @@ impl Encoder {
                 self.jump(&mut walk, Jump { from: step.ip, to });
             }
         }
-        self.reach(&mut walk, here);
+        self.end_run(&mut walk, here);
         if !(walk.runs.is_empty() && walk.start == here) {
             self.report_place(here);
         }
         self.mark_loud();
     }
 
-    /// Advances through straight code to `ip`. If some of that code was already executed since the
-    /// last reported address, reports where the straight code started.
-    fn reach(&mut self, walk: &mut Walk, ip: u64) {
-        if walk.meets(walk.start, ip) {
+    /// Ends the current run at `ip`. If an earlier run has executed some of its code, reports the
+    /// start of the current run.
+    fn end_run(&mut self, walk: &mut Walk, ip: u64) {
+        if walk.has_run(walk.start, ip) {
             self.report_place(walk.start);
             walk.runs.clear();
         }
     }
 
+    /// Ends the current run with a branch, and begins the next at its target. If an earlier run has
+    /// executed the target, reports the branch.
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
-        self.reach(walk, from);
+        self.end_run(walk, from);
         let is_reported = walk.runs.is_empty() && walk.start == from;
         walk.runs.push((walk.start, from));
         walk.start = to;
-        if !walk.meets(to, to) {
+        if !walk.has_run(to, to) {
             return;
         }
         walk.runs.clear();
@@ -118,8 +126,8 @@ impl Encoder {
         }
     }
 
-    /// Reports `ip` by an interruption before the instruction there, which execution has not
-    /// reached since the last reported address.
+    /// Reports `ip` by an interruption before the instruction there. The path must not have passed
+    /// `ip` since the last reported address.
     fn report_place(&mut self, ip: u64) {
         let fup = self.last_ip.compress(Addr(ip));
         encode(&Packet::Fup(fup), &mut self.out);
