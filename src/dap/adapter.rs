@@ -275,7 +275,7 @@ impl<'a> Adapter<'a> {
     }
 
     /// Sends gdb a command, and waits for its results. Other inputs are deferred until then, except
-    /// gdb's own output, and the requests that [`Self::interrupts`] answers.
+    /// gdb's own output, and the requests that [`Self::handle_early`] answers.
     pub(super) fn mi(&mut self, command: &str) -> Result<Value, Fault> {
         let gone = || Fault::new("gdb has ended");
         let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
@@ -298,7 +298,7 @@ impl<'a> Adapter<'a> {
                     self.inbox.defer(Input::ClientGone);
                 }
                 Input::Message(Message::Request(request)) => {
-                    if self.interrupts(&request) {
+                    if self.handle_early(&request) {
                         self.interrupt_gdb();
                     }
                 }
@@ -307,27 +307,12 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles a request that arrives while another one is being answered: answers `cancel`, and
-    /// `pause` if the program is stopped, and defers the rest. Returns true if the other one has to
-    /// end. `cancel` names a request by its number, or by the ID of its progress, which contains
-    /// this number. That request may be the current one, or deferred, or a question in a thread.
-    fn interrupts(&mut self, request: &Request) -> bool {
+    /// Handles a request that arrives while another one, the current one, is being answered: answers
+    /// `cancel`, and `pause` if the program is stopped, and defers all others. Returns true if the
+    /// current request has to end.
+    fn handle_early(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
-            "cancel" => {
-                let by_progress = request.arguments["progressId"].as_str();
-                let by_progress =
-                    by_progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
-                let wanted = request.arguments["requestId"].as_i64().or(by_progress);
-                let is_wanted = |input: &Input| matches!(input, Input::Message(Message::Request(r)) if Some(r.seq) == wanted);
-                for input in self.inbox.take_deferred(is_wanted) {
-                    if let Input::Message(Message::Request(cancelled)) = input {
-                        self.client.respond(&cancelled, Err(Fault::cancelled()));
-                    }
-                }
-                self.cancel_question(&request.arguments["requestId"]);
-                self.client.respond(request, Ok(Value::Null));
-                wanted == Some(self.current)
-            }
+            "cancel" => self.cancel(request),
             "pause" if self.motion.is_none() => {
                 self.client.respond(request, Ok(Value::Null));
                 true
@@ -337,6 +322,24 @@ impl<'a> Adapter<'a> {
                 matches!(command, "disconnect" | "terminate")
             }
         }
+    }
+
+    /// Handles `cancel`, which names a request by its number, or by the ID of its progress, which
+    /// contains this number. Cancels that request if it is deferred, or a question that a thread
+    /// answers. Returns true if it is the current one.
+    fn cancel(&mut self, request: &Request) -> bool {
+        let progress = request.arguments["progressId"].as_str();
+        let by_progress = progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
+        let wanted = request.arguments["requestId"].as_i64().or(by_progress);
+        let is_wanted = |input: &Input| matches!(input, Input::Message(Message::Request(r)) if Some(r.seq) == wanted);
+        for input in self.inbox.take_deferred(is_wanted) {
+            if let Input::Message(Message::Request(cancelled)) = input {
+                self.client.respond(&cancelled, Err(Fault::cancelled()));
+            }
+        }
+        self.cancel_question(&request.arguments["requestId"]);
+        self.client.respond(request, Ok(Value::Null));
+        wanted == Some(self.current)
     }
 
     fn interrupt_gdb(&self) {
@@ -394,7 +397,7 @@ impl<'a> Adapter<'a> {
             while let Some(input) = self.inbox.fresh_within(Duration::ZERO) {
                 match input {
                     Input::Message(Message::Request(request)) => {
-                        if self.interrupts(&request) {
+                        if self.handle_early(&request) {
                             flag.store(true, Ordering::Relaxed);
                         }
                     }
