@@ -9,7 +9,6 @@ use super::opened::Asked;
 use super::place::Place;
 use super::sites::Sites;
 use super::tracker::{Beginning, Change, Tracker};
-use super::walk::walk;
 use crate::common::{Addr, Tid};
 use crate::replay::{Goals, Replay};
 use crate::session::Position;
@@ -19,6 +18,7 @@ use crate::values::{Bound, Evaluator, Frame, Shown};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A question for the calls of functions.
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
@@ -46,12 +46,12 @@ pub struct Call {
     /// The address of the function's first instruction.
     pub addr: Addr,
     /// The name of the function; `None` if its code has no symbols.
-    pub function: Option<String>,
+    pub function: Option<Arc<str>>,
     /// The number of open calls around this one.
     pub depth: usize,
     /// The place from which the function was called; `None` for the function in which a thread
     /// begins.
-    pub caller: Option<Place>,
+    pub caller: Option<Arc<Place>>,
     /// The kind of entry into the function.
     pub how: CallKind,
     /// The arguments by their names, if they are known.
@@ -184,12 +184,10 @@ struct Walker<'a> {
 impl Walker<'_> {
     fn walk(&self, tid: Tid, sender: &mut Sender<Step>) {
         let functions = self.asked.functions();
-        let starts = |addr| functions.at(addr).map(|function| function.start);
         let mut tracker: Tracker<Activation> = Tracker::default();
         let (mut count, mut steps) = (0, Vec::new());
-        let places = self.asked.places.as_ref();
-        let end = walk(&self.asked.timeline, places, tid, &mut |passed| {
-            tracker.pass(passed, &starts, &mut |change| match change {
+        let end = self.asked.path(tid).walk(&functions, &mut |passed| {
+            tracker.pass(passed, &mut |change| match change {
                 Change::Began(begins) => {
                     let number = self.called.has(begins.ip).then_some(count);
                     count += u64::from(number.is_some());
@@ -208,7 +206,7 @@ impl Walker<'_> {
                     None
                 }
             });
-            let Visit::Block { index, addrs, .. } = passed.visit else {
+            let Visit::Block { index, code, .. } = passed.visit else {
                 return ControlFlow::Continue(());
             };
             sender.step(|| passed.clock.position(*index))?;
@@ -217,7 +215,7 @@ impl Walker<'_> {
             }
             if let Some(open) = tracker.innermost()
                 && let Some(body) = open.kept.body
-                && let Some(at) = addrs.list().iter().position(|addr| *addr == body)
+                && let Some(at) = code.addrs().iter().position(|addr| *addr == body)
             {
                 open.kept.body = None;
                 if let Some(number) = open.kept.number {

@@ -126,7 +126,8 @@ impl Names<'_> {
         let function = self.functions.at(addr);
         let start = function.as_ref().map_or(addr, |function| function.start);
         *self.numbers.entry(start).or_insert_with(|| {
-            self.list.push(function.map_or_else(|| addr.to_string(), |found| found.name.clone()));
+            self.list
+                .push(function.map_or_else(|| addr.to_string(), |found| found.name.to_string()));
             self.list.len() - 1
         })
     }

@@ -126,11 +126,6 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns true if [`Self::tick`] has an effect: in an exact recording.
-    pub(super) const fn counts(&self) -> bool {
-        matches!(self, Self::Exact { .. })
-    }
-
     /// Returns the position of the thread's instruction `index`, which has to be in the block that
     /// the walk is at.
     pub(super) fn position(&self, index: u64) -> u64 {

@@ -48,7 +48,7 @@ impl Asked {
             let start = source.range.start;
             if let Some(function) = functions.at(start).filter(|function| function.start == start) {
                 let count = counts.get(&start).copied().unwrap_or(0);
-                file.functions.insert(function.name.clone(), (source.line, count));
+                file.functions.insert(function.name.to_string(), (source.line, count));
             }
             note(&mut lines, &source.range, &counts, &source.file, source.line);
         }

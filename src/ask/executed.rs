@@ -5,10 +5,8 @@ use super::functions::Functions;
 use super::opened::Asked;
 use super::stacks::{Callee, Stacks};
 use super::tracker::{Change, Tracker};
-use super::walk::walk;
 use crate::common::{Addr, Tid};
-use crate::flow::Exit;
-use crate::timeline::Visit;
+use crate::timeline::{BlockKey, Visit};
 use crate::translate::AddressMap;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -21,7 +19,7 @@ const PAGE: u64 = !0xfff;
 /// The counts of a run, or of a part of it.
 #[derive(Debug, Default)]
 pub(super) struct Executed {
-    pub(super) blocks: AddressMap<(Addr, u32, Exit), Block>,
+    pub(super) blocks: AddressMap<BlockKey, Block>,
     pub(super) functions: AddressMap<Callee, Counts>,
     pub(super) stacks: Stacks,
     pub(super) instructions: u64,
@@ -32,6 +30,7 @@ pub(super) struct Executed {
 /// A block of code, and how often it was executed.
 #[derive(Debug)]
 pub(super) struct Block {
+    key: BlockKey,
     pub(super) count: u64,
     pub(super) addrs: Box<[Addr]>,
     callee: Callee,
@@ -66,14 +65,15 @@ impl Asked {
     /// its stack.
     fn executed_by(&self, tid: Tid, is_over: &(dyn Fn() -> bool + Sync)) -> Executed {
         let functions = self.functions();
-        let starts = |addr| functions.at(addr).map(|function| function.start);
         let mut counts = Executed::default();
         let mut tracker: Tracker<usize> = Tracker::default();
+        // The blocks by their numbers in the walk.
+        let mut blocks: Vec<Block> = Vec::new();
         let (mut passed_blocks, mut stay) = (0_u64, None);
-        let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
+        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |passed| {
             // The stack of the innermost call as the changes before this item happen.
             let mut current = tracker.innermost().map(|open| open.kept);
-            tracker.pass(passed, &starts, &mut |change| match change {
+            tracker.pass(passed, &mut |change| match change {
                 Change::Began(begins) => {
                     // Calls that ended before are no longer around this one.
                     let callee = callee_at(&functions, begins.ip);
@@ -87,18 +87,26 @@ impl Asked {
                     None
                 }
             });
-            match passed.visit {
-                Visit::Block { span, addrs, .. } => {
+            match (passed.visit, passed.block) {
+                (Visit::Block { span, code, .. }, Some(facts)) => {
+                    let number = facts.number as usize;
+                    if passed.is_new {
+                        let key = (span.ip, span.insns, span.exit);
+                        let callee = callee_at(&functions, span.ip);
+                        let block = Block { key, count: 0, addrs: code.addrs().into(), callee };
+                        if number < blocks.len() {
+                            counts.add_block(std::mem::replace(&mut blocks[number], block));
+                        } else {
+                            blocks.push(block);
+                        }
+                    }
+                    let block = &mut blocks[number];
+                    block.count += 1;
                     let stack = tracker.innermost().map(|open| open.kept);
-                    let new = || Block {
-                        count: 0,
-                        addrs: addrs.list().into(),
-                        callee: callee_at(&functions, span.ip),
-                    };
-                    counts.block(&mut stay, stack, (span.ip, span.insns, span.exit), new);
+                    counts.stay(&mut stay, stack, block.callee, span.insns.into());
                 }
-                Visit::Gap { .. } => counts.gaps += 1,
-                Visit::Event { .. } => {}
+                (Visit::Gap { .. }, _) => counts.gaps += 1,
+                _ => {}
             }
             passed_blocks += 1;
             if passed_blocks.is_multiple_of(BLOCKS) && is_over() {
@@ -107,6 +115,7 @@ impl Asked {
             ControlFlow::Continue(())
         });
         counts.end_stay(stay);
+        blocks.into_iter().for_each(|block| counts.add_block(block));
         counts
     }
 }
@@ -118,19 +127,9 @@ fn callee_at(functions: &Functions<'_>, ip: Addr) -> Callee {
 }
 
 impl Executed {
-    /// Counts an execution of a block. The block continues the current stay if it is in the same
+    /// Counts the instructions of a block. It continues the current stay if it is in the same
     /// function and under the same calls; else it begins another.
-    fn block(
-        &mut self,
-        stay: &mut Option<Stay>,
-        stack: Option<usize>,
-        block: (Addr, u32, Exit),
-        new: impl FnOnce() -> Block,
-    ) {
-        let insns = u64::from(block.1);
-        let block = self.blocks.entry(block).or_insert_with(new);
-        block.count += 1;
-        let callee = block.callee;
+    fn stay(&mut self, stay: &mut Option<Stay>, stack: Option<usize>, callee: Callee, insns: u64) {
         match stay {
             Some(stay) if (stay.stack, stay.callee) == (stack, callee) => {
                 stay.instructions += insns;
@@ -161,15 +160,16 @@ impl Executed {
         self.functions.entry(callee).or_default().own += insns;
     }
 
+    fn add_block(&mut self, block: Block) {
+        let Block { key, count, .. } = block;
+        self.blocks.entry(key).or_insert(Block { count: 0, ..block }).count += count;
+    }
+
     /// Adds the counts of another thread.
     fn add(&mut self, other: Self) {
         self.instructions += other.instructions;
         self.gaps += other.gaps;
-        for (key, block) in other.blocks {
-            let count = block.count;
-            let new = || Block { count: 0, ..block };
-            self.blocks.entry(key).or_insert_with(new).count += count;
-        }
+        other.blocks.into_values().for_each(|block| self.add_block(block));
         for (callee, counts) in other.functions {
             let all = self.functions.entry(callee).or_default();
             (all.own, all.calls) = (all.own + counts.own, all.calls + counts.calls);

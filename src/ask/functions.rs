@@ -1,12 +1,12 @@
-//! The functions and lines of code addresses. Functions are cached.
+//! The functions and lines of code addresses, which are cached.
 
 use super::place::Place;
 use crate::common::Addr;
 use crate::symbols::Symbols;
 use crate::translate::AddressMap;
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The maximum number of addresses in the cache.
 const PLACES: usize = 1 << 20;
@@ -14,7 +14,7 @@ const PLACES: usize = 1 << 20;
 /// A function: its name, and the address of its first instruction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) start: Addr,
 }
 
@@ -23,11 +23,13 @@ pub(super) struct Functions<'s> {
     symbols: &'s Symbols,
     by_address: RefCell<AddressMap<Addr, Option<Rc<Function>>>>,
     by_start: RefCell<AddressMap<Addr, Rc<Function>>>,
+    places: RefCell<AddressMap<Addr, Arc<Place>>>,
 }
 
 impl<'s> Functions<'s> {
     pub(super) fn new(symbols: &'s Symbols) -> Self {
-        Self { symbols, by_address: RefCell::default(), by_start: RefCell::default() }
+        let (by_address, by_start) = (RefCell::default(), RefCell::default());
+        Self { symbols, by_address, by_start, places: RefCell::default() }
     }
 
     /// Returns the function at an address; `None` if the code has no symbols.
@@ -37,7 +39,7 @@ impl<'s> Functions<'s> {
         }
         let found = self.symbols.function_at(addr).map(|found| {
             let mut by_start = self.by_start.borrow_mut();
-            let new = || Rc::new(Function { name: found.name, start: found.start });
+            let new = || Rc::new(Function { name: found.name.into(), start: found.start });
             by_start.entry(found.start).or_insert_with(new).clone()
         });
         let mut by_address = self.by_address.borrow_mut();
@@ -49,17 +51,21 @@ impl<'s> Functions<'s> {
     }
 
     /// Returns the name of the function at an address; `None` if the code has no symbols.
-    pub(super) fn name_at(&self, addr: Addr) -> Option<String> {
+    pub(super) fn name_at(&self, addr: Addr) -> Option<Arc<str>> {
         self.at(addr).map(|function| function.name.clone())
     }
 
     /// Returns the function and line of an address.
-    pub(super) fn place(&self, addr: Addr) -> Place {
-        let line = self.symbols.location_at(addr).map(|location| {
-            let name = Path::new(&*location.file).file_name();
-            let name = name.map(|name| name.to_string_lossy().into_owned());
-            (name.unwrap_or_else(|| location.file.to_string()), location.line)
-        });
-        Place { function: self.name_at(addr), line }
+    pub(super) fn place(&self, addr: Addr) -> Arc<Place> {
+        if let Some(known) = self.places.borrow().get(&addr) {
+            return known.clone();
+        }
+        let found = Arc::new(Place::new(self.name_at(addr), self.symbols.location_at(addr)));
+        let mut places = self.places.borrow_mut();
+        if places.len() >= PLACES {
+            places.clear();
+        }
+        places.insert(addr, found.clone());
+        found
     }
 }

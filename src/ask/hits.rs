@@ -6,7 +6,6 @@ use super::merge::{Merged, Sender, merged};
 use super::opened::Asked;
 use super::place::Place;
 use super::tracker::{Beginning, Begins, Change, Tracker};
-use super::walk::walk;
 use crate::common::{Addr, Tid};
 use crate::replay::{Found, Goals, Replay};
 use crate::session::Position;
@@ -16,6 +15,7 @@ use crate::values::{Bound, Evaluator, Frame, Missing, Question, Shown};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A question for all executions of some code.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ pub struct Hit {
     /// The address of the executed instruction.
     pub addr: Addr,
     /// The function and line.
-    pub place: Place,
+    pub place: Arc<Place>,
     /// The number of open calls around its function; `None` if the path does not show it.
     pub depth: Option<usize>,
     /// The place from which its function was called; `None` if the path does not show it.
-    pub caller: Option<Place>,
+    pub caller: Option<Arc<Place>>,
     /// The values of the expressions.
     pub values: Vec<Shown>,
 }
@@ -104,17 +104,15 @@ impl Asked {
     /// Walks a thread's path, and sends the executions of some addresses.
     fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Executed>) {
         let functions = self.functions();
-        let starts = |addr| functions.at(addr).map(|function| function.start);
         let (Some(first), Some(last)) = (stops.first(), stops.last()) else { return };
         let mut tracker: Tracker<Option<Addr>> = Tracker::default();
-        let places = self.places.as_ref();
-        let end = walk(&self.timeline, places, tid, &mut |passed| {
-            tracker.pass(passed, &starts, &mut |change| match change {
+        let end = self.path(tid).walk(&functions, &mut |passed| {
+            tracker.pass(passed, &mut |change| match change {
                 Change::Began(Begins { how: Beginning::Call, site, .. }) => Some(site),
                 Change::Began(_) => Some(None),
                 Change::Ended(..) => None,
             });
-            let Visit::Block { index, span, addrs, .. } = passed.visit else {
+            let Visit::Block { index, span, code, .. } = passed.visit else {
                 return ControlFlow::Continue(());
             };
             sender.step(|| passed.clock.position(*index))?;
@@ -122,7 +120,7 @@ impl Asked {
             if span.ip > *last || span.last < *first {
                 return ControlFlow::Continue(());
             }
-            for (number, addr) in (*index..).zip(addrs.list()) {
+            for (number, addr) in (*index..).zip(code.addrs()) {
                 if stops.contains(addr) {
                     let (depth, site) = (tracker.depth(), tracker.caller());
                     let executed = Executed { addr: *addr, depth, site };
@@ -132,7 +130,7 @@ impl Asked {
             ControlFlow::Continue(())
         });
         let end: ControlFlow<()> = end;
-        if end.is_break() || places.is_some() {
+        if end.is_break() || self.places.is_some() {
             return;
         }
         // The path does not contain the instruction at which the program was killed.

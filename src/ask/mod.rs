@@ -5,6 +5,7 @@
 //! exact recording is replayed once from front to back, beside the path. Paths and values are
 //! streamed: no question keeps a list of all that was executed.
 
+mod blocks;
 mod called;
 mod calls;
 mod chart;

@@ -4,6 +4,7 @@ use super::clock::Places;
 use super::error::Error;
 use super::functions::Functions;
 use super::place::Place;
+use super::walk::Path;
 use crate::common::{Addr, Tid};
 use crate::recording::Reader;
 use crate::replay::Replay;
@@ -11,6 +12,7 @@ use crate::session::{Position, symbols_of};
 use crate::symbols::Symbols;
 use crate::timeline::{Options, Timeline};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
 /// The maximum number of threads whose paths are walked at the same time.
@@ -59,7 +61,7 @@ impl Asked {
     }
 
     /// Returns the function and line of an address.
-    pub fn place(&self, addr: Addr) -> Place {
+    pub fn place(&self, addr: Addr) -> Arc<Place> {
         self.functions().place(addr)
     }
 
@@ -121,6 +123,11 @@ impl Asked {
             }
         }
         true
+    }
+
+    /// Returns the path of a thread.
+    pub(super) fn path(&self, tid: Tid) -> Path<'_> {
+        Path { timeline: &self.timeline, places: self.places.as_ref(), tid }
     }
 
     pub(super) fn functions(&self) -> Functions<'_> {

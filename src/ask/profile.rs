@@ -6,6 +6,7 @@ use super::functions::Functions;
 use super::opened::Asked;
 use super::stacks::Callee;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The name under which a profile counts all calls beyond the limits of [`super::stacks`].
 const MORE: &str = "[more calls]";
@@ -45,11 +46,11 @@ pub struct FunctionCost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineCost {
     /// The name of the file, without its directory.
-    pub file: String,
+    pub file: Arc<str>,
     /// The number of the line.
     pub line: u32,
     /// The name of the function; empty if it is unknown.
-    pub function: String,
+    pub function: Arc<str>,
     /// The number of instructions that were executed for this line in this function.
     pub own: u64,
 }
@@ -67,12 +68,12 @@ impl Asked {
     }
 
     fn lines_of(&self, executed: &Executed) -> Vec<LineCost> {
-        let mut lines: HashMap<(String, u32, String), u64> = HashMap::new();
+        let mut lines: HashMap<(Arc<str>, u32, Arc<str>), u64> = HashMap::new();
         let functions = self.functions();
         for (addr, count) in executed.counts() {
             let place = functions.place(addr);
-            if let Some((file, line)) = place.line {
-                let function = place.function.unwrap_or_default();
+            if let Some((file, line)) = place.line.clone() {
+                let function = place.function.clone().unwrap_or_default();
                 *lines.entry((file, line, function)).or_default() += count;
             }
         }
@@ -96,7 +97,7 @@ impl Names {
         let (mut names, mut by_name) = (Vec::new(), HashMap::new());
         let mut number = |callee| {
             let name = match callee {
-                Callee::Function(start) => functions.name_at(start),
+                Callee::Function(start) => functions.name_at(start).map(|name| name.to_string()),
                 Callee::Page(page) => Some(format!("[{:#x}]", page.0)),
                 Callee::More => None,
             };

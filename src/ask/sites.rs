@@ -3,7 +3,6 @@
 use super::called::Called;
 use super::opened::Asked;
 use super::tracker::{Change, Tracker};
-use super::walk::walk;
 use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -31,11 +30,10 @@ impl Asked {
 
     fn sites_of(&self, tid: Tid, called: &Called) -> Sites {
         let functions = self.functions();
-        let start_of = |addr| functions.at(addr).map(|function| function.start);
         let mut tracker: Tracker<bool> = Tracker::default();
         let mut sites = Sites::default();
-        let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
-            tracker.pass(passed, &start_of, &mut |change| match change {
+        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |passed| {
+            tracker.pass(passed, &mut |change| match change {
                 Change::Began(begins) => {
                     let is_wanted = called.has(begins.ip);
                     if is_wanted {

@@ -5,12 +5,12 @@ use super::error::Error;
 use super::functions::Functions;
 use super::opened::Asked;
 use super::tracker::{Change, Tracker};
-use super::walk::walk;
 use crate::common::{Addr, Tid};
 use crate::flow::Exit;
 use crate::timeline::Visit;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A thread of a run, with its process and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct SlicedThread {
 /// An event of a thread at time `at`: a call begins or ends, a system call, or a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
-    Begin { at: u64, position: u64, function: String },
+    Begin { at: u64, position: u64, function: Arc<str> },
     End { at: u64 },
     SystemCall { at: u64, position: u64 },
     Gap { at: u64, reason: String },
@@ -102,18 +102,16 @@ impl Walked<'_, '_> {
         outcome: &mut Result<bool, Error>,
     ) -> ControlFlow<()> {
         let functions = self.functions;
-        let starts = |addr| functions.at(addr).map(|function| function.start);
-        let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string());
+        let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string().into());
         let (asked, tid) = (self.asked, self.tid);
         let at_of = |index| asked.timeline.global_of(tid, index).unwrap_or(0);
         let mut tracker: Tracker<()> = Tracker::default();
         let (mut slices, mut blocks) = (Vec::new(), 0_u64);
-        let places = asked.places.as_ref();
-        let end = walk(&asked.timeline, places, tid, &mut |passed| {
+        let end = asked.path(tid).walk(functions, &mut |passed| {
             let (Visit::Block { index, .. }
             | Visit::Event { index, .. }
             | Visit::Gap { index, .. }) = passed.visit;
-            tracker.pass(passed, &starts, &mut |change| match change {
+            tracker.pass(passed, &mut |change| match change {
                 Change::Began(begins) => {
                     let position = passed.clock.position(*index);
                     let function = name(begins.ip);

@@ -5,12 +5,13 @@ use super::slices::{Slice, SliceSink, SlicedThread};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// A writer of a file of speedscope. The list of frames comes last, when all are known.
 pub(super) struct Speedscope<'a> {
     out: &'a mut dyn Write,
-    frames: Vec<String>,
-    numbers: HashMap<String, usize>,
+    frames: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, usize>,
     open: Vec<usize>,
     is_first_thread: bool,
     is_first_event: bool,
@@ -40,7 +41,7 @@ impl<'a> Speedscope<'a> {
     }
 
     pub(super) fn end(self) -> io::Result<()> {
-        let frames: Vec<_> = self.frames.iter().map(|name| json!({"name": name})).collect();
+        let frames: Vec<_> = self.frames.iter().map(|name| json!({"name": &**name})).collect();
         writeln!(self.out, "\n], \"shared\": {}}}", json!({"frames": frames}))
     }
 }

@@ -1,9 +1,10 @@
 //! The calls of a thread that are open, as its path is walked.
 
+use super::blocks::BlockFacts;
 use super::walk::Passed;
 use crate::common::Addr;
 use crate::flow::Exit;
-use crate::timeline::{CallTrace, How, Visit};
+use crate::timeline::{Arrival, CallTrace, How, Visit};
 
 /// The maximum number of calls that are kept open: it bounds the memory for an endless recursion.
 const OPEN_LIMIT: usize = 1 << 22;
@@ -52,9 +53,17 @@ pub(super) enum Beginning {
 pub(super) struct Tracker<T> {
     trace: CallTrace,
     open: Vec<Open<T>>,
-    /// Of the last block: the address of its last instruction, the address after it, and the kind
-    /// of exit.
-    left: Option<(Addr, Addr, Exit)>,
+    left: Left,
+}
+
+/// The end of the last block; nothing if there is none.
+#[derive(Debug, Default)]
+struct Left {
+    /// The address of the block's last instruction.
+    site: Option<Addr>,
+    exit: Option<Exit>,
+    /// The start of the function with that instruction; `None` if the code has no symbols.
+    function: Option<Addr>,
 }
 
 /// A change of the open activations.
@@ -68,7 +77,7 @@ pub(super) enum Change<T> {
 
 impl<T> Default for Tracker<T> {
     fn default() -> Self {
-        Self { trace: CallTrace::default(), open: Vec::new(), left: None }
+        Self { trace: CallTrace::default(), open: Vec::new(), left: Left::default() }
     }
 }
 
@@ -85,55 +94,97 @@ impl<T> Tracker<T> {
 
     /// Processes the next item of the path. Calls `changed` with each change before the item; for
     /// [`Change::Began`], `changed` returns the data to keep, or `None` to skip the activation.
-    /// `starts` returns the start of the function at an address: it is needed to see tail calls.
+    #[inline]
     pub(super) fn pass(
         &mut self,
         passed: &Passed<'_>,
-        starts: &dyn Fn(Addr) -> Option<Addr>,
-        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+        changed: &mut impl FnMut(Change<T>) -> Option<T>,
     ) {
         let arrival = self.trace.visit(passed.visit);
-        let Visit::Block { index, span, last, .. } = passed.visit else { return };
-        let left =
-            self.left.replace((span.last, last.map_or(span.last, |last| last.end), span.exit));
-        // The calls that returned.
+        let (Visit::Block { index, span, .. }, Some(block)) = (passed.visit, passed.block) else {
+            return;
+        };
+        let is_tail_call = self.left.is_tail_call(span.ip, block);
         let depth = self.trace.depth();
-        let goes_on = arrival.is_none();
+        // Most blocks change nothing.
+        if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
+        {
+            self.change(arrival, is_tail_call, (span.ip, *index), changed);
+        }
+        self.left =
+            Left { site: Some(span.last), exit: Some(span.exit), function: block.last_function };
+    }
+
+    /// Ends and begins activations before the instruction at `ip`, the thread's instruction `index`.
+    #[inline(never)]
+    fn change(
+        &mut self,
+        arrival: Option<Arrival>,
+        is_tail_call: bool,
+        (ip, index): (Addr, u64),
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) {
+        self.end_returned(index, arrival.is_none(), changed);
+        if let Some(arrival) = arrival {
+            self.arrive(arrival, changed);
+        } else if is_tail_call {
+            self.begin(Beginning::TailCall, ip, index, changed);
+        }
+    }
+
+    /// Ends the activations that the path has left. The innermost of them returned before the
+    /// thread's instruction `index` if the path `goes_on` there in an open activation.
+    fn end_returned(
+        &mut self,
+        index: u64,
+        goes_on: bool,
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) {
+        let depth = self.trace.depth();
         while let Some(open) = self.open.pop_if(|open| open.depth > depth) {
             // Activations inside the one that returned were left by longjmp(3) or an exception.
             let returned = goes_on && open.depth == depth + 1;
-            changed(Change::Ended(open, returned.then_some(*index)));
+            changed(Change::Ended(open, returned.then_some(index)));
         }
-        let begins = match arrival {
-            Some(arrival) => {
-                let how = match arrival.how {
-                    How::Start | How::Return => Beginning::Start,
-                    How::Call => Beginning::Call,
-                    How::Signal => Beginning::Signal,
-                };
-                if how == Beginning::Start {
-                    // Activations of the same depth are lost.
-                    while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
-                        // A handler returns to the code that calls sigreturn(2).
-                        let returned = arrival.how == How::Return
-                            && open.is_signal
-                            && open.depth == depth
-                            && matches!(left, Some((.., Exit::Ret)));
-                        changed(Change::Ended(open, returned.then_some(*index)));
-                    }
-                }
-                Some(how)
-            }
-            None => is_tail_call(left, span.ip, starts).then_some(Beginning::TailCall),
+    }
+
+    /// Processes an arrival at a function.
+    fn arrive(&mut self, arrival: Arrival, changed: &mut dyn FnMut(Change<T>) -> Option<T>) {
+        let how = match arrival.how {
+            How::Start | How::Return => Beginning::Start,
+            How::Call => Beginning::Call,
+            How::Signal => Beginning::Signal,
         };
-        let Some(how) = begins else { return };
-        let site = left.map(|(site, ..)| site).filter(|_| how != Beginning::Start);
-        let begins = Begins { ip: span.ip, index: *index, depth: self.open.len(), how, site };
+        if how == Beginning::Start {
+            let depth = self.trace.depth();
+            // Activations of the same depth are lost.
+            while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
+                // A handler returns to the code that calls sigreturn(2).
+                let returned = arrival.how == How::Return
+                    && open.is_signal
+                    && open.depth == depth
+                    && self.left.exit == Some(Exit::Ret);
+                changed(Change::Ended(open, returned.then_some(arrival.index)));
+            }
+        }
+        self.begin(how, arrival.ip, arrival.index, changed);
+    }
+
+    /// Begins an activation at the thread's instruction `index`, which is at `ip`.
+    fn begin(
+        &mut self,
+        how: Beginning,
+        ip: Addr,
+        index: u64,
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) {
+        let site = self.left.site.filter(|_| how != Beginning::Start);
+        let begins = Begins { ip, index, depth: self.open.len(), how, site };
         if let Some(kept) = changed(Change::Began(begins))
             && self.open.len() < OPEN_LIMIT
         {
             let is_signal = how == Beginning::Signal;
-            self.open.push(Open { depth, is_signal, ip: span.ip, kept });
+            self.open.push(Open { depth: self.trace.depth(), is_signal, ip, kept });
         }
     }
 
@@ -145,16 +196,14 @@ impl<T> Tracker<T> {
     }
 }
 
-/// Returns true if a jump led to the first instruction of another function.
-fn is_tail_call(
-    left: Option<(Addr, Addr, Exit)>,
-    ip: Addr,
-    starts: &dyn Fn(Addr) -> Option<Addr>,
-) -> bool {
-    let Some((site, _, Exit::Jmp | Exit::JmpIndirect | Exit::Taken)) = left else {
-        return false;
-    };
-    starts(ip) == Some(ip) && starts(site).is_some_and(|own| own != ip)
+impl Left {
+    /// Returns true if a jump at the end of this block led to the first instruction of another
+    /// function, at `ip`.
+    fn is_tail_call(&self, ip: Addr, block: &BlockFacts) -> bool {
+        block.function == Some(ip)
+            && matches!(self.exit, Some(Exit::Jmp | Exit::JmpIndirect | Exit::Taken))
+            && self.function.is_some_and(|own| own != ip)
+    }
 }
 
 impl Tracker<Option<Addr>> {

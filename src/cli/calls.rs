@@ -63,7 +63,7 @@ fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {
         Cell::text(Position::text(call.position, is_exact)),
         Cell::thread(call.tid),
         Cell::text(call.addr.to_string()),
-        Cell::maybe(call.function.clone().map(Cell::text)),
+        Cell::maybe(call.function.as_deref().map(Cell::text)),
         Cell::number(call.depth as u64),
         Cell::text(how),
         Cell::maybe(call.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
@@ -98,7 +98,7 @@ fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
     let position = Position::text(call.position, is_exact);
     // Calls of named functions are not indented.
     let indent = if wanted.functions.is_empty() { 2 * call.depth } else { 0 }.min(INDENT_LIMIT);
-    let function = call.function.clone().unwrap_or_else(|| call.addr.to_string());
+    let function = call.function.clone().unwrap_or_else(|| call.addr.to_string().into());
     let mut line = format!("{position:>12}  thread {}  {:indent$}{function}", call.tid, "");
     // Arguments follow the name even of a C++ function, whose name has the types of its parameters.
     let plain = call.arguments.as_deref().map(listed);

@@ -133,8 +133,8 @@ impl Texts<'_> {
             Cell::thread(found.threads[0]),
             Cell::thread(found.threads[1]),
             Cell::text(cause(found.cause)),
-            Cell::maybe(found.at[0].place.function.clone().map(Cell::text)),
-            Cell::maybe(file.map(Cell::text)),
+            Cell::maybe(found.at[0].place.function.as_deref().map(Cell::text)),
+            Cell::maybe(file.as_deref().map(Cell::text)),
             Cell::maybe(line.map(|line| Cell::number(line.into()))),
             next(0),
             next(1),
@@ -184,7 +184,7 @@ impl Texts<'_> {
 
 /// Returns the function and line of an instruction, or its address where there are no symbols.
 fn place(step: &Step) -> String {
-    if step.place == Place::default() { step.addr.to_string() } else { step.place.to_string() }
+    if *step.place == Place::default() { step.addr.to_string() } else { step.place.to_string() }
 }
 
 const fn cause(cause: Cause) -> &'static str {

@@ -8,7 +8,7 @@ use crate::flow::{Event, Gap, GapReason, Last, Span, Timing};
 use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Errata, Packet, PacketError, Packets};
 use crate::recording::Releaser;
-use crate::timeline::{Arrival, CallTrace, How, Totals, Visit};
+use crate::timeline::{Arrival, BlockCode, CallTrace, How, Totals, Visit};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
@@ -96,13 +96,13 @@ impl<'a, W: Write> Printer<'a, W> {
             (What::Events, Visit::Event { index, event, moment }) if self.range.contains(index) => {
                 self.event(*index, *event, *moment)?;
             }
-            (What::Blocks, Visit::Block { index, span, last, moment, .. })
+            (What::Blocks, Visit::Block { index, span, code, moment })
                 if index + u64::from(span.insns) > self.range.start =>
             {
-                self.block(*index, span, *last, *moment)?;
+                self.block(*index, span, code.last(), **moment)?;
             }
-            (What::Insns, Visit::Block { index, span, addrs, code, .. }) => {
-                for (number, addr) in (*index..).zip(addrs.list()) {
+            (What::Insns, Visit::Block { index, span, code, .. }) => {
+                for (number, addr) in (*index..).zip(code.addrs()) {
                     if self.range.contains(&number) {
                         self.insn(number, *addr, span, code)?;
                     }
@@ -182,13 +182,13 @@ impl<'a, W: Write> Printer<'a, W> {
         index: u64,
         addr: Addr,
         span: &Span,
-        code: &dyn Fn(Addr, &mut [u8]) -> usize,
+        code: &BlockCode<'_>,
     ) -> io::Result<()> {
         if self.addresses {
             return self.out.write_all(&address_line(addr));
         }
         let mut bytes = [0; 15];
-        code(addr, &mut bytes);
+        code.read(addr, &mut bytes);
         let line = self.disassembler.line(addr, span.mode, bytes);
         if self.json {
             let value = json!({

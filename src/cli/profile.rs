@@ -71,9 +71,9 @@ fn lines(
     let all = profile.instructions;
     for LineCost { file, line, function, own } in profile.lines.iter().take(limit) {
         let cells = vec![
-            Cell::text(file),
+            Cell::text(&**file),
             Cell::number((*line).into()),
-            Cell::text(function),
+            Cell::text(&**function),
             Cell::number(*own),
         ];
         rows.print(cells, || vec![format!("{}  {file}:{line}  {function}", share(*own, all))])?;

@@ -51,7 +51,7 @@ impl Stats {
     pub(super) fn visit(&mut self, visit: &Visit<'_>) {
         match visit {
             Visit::Block { span, moment, .. } => {
-                self.pace(*moment);
+                self.pace(**moment);
                 self.blocks += 1;
                 self.instructions += u64::from(span.insns);
             }

@@ -16,7 +16,8 @@ use crate::pt::LastIp;
 /// A receiver of the executed chains.
 pub(super) trait Sink {
     /// Handles the execution of the chain `at` from `ip` on. The chain uses the first of `bits`.
-    fn chain(&mut self, ip: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>);
+    /// Returns true to go on with the next chain.
+    fn chain(&mut self, ip: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) -> bool;
 }
 
 /// The part of the decoder's state that changes with every chain, kept in registers.
@@ -34,7 +35,7 @@ impl Decoder<'_> {
         self.state == State::On && self.queue.is_empty()
     }
 
-    /// Executes chains while tracing is on, and passes them to `sink`.
+    /// Executes chains while tracing is on, and passes them to `sink`, until it ends this.
     pub(super) fn run_chains(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
         // A clock must see the packets, and a TIP may have more effects than to set the IP.
         let is_free = self.waiting.is_empty()
@@ -94,10 +95,13 @@ impl Decoder<'_> {
                     self.stack.drop_one();
                 }
             }
-            sink.chain(lane.ip, at, lane.tnt, code);
+            let goes_on = sink.chain(lane.ip, at, lane.tnt, code);
             lane.tnt.skip(bits);
             lane.ip = next;
             has_run = true;
+            if !goes_on {
+                break;
+            }
         }
         if has_run {
             self.without_bit = 0;

@@ -8,6 +8,7 @@ use super::item::{FlowItem, Span};
 use super::lane::Sink;
 use super::tnt::TntBits;
 use crate::common::Addr;
+use std::ops::ControlFlow;
 
 impl Decoder<'_> {
     /// Decodes to the next event or gap; `None` at the end. Passes the blocks executed until then
@@ -17,29 +18,59 @@ impl Decoder<'_> {
         code: &mut Code<'_>,
         show: &mut impl FnMut(&[Span]),
     ) -> Option<FlowItem> {
+        let mut show = |spans: &[Span]| {
+            show(spans);
+            true
+        };
         loop {
-            if self.is_on() {
-                self.run_chains(code, &mut List { show });
+            if let ControlFlow::Break(item) = self.list_some(code, &mut show) {
+                return item;
             }
-            match self.next_any(code)? {
-                FlowItem::Block(span) => show(&[span]),
-                item => return Some(item),
+        }
+    }
+
+    /// Decodes like [`Self::list`], but ends early with [`ControlFlow::Continue`] if `show` returns
+    /// false.
+    pub fn list_some(
+        &mut self,
+        code: &mut Code<'_>,
+        show: &mut impl FnMut(&[Span]) -> bool,
+    ) -> ControlFlow<Option<FlowItem>> {
+        loop {
+            let mut goes_on = true;
+            if self.is_on() {
+                let mut show = |spans: &[Span]| {
+                    goes_on = show(spans);
+                    goes_on
+                };
+                self.run_chains(code, &mut List { show: &mut show });
+            }
+            if !goes_on {
+                return ControlFlow::Continue(());
+            }
+            match self.next_any(code) {
+                Some(FlowItem::Block(span)) => {
+                    if !show(&[span]) {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                item => return ControlFlow::Break(item),
             }
         }
     }
 }
 
-/// A sink that passes the blocks of chains to a closure.
+/// A sink that passes the blocks of chains to a closure, until it returns false.
 struct List<'a, F> {
     show: &'a mut F,
 }
 
-impl<F: FnMut(&[Span])> Sink for List<'_, F> {
+impl<F: FnMut(&[Span]) -> bool> Sink for List<'_, F> {
     #[inline]
-    fn chain(&mut self, _: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) {
+    fn chain(&mut self, _: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) -> bool {
         if code.cache.chains.spans(at).is_none() {
             code.add_spans(at, bits);
         }
-        (self.show)(code.cache.chains.spans(at).unwrap_or_default());
+        (self.show)(code.cache.chains.spans(at).unwrap_or_default())
     }
 }

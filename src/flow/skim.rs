@@ -101,14 +101,15 @@ struct Skim<'a, W> {
 impl<W: CallWatch> Sink for Skim<'_, W> {
     #[expect(clippy::inline_always, reason = "it takes no longer than a call of it")]
     #[inline(always)]
-    fn chain(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) {
-        let Some(chain) = code.cache.chains.get(at) else { return };
+    fn chain(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) -> bool {
+        let Some(chain) = code.cache.chains.get(at) else { return true };
         self.watch.arrive(ip, self.tally.insns);
         report_chain(chain, self.tally.insns, &code.cache.chains, self.watch);
         self.tally.insns += u64::from(chain.insns);
         if !self.tally.has(chain) {
             self.tally.add_chain(&mut code.cache, at);
         }
+        true
     }
 }
 

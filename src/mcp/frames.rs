@@ -6,10 +6,10 @@ use super::machine::ThreadMachine;
 use super::requests;
 use crate::ask::Place;
 use crate::common::{Addr, Tid};
-use crate::symbols::FrameRegisters;
+use crate::symbols::{self, FrameRegisters};
 use crate::values::{Evaluator, Frame};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::sync::Arc;
 
 /// The maximum number of activations that are unwound.
 const MOST_ACTIVATIONS: usize = 10_000;
@@ -68,16 +68,10 @@ impl Debuggee {
     /// Returns the functions and lines at an address, innermost first; at least one.
     fn places_at(&self, addr: Addr) -> Vec<Place> {
         let frames = self.asked.symbols().frames_at(addr);
-        let place = |frame: crate::symbols::Frame| {
-            let line = frame.location.map(|location| {
-                let name = Path::new(&*location.file).file_name();
-                let name = name.map(|name| name.to_string_lossy().into_owned());
-                (name.unwrap_or_else(|| location.file.to_string()), location.line)
-            });
-            Place { function: frame.function, line }
-        };
+        let place =
+            |frame: symbols::Frame| Place::new(frame.function.map(Arc::from), frame.location);
         let places: Vec<Place> = frames.into_iter().map(place).collect();
-        if places.is_empty() { vec![self.asked.place(addr)] } else { places }
+        if places.is_empty() { vec![(*self.asked.place(addr)).clone()] } else { places }
     }
 
     pub(super) fn backtrace(&self, wanted: &requests::Backtrace) -> Answer {
@@ -110,7 +104,8 @@ impl Debuggee {
         }))
     }
 
-    /// Returns the arguments of the innermost function of an activation, if they are known there.
+    /// Returns the arguments of the innermost function of an activation by their names, including
+    /// those without a known value. `None` without registers or debug information.
     fn arguments(&self, tid: Tid, activation: &Activation) -> Option<Map<String, Value>> {
         let registers = activation.registers.as_ref()?;
         let evaluator = Evaluator::new(self.asked.symbols());

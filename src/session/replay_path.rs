@@ -110,7 +110,7 @@ impl ReplayPath {
             let after = index + u64::from(span.insns);
             let ticks = |ip: Addr| {
                 let mut bytes = [0; INSN_BYTES];
-                let count = code(ip, &mut bytes);
+                let count = code.read(ip, &mut bytes);
                 bytes.get(..count).is_some_and(|bytes| is_tick(bytes, ip.0))
             };
             if after > from && ticks(span.last) && !passed(after) {

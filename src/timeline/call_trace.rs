@@ -72,17 +72,22 @@ impl CallTrace {
     }
 
     /// Processes the next item of the path; returns an arrival if the item enters a function.
+    #[inline]
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {
-            Visit::Block { index, span, last, .. } => {
-                let next = last.map_or(span.last, |last| last.end);
-                let arrival = self.arrive(*index, span.ip);
-                self.last = match span.exit {
-                    Exit::Call => Transfer::Call { next },
-                    Exit::Ret => Transfer::Return,
-                    Exit::FarCall => Transfer::Kernel { site: span.last, next },
-                    _ => Transfer::Within,
-                };
+            Visit::Block { index, span, code, .. } => {
+                let next = || code.last().map_or(span.last, |last| last.end);
+                // The usual case first: a walk passes many blocks.
+                let is_within = matches!(self.last, Transfer::Within);
+                let arrival = if is_within { None } else { self.arrive(*index, span.ip) };
+                match span.exit {
+                    Exit::Call => self.last = Transfer::Call { next: next() },
+                    Exit::Ret => self.last = Transfer::Return,
+                    Exit::FarCall => {
+                        self.last = Transfer::Kernel { site: span.last, next: next() };
+                    }
+                    _ => {}
+                }
                 arrival
             }
             Visit::Event { event, .. } => {
@@ -104,7 +109,7 @@ impl CallTrace {
     }
 
     /// Returns the arrival at `ip`, where a block begins; `None` if the last transfer did not enter
-    /// a function.
+    /// a function. That transfer is over then.
     fn arrive(&mut self, index: u64, ip: Addr) -> Option<Arrival> {
         let how = match std::mem::replace(&mut self.last, Transfer::Within) {
             Transfer::Within => return None,

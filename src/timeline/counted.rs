@@ -31,7 +31,7 @@ impl Timeline {
         let mut new: Vec<Span> = Vec::new();
         let config = self.config.clone();
         let _: ControlFlow<()> = self.walk_segments(tid, 0, &config, &mut |_, segment| {
-            let Segment::Walker(walker, _) = segment else { return ControlFlow::Continue(()) };
+            let Segment::Walker(walker) = segment else { return ControlFlow::Continue(()) };
             if is_over() {
                 return ControlFlow::Break(());
             }

@@ -6,6 +6,7 @@
 //! nothing.
 
 mod birth;
+mod block_code;
 mod blocks;
 mod call_trace;
 mod calls;
@@ -36,6 +37,7 @@ mod visit;
 mod visit_trace;
 mod walk;
 
+pub use block_code::BlockCode;
 pub use call_trace::{Arrival, CallTrace, How};
 pub use calls::Older;
 pub use count::Miscount;
@@ -49,7 +51,7 @@ pub use open::{Options, Progress, errata_of};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
 pub use totals::Totals;
-pub use visit::{Addrs, Visit};
+pub use visit::Visit;
 pub use visit_trace::RawTrace;
 
 #[cfg(test)]

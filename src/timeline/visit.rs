@@ -1,37 +1,20 @@
 //! Visits of a thread's whole history in order, for dumps and exports.
 
+use super::block_code::BlockCode;
 use super::line::Timeline;
 use super::piece::World;
 use super::walk::{Caches, Walker};
-use crate::common::{Addr, Tid};
-use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Span, Timing};
+use crate::common::Tid;
+use crate::flow::{Config, Event, FlowItem, Gap, Meter, Span, Timing};
 use crate::image::Image;
 use crate::pt::TimeEstimate;
 use crate::recording::Trace;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-/// The maximum size of a segment whose blocks are collected before they are visited, which bounds
-/// their memory: each TNT bit may be a block.
-const LONGEST_AT_ONCE_BYTES: usize = 64 << 10;
-
-/// The addresses of a block's instructions. They are looked up when they are first asked for.
-pub struct Addrs<'a> {
-    known: OnceCell<Vec<Addr>>,
-    find: &'a dyn Fn() -> Vec<Addr>,
-}
-
-impl<'a> Addrs<'a> {
-    pub(super) fn new(find: &'a dyn Fn() -> Vec<Addr>) -> Self {
-        Self { known: OnceCell::new(), find }
-    }
-
-    /// Returns the addresses of all instructions of the block. Empty in a raw trace that is visited
-    /// without addresses.
-    pub fn list(&self) -> &[Addr] {
-        self.known.get_or_init(self.find)
-    }
-}
+/// The number of blocks, or a few more, that are decoded before they are visited: they stay in the
+/// CPU's first cache.
+const BLOCKS_AT_ONCE: usize = 256;
 
 /// One item of a thread's history.
 pub enum Visit<'a> {
@@ -41,14 +24,10 @@ pub enum Visit<'a> {
         index: u64,
         /// The block.
         span: Span,
-        /// The addresses of the instructions.
-        addrs: &'a Addrs<'a>,
-        /// The last instruction.
-        last: Option<Last>,
-        /// Copies the code bytes at an address at that time; returns how many are known.
-        code: &'a dyn Fn(Addr, &mut [u8]) -> usize,
+        /// The code of the block.
+        code: &'a BlockCode<'a>,
         /// The times of the trace's clock, if requested.
-        moment: Timing,
+        moment: &'a Timing,
     },
     /// An event between two instructions.
     Event {
@@ -123,12 +102,10 @@ impl Timeline {
         let mut blocks = Vec::new();
         self.walk_segments(tid, from, config, &mut |mut index, segment| match segment {
             Segment::Hole(gap) => visitor(Visit::Gap { index, gap, image: None }),
-            Segment::Walker(walker, size)
-                if config.clock.is_none() && size <= LONGEST_AT_ONCE_BYTES =>
-            {
+            Segment::Walker(walker) if config.clock.is_none() => {
                 visit_blocks(walker, &mut index, &mut blocks, visitor)
             }
-            Segment::Walker(walker, _) => visit_items(walker, index, visitor),
+            Segment::Walker(walker) => visit_items(walker, index, visitor),
         })
     }
 
@@ -162,9 +139,8 @@ impl Timeline {
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);
             let world = World { config, ..self.world() };
-            let size = entry.end.unwrap_or(trace.len()).saturating_sub(entry.start);
             let mut walker = Walker::new(&part, world, &mut caches);
-            walk(entry.first, Segment::Walker(&mut walker, size))?;
+            walk(entry.first, Segment::Walker(&mut walker))?;
         }
         ControlFlow::Continue(())
     }
@@ -174,8 +150,8 @@ impl Timeline {
 pub(super) enum Segment<'a, 'w> {
     /// The segment is lost.
     Hole(Gap),
-    /// A walker of the segment, and the segment's size in bytes.
-    Walker(&'w mut Walker<'a>, usize),
+    /// A walker of the segment.
+    Walker(&'w mut Walker<'a>),
 }
 
 /// Visits the items of a segment, whose first instruction is the thread's instruction `index`.
@@ -190,7 +166,10 @@ fn visit_items<B>(
             FlowItem::Block(span) => {
                 let last = walker.last(&span);
                 let moment = meter.moment(walker.decoder(), &item, last);
-                visit_block(walker, index, span, moment, visitor)?;
+                let generation = walker.generation();
+                let source = RefCell::new(&mut *walker);
+                let code = &BlockCode::new(&span, &source, generation);
+                visitor(Visit::Block { index, span, code, moment: &moment })?;
                 index += u64::from(span.insns);
             }
             FlowItem::Event(event) => {
@@ -217,11 +196,18 @@ fn visit_blocks<B>(
     let moment = Timing::default();
     loop {
         blocks.clear();
-        let item = walker.list(&mut |spans| blocks.extend_from_slice(spans));
-        for span in blocks.iter().copied() {
-            visit_block(walker, *index, span, moment, visitor)?;
+        let item = walker.list_some(&mut |spans| {
+            blocks.extend_from_slice(spans);
+            blocks.len() < BLOCKS_AT_ONCE
+        });
+        let generation = walker.generation();
+        let source = RefCell::new(&mut *walker);
+        for span in blocks.iter() {
+            let code = &BlockCode::new(span, &source, generation);
+            visitor(Visit::Block { index: *index, span: *span, code, moment: &moment })?;
             *index += u64::from(span.insns);
         }
+        let ControlFlow::Break(item) = item else { continue };
         let Some(item) = item else { return ControlFlow::Continue(()) };
         walker.note(&item);
         let index = *index;
@@ -231,20 +217,4 @@ fn visit_blocks<B>(
             FlowItem::Block(_) => {}
         }
     }
-}
-
-/// Visits a block, whose first instruction is the thread's instruction `index`.
-fn visit_block<B>(
-    walker: &mut Walker<'_>,
-    index: u64,
-    span: Span,
-    moment: Timing,
-    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
-) -> ControlFlow<B> {
-    let last = walker.last(&span);
-    let walker = RefCell::new(walker);
-    let code = |addr, buf: &mut [u8]| walker.borrow().read(addr, buf);
-    let find = || walker.borrow_mut().addrs(&span).collect();
-    let addrs = &Addrs::new(&find);
-    visitor(Visit::Block { index, span, addrs, last, code: &code, moment })
 }

@@ -1,10 +1,11 @@
 //! Visits of a trace without a recording, in order: decodes on all cores, with code that never
 //! changes.
 
+use super::block_code::{BlockCode, Source};
 use super::digest::{Stretches, segments_in};
 use super::open::Progress;
 use super::parallel::Workers;
-use super::visit::{Addrs, Visit};
+use super::visit::Visit;
 use crate::common::Addr;
 use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, Span, Timing};
 use crate::image::CodeSource;
@@ -43,7 +44,6 @@ impl RawTrace<'_> {
             Stretches { all: 0..self.bytes.len(), step: STRETCH_BYTES }.collect();
         let mut index = 0;
         let mut any = false;
-        let read = |addr, buf: &mut [u8]| self.image.read(addr, buf);
         let workers = Workers { count: self.workers, ahead: AHEAD };
         let decode = |range: &Range<usize>, code: &mut Code<'_>| self.decode(range, code);
         workers.in_order(
@@ -52,7 +52,7 @@ impl RawTrace<'_> {
             decode,
             |range, decoded| {
                 any |= decoded.segments > 0;
-                decoded.visit(&mut index, &read, visitor)?;
+                decoded.visit(&mut index, self.image, visitor)?;
                 let (done_bytes, total_bytes) = (range.end as u64, self.bytes.len() as u64);
                 watch(Progress { done_bytes, total_bytes });
                 ControlFlow::Continue(())
@@ -107,7 +107,7 @@ impl Decoded {
     fn visit<B>(
         self,
         index: &mut u64,
-        code: &dyn Fn(Addr, &mut [u8]) -> usize,
+        image: &dyn CodeSource,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut rest = self.addrs.as_slice();
@@ -118,9 +118,9 @@ impl Decoded {
                 FlowItem::Block(span) => {
                     let (addrs, following) = rest.split_at(count(&span, rest));
                     rest = following;
-                    let find = || addrs.to_vec();
-                    let addrs = &Addrs::new(&find);
-                    visitor(Visit::Block { index: *index, span, addrs, last, code, moment })?;
+                    let known = Known { addrs, last, image };
+                    let code = &BlockCode::new(&span, &known, 0);
+                    visitor(Visit::Block { index: *index, span, code, moment: &moment })?;
                     *index += u64::from(span.insns);
                 }
                 FlowItem::Event(event) => visitor(Visit::Event { index: *index, event, moment })?,
@@ -128,6 +128,27 @@ impl Decoded {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The code of a decoded block.
+struct Known<'a> {
+    addrs: &'a [Addr],
+    last: Option<Last>,
+    image: &'a dyn CodeSource,
+}
+
+impl Source for Known<'_> {
+    fn addrs(&self, _: &Span) -> Vec<Addr> {
+        self.addrs.to_vec()
+    }
+
+    fn last(&self, _: &Span) -> Option<Last> {
+        self.last
+    }
+
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.image.read(addr, buf)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::flow::{
 };
 use crate::image::{CodeSource, Image};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 /// Block caches by generation of the code; a worker keeps one over all segments that it decodes.
 #[derive(Debug, Default)]
@@ -111,6 +112,28 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Returns the next event or gap like [`Self::list`], but ends early with
+    /// [`ControlFlow::Continue`] if `show` returns false.
+    pub(super) fn list_some(
+        &mut self,
+        show: &mut impl FnMut(&[Span]) -> bool,
+    ) -> ControlFlow<Option<FlowItem>> {
+        if self.cut.is_none() {
+            let Some(code) = self.code.as_mut() else { return ControlFlow::Break(None) };
+            return self.decoder.list_some(code, show);
+        }
+        loop {
+            match self.next_of_cut() {
+                Some(FlowItem::Block(span)) => {
+                    if !show(&[span]) {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                item => return ControlFlow::Break(item),
+            }
+        }
+    }
+
     #[inline]
     fn next_of_all(&mut self) -> Option<FlowItem> {
         self.decoder.next(self.code.as_mut()?)
@@ -209,6 +232,11 @@ impl<'a> Walker<'a> {
     /// Returns the index of the current epoch in [`Images::epochs`].
     pub(super) fn epoch(&self) -> usize {
         self.epoch
+    }
+
+    /// Returns the generation of the code of the current time.
+    pub(super) fn generation(&self) -> u32 {
+        self.images.epochs().get(self.epoch).map_or(0, |epoch| epoch.generation)
     }
 
     fn time_is(&mut self, at: Tsc) {

@@ -17,7 +17,7 @@ pub(super) enum Cell {
     Integer(i64),
     Real(f64),
     Flag(bool),
-    Text(String),
+    Text(ByteArray),
 }
 
 impl Cell {
@@ -38,7 +38,7 @@ impl Cell {
             let mut ends = (0..=TEXT_LIMIT_BYTES).rev();
             text.truncate(ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0));
         }
-        Self::Text(text)
+        Self::Text(ByteArray::from(text.into_bytes()))
     }
 }
 
@@ -157,7 +157,7 @@ impl Column {
             }
             (Values::Texts(all), Cell::Text(text)) => {
                 let size_bytes = size_of::<ByteArray>() + text.len();
-                all.push(ByteArray::from(text.into_bytes()));
+                all.push(text);
                 size_bytes
             }
             _ => return Err(wrong()),

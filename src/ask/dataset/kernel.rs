@@ -4,10 +4,10 @@
 use super::columns::Cell;
 use super::rows::{address, place, position};
 use super::schema::Table;
+use super::texts::Texts;
 use crate::ask::error::Error;
 use crate::ask::merge::{Event, Sender, merged};
 use crate::ask::opened::Asked;
-use crate::ask::walk::walk;
 use crate::common::Tid;
 use crate::flow::Exit;
 use crate::recording::log::{Cursor, Entry, Happening};
@@ -42,6 +42,7 @@ struct Log<'a> {
     /// The position and the number of each thread's system call that has not returned. Its row
     /// waits.
     open: HashMap<Tid, (u64, u64)>,
+    texts: Texts,
 }
 
 impl Asked {
@@ -58,6 +59,7 @@ impl Asked {
             cursor: log.cursor(),
             ticks: 0,
             open: HashMap::new(),
+            texts: Texts::default(),
         });
         let walk_one = |tid, sender: &mut Sender<()>| self.kernel_entries(tid, sender);
         merged(&self.tids(), walk_one, |events| {
@@ -78,7 +80,7 @@ impl Asked {
     /// Walks a thread's path, and sends its system calls.
     fn kernel_entries(&self, tid: Tid, sender: &mut Sender<()>) {
         // The walk breaks only after the receiver is gone.
-        let _: ControlFlow<()> = walk(&self.timeline, self.places.as_ref(), tid, &mut |passed| {
+        let _: ControlFlow<()> = self.path(tid).walk(&self.functions(), &mut |passed| {
             let Visit::Block { index, span, .. } = passed.visit else {
                 return ControlFlow::Continue(());
             };
@@ -147,7 +149,7 @@ impl Log<'_> {
                 let name = signal_name(number).map(Cell::text);
                 let mut cells = vec![number_cell, text, Cell::number(number), Cell::maybe(name)];
                 cells.extend([Cell::Flag(handler.is_some()), address(at.ip)]);
-                cells.extend(place(Some(self.asked.place(at.ip))));
+                cells.extend(place(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
             Happening::Changed { state: Some(_), .. } => self.ended(tid, None, sink)?,

@@ -9,8 +9,9 @@ mod kernel;
 mod rows;
 mod schema;
 mod table;
+mod texts;
 
-use super::calls::CallsQuestion;
+use super::calls::{Call, CallsQuestion};
 use super::error::Error;
 use super::hits::HitsQuestion;
 use super::opened::Asked;
@@ -23,6 +24,7 @@ use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use table::{Tables, no_dataset};
+use texts::Texts;
 
 pub use schema::SCHEMA_VERSION;
 
@@ -163,18 +165,19 @@ impl Asked {
             is_own: question.is_own,
         };
         self.check_calls(&wanted)?;
-        let mut sink = |call| {
-            let thread = Some(rows::thread_of(&call));
-            cell.borrow_mut().add(Table::Calls, thread, rows::call(call, is_exact))?;
+        let mut texts = Texts::default();
+        let mut sink = |call: Call| {
+            let row = rows::call(&call, is_exact, &mut texts);
+            cell.borrow_mut().add(Table::Calls, Some(call.tid), row)?;
             Ok(ControlFlow::Continue(()))
         };
         self.calls(wanted, &mut sink, reached, &|| interrupted())?;
         let none = Question::parse("")?;
         let print = question.print.as_ref().unwrap_or(&none);
-        let texts: Vec<&str> = print.texts().collect();
+        let expressions: Vec<&str> = print.texts().collect();
         for at in &question.hits {
             let mut sink = |hit| {
-                for row in rows::hit(&hit, at, &texts, is_exact) {
+                for row in rows::hit(&hit, at, &expressions, is_exact, &mut texts) {
                     cell.borrow_mut().add(Table::Hits, Some(hit.tid), row)?;
                 }
                 Ok(ControlFlow::Continue(()))

@@ -2,6 +2,7 @@
 
 use super::columns::Cell;
 use super::schema::SCHEMA_VERSION;
+use super::texts::Texts;
 use crate::ask::calls::{Call, CallKind};
 use crate::ask::hits::Hit;
 use crate::ask::opened::Asked;
@@ -14,10 +15,6 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-pub(super) fn thread_of(call: &Call) -> Tid {
-    call.tid
-}
-
 /// Returns an address as a signed number, as columns have it: addresses of the kernel are negative.
 pub(super) fn address(addr: Addr) -> Cell {
     Cell::Integer(addr.0.cast_signed())
@@ -29,17 +26,18 @@ pub(super) fn position(at: u64, is_exact: bool) -> [Cell; 2] {
 }
 
 /// Returns the function, file and line of a place; null if they are unknown.
-pub(super) fn place(place: Option<Place>) -> [Cell; 3] {
-    let (function, line) = place.map_or((None, None), |place| (place.function, place.line));
-    let (file, line) = line.unzip();
+pub(super) fn place(place: Option<&Place>, texts: &mut Texts) -> [Cell; 3] {
+    let function = place.and_then(|place| place.function.as_ref());
+    let (file, line) =
+        place.and_then(|place| place.line.as_ref()).map(|(file, line)| (file, *line)).unzip();
     [
-        Cell::maybe(function.map(Cell::text)),
-        Cell::maybe(file.map(Cell::text)),
+        Cell::maybe(function.map(|function| texts.cell(function))),
+        Cell::maybe(file.map(|file| texts.cell(file))),
         Cell::maybe(line.map(Cell::number)),
     ]
 }
 
-pub(super) fn call(call: Call, is_exact: bool) -> Vec<Cell> {
+pub(super) fn call(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
         CallKind::TailCall => "tail call",
@@ -54,11 +52,11 @@ pub(super) fn call(call: Call, is_exact: bool) -> Vec<Cell> {
     let mut row = Vec::from(position(call.position, is_exact));
     row.extend([
         Cell::number(call.depth),
-        Cell::maybe(call.function.map(Cell::text)),
+        Cell::maybe(call.function.as_ref().map(|function| texts.cell(function))),
         address(call.addr),
         Cell::text(how),
     ]);
-    row.extend(place(call.caller));
+    row.extend(place(call.caller.as_deref(), texts));
     row.extend([
         Cell::maybe(returned_at),
         Cell::maybe(call.instructions.map(Cell::number)),
@@ -69,11 +67,17 @@ pub(super) fn call(call: Call, is_exact: bool) -> Vec<Cell> {
 }
 
 /// Returns the rows of an execution: one for each expression, or a single one if there are none.
-pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<Vec<Cell>> {
-    let row = |expression: Option<(&str, &Shown)>| {
+pub(super) fn hit(
+    hit: &Hit,
+    code: &str,
+    expressions: &[&str],
+    is_exact: bool,
+    texts: &mut Texts,
+) -> Vec<Vec<Cell>> {
+    let mut row = |expression: Option<(&str, &Shown)>| {
         let mut row = Vec::from(position(hit.position, is_exact));
         row.push(Cell::text(code));
-        row.extend(place(Some(hit.place.clone())));
+        row.extend(place(Some(&*hit.place), texts));
         row.extend([
             Cell::maybe(hit.depth.map(Cell::number)),
             Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
@@ -82,10 +86,10 @@ pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<
         row.extend(value(expression.map(|(_, value)| value)));
         row
     };
-    if texts.is_empty() {
+    if expressions.is_empty() {
         return vec![row(None)];
     }
-    texts.iter().copied().zip(&hit.values).map(|expression| row(Some(expression))).collect()
+    expressions.iter().copied().zip(&hit.values).map(|expression| row(Some(expression))).collect()
 }
 
 /// Returns three cells of a value: its text, its integer and its real number. Each is null if the

@@ -16,15 +16,13 @@ use crate::image::{Bytes, Section};
 use meet::{Item, Items, Meeting, meet};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use stream::{Stream, Stretch, name_of, stretches};
 
 /// The maximum number of chunks of a path that wait to be received from its walker.
-const AHEAD: usize = 4;
-
-/// The number of compared items between two checks for an interrupt.
-const ITEMS: u64 = 1 << 12;
+const AHEAD: usize = 8;
 
 /// Two recordings that are compared.
 pub struct Pair<'a> {
@@ -75,7 +73,7 @@ pub struct Step {
     /// The address of the instruction.
     pub addr: Addr,
     /// The function and line of the instruction.
-    pub place: Place,
+    pub place: Arc<Place>,
 }
 
 /// The result of a comparison.
@@ -172,26 +170,18 @@ impl Comparison<'_> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<ControlFlow<()>, Error> {
         let mut before: Option<[Stretch; 2]> = None;
-        let mut passed = 0_u64;
-        loop {
-            if passed.is_multiple_of(ITEMS) && interrupted() {
-                break;
+        while !interrupted() {
+            if let Some(common) = Stream::pass_common(streams) {
+                before = Some(common);
+                continue;
             }
-            passed += 1;
             let next = streams.each_mut().map(Items::next);
-            match next {
-                [Some(good), Some(bad)] if good.key() == bad.key() => {
-                    before = Some([good, bad]);
-                    continue;
-                }
-                [None, None] => return Ok(ControlFlow::Continue(())),
-                _ => {}
+            if next == [None, None] {
+                return Ok(ControlFlow::Continue(()));
             }
             for (stream, item) in streams.iter_mut().zip(next) {
                 stream.put_back(item.as_slice());
             }
-            // The search for the meeting may be long: check for an interrupt right after it.
-            passed = 0;
             let depths = before.map_or([0, 0], |items| items.map(|item| item.depth()));
             let [good, bad] = streams;
             let meeting = meet([good, bad], depths);

@@ -1,10 +1,12 @@
 //! The path of a thread as a sequence of places that two recordings can have in common.
 
 use super::meet::{Item, Items};
+use crate::ask::blocks::BlockFacts;
+use crate::ask::clock::Clock;
 use crate::ask::functions::Functions;
 use crate::ask::opened::Asked;
 use crate::ask::tracker::{Change, Tracker};
-use crate::ask::walk::walk;
+use crate::ask::walk::Passed;
 use crate::common::{Addr, Tid};
 use crate::flow::Exit;
 use crate::image::{Image, Section};
@@ -15,10 +17,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::vec;
 
 /// The number of items that a walker sends at a time.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 1024;
 /// The maximum number of addresses in [`Keys::known`], which is cleared beyond that.
 const KEYS: usize = 1 << 20;
 
@@ -68,17 +69,60 @@ impl Item for Stretch {
     }
 }
 
+/// Stretches of a path, one after the other. Their keys are stored apart, since most stretches are
+/// only compared.
+#[derive(Default)]
+pub(super) struct Chunk {
+    keys: Vec<u64>,
+    stretches: Vec<Stretch>,
+}
+
 /// The receiving end of a walk: the stretches of a thread's path.
 pub(super) struct Stream {
-    chunks: Receiver<Vec<Stretch>>,
-    items: vec::IntoIter<Stretch>,
+    chunks: Receiver<Chunk>,
+    chunk: Chunk,
+    /// The index of the next stretch in `chunk`.
+    next: usize,
     /// The stretches that were put back, in reverse order.
     back: Vec<Stretch>,
 }
 
 impl Stream {
-    pub(super) fn new(chunks: Receiver<Vec<Stretch>>) -> Self {
-        Self { chunks, items: Vec::new().into_iter(), back: Vec::new() }
+    pub(super) fn new(chunks: Receiver<Chunk>) -> Self {
+        Self { chunks, chunk: Chunk::default(), next: 0, back: Vec::new() }
+    }
+
+    /// Receives the next chunk if the current one has been passed. Returns false at the end of the
+    /// path.
+    fn receive(&mut self) -> bool {
+        while self.next >= self.chunk.keys.len() {
+            let Ok(chunk) = self.chunks.recv() else { return false };
+            (self.chunk, self.next) = (chunk, 0);
+        }
+        true
+    }
+
+    /// Passes the next stretches that both paths have in common, some thousand at most. Returns the
+    /// last ones; `None` if there are none.
+    pub(super) fn pass_common([good, bad]: &mut [Self; 2]) -> Option<[Stretch; 2]> {
+        if !(good.back.is_empty() && bad.back.is_empty()) {
+            return match [good.next(), bad.next()] {
+                [Some(good), Some(bad)] if good.key == bad.key => Some([good, bad]),
+                next => {
+                    good.put_back(next[0].as_slice());
+                    bad.put_back(next[1].as_slice());
+                    None
+                }
+            };
+        }
+        if !(good.receive() && bad.receive()) {
+            return None;
+        }
+        let keys = good.chunk.keys[good.next..].iter().zip(&bad.chunk.keys[bad.next..]);
+        let count = keys.take_while(|(good, bad)| good == bad).count();
+        (good.next, bad.next) = (good.next + count, bad.next + count);
+        let last = |stream: &Self| stream.chunk.stretches[stream.next - 1];
+        (count > 0).then(|| [last(good), last(bad)])
     }
 }
 
@@ -89,12 +133,11 @@ impl Items for Stream {
         if let Some(item) = self.back.pop() {
             return Some(item);
         }
-        loop {
-            if let Some(item) = self.items.next() {
-                return Some(item);
-            }
-            self.items = self.chunks.recv().ok()?.into_iter();
+        if !self.receive() {
+            return None;
         }
+        self.next += 1;
+        Some(self.chunk.stretches[self.next - 1])
     }
 
     fn put_back(&mut self, items: &[Stretch]) {
@@ -121,8 +164,6 @@ struct Key {
     number: u64,
     /// True if no two instructions have this number.
     is_exact: bool,
-    /// The start of the function at the place; `None` if the code has no symbols.
-    start: Option<Addr>,
 }
 
 impl Keys<'_> {
@@ -132,8 +173,7 @@ impl Keys<'_> {
             return *known;
         }
         let (number, is_exact) = self.find(addr);
-        let start = self.functions.at(addr).map(|function| function.start);
-        let key = Key { number, is_exact, start };
+        let key = Key { number, is_exact };
         if self.known.len() >= KEYS {
             self.known.clear();
         }
@@ -201,12 +241,26 @@ struct Depths {
     shifts: Vec<(usize, usize)>,
     /// The way in which control left the last block.
     left: Option<Exit>,
+    /// Of the last block: its counted depth, the start of its function, and its corrected depth.
+    last: (usize, Option<Addr>, usize),
 }
 
 impl Depths {
     /// Returns the corrected depth of a block at `ip` in the function that begins at `start`. Calls
     /// and returns count the depth `counted`.
+    #[inline]
     fn pass(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
+        let stays = (counted, start) == (self.last.0, self.last.1);
+        if stays && !matches!(self.left, Some(Exit::JmpIndirect | Exit::Ret)) {
+            self.left = Some(exit);
+            return self.last.2;
+        }
+        let depth = self.correct(counted, ip, start, exit);
+        self.last = (counted, start, depth);
+        depth
+    }
+
+    fn correct(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
         while self.shifts.pop_if(|(from, _)| counted < *from).is_some() {}
         let (from, to) = self.shifts.last().copied().unwrap_or_default();
         let mut depth = counted - from + to;
@@ -226,25 +280,141 @@ impl Depths {
     }
 }
 
-/// The sending end of a stream.
+/// The sending end of a stream. Its last stretch may become longer.
 struct Sender {
-    chunks: SyncSender<Vec<Stretch>>,
-    items: Vec<Stretch>,
+    chunks: SyncSender<Chunk>,
+    chunk: Chunk,
 }
 
 impl Sender {
-    /// Sends an item. Breaks if the receiver is gone.
-    fn send(&mut self, item: Stretch) -> ControlFlow<()> {
-        self.items.push(item);
-        if self.items.len() < CHUNK { ControlFlow::Continue(()) } else { self.flush() }
+    /// Adds a stretch. Breaks if the receiver is gone.
+    #[inline]
+    fn add(&mut self, item: Stretch) -> ControlFlow<()> {
+        if self.chunk.keys.len() >= CHUNK {
+            self.flush()?;
+        }
+        self.chunk.keys.push(item.key);
+        self.chunk.stretches.push(item);
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the last stretch; `None` before the first one.
+    #[inline]
+    fn last(&mut self) -> Option<&mut Stretch> {
+        self.chunk.stretches.last_mut()
     }
 
     fn flush(&mut self) -> ControlFlow<()> {
-        let items = std::mem::take(&mut self.items);
-        match self.chunks.send(items) {
+        let next = Chunk { keys: Vec::with_capacity(CHUNK), stretches: Vec::with_capacity(CHUNK) };
+        match self.chunks.send(std::mem::replace(&mut self.chunk, next)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
+    }
+}
+
+/// A converter of a path to stretches, block by block.
+struct Stretcher<'a> {
+    keys: Keys<'a>,
+    /// The keys of blocks, by their numbers.
+    of_blocks: Vec<Key>,
+    tracker: Tracker<()>,
+    depths: Depths,
+    sender: Sender,
+    /// The address at which the last block continues without a branch.
+    next: Option<Addr>,
+    /// True if the key of the last stretch is exact.
+    was_exact: bool,
+}
+
+impl Stretcher<'_> {
+    /// Adds the next item of the path.
+    fn pass(&mut self, passed: &Passed<'_>) -> ControlFlow<()> {
+        self.tracker.pass(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
+        let (Visit::Block { index, span, code, .. }, Some(block)) = (passed.visit, passed.block)
+        else {
+            return ControlFlow::Continue(());
+        };
+        let key = self.key_of(passed, block, span.ip);
+        let depth = self.depths.pass(self.tracker.depth(), span.ip, block.function, span.exit);
+        let goes_on = self.next == Some(span.ip);
+        if key.is_exact {
+            let last_index = index + u64::from(span.insns.saturating_sub(1));
+            let clock = passed.clock;
+            let last_position = clock.position(last_index);
+            if let Some(current) = self.sender.last().filter(|of| goes_on && of.depth == depth) {
+                (current.last, current.exit) = (span.last, span.exit);
+                (current.last_index, current.last_position) = (last_index, last_position);
+            } else {
+                self.was_exact = true;
+                self.sender.add(Stretch {
+                    key: key.number,
+                    first: span.ip,
+                    last: span.last,
+                    index: *index,
+                    last_index,
+                    position: clock.position(*index),
+                    last_position,
+                    depth,
+                    exit: span.exit,
+                })?;
+            }
+        } else {
+            self.pass_lines(passed.clock, *index, code.addrs(), depth, span.exit)?;
+        }
+        // A line continues over branches that are not taken.
+        let goes_on = span.exit == Exit::Next || !self.was_exact && span.exit == Exit::NotTaken;
+        self.next = goes_on.then_some(block.end);
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the key of a block at `ip`.
+    fn key_of(&mut self, passed: &Passed<'_>, block: &BlockFacts, ip: Addr) -> Key {
+        let number = block.number as usize;
+        if let Some(known) = self.of_blocks.get(number).filter(|_| !passed.is_new) {
+            return *known;
+        }
+        let key = self.keys.of(ip);
+        self.of_blocks.resize(self.of_blocks.len().max(number + 1), key);
+        self.of_blocks[number] = key;
+        key
+    }
+
+    /// Adds a block whose instructions may each begin a line. `index` is the number of the first
+    /// one.
+    fn pass_lines(
+        &mut self,
+        clock: &Clock<'_>,
+        index: u64,
+        addrs: &[Addr],
+        depth: usize,
+        exit: Exit,
+    ) -> ControlFlow<()> {
+        for (number, addr) in (index..).zip(addrs.iter().copied()) {
+            let key = self.keys.of(addr).number;
+            // Control reached the first address of the block without a branch.
+            let goes_on = number > index || self.next == Some(addr);
+            let stays = |of: &&mut Stretch| goes_on && of.depth == depth && of.key == key;
+            let position = clock.position(number);
+            if let Some(current) = self.sender.last().filter(stays) {
+                (current.last, current.exit) = (addr, exit);
+                (current.last_index, current.last_position) = (number, position);
+                continue;
+            }
+            self.was_exact = false;
+            self.sender.add(Stretch {
+                key,
+                first: addr,
+                last: addr,
+                index: number,
+                last_index: number,
+                position,
+                last_position: position,
+                depth,
+                exit,
+            })?;
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -253,79 +423,26 @@ pub(super) fn stretches(
     asked: &Asked,
     tid: Tid,
     same_files: &BTreeSet<String>,
-    chunks: SyncSender<Vec<Stretch>>,
+    chunks: SyncSender<Chunk>,
 ) {
     let functions = asked.functions();
-    let starts = |addr| functions.at(addr).map(|function| function.start);
     let image = asked.timeline.images().last().map(AsRef::as_ref);
     let known = AddressMap::default();
-    let mut keys =
+    let keys =
         Keys { image, same_files, starts: starts_of(image), functions: &functions, asked, known };
-    let mut tracker: Tracker<()> = Tracker::default();
-    let mut depths = Depths::default();
-    let mut sender = Sender { chunks, items: Vec::new() };
-    let mut current: Option<Stretch> = None;
-    // The address at which the last block continues without a branch, and true if its key is exact.
-    let (mut next, mut was_exact) = (None, false);
-    let walked = walk(&asked.timeline, asked.places.as_ref(), tid, &mut |passed| {
-        tracker
-            .pass(passed, &starts, &mut |change| matches!(change, Change::Began(_)).then_some(()));
-        let Visit::Block { index, span, addrs, last, .. } = passed.visit else {
-            return ControlFlow::Continue(());
-        };
-        let exit = span.exit;
-        let Key { is_exact, start, .. } = keys.of(span.ip);
-        let depth = depths.pass(tracker.depth(), span.ip, start, exit);
-        // A block is one stretch if its key is exact, or else each instruction may begin a line.
-        let parts = if is_exact { std::slice::from_ref(&span.ip) } else { addrs.list() };
-        for (number, addr) in (*index..).zip(parts) {
-            let (last, last_index) = if is_exact {
-                (span.last, index + u64::from(span.insns.saturating_sub(1)))
-            } else {
-                (*addr, number)
-            };
-            // Control reached the first address of the block without a branch.
-            let goes_on = number > *index || next == Some(*addr);
-            let key = keys.of(*addr).number;
-            let stays =
-                |of: &&mut Stretch| goes_on && of.depth == depth && (is_exact || of.key == key);
-            if let Some(current) = current.as_mut().filter(stays) {
-                (current.last, current.last_index, current.exit) = (last, last_index, exit);
-                continue;
-            }
-            let item = Stretch {
-                key,
-                first: *addr,
-                last,
-                index: number,
-                last_index,
-                position: passed.clock.position(number),
-                last_position: 0,
-                depth,
-                exit,
-            };
-            was_exact = is_exact;
-            if let Some(mut done) = current.replace(item) {
-                // The clock knows positions of this block only; earlier blocks set theirs at
-                // their end.
-                if done.last_index >= *index {
-                    done.last_position = passed.clock.position(done.last_index);
-                }
-                sender.send(done)?;
-            }
-        }
-        // The stretch may end with this block.
-        if let Some(current) = &mut current {
-            current.last_position = passed.clock.position(current.last_index);
-        }
-        // A line continues over branches that are not taken.
-        let end = last.map(|last| last.end);
-        next = end.filter(|_| exit == Exit::Next || (!was_exact && exit == Exit::NotTaken));
-        ControlFlow::Continue(())
-    });
-    if walked.is_continue() && current.is_none_or(|last| sender.send(last).is_continue()) {
+    let mut stretcher = Stretcher {
+        keys,
+        of_blocks: Vec::new(),
+        tracker: Tracker::default(),
+        depths: Depths::default(),
+        sender: Sender { chunks, chunk: Chunk::default() },
+        next: None,
+        was_exact: false,
+    };
+    let walked = asked.path(tid).walk(&functions, &mut |passed| stretcher.pass(passed));
+    if walked.is_continue() {
         // If the receiver is gone, the last stretches are dropped.
-        let _ = sender.flush();
+        let _ = stretcher.sender.flush();
     }
 }
 

@@ -25,6 +25,7 @@ use crate::values::{Question, Shown};
 use scan::{Definition, Path};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use ticks::Ticks;
 
 /// The number of low bytes of a vector register that a replay knows.
@@ -54,8 +55,8 @@ pub enum Wanted<'a> {
     Expression {
         /// One expression.
         text: &'a Question,
-        /// The number of the frame in which it is evaluated, 0 for the innermost one; `None` for
-        /// the first frame that knows its names.
+        /// The number of the activation in which it is evaluated, 0 for the innermost one; `None`
+        /// for the first one that knows its names. Inlined functions have none.
         frame: Option<usize>,
     },
     /// The content of this memory.
@@ -74,7 +75,7 @@ pub struct OriginStep {
     /// The bytes at this address, as many as the longest instruction has.
     pub code: Vec<u8>,
     /// The function and line of the instruction.
-    pub place: Place,
+    pub place: Arc<Place>,
     /// The memory or register in which the value is after the instruction.
     pub at: ValuePlace,
     /// The bytes of the value; `None` if they cannot be read.

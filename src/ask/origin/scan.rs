@@ -6,7 +6,7 @@ use crate::flow::{EventKind, Exit, Span};
 use crate::insn::{
     Class, ExecMode, Insn, Part, Registers, Source, ValuePlace, decode, is_syscall, source_of,
 };
-use crate::timeline::{Addrs, Timeline, Visit};
+use crate::timeline::{BlockCode, Timeline, Visit};
 use crate::translate::AddressMap;
 use std::ops::ControlFlow;
 
@@ -112,7 +112,7 @@ impl Path<'_> {
         let (mut first, mut all) = (until, Vec::new());
         let (mut next, mut is_interrupted) = (None, false);
         let _: ControlFlow<()> = self.timeline.visit(self.tid, until - 1, &mut |visit| {
-            let Visit::Block { index, span, addrs, code, .. } = &visit else {
+            let Visit::Block { index, span, code, .. } = &visit else {
                 if let Visit::Event { event, .. } = &visit {
                     use EventKind as E;
                     if let E::Tsc(_) = event.kind {
@@ -140,7 +140,7 @@ impl Path<'_> {
                 return ControlFlow::Break(());
             }
             first = first.min(*index);
-            let block = search.learn(span, addrs, code);
+            let block = search.learn(span, code);
             next = search.blocks[block].next;
             all.push(Passed::Block(*index, block));
             ControlFlow::Continue(())
@@ -181,12 +181,7 @@ impl Search {
     }
 
     /// Returns the index of a block. Adds the block if it is new.
-    fn learn(
-        &mut self,
-        span: &Span,
-        addrs: &Addrs<'_>,
-        code: &dyn Fn(Addr, &mut [u8]) -> usize,
-    ) -> usize {
+    fn learn(&mut self, span: &Span, code: &BlockCode<'_>) -> usize {
         let key = (span.ip, span.insns, span.exit);
         if let Some(known) = self.known.get(&key)
             && let Some(block) = self.blocks.get(*known)
@@ -195,7 +190,7 @@ impl Search {
             return *known;
         }
         let back: Vec<Effect> =
-            addrs.list().iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
+            code.addrs().iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
         let next = next_of(span.exit, &back);
         let is_plain = back.iter().all(Effect::is_plain);
         let (first, insns, exit) = key;
@@ -275,9 +270,9 @@ fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
 }
 
 /// Returns the effect of the instruction at `addr` on a part of a register.
-fn effect(part: Part, addr: Addr, code: &dyn Fn(Addr, &mut [u8]) -> usize) -> Effect {
+fn effect(part: Part, addr: Addr, code: &BlockCode<'_>) -> Effect {
     let mut bytes = [0; INSN_BYTES];
-    let known = code(addr, &mut bytes);
+    let known = code.read(addr, &mut bytes);
     let bytes = &bytes[..known];
     // The flags are not known here: an instruction that writes under some condition may write.
     let at = Registers { rip: addr.0, ..Registers::default() };

@@ -3,7 +3,7 @@
 
 use super::scan::Path;
 use crate::ask::Asked;
-use crate::ask::walk::ends_in_tick;
+use crate::ask::blocks::ends_in_tick;
 use crate::common::Tid;
 use crate::session::Position;
 use crate::timeline::Visit;
@@ -171,7 +171,7 @@ impl Ticks<'_> {
             }
             let after = index + u64::from(span.insns);
             let is_inside = after > range.start && after <= range.end;
-            if is_inside && ends_in_tick(span.exit, span.last, code) {
+            if is_inside && ends_in_tick(span, code) {
                 visitor(after)
             } else {
                 ControlFlow::Continue(())

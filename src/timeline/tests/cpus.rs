@@ -272,10 +272,10 @@ fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     let mut each: BTreeMap<_, (u64, Vec<Addr>)> = BTreeMap::new();
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
         match visit {
-            Visit::Block { span, addrs, .. } => {
-                path.extend_from_slice(addrs.list());
+            Visit::Block { span, code, .. } => {
+                path.extend_from_slice(code.addrs());
                 let key = (span.ip, span.insns, format!("{:?}", span.exit));
-                each.entry(key).or_insert_with(|| (0, addrs.list().to_vec())).0 += 1;
+                each.entry(key).or_insert_with(|| (0, code.addrs().to_vec())).0 += 1;
                 blocks += 1;
             }
             mark => marks.extend(reported(&mark)),

@@ -52,8 +52,8 @@ proptest! {
                 return ControlFlow::Break(());
             }
             match visit {
-                Visit::Block { index, span, addrs, .. } => {
-                    walked.extend_from_slice(addrs.list());
+                Visit::Block { index, span, code, .. } => {
+                    walked.extend_from_slice(code.addrs());
                     seen.push((index, FlowItem::Block(span)));
                 }
                 Visit::Event { index, event, .. } => seen.push((index, FlowItem::Event(event))),
