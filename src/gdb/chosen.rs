@@ -15,9 +15,13 @@ use crate::common::Tid;
 /// The threads that a client has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
+    /// The thread of the last `Hg`.
     general: Tid,
+    /// The thread of the last `Hc`; `None` for all threads.
     resumed: Option<Tid>,
-    stepping: Tid,
+    /// The thread that the client's user has selected.
+    selected: Tid,
+    /// True if the client has listed the threads.
     listed: bool,
 }
 
@@ -25,7 +29,7 @@ impl Chosen {
     /// Returns the choices of a client that was sent a stop of thread `tid` and has chosen nothing
     /// since.
     pub(super) fn stopped_at(tid: Tid) -> Self {
-        Self { general: tid, resumed: None, stepping: tid, listed: false }
+        Self { general: tid, resumed: None, selected: tid, listed: false }
     }
 
     /// Returns the thread for reads of registers and memory.
@@ -40,14 +44,15 @@ impl Chosen {
 
     /// Returns the thread that steps if the packet names none.
     pub(super) fn stepping(&self) -> Tid {
-        self.resumed.unwrap_or(self.stepping)
+        self.resumed.unwrap_or(self.selected)
     }
 
-    /// Handles `Hg`.
+    /// Handles `Hg`: the client reads from this thread. If it has not listed the threads before, its
+    /// user has also selected this one.
     pub(super) fn look_at(&mut self, tid: Tid) {
         self.general = tid;
         if !self.listed {
-            self.stepping = tid;
+            self.selected = tid;
         }
     }
 
@@ -61,9 +66,10 @@ impl Chosen {
         self.resumed = tid;
     }
 
-    /// Handles `T`, or a script's request: the user has selected this thread.
+    /// Handles `T`, or a script's request: the user has selected this thread, so it steps if a packet
+    /// names none. Reads are still from the thread of `Hg`.
     pub(super) fn select(&mut self, tid: Tid) {
-        self.stepping = tid;
+        self.selected = tid;
     }
 
     /// Notes that the client has listed the threads.

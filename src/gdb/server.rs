@@ -80,8 +80,9 @@ pub enum Error {
     Accept(io::Error),
 }
 
-/// Serves a session until a client kills the program, or until the first client leaves with
-/// [`Options::once`]. Standard streams have one client.
+/// Serves a session to one client after the other. Ends when the program is gone (unless with
+/// [`Options::persists`]), when a client has asked for it, when [`Options::is_to_end`] says so, or
+/// with [`Options::once`] when the first client leaves. Standard streams have one client.
 pub fn serve<R: Run>(
     listener: Listener,
     session: Session<R>,
@@ -91,18 +92,17 @@ pub fn serve<R: Run>(
     let bound = match listener {
         Listener::Stdio => {
             serve_client(&mut served, &mut StandardStreams::open(), &options);
-            // There will be no other client.
-            end(&mut served, &options);
+            release(&mut served, &options);
             return Ok(());
         }
         Listener::Streams(input, output) => {
             serve_client(&mut served, &mut StandardStreams::of(input, output), &options);
-            end(&mut served, &options);
+            release(&mut served, &options);
             return Ok(());
         }
         Listener::Inquired(inquired) => {
             serve_client(&mut served, &mut StandardStreams::inquired(inquired), &options);
-            end(&mut served, &options);
+            release(&mut served, &options);
             return Ok(());
         }
         Listener::Socket(bound) => bound,
@@ -112,31 +112,31 @@ pub fn serve<R: Run>(
     loop {
         let admitted = door.admit(&*options.is_to_end, &mut options.announce);
         let Some(mut client) = admitted.map_err(Error::Accept)? else {
-            end(&mut served, &options);
+            release(&mut served, &options);
             return Ok(());
         };
         let ended = serve_client(&mut served, &mut *client, &options);
         let is_last = options.once || (options.is_to_end)();
         if is_last {
-            end(&mut served, &options);
+            release(&mut served, &options);
         }
-        // The next client would not know of these processes.
+        // The next client will not know of the forked processes that this one left stopped.
         served.session.run_mut().leave_all_beside();
-        let over = served.session.run().is_over();
+        let is_over = served.session.run().is_over();
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);
         }
-        let over = (over || ended == Ended::Killed) && !options.persists;
-        if over || served.exits || is_last {
+        let is_done = (is_over || ended == Ended::Killed) && !options.persists;
+        if is_done || served.exits || is_last {
             return Ok(());
         }
         door.vacate();
     }
 }
 
-/// Kills the program, since no other client will handle it. If the server shall end
+/// Kills the program, since there will be no other client. If the user has ended the server
 /// ([`Options::is_to_end`]), detaches instead from a program that it attached to.
-fn end<R: Run>(served: &mut Served<R>, options: &Options) {
+fn release<R: Run>(served: &mut Served<R>, options: &Options) {
     let run = served.session.run_mut();
     if (options.is_to_end)() { run.abandon() } else { run.kill() }
 }
@@ -167,6 +167,7 @@ fn serve_client<R: Run>(
     // A broken connection counts as a client that has gone.
     let ended = ended.unwrap_or(Ended::Gone);
     match options.on_disconnect {
+        // The caller releases the program.
         _ if (options.is_to_end)() => {}
         OnDisconnect::Kill if ended == Ended::Gone => served.session.run_mut().kill(),
         OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().leave(),

@@ -17,7 +17,8 @@ const MAX_FRAMES: u64 = 512;
 /// The maximum distance of an overflowed stack pointer below its stack, in bytes.
 const LARGEST_FRAME_BYTES: u64 = 8 << 20;
 
-/// Returns the reply to the text after `qContraflow.stack:`; `None` if it is malformed.
+/// Returns the reply to `THREAD,OFFSET,COUNT`, the text after `qContraflow.stack:`; `None` if it is
+/// malformed. At most [`MAX_FRAMES`] frames are in one reply.
 pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8>> {
     let (thread, range) = hex::split(text, b',')?;
     let (offset, count) = hex::split(range, b',')?;

@@ -6,7 +6,8 @@ use super::thread_id;
 use crate::common::Tid;
 use crate::session::{Forks, Run, Session};
 
-/// The features that a client has announced.
+/// The features of a client: those that it announces in `qSupported`, and those that it turns on by
+/// later packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct ClientFeatures {
@@ -22,11 +23,11 @@ pub(super) struct ClientFeatures {
     pub(super) multiprocess: bool,
     /// The kinds of forks for which the client understands stops.
     pub(super) forks: Forks,
-    /// True if the client wants all threads in each stop reply.
+    /// True if the client wants all threads in each stop reply (`QListThreadsInStopReply`).
     pub(super) lists_threads: bool,
-    /// True if the client's packets about registers name their thread.
+    /// True if the client's packets about registers name their thread (`QThreadSuffixSupported`).
     pub(super) names_threads: bool,
-    /// The client's numbering of signals.
+    /// The client's numbering of signals, which a later packet may change.
     pub(super) signals: Numbering,
     /// True if the client expands run-length encoding in replies, as gdb and LLDB do.
     pub(super) expands_runs: bool,
@@ -55,13 +56,16 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         hwbreak: has(b"hwbreak+"),
         no_resumed: has(b"no-resumed+"),
         exec_events: has(b"exec-events+"),
+        // Later packets change these.
         lists_threads: false,
         names_threads: false,
         signals: Numbering::Gdb,
+        // gdb and LLDB announce this, simpler clients do not.
         expands_runs: list
             .split(|byte| *byte == b';')
             .any(|item| item.starts_with(b"xmlRegisters=")),
-        // LLDB names processes only to detach from one of two.
+        // LLDB expects IDs of processes only if it knows forks: it detaches from one of two processes
+        // by its ID.
         multiprocess: has(b"multiprocess+") && (!lldb || forks != Forks::default()),
         forks,
         lldb,

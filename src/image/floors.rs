@@ -27,7 +27,8 @@ impl Floors {
         self.since
     }
 
-    /// Adds a mapping that was made at `tsc`. Returns its floor.
+    /// Adds a mapping that was made at `tsc`. Returns the time from which it counts: `tsc` if it lies
+    /// over another mapping, or else the earliest time of the program.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let is_over = self.mapped.overlaps(range);
         self.mapped.insert(range);

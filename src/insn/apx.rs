@@ -14,13 +14,13 @@ const W: u8 = 0x08;
 const JMPABS: u8 = 0xa1;
 
 /// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix. Returns `None`
-/// if it has none, is truncated or is invalid.
+/// if it has none, is truncated or is invalid. JMPABS is an indirect jump, since it generates a TIP
+/// although its target is direct.
 pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     let prefixes = bytes.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
     let (legacy, rest) = bytes.split_at(prefixes);
     let [REX2, payload, opcode, operands @ ..] = rest else { return None };
     if *opcode == JMPABS && payload & (M0 | W) == 0 && legacy.is_empty() {
-        // JMPABS emits a TIP although its target is direct.
         let known = operands.len() >= 8;
         return known.then(|| Insn::plain(ip, 11, Class::JmpIndirect));
     }
@@ -29,8 +29,10 @@ pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     }
     let insn =
         decode_known(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
-    let shorter = u8::from(payload & M0 == 0);
-    (insn.class.target().is_none()).then(|| Insn { len: insn.len + shorter, ..insn })
+    // REX2 has two bytes. REX has one, and 0F selects map 1.
+    let saved = u8::from(payload & M0 == 0);
+    // Direct branches cannot have REX2.
+    insn.class.target().is_none().then(|| Insn { len: insn.len + saved, ..insn })
 }
 
 const fn is_legacy_prefix(byte: u8) -> bool {
@@ -42,10 +44,12 @@ const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }
 
-/// Re-encodes the instruction with a REX prefix, using the lower sixteen registers.
+/// Encodes the instruction with REX in place of REX2: the upper sixteen registers become the lower
+/// ones, which changes neither the size of the rest nor the class.
 fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
     let rex = 0x40 | payload & 0x0f;
     let escape: &[u8] = if payload & M0 == 0 { &[] } else { &[0x0f] };
+    // No instruction is longer.
     let operands = operands.get(..operands.len().min(15)).unwrap_or_default();
     [legacy, &[rex], escape, &[opcode], operands].concat()
 }

@@ -415,7 +415,7 @@ impl Executed<'_> {
         (of, Origin::Copied(ValuePlace::Register(from)))
     }
 
-    /// Returns the memory that MOVS read when it wrote `write`.
+    /// Returns the memory that the instruction, a MOVS, read when it wrote `write`.
     fn copied_string(&self, write: AddrRange) -> Option<ValuePlace> {
         let size = write.size_bytes();
         let element = self.insn.memory_size().size() as u64;

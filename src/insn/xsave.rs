@@ -44,7 +44,8 @@ pub fn forget_last_x87(area: &mut [u8]) {
     }
 }
 
-/// Marks the address of the last x87 instruction as set by a debugger.
+/// Marks the address of the last x87 instruction as set by a debugger, by the highest bytes of an
+/// address that was forgotten: [`forget_last_x87`] leaves it as it is then.
 pub fn keep_last_x87(area: &mut [u8]) {
     if let Some(end) = area.get_mut(LAST_X87.end - UNKNOWN_END.len()..LAST_X87.end) {
         end.copy_from_slice(&UNKNOWN_END);

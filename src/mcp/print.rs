@@ -85,8 +85,9 @@ impl Debuggee {
         })
     }
 
-    /// Calls `evaluate` in frame `frame`, or else in the innermost frame in which it succeeds. Also
-    /// returns the number of the frame that was used.
+    /// Calls `evaluate` in the activation with number `frame`, or without it in the innermost of
+    /// [`MOST_FRAMES`] in which it succeeds. Also returns the number of that frame. Fails with the
+    /// innermost frame's error. Functions that are inlined into their caller have no activation.
     fn in_frames<T>(
         &self,
         tid: Tid,
@@ -134,8 +135,9 @@ impl Debuggee {
         Ok(values.iter().all(is_true))
     }
 
-    /// Returns the address range of the value of an expression in the thread that stopped. Fails if
-    /// it is not in one range, or too large to watch.
+    /// Returns the address range of the value of an expression, in the innermost frame of the
+    /// stopped thread in which it has a meaning. Fails if the value is not in one range, or is too
+    /// large to watch.
     pub(super) fn memory_of(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;

@@ -53,10 +53,10 @@ impl Debuggee {
         self.asked.check_calls(&question).map_err(|error| error.to_string())?;
         let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
         let end = wanted.skip.saturating_add(limit);
-        let (mut rows, mut count) = (Vec::new(), 0);
+        let (mut rows, mut count, mut has_more) = (Vec::new(), 0, false);
         let mut sink = |call: Call| {
-            if count >= end {
-                count += 1;
+            if count == end {
+                has_more = true;
                 return Ok(ControlFlow::Break(()));
             }
             if count >= wanted.skip {
@@ -67,7 +67,7 @@ impl Debuggee {
         };
         let answered = self.asked.calls(question, &mut sink, &|_| {}, interrupted);
         answered.map_err(|error| error.to_string())?;
-        let next = (count > end).then_some(end);
+        let next = has_more.then_some(end);
         Ok(json!({"rows": rows, "next": next}))
     }
 
@@ -84,16 +84,16 @@ impl Debuggee {
         if at.is_some() && wanted.frame.is_some() {
             return Err("`frame` is of the current position: go there first".to_owned());
         }
-        // At the end of the run, `at` is after the last position.
+        // At the end of the run there is no next instruction, so no position to name.
         let here = self.run().position().filter(|here| here.at < here.total).map(|here| here.at);
         let stopped = self.session.last_stop().thread;
-        let frame = match wanted.frame {
+        let activation = match wanted.frame {
             Some(frame) => Some(self.activation_of(frame)?),
-            // Registers are those of the innermost frame.
+            // A register alone is that of the innermost frame.
             None => text.starts_with('$').then_some(0),
         };
         let origin = OriginQuestion {
-            value: Wanted::Expression { text: &question, frame },
+            value: Wanted::Expression { text: &question, frame: activation },
             at: at.or(here),
             thread: at.is_none().then_some(stopped),
         };
@@ -112,7 +112,8 @@ impl Debuggee {
         Ok(json!({"rows": rows, "has_more": has_more}))
     }
 
-    /// Returns the index of the activation whose innermost frame is number `frame`.
+    /// Returns the index of the activation whose innermost frame is number `frame`, of the thread
+    /// that stopped. Fails for frames that are inlined into it, which are no activations.
     fn activation_of(&self, frame: usize) -> Result<usize, String> {
         let activations = self.activations(self.session.last_stop().thread);
         let found = activations.iter().position(|one| one.level == frame);

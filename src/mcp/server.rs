@@ -24,7 +24,8 @@ struct Server {
     is_over: Arc<AtomicBool>,
 }
 
-/// Serves the client at the standard input and output, until it leaves.
+/// Serves the client at the standard input and output, until it leaves or the connection breaks,
+/// which is no error. Fails if no thread can be started.
 pub fn serve(host: impl Host + Send + 'static) -> io::Result<()> {
     let (jobs, worker) = worker::start(host)?;
     let is_over = Arc::new(AtomicBool::new(false));

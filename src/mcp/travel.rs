@@ -112,11 +112,11 @@ impl Debuggee {
                 LastChange::Here | LastChange::Interrupted => Ok(()),
             };
         }
-        let watchpoint =
-            Watchpoint { addr: range.start, size_bytes: range.size_bytes(), access: Access::Write };
         if !self.run().is_exact() {
             return Err("only an exact recording has the values of the past".to_owned());
         }
+        let watchpoint =
+            Watchpoint { addr: range.start, size_bytes: range.size_bytes(), access: Access::Write };
         if !self.session.insert_watchpoint(watchpoint) {
             return Err(format!("{value} cannot be watched: watch a part of it"));
         }
@@ -157,7 +157,7 @@ impl Debuggee {
                 self.session.step_back(tid, BackStep::Out(activation), interrupted);
                 Ok(())
             }
-            (Direction::Backward, _) => {
+            (Direction::Backward, Step::Line | Step::Instruction) => {
                 self.session.step_back(tid, BackStep::Over, interrupted);
                 Ok(())
             }
@@ -165,7 +165,7 @@ impl Debuggee {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
                 self.run_to(tid, BTreeSet::from([returns_to]), &current, interrupted)
             }
-            (Direction::Forward, _) => {
+            (Direction::Forward, Step::Line | Step::Instruction) => {
                 let mut stops = self.other_lines(tid);
                 stops.extend(current.returns_to);
                 self.run_to(tid, stops, &current, interrupted)
@@ -196,13 +196,14 @@ impl Debuggee {
             let is_returned = self.run().pc(tid) == current.returns_to;
             let machine = ThreadMachine::new(self.run(), tid);
             let registers = FrameRegisters::of(&machine);
-            // The stack grows down: inner activations have lower frames.
-            let reached = if is_returned {
+            // At the return address, the stack pointer is the CFA of the function that has returned.
+            // Inner activations have lower ones: the stack grows down.
+            let cfa = if is_returned {
                 registers.get(crate::symbols::RSP)
             } else {
                 self.asked.symbols().cfa_of(&registers, &machine)
             };
-            if reached.is_none_or(|reached| reached >= current.cfa) {
+            if cfa.is_none_or(|cfa| cfa >= current.cfa) {
                 return Ok(());
             }
         }

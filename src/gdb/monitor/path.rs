@@ -207,7 +207,8 @@ struct List {
 }
 
 impl List {
-    /// Adds a position. Equal times of successive positions are shown once.
+    /// Adds a line for a position: its thread, time, place and caller. Leaves out a time that is
+    /// equal to that of the line before.
     fn push(&mut self, history: &dyn History, at: u64) {
         self.hits += 1;
         let _ = write!(self.text, "position {at}");

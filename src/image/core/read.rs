@@ -100,7 +100,8 @@ fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     Ok(contents)
 }
 
-/// Adds a note to `contents`; `None` if the note is damaged. A thread's notes follow its status.
+/// Adds a note to `contents`; `None` if it is damaged. Notes of a thread belong to the status before
+/// them. Ignores those without one, and notes of unknown types.
 fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
     let bytes = note.desc();
     let thread = contents.threads.last_mut();
