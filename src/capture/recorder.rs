@@ -141,7 +141,7 @@ impl Recorder {
         let Prepared { destination, writer, mut manifest, store, keeps_end } = prepared;
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
-        writer.restart(&manifest)?;
+        writer.rewrite_starting(&manifest)?;
         let bell = Bell::hang(writer.dir(), Asking::is_possible());
         destination.keep()?;
         Ok(Self {

@@ -138,7 +138,7 @@ impl Path {
     /// Writes the time if packets are about to begin at `ip`, unless it was the last time written.
     fn write_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
-        if self.unit.judges(ip) && self.reported.replace(now) != Some(now) {
+        if self.unit.affects_trace(ip) && self.reported.replace(now) != Some(now) {
             self.unit.set_tsc(now);
             self.unit.stamp();
         }

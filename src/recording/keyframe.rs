@@ -219,7 +219,7 @@ impl Reader {
     }
 
     /// Opens the keyframe after `entry` entries of the log.
-    pub fn keyframe(&self, entry: u64) -> Result<Log, Error> {
+    pub fn open_keyframe(&self, entry: u64) -> Result<Log, Error> {
         let name = listed_name(entry);
         let path = self.dir().join(&name);
         let mapped = match self.sums() {

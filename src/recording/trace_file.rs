@@ -18,7 +18,7 @@ pub(super) struct TraceFile {
 impl TraceFile {
     /// Closes the files until the next packets if there are many traces: a process may have 1024
     /// files open by default.
-    pub(super) fn rest_beside(&mut self, others: usize) {
+    pub(super) fn close_if_many(&mut self, others: usize) {
         if others >= OPEN_TRACES {
             self.bytes.rest();
             self.sums.rest();

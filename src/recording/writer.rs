@@ -34,7 +34,8 @@ use std::sync::Arc;
 pub struct Writer {
     dir: PathBuf,
     sideband: Appender,
-    pending: Vec<u8>,
+    /// The records that are not written yet.
+    pending_sideband: Vec<u8>,
     /// The log of an exact recording.
     log: Option<LogParts>,
     /// The places that the path of an exact recording passes, if this is such a path.
@@ -58,7 +59,7 @@ impl Writer {
         // recorder is killed.
         let log = is_exact.then(|| LogParts::create(dir)).transpose()?;
         // Before all other files, so that the recording can be opened if the recorder is killed.
-        start(dir, starting)?;
+        write_starting(dir, starting)?;
         builder.recursive(false);
         for sub in [dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
             builder.create(&sub).at(&sub)?;
@@ -67,7 +68,7 @@ impl Writer {
         Ok(Self {
             dir: dir.to_owned(),
             sideband,
-            pending: Vec::new(),
+            pending_sideband: Vec::new(),
             log,
             places: None,
             traces: BTreeMap::new(),
@@ -84,8 +85,8 @@ impl Writer {
     }
 
     /// Writes the starting manifest again, with values that are known since the process started.
-    pub fn restart(&self, starting: &Manifest) -> Result<(), Error> {
-        start(&self.dir, starting)
+    pub fn rewrite_starting(&self, starting: &Manifest) -> Result<(), Error> {
+        write_starting(&self.dir, starting)
     }
 
     /// Returns the directory of the recording.
@@ -96,16 +97,16 @@ impl Writer {
     /// Starts the trace of a thread, unless there is one. Does nothing in an exact recording, which
     /// has no traces.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
-        if self.log.is_some() { Ok(()) } else { self.start(TraceId::Thread(tid)) }
+        if self.log.is_some() { Ok(()) } else { self.start_trace(TraceId::Thread(tid)) }
     }
 
-    fn start(&mut self, trace: TraceId) -> Result<(), Error> {
+    fn start_trace(&mut self, trace: TraceId) -> Result<(), Error> {
         if !self.traces.contains_key(&trace) {
             let dir = self.dir.join(TRACE_DIR);
             let bytes = Appender::create(dir.join(trace_name(trace)))?;
             let sums = Appender::create(dir.join(sums_name(trace)))?;
             let mut file = TraceFile { bytes, sums, pending: Vec::new() };
-            file.rest_beside(self.traces.len());
+            file.close_if_many(self.traces.len());
             self.traces.insert(trace, file);
         }
         Ok(())
@@ -124,7 +125,7 @@ impl Writer {
         bytes: &[u8],
         passed: &mut dyn FnMut(usize),
     ) -> Result<(), Error> {
-        self.start(trace)?;
+        self.start_trace(trace)?;
         let mut done = 0;
         bytes.chunks(TRACE_CHUNK_BYTES).try_for_each(|chunk| {
             self.append(trace, chunk)?;
@@ -138,7 +139,7 @@ impl Writer {
     /// open files.
     pub fn end_trace(&mut self, trace: TraceId) -> Result<(), Error> {
         if let Some(mut file) = self.traces.remove(&trace) {
-            flush_sideband(&mut self.sideband, &mut self.pending)?;
+            flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
             file.flush()?;
             self.ended.push(trace);
         }
@@ -146,7 +147,7 @@ impl Writer {
     }
 
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
-        self.start(trace)?;
+        self.start_trace(trace)?;
         let count = self.traces.len();
         let Some(trace) = self.traces.get_mut(&trace) else { return Ok(()) };
         trace.pending.extend_from_slice(packets);
@@ -154,9 +155,9 @@ impl Writer {
             return Ok(());
         }
         // A trace on disk must never refer to code that is not in the sideband on disk.
-        flush_sideband(&mut self.sideband, &mut self.pending)?;
+        flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
         trace.flush()?;
-        trace.rest_beside(count);
+        trace.close_if_many(count);
         Ok(())
     }
 
@@ -164,10 +165,10 @@ impl Writer {
     pub fn sideband(&mut self, record: &Record) -> Result<(), Error> {
         // A record is plain data without maps or floats, and writes to memory cannot fail.
         if let Ok(bytes) = postcard::to_stdvec(record) {
-            self.pending.extend_from_slice(&bytes);
+            self.pending_sideband.extend_from_slice(&bytes);
         }
-        if self.pending.len() >= SIDEBAND_CHUNK_BYTES {
-            flush_sideband(&mut self.sideband, &mut self.pending)?;
+        if self.pending_sideband.len() >= SIDEBAND_CHUNK_BYTES {
+            flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
         }
         Ok(())
     }
@@ -202,7 +203,7 @@ impl Writer {
     }
 
     /// Appends places, if [`Self::start_places`] was called.
-    pub fn places(&mut self, places: &[PathPlace]) -> Result<(), Error> {
+    pub fn append_places(&mut self, places: &[PathPlace]) -> Result<(), Error> {
         let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
         self.places.as_mut().map_or(Ok(()), |file| file.append(&bytes))
     }
@@ -230,7 +231,7 @@ impl Writer {
     }
 
     /// Begins the keyframe after `entry` entries of the log.
-    pub fn keyframe(&self, entry: u64) -> Result<KeyframeWriter, Error> {
+    pub fn begin_keyframe(&self, entry: u64) -> Result<KeyframeWriter, Error> {
         KeyframeWriter::create(&self.dir, entry)
     }
 
@@ -242,12 +243,12 @@ impl Writer {
 
     /// Writes out all buffered data, so that they survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
-        flush_sideband(&mut self.sideband, &mut self.pending)?;
+        flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
         self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
         let count = self.traces.len();
         self.traces.values_mut().try_for_each(|trace| {
             trace.flush()?;
-            trace.rest_beside(count);
+            trace.close_if_many(count);
             Ok(())
         })
     }
@@ -265,7 +266,7 @@ impl Writer {
             let pending = trace.pending.len() as u64;
             trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
         };
-        let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
+        let sideband = self.sideband.size_bytes() + self.pending_sideband.len() as u64;
         let log = self.log.as_ref().map_or(0, |log| log.totals_since_start().size_bytes);
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
@@ -420,7 +421,7 @@ impl Writer {
 }
 
 /// Writes the manifest with the values known at the start of a recording.
-fn start(dir: &Path, starting: &Manifest) -> Result<(), Error> {
+fn write_starting(dir: &Path, starting: &Manifest) -> Result<(), Error> {
     let path = dir.join(STARTING);
     write_by_rename(&path, &json(&path, starting)?)
 }

@@ -12,10 +12,10 @@ use super::stand::{Preparation, Stand};
 const LARGEST_BYTES: u64 = 2 << 30;
 
 impl Replay {
-    /// Replays the run from the last keyframe before the end to the end, in another process, and
-    /// leaves checkpoints on the way, if the replay's own process begins at the end. Ends soon
-    /// after `interrupted` returns true, and continues when it is called again. The replay's
-    /// position stays.
+    /// Prepares for going back, if the replay is at the end of the run and its process begins there,
+    /// so that it has no past: replays the run from the last keyframe to the end, in another process
+    /// that leaves checkpoints on the way and then replaces the first. Ends soon after `interrupted`
+    /// returns true, and continues when it is called again. The replay's position stays.
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.is_without_past() && self.go_ahead(interrupted).is_err() {
             // The next step back meets the error.
@@ -34,6 +34,8 @@ impl Replay {
         is_begin && is_last && is_possible && !matches!(self.ahead, Preparation::Failed)
     }
 
+    /// Runs a process that begins earlier to the end. It replaces the present one when it is there;
+    /// until then it is kept as a [`Preparation::Part`].
     fn go_ahead(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let end = self.position();
         let mut other = match std::mem::take(&mut self.ahead) {
@@ -42,7 +44,8 @@ impl Replay {
         };
         self.exchange(&mut other);
         let went = self.go_towards(end, interrupted);
-        if !matches!(went, Ok(true)) {
+        let is_there = matches!(went, Ok(true));
+        if !is_there {
             self.exchange(&mut other);
             self.ahead = Preparation::Part(other);
         }
@@ -57,7 +60,7 @@ impl Replay {
         {
             return Ok(false);
         }
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         if let Some(entry) = self.cursor.current()? {
             self.check(&entry)?;
         }
@@ -78,6 +81,7 @@ impl Replay {
         Ok(Stand { epoch, number, cursor, ticks: 0, instructions: Some(0) })
     }
 
+    /// Exchanges the replay's process and position with others.
     fn exchange(&mut self, other: &mut Stand) {
         std::mem::swap(&mut self.epoch, &mut other.epoch);
         std::mem::swap(&mut self.number, &mut other.number);

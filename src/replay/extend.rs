@@ -9,8 +9,9 @@ use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, Log};
 
 impl Replay {
-    /// Continues with the same recording, which has more entries now. Returns false if the program
-    /// now uses addresses where the replay has its own memory: the recording is to be opened anew.
+    /// Takes over the entries that the recording has gained. Ends a diversion; the position stays.
+    /// Returns false if the replay cannot go on: the program now uses addresses of the replay's own
+    /// memory, or the recording has dropped it. Then the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
         let outline = Outline::of(&log, &reader)?;

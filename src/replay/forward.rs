@@ -172,7 +172,7 @@ impl Replay {
     /// Executes one instruction of the thread that is next, or applies the next entry of the log.
     pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         if !self.is_at_site(&entry)? {
             let before = self.epoch.thread.tracee.registers()?;
             let code = self.bytes_at(before.rip.into());

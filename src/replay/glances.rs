@@ -3,7 +3,7 @@
 
 use super::error::Error;
 use super::events::Site;
-use super::goals::Looks;
+use super::goals::GlanceFacts;
 use super::position::Position;
 use super::process::Replay;
 use super::stand::Glanced;
@@ -18,7 +18,7 @@ use std::thread::available_parallelism;
 static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
 
-impl Looks<'_> {
+impl GlanceFacts<'_> {
     /// Returns true if stops of a run over this distance may be glances: if it has any, and tracer
     /// and thread would not wait for the same CPU. Runs up to a bound end at stops.
     pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
@@ -39,7 +39,7 @@ impl Replay {
     pub(super) fn run_with_glances(
         &mut self,
         distance: Distance,
-        looks: &Looks<'_>,
+        looks: &GlanceFacts<'_>,
     ) -> Result<Run, Error> {
         self.epoch.one_cpu.let_go(self.epoch.thread.tid());
         let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, distance)?;
@@ -58,7 +58,7 @@ impl Replay {
 
     /// Returns true if the goals accept a stop. `None`: the thread has to stop before they can
     /// decide.
-    fn judge(&mut self, glance: &Glance, looks: &Looks<'_>) -> Option<bool> {
+    fn judge(&mut self, glance: &Glance, looks: &GlanceFacts<'_>) -> Option<bool> {
         let position = self.position_of(glance, looks)?;
         let registers = glance.registers;
         self.glanced = Some(Glanced { registers, position, needs_stop: AtomicBool::new(false) });
@@ -70,7 +70,7 @@ impl Replay {
 
     /// Returns the position of a thread that waits at a glance. `None` if an entry of the log may
     /// happen to it there before it executes the instruction.
-    fn position_of(&self, glance: &Glance, looks: &Looks<'_>) -> Option<Position> {
+    fn position_of(&self, glance: &Glance, looks: &GlanceFacts<'_>) -> Option<Position> {
         let begun = if glance.answered == 0 { self.ticks } else { 0 };
         let ticks = begun.checked_add(glance.ticks)?;
         let entry = match looks.answered {

@@ -38,7 +38,7 @@ impl<'a> Goals<'a> {
 pub enum Found {
     /// The run is where it was to go.
     Goal,
-    /// The run has no more instructions.
+    /// The run has no more instructions in this direction.
     End,
     /// A thread is about to execute an instruction that is a goal.
     Stop,
@@ -65,8 +65,9 @@ pub(super) enum Met {
     Fault(Box<SiginfoBytes>),
 }
 
-/// The facts by which a run decides about stops at glances.
-pub(super) struct Looks<'a> {
+/// The facts by which the tracer decides at a glance, a stop that the engine reports while the thread
+/// waits in the code cache, if the thread goes on.
+pub(super) struct GlanceFacts<'a> {
     pub(super) goals: &'a Goals<'a>,
     /// The next entry of the log, if no entries are answered in the cache.
     pub(super) entry: Option<&'a Entry>,

@@ -81,7 +81,7 @@ impl Epoch {
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let _span = Span::begin();
-        let state = reader.keyframe(entry)?.cursor();
+        let state = reader.open_keyframe(entry)?.cursor();
         Self::load_state(entry, state, reader, code, reserved)
     }
 

@@ -113,7 +113,7 @@ impl Outline {
         let mut outline = Self::before(log.first());
         let (mut cursor, mut calls) = (log.cursor(), OpenCalls::default());
         if outline.first > 0 {
-            let start = reader.keyframe(outline.first)?.cursor();
+            let start = reader.open_keyframe(outline.first)?.cursor();
             let after = cursor.clone();
             outline.starts.push(ProgramStart::Keyframe { start: start.clone(), after });
             outline.begins.push(outline.first);

@@ -56,7 +56,7 @@ impl Replay {
         self.row = Row::default();
         let ticks = here.ticks.saturating_sub(ROW_TICKS);
         self.seek(Position { entry: here.entry, ticks, instructions: 0 })?;
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         let mut instructions = Vec::new();
         while self.position() < here {
             let position = self.position();

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::events::Site;
-use super::goals::{Found, Goals, Looks, Met};
+use super::goals::{Found, GlanceFacts, Goals, Met};
 use super::one_cpu::Span;
 use super::outline::KernelEvent;
 use super::process::Replay;
@@ -65,7 +65,7 @@ impl Replay {
         if let Some(judged) = self.judged.take() {
             return Ok(judged);
         }
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         Ok(self.is_attempted()? && (goals.accepts)(self))
     }
 
@@ -199,7 +199,7 @@ impl Replay {
         while self.ticks < goal {
             let left = (goal - self.ticks).min(CHUNK_TICKS);
             let met =
-                self.run_ticks(left, &Looks { goals, entry: Some(&entry), answered: None })?;
+                self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), answered: None })?;
             if let Some(found) = self.meaning(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -237,7 +237,7 @@ impl Replay {
             let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let looks = Looks { goals, entry: None, answered: Some(&ahead.places) };
+            let looks = GlanceFacts { goals, entry: None, answered: Some(&ahead.places) };
             let met = self.run_looking(Distance::Budget(budget), Some(&looks));
             let noted = self.note_answered(tid, &ahead, (begun, budget));
             let met = met?;
@@ -349,7 +349,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread for `ticks` ticks, or fewer if it meets something.
-    fn run_ticks(&mut self, ticks: u64, looks: &Looks<'_>) -> Result<Met, Error> {
+    fn run_ticks(&mut self, ticks: u64, looks: &GlanceFacts<'_>) -> Result<Met, Error> {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
             let left = goal - self.ticks;
@@ -371,7 +371,11 @@ impl Replay {
 
     /// Runs the loaded thread as [`Self::run`] does. With `looks`, its stops are glances if
     /// possible.
-    fn run_looking(&mut self, distance: Distance, looks: Option<&Looks<'_>>) -> Result<Met, Error> {
+    fn run_looking(
+        &mut self,
+        distance: Distance,
+        looks: Option<&GlanceFacts<'_>>,
+    ) -> Result<Met, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
         let met = self.run_engine(distance, looks)?;
         if !matches!(met, Met::Nothing | Met::Watch(_)) {
@@ -388,7 +392,11 @@ impl Replay {
         })
     }
 
-    fn run_engine(&mut self, distance: Distance, looks: Option<&Looks<'_>>) -> Result<Met, Error> {
+    fn run_engine(
+        &mut self,
+        distance: Distance,
+        looks: Option<&GlanceFacts<'_>>,
+    ) -> Result<Met, Error> {
         let run = match looks {
             Some(looks) if looks.are_worth_it(distance) => {
                 self.run_with_glances(distance, looks)?

@@ -66,8 +66,10 @@ const MANY_HITS: usize = 20;
 const FAR: u64 = 500;
 
 impl Replay {
-    /// Moves back by one instruction of a thread. Returns [`Found::End`] at its first one. From the
-    /// end of the run, this may take long. If the user interrupts it, the replay stays at the end.
+    /// Moves back by one instruction of a thread, and returns what that instruction met: a watch, an
+    /// act of the kernel that is a goal, or [`Found::Goal`] for nothing. Returns [`Found::End`] at
+    /// the thread's first instruction. The stops of `goals` have no effect. From the end of the run,
+    /// this may take long; if the user interrupts it, the replay stays there.
     pub fn step_back(
         &mut self,
         tid: Tid,
@@ -267,8 +269,9 @@ impl Replay {
         Ok(are_at_entries && is_one && self.ip()? == ip)
     }
 
-    /// Moves back to the last act of the kernel that is a goal, or to the beginning. The log has
-    /// all acts, so nothing runs on the way.
+    /// Moves back to the last act of the kernel that is a goal; if there is none, moves to the
+    /// beginning and returns [`Found::End`]. The log has all acts, so only the way from the entry
+    /// before the act is run. If that is interrupted, the replay stays at `here`.
     fn run_back_to_event(&mut self, here: Position, goals: &Goals<'_>) -> Result<Found, Error> {
         let ip = self.ip()?;
         for entry in (self.first().entry..=here.entry).rev() {
@@ -318,7 +321,7 @@ impl Replay {
         watches: &[Watch],
     ) -> Result<Searched, Error> {
         let mut watching = self.epoch.watch(watches)?;
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         let ip = self.ip()?;
         let (mut hits, mut goals) = (Vec::new(), Goals { passed: None, ..*goals });
         if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(&goals)? {
@@ -358,7 +361,7 @@ impl Replay {
             self.settle()?;
             watching = self.epoch.watch(watches)?;
         }
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         while self.position() < end && self.ticks == end.ticks && self.cursor.index() == end.entry {
             let ip = self.ip()?;
             if goals.stops.contains(&ip) && self.is_accepted(&goals)? {
@@ -385,7 +388,7 @@ impl Replay {
     }
 
     fn hit(&mut self, found: Found) -> Result<Hit, Error> {
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         Ok(Hit { entry: self.cursor.index(), ticks: self.ticks, ip: self.ip()?, found })
     }
 

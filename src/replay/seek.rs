@@ -1,4 +1,8 @@
-//! Moves a replay to any position: it goes on from the last checkpoint or keyframe before it.
+//! Moves a replay to any position: from the nearest place before it to its tick, then to its
+//! instruction. Candidates are, in this order, the replay's own position, the last checkpoint of its
+//! process, and the last keyframe, if that saves much work. If the process begins after the target,
+//! another one is loaded: one that was prepared ([`super::ahead`]), from the last keyframe, or from
+//! the program's start.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -45,7 +49,7 @@ impl Replay {
             self.keep_near_checkpoints(target, &NEVER)?;
         }
         self.travel_to_tick(target, &NEVER)?;
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         if self.go_straight(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
@@ -56,17 +60,21 @@ impl Replay {
             let left = target.instructions.saturating_sub(self.position().instructions);
             match self.run_straight(left, None)? {
                 Straight::Lost => return Ok(false),
-                Straight::Steps if self.hook_here()?.is_some() || !self.step_one()? => break,
-                Straight::Ran | Straight::Steps => {}
+                Straight::Ran => {}
+                Straight::Steps => {
+                    if self.hook_here()?.is_some() || !self.step_one()? {
+                        break;
+                    }
+                }
             }
         }
         Ok(true)
     }
 
-    /// Moves by single steps to a position in a tick that changes its own code.
+    /// Moves by single steps to a position in a tick that changes its own code. Ends early at a
+    /// hook or at the end of the tick.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
-        // This does not come back here: with no instruction in the tick, `go_straight` has nothing
-        // to run.
+        // No recursion: to the first instruction of a tick, `seek` never needs single steps.
         self.seek(Position { instructions: 0, ..target })?;
         while self.position() < target && self.ticks == target.ticks {
             if self.hook_here()?.is_some() || !self.step_one()? {
@@ -203,6 +211,7 @@ impl Replay {
         Ok(true)
     }
 
+    /// Restores the checkpoint at a position. Replays from the program's start if it is lost.
     pub(super) fn restore(&mut self, position: Position) -> Result<(), Error> {
         let Some(cursor) = self.epoch.restore(position)? else {
             self.enter_epoch(self.number)?;
@@ -213,8 +222,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Loads the registers of the next entry's thread into the process.
-    pub(super) fn load_next(&mut self) -> Result<(), Error> {
+    /// Loads the registers of the thread of the log's next entry into the process.
+    pub(super) fn switch_to_next_thread(&mut self) -> Result<(), Error> {
         if let Some(tid) = self.next_thread()? {
             self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
         }
@@ -233,7 +242,8 @@ impl Replay {
         Ok(self.position())
     }
 
-    /// Moves to a place within the tick that begins at a position.
+    /// Moves to a place within the tick that begins at the position `tick`. Within the iterations of
+    /// a string instruction, [`Self::position`] is then only that of the tick.
     pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();

@@ -33,7 +33,7 @@ impl Replay {
     /// Returns true if the thread that executes next is about to execute an instruction at one of
     /// `addrs`.
     pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
-        self.load_next()?;
+        self.switch_to_next_thread()?;
         let Some(thread) = self.loaded() else { return Ok(false) };
         let executes = self.running() == Some(thread.tid);
         Ok(executes && addrs.contains(&Addr(thread.registers.rip)))

@@ -151,14 +151,14 @@ impl Live {
         {
             self.failure.replace(Some(error.to_string()));
         }
-        let position = self.known_history().and_then(Run::position);
+        let position = self.opened_history().and_then(Run::position);
         self.in_past = position.is_some_and(|position| position.at < position.total);
     }
 }
 
 impl Run for Live {
     fn threads(&self) -> Vec<ThreadInfo> {
-        let past = self.past().map(Run::threads);
+        let past = self.past_in_view().map(Run::threads);
         let program = self.program.borrow();
         // The recording gets thread names at its end only.
         let named = |thread: ThreadInfo| ThreadInfo { name: program.name(thread.tid), ..thread };
@@ -176,11 +176,11 @@ impl Run for Live {
     }
 
     fn default_thread(&self) -> Tid {
-        self.past().map_or(self.stopped, Run::default_thread)
+        self.past_in_view().map_or(self.stopped, Run::default_thread)
     }
 
     fn position(&self) -> Option<Position> {
-        if self.is_exact() && self.known_history().is_none() {
+        if self.is_exact() && self.opened_history().is_none() {
             let moment = self.program.borrow_mut().moment().ok()??;
             let at = Position::exact(moment, 0);
             return Some(Position { at, total: at });
@@ -201,7 +201,7 @@ impl Run for Live {
         if let Some(stop) = self.end_vfork_for_past() {
             return stop;
         }
-        if !self.history_unless(interrupted) {
+        if !self.open_history(interrupted) {
             return Stop { thread: order.thread, reason: StopReason::Interrupted };
         }
         let (passed, catches) = (self.passed, self.catches.clone());
@@ -232,18 +232,18 @@ impl Run for Live {
     }
 
     fn pc(&self, tid: Tid) -> Option<Addr> {
-        match self.past() {
+        match self.past_in_view() {
             Some(past) => past.pc(tid),
             None => self.live_pc(tid),
         }
     }
 
     fn stays(&self, tid: Tid) -> bool {
-        self.past().is_some_and(|past| past.stays(tid))
+        self.past_in_view().is_some_and(|past| past.stays(tid))
     }
 
     fn registers(&self, tid: Tid) -> KnownRegisters {
-        match self.past() {
+        match self.past_in_view() {
             Some(past) => past.registers(tid),
             None => self
                 .program
@@ -254,7 +254,7 @@ impl Run for Live {
     }
 
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
-        match self.past() {
+        match self.past_in_view() {
             Some(past) => past.read_memory(tid, addr, buf),
             None => self.read_live(tid, addr, buf),
         }
@@ -315,14 +315,14 @@ impl Run for Live {
     }
 
     fn regions(&self) -> Option<Vec<Region>> {
-        if let Some(past) = self.past() {
+        if let Some(past) = self.past_in_view() {
             return past.regions();
         }
         self.regions_of_program()
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
-        match self.past() {
+        match self.past_in_view() {
             Some(past) => past.siginfo(tid),
             None => self.program.borrow().thread(tid)?.siginfo,
         }
@@ -415,7 +415,7 @@ impl Run for Live {
     }
 
     fn unknown_calls(&self) -> u64 {
-        self.known_history().map_or(0, Run::unknown_calls)
+        self.opened_history().map_or(0, Run::unknown_calls)
     }
 
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {

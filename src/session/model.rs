@@ -193,7 +193,8 @@ impl<R: Run> Session<R> {
         wanted.address(&auxv, &read).map_err(Error::NoThreadLocal)
     }
 
-    /// Starts another program, or attaches to another process.
+    /// Starts another program, or attaches to another process. Removes all breakpoints and marks.
+    /// Returns the stop at its beginning.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
         // Breakpoints and marks refer to the previous program.

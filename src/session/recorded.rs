@@ -23,9 +23,9 @@ pub struct Recorded<H> {
     alone: Option<Alone>,
 }
 
-/// A step back of one thread alone, to its previous instruction. The other threads did not move, so
-/// the next search backwards includes all that they executed since that instruction. gdb steps like
-/// this to pass a breakpoint of another thread.
+/// A step back of one thread alone, to its previous instruction. The run's position is that of this
+/// thread then; the other threads have not moved, and count as still at `others`. So the next search
+/// backwards begins there. gdb steps like this to pass a breakpoint of another thread.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
     thread: Tid,
@@ -108,6 +108,7 @@ impl<H: History> Recorded<H> {
         }
     }
 
+    /// Ends a step at a position. If the stepping thread runs next, it may meet a stop there.
     fn finish_step(&mut self, walk: &Walk<'_>, direction: Direction, position: u64) -> Stop {
         self.position = position;
         let tid = walk.order.thread;
@@ -137,28 +138,29 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Runs the other threads after the stepping thread has executed its last instruction.
+    /// Runs the other threads after the stepping thread has executed its last instruction, to their
+    /// next stop or to the end. If they are locked, reports the end at once.
     fn run_on(&mut self, walk: &Walk<'_>) -> Stop {
         if walk.order.locked {
             return walk.stop(StopReason::Edge(Edge::End));
         }
         let end = self.history.total();
         self.travel(walk, Direction::Forward, end.saturating_sub(1))
-            .unwrap_or_else(|| self.reach(walk, Edge::End, end))
+            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::End, end))
     }
 
     fn continue_back(&mut self, walk: &Walk<'_>) -> Stop {
         let first = walk.only().and_then(|tid| self.history.position_of(tid, 0));
         let begin = first.unwrap_or(0).min(self.position);
         self.travel(walk, Direction::Backward, begin)
-            .unwrap_or_else(|| self.reach(walk, Edge::Begin, begin))
+            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::Begin, begin))
     }
 
     fn continue_forward(&mut self, walk: &Walk<'_>) -> Stop {
         let end = walk.only().map_or(self.history.total(), |tid| self.end_of(tid));
         let end = end.max(self.position);
         self.travel(walk, Direction::Forward, end.saturating_sub(1))
-            .unwrap_or_else(|| self.reach(walk, Edge::End, end))
+            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::End, end))
     }
 
     /// Returns the position after the last instruction of a thread.
@@ -196,7 +198,9 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the nearest breakpoint, system call or signal.
+    /// Returns the nearest breakpoint, system call or signal. After steps back of one thread alone,
+    /// searches from the position of the others, and skips the instructions that the lone thread has
+    /// gone back over already.
     fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let goes_on = direction == Direction::Backward && !walk.order.locked;
         let Some(alone) = walk.alone.filter(|_| goes_on) else {
@@ -206,7 +210,6 @@ impl<H: History> Recorded<H> {
         loop {
             let running = |position| self.history.running_at(position);
             match self.find_from(from, walk, direction, until) {
-                // The thread has passed this instruction already, by its lone steps back.
                 Found::At(at) if at >= self.position && running(at) == Some(alone.thread) => {
                     from = at;
                 }
@@ -257,8 +260,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the breakpoint of another thread at the current position that has not been reported,
-    /// because the stop there belonged to another thread.
+    /// Returns the breakpoint at the current position, if it was not reported since the last stop was
+    /// that of another thread than the one that runs here. Only forwards, and if all threads run.
     fn pending_breakpoint(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let reported = thread == walk.last.thread || thread == walk.order.thread;
@@ -269,7 +272,8 @@ impl<H: History> Recorded<H> {
         Some(Stop { thread, reason: StopReason::Breakpoint(kind) })
     }
 
-    fn reach(&mut self, walk: &Walk<'_>, edge: Edge, position: u64) -> Stop {
+    /// Moves to an edge of the history, and returns the stop there.
+    fn stop_at_edge(&mut self, walk: &Walk<'_>, edge: Edge, position: u64) -> Stop {
         self.position = position;
         let thread =
             if walk.order.locked { walk.order.thread } else { self.running(walk.order.thread) };

@@ -266,7 +266,7 @@ pub trait Run {
     }
 
     /// Detaches from a process, which continues without the debugger. If it was the program, a
-    /// process beside it becomes the program.
+    /// process beside it becomes the program. By default, detaches from the only process there is.
     fn leave_process(&mut self, _pid: Pid) -> Result<(), Error> {
         self.leave();
         Ok(())

@@ -111,7 +111,7 @@ impl Engine {
         let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;
         let threads: Result<Vec<_>, _> = self.threads.values().map(Standing::of).collect();
-        let mut file = process.recorder.writer().keyframe(entry)?;
+        let mut file = process.recorder.writer().begin_keyframe(entry)?;
         process.write_keyframe(&mut file, self.holder, &threads?, &[])?;
         // If the process was killed, some of its memory may have been missing. This fails then.
         holder.tracee().registers()?;
@@ -160,7 +160,7 @@ impl Engine {
         if process.own_bytes(dumped) > LARGEST_LAST_BYTES {
             return Ok(());
         }
-        let mut file = process.recorder.writer().keyframe(entry)?;
+        let mut file = process.recorder.writer().begin_keyframe(entry)?;
         process.write_keyframe(&mut file, last, &threads, dumped)?;
         // If the process was killed, neither keyframe nor final state has all of its memory.
         Tracee(last).registers()?;

@@ -94,27 +94,31 @@ impl Capabilities {
         }
     }
 
-    /// Returns true if `MTCFreq` can be `freq`.
+    /// Returns true if the processor accepts `freq` as `MTCFreq`: without MTC, only 0.
     #[must_use]
-    pub const fn has_mtc_freq(&self, freq: u8) -> bool {
+    pub const fn accepts_mtc_freq(&self, freq: u8) -> bool {
         freq == 0 && !self.has(Capability::Mtc)
             || self.has(Capability::Mtc) && self.sub_leaf_1_eax >> 16 >> (freq & 15) & 1 != 0
     }
 
-    /// Returns true if `CycThresh` can be `threshold`.
+    /// Returns true if the processor accepts `threshold` as `CycThresh`: without configurable PSB and
+    /// CYC, only 0.
     #[must_use]
-    pub const fn has_cyc_thresh(&self, threshold: u8) -> bool {
+    pub const fn accepts_cyc_thresh(&self, threshold: u8) -> bool {
         let supported = self.sub_leaf_1_ebx & 0xffff;
-        self.has_of(supported, threshold)
+        self.accepts(supported, threshold)
     }
 
-    /// Returns true if `PSBFreq` can be `freq`.
+    /// Returns true if the processor accepts `freq` as `PSBFreq`: without configurable PSB and CYC,
+    /// only 0.
     #[must_use]
-    pub const fn has_psb_freq(&self, freq: u8) -> bool {
-        self.has_of(self.sub_leaf_1_ebx >> 16, freq)
+    pub const fn accepts_psb_freq(&self, freq: u8) -> bool {
+        self.accepts(self.sub_leaf_1_ebx >> 16, freq)
     }
 
-    const fn has_of(&self, supported: u32, encoding: u8) -> bool {
+    /// Returns true if bit `encoding` of `supported` is set; without configurable PSB and CYC, if
+    /// `encoding` is 0.
+    const fn accepts(&self, supported: u32, encoding: u8) -> bool {
         if self.has(Capability::PsbAndCyc) {
             supported >> (encoding & 15) & 1 != 0
         } else {

@@ -121,7 +121,8 @@ impl Unit {
         self.end();
     }
 
-    /// Traces the return to C0, with `last`, `deepest` and `wake` as in [`Packet::PwrX`].
+    /// Traces the return to C0: writes the full time, and then, if power events are traced, a PWRX
+    /// with `last`, `deepest` and `wake`.
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
         self.begin();
         self.put_times();

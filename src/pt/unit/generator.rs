@@ -21,7 +21,9 @@ const SUPPRESSED: IpPayload = IpPayload { compression: IpCompression::Suppressed
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub(super) config: Config,
+    /// The state of the processor.
     pub(super) context: Context,
+    /// The state that it has from the next far transfer, interrupt or entry on.
     pub(super) staged: Staged,
     pub(super) status: RtitStatus,
     pub(super) clock: Clock,
@@ -30,10 +32,11 @@ pub struct Unit {
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
+    /// The branches since the last packet, among which circles are found.
     pub(super) walked: Walked,
     pub(super) overflow: super::overflow::Overflow,
-    /// The bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits. At 0, a
-    /// PSB is due.
+    /// The number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17
+    /// bits. 0 before the first PSB, which the next event writes.
     pub(super) since_psb_bytes: u64,
     out: Vec<u8>,
 }
@@ -76,7 +79,7 @@ impl Unit {
         self.status
     }
 
-    /// Returns the bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits.
+    /// Returns the number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits.
     pub(super) const fn packet_byte_count(&self) -> u64 {
         self.since_psb_bytes
     }
@@ -96,10 +99,10 @@ impl Unit {
         self.config.ranges = ranges;
     }
 
-    /// Returns true if a branch to `ip` at a traced privilege level generates packets: `TriggerEn`
-    /// is set, and the ranges trace it or stop the trace there.
+    /// Returns true if a branch to `ip`, at a traced privilege level, is traced or stops the trace.
+    /// Returns false while `TriggerEn` is clear.
     #[must_use]
-    pub fn judges(&self, ip: Addr) -> bool {
+    pub fn affects_trace(&self, ip: Addr) -> bool {
         self.triggered() && judge(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
     }
 
@@ -159,7 +162,7 @@ impl Unit {
     /// Writes the buffered branch outcomes, before they fill a packet.
     pub fn flush(&mut self) {
         for packet in self.tnt.take() {
-            self.write(&packet);
+            self.put_unflushed(&packet);
         }
     }
 
@@ -203,7 +206,7 @@ impl Unit {
             self.put_cyc();
         }
         for packet in self.tnt.push(taken) {
-            self.write(&packet);
+            self.put_unflushed(&packet);
         }
     }
 
@@ -267,18 +270,19 @@ impl Unit {
         if is_cyc_eligible(packet) {
             self.put_cyc();
         }
-        self.write(packet);
+        self.put_unflushed(packet);
     }
 
-    /// Writes a packet without flushing the buffered ones. Drops it as [`Self::put`] does.
-    pub(super) fn write(&mut self, packet: &Packet) {
+    /// Writes a packet, and leaves the buffered branch outcomes in the buffer. Drops the packet as
+    /// [`Self::put`] does.
+    pub(super) fn put_unflushed(&mut self, packet: &Packet) {
         if self.triggered() && !self.overflow.loses(packet) {
-            self.emit(packet);
+            self.put_unchecked(packet);
         }
     }
 
-    /// Writes a packet regardless of the enables.
-    pub(super) fn emit(&mut self, packet: &Packet) {
+    /// Writes a packet even while `TriggerEn` is clear or in an overflow.
+    pub(super) fn put_unchecked(&mut self, packet: &Packet) {
         let before = self.out.len();
         encode(packet, &mut self.out);
         self.since_psb_bytes += (self.out.len() - before) as u64;

@@ -149,7 +149,8 @@ impl Output {
         Ok(Stored::All)
     }
 
-    /// Writes `bytes` at `address`, up to any restricted memory that ends tracing.
+    /// Writes `bytes` at `address`; the caller advances the offset. Fails at restricted memory, after
+    /// writing the bytes before it and advancing the offset to there.
     pub(super) fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), OperationalError> {
         let size_bytes = bytes.len() as u64;
         let writable_bytes = self.memory.writable_bytes(address, size_bytes);

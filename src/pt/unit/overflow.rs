@@ -52,8 +52,9 @@ impl Unit {
         }
     }
 
-    /// Ends the overflow: writes OVF, and the IP at which packets resume if they are enabled. Later
-    /// packets depend on no packet before it.
+    /// Ends the overflow, if there is one. Writes OVF, and then TraceStop if that was lost; or else a
+    /// PSB+ if packets of the state were lost; or else the IP at which packets resume, if they are
+    /// enabled. Later packets depend on no packet before it.
     pub fn overflow_end(&mut self) {
         let Overflow::On { state_lost, stopped } = self.overflow else { return };
         self.overflow = Overflow::None;
@@ -62,8 +63,8 @@ impl Unit {
         self.returns.clear();
         if stopped {
             // The trace has ended, but that was not reported.
-            self.emit(&Packet::Ovf);
-            self.emit(&Packet::TraceStop);
+            self.put_unchecked(&Packet::Ovf);
+            self.put_unchecked(&Packet::TraceStop);
             return;
         }
         self.put(&Packet::Ovf);

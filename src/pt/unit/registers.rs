@@ -130,9 +130,9 @@ pub(super) fn check_ctl(
 
 fn check_encodings(ctl: RtitCtl, capabilities: &Capabilities) -> Result<(), GeneralProtection> {
     let fields = [
-        ("MTCFreq", capabilities.has_mtc_freq(ctl.mtc_freq())),
-        ("CycThresh", capabilities.has_cyc_thresh(ctl.cyc_thresh())),
-        ("PSBFreq", capabilities.has_psb_freq(ctl.psb_freq())),
+        ("MTCFreq", capabilities.accepts_mtc_freq(ctl.mtc_freq())),
+        ("CycThresh", capabilities.accepts_cyc_thresh(ctl.cyc_thresh())),
+        ("PSBFreq", capabilities.accepts_psb_freq(ctl.psb_freq())),
         ("ADDRn_CFG", (0..4).all(|n| ctl.addr_cfg(n) <= 2)),
     ];
     match fields.into_iter().find(|(_, supported)| !supported) {

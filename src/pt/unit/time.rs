@@ -127,7 +127,7 @@ impl Unit {
         if !ctl.has(RtitCtl::CYC_EN) || !self.triggered() || lost || self.clock.cycles < threshold {
             return;
         }
-        self.write(&Packet::Cyc(self.clock.cycles));
+        self.put_unflushed(&Packet::Cyc(self.clock.cycles));
         self.clock.restart_cycles();
     }
 

@@ -65,7 +65,7 @@ impl WrittenPath {
     }
 
     fn write_places(&mut self) -> Result<(), Error> {
-        self.writer.places(&self.places)?;
+        self.writer.append_places(&self.places)?;
         self.places.clear();
         Ok(())
     }

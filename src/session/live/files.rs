@@ -53,7 +53,7 @@ impl Live {
     /// Returns a mapped file, or one of the process's files in `/proc`.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         if self.describes_process(path, &DESCRIPTIONS) {
-            return match self.past() {
+            return match self.past_in_view() {
                 Some(past) => past.file(path),
                 None => Some(Box::new(self.description(path)?)),
             };

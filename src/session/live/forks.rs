@@ -86,7 +86,7 @@ impl Live {
             Some(beside) => beside,
             None if tid.0 == pid.0 || known() => pid,
             // A thread of the past that is gone, or a child that has ended.
-            None if self.past().is_some() => pid,
+            None if self.past_in_view().is_some() => pid,
             None => Pid(tid.0),
         }
     }

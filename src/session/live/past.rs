@@ -1,4 +1,7 @@
 //! The past of a live program: the recording so far, opened like one that was cut off.
+//!
+//! `Live::history` is the past up to now. `Live::outdated` is a replay of a shorter past, or one that
+//! was interrupted; `replay_history` continues it.
 
 use super::Live;
 use crate::capture::Live as Program;
@@ -53,8 +56,8 @@ impl NoPast {
 impl Live {
     /// Returns the history up to now, which is opened on first use; `None` if that failed.
     pub(super) fn history(&self) -> Option<&dyn Run> {
-        self.history_unless(&|| false);
-        self.known_history()
+        self.open_history(&|| false);
+        self.opened_history()
     }
 
     /// Returns the history up to now if it is a path; `None` for an exact recording.
@@ -70,29 +73,29 @@ impl Live {
     }
 
     /// Returns the history up to now if it was opened already.
-    pub(super) fn known_history(&self) -> Option<&dyn Run> {
+    pub(super) fn opened_history(&self) -> Option<&dyn Run> {
         self.history.get().and_then(Option::as_ref).map(Past::run)
     }
 
     pub(super) fn history_mut(&mut self) -> Option<&mut dyn Run> {
         self.history();
-        self.known_history_mut()
+        self.opened_history_mut()
     }
 
-    pub(super) fn known_history_mut(&mut self) -> Option<&mut dyn Run> {
+    pub(super) fn opened_history_mut(&mut self) -> Option<&mut dyn Run> {
         self.history.get_mut().and_then(Option::as_mut).map(Past::run_mut)
     }
 
     /// Opens the history up to now, unless it is open. Returns false if the user interrupted the
     /// replay.
-    pub(super) fn history_unless(&self, interrupted: &dyn Fn() -> bool) -> bool {
+    pub(super) fn open_history(&self, interrupted: &dyn Fn() -> bool) -> bool {
         if self.history.get().is_some() {
             return true;
         }
         let opened = if self.is_exact() {
             self.replay_history(interrupted).map(Past::Exact)
         } else {
-            self.open_history().map(|run| Past::Path(Box::new(run))).map_err(NoPast::Failed)
+            self.open_path().map(|run| Past::Path(Box::new(run))).map_err(NoPast::Failed)
         };
         let history = match opened {
             Ok(past) => Some(past),
@@ -122,11 +125,12 @@ impl Live {
     }
 
     /// Returns the history if the debugger is in the past; `None` at the live end.
-    pub(super) fn past(&self) -> Option<&dyn Run> {
+    pub(super) fn past_in_view(&self) -> Option<&dyn Run> {
         if self.in_past { self.history() } else { None }
     }
 
-    /// Returns a replay of everything up to now.
+    /// Returns a replay of everything up to now. Continues an outdated or interrupted one, if there is
+    /// one.
     fn replay_history(&self, interrupted: &dyn Fn() -> bool) -> Result<Box<Replayed>, NoPast> {
         let mut program = self.program.borrow_mut();
         let dir = program.save().map_err(|error| NoPast::failed(&error))?.to_owned();
@@ -149,7 +153,7 @@ impl Live {
         Err(NoPast::Interrupted)
     }
 
-    fn open_history(&self) -> Result<Recorded<Recording>, String> {
+    fn open_path(&self) -> Result<Recorded<Recording>, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let mut program = self.program.borrow_mut();
         let dir = program.save().map_err(|error| text(&error))?.to_owned();
@@ -164,7 +168,8 @@ impl Live {
     }
 
     /// Returns the current registers, which are valid from each thread's last instruction on.
-    /// Memory is not included: its current contents say nothing of the past.
+    /// Memory is not included: its current contents say nothing of the past. The registers go through
+    /// a core file in memory, from which final states are read.
     fn final_state(&self, program: &Program) -> FinalState {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();

@@ -23,7 +23,7 @@ impl Live {
     /// Returns the history if the debugger is in the past of an exact recording, where a copy can
     /// be changed.
     fn exact_past(&mut self) -> Option<&mut dyn Run> {
-        if self.in_past && self.is_exact() { self.known_history_mut() } else { None }
+        if self.in_past && self.is_exact() { self.opened_history_mut() } else { None }
     }
 
     fn refuse_write(&self, tid: Tid) -> Result<(), Error> {

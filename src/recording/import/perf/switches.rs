@@ -29,7 +29,9 @@ pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
     }
 }
 
-/// Returns the switches of the CPUs that have a trace; none if the clock is unknown.
+/// Returns which threads, of any process, were switched in and out on the CPUs that have a trace,
+/// and where records were lost. Infers the switches that perf did not record. Empty if the clock is
+/// unknown.
 pub(super) fn switches(
     data: &PerfData,
     process: &Process,
