@@ -115,7 +115,9 @@ impl Asked {
             ControlFlow::Continue(())
         });
         counts.end_stay(stay);
-        blocks.into_iter().for_each(|block| counts.add_block(block));
+        for block in blocks {
+            counts.add_block(block);
+        }
         counts
     }
 }

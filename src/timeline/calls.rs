@@ -27,6 +27,7 @@ pub enum Older {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) stack: Stack,
+    /// The last transfer of control, whose target is not reached yet.
     pub(super) left: Option<Left>,
     pub(super) older: Older,
     /// True if the thread has run on another stack than its first.
@@ -74,8 +75,8 @@ impl Calls {
                 }
             }
             Effect::Left(left) => self.left = left,
-            Effect::Execs(over) if over > self.execs => {
-                *self = Self { execs: over, ..Self::default() };
+            Effect::Execs(count) if count > self.execs => {
+                *self = Self { execs: count, ..Self::default() };
             }
             Effect::Execs(_) => {}
         }
@@ -96,8 +97,9 @@ impl Calls {
 
     /// Processes an arrival at `ip` after a load of the stack pointer. On an unchanged stack this
     /// leaves all frames inside that of the function at `ip`, if the function is active exactly
-    /// once. A thread that has switched stacks before may have done so again: its frames are then
-    /// unknown.
+    /// once. Otherwise the frames are unknown. A return to the innermost caller, or an arrival at a
+    /// function that is not active, shows that the thread has switched stacks; it may do so again
+    /// at each later load.
     fn land(&mut self, ip: Addr, function_at: FunctionAt<'_>) {
         let Some(innermost) = self.stack.frames().next().filter(|_| !self.has_switched) else {
             return self.lose(Older::Switched);

@@ -66,7 +66,8 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Returns the content of a decoded segment. Counts its blocks in `tally`.
+    /// Returns the content of a decoded segment. Starts a round of `tally` and counts the segment's
+    /// blocks in it. `execs` are the times of the thread's exec(2) calls, which end its call stack.
     pub(super) fn of(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));

@@ -61,7 +61,7 @@ impl Timeline {
     ) -> Result<Self, Error> {
         let records = reader.sideband()?;
         let (images, lost) = Images::load(&reader, &records)?;
-        let config = config(reader.manifest());
+        let config = decoder_config(reader.manifest());
         let (tids, ids) = (reader.threads()?, reader.traces()?);
         let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let saved = if options.use_saved_index && lost.is_empty() {
@@ -159,8 +159,9 @@ impl Build<'_> {
     }
 }
 
-/// Returns the settings with which the traces were recorded, depending on the CPU.
-fn config(manifest: &Manifest) -> Config {
+/// Returns the settings for decoding. Those of a CPU's own traces are its errata and the ranges of
+/// traced code; other traces have the defaults.
+fn decoder_config(manifest: &Manifest) -> Config {
     let capture = &manifest.capture;
     if !capture.is_of_cpu() {
         return Config::new();
@@ -171,7 +172,7 @@ fn config(manifest: &Manifest) -> Config {
 
 /// Returns the errata of the processor that wrote a recording's traces.
 pub fn errata_of(manifest: &Manifest) -> Errata {
-    config(manifest).errata
+    decoder_config(manifest).errata
 }
 
 fn processor(cpu: &HostCpu) -> Option<Cpu> {
@@ -233,7 +234,7 @@ fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<P
     Ok(saved::decode(bytes.as_ref(), &key, &sizes(traces), tids))
 }
 
-/// Returns the times of each thread's exec(2) calls, in order.
+/// Returns the times of each thread's exec(2) calls, in ascending order.
 fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
     let mut times: HashMap<Tid, Vec<Tsc>> = HashMap::new();
     for record in records.iter().filter(|record| matches!(record.event, Event::Exec { .. })) {

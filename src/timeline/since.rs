@@ -1,7 +1,8 @@
-//! Makes the packets of a thread from one of its instructions on, as if tracing had begun there.
-//! Other decoders show the first packet as the beginning of the recording. The rest of the segment
+//! Makes the packets of a thread from one of its instructions on, as if tracing had begun there:
+//! other decoders take the first packet for the beginning of the recording. The rest of the segment
 //! of this instruction is encoded anew, because its packets may depend on earlier ones (last IP,
-//! compressed returns, partly used TNT packets). The result is decoded again and compared.
+//! compressed returns, partly used TNT packets). The result is decoded again and compared, together
+//! with the next segment, from which the last instructions of a segment may only be known.
 
 use super::index::Entry;
 use super::line::{Thread, Timeline};
@@ -17,7 +18,7 @@ const BRANCHES: u8 = 6;
 /// A block or an event of a path.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Run {
+    Span {
         span: Span,
         /// True if the last instruction is an indirect near call.
         is_indirect_call: bool,
@@ -26,7 +27,7 @@ enum Step {
 }
 
 /// The instructions of a span: the first, the last, and their number.
-type Run = (Addr, Addr, u32);
+type Extent = (Addr, Addr, u32);
 
 impl Timeline {
     /// Returns the packets of a thread from its instruction `from` on, up to its instruction
@@ -41,20 +42,22 @@ impl Timeline {
         let index = &thread.path.index;
         let at = index.entry_of(from)?;
         let entry = index.entries.get(at)?;
-        // If the trace is cut within this segment, the segment ends there.
-        let is_last = index.entry_of(until) == Some(at);
-        let end = entry.end.filter(|_| !is_last).unwrap_or(trace.len());
+        // The trace ends in the segment of `until`.
+        let last = index.entry_of(until);
+        let end_of = |at: usize| {
+            let end = index.entries.get(at).and_then(|entry| entry.end);
+            end.filter(|_| last.is_none_or(|last| at < last)).unwrap_or(trace.len())
+        };
+        let (end, compared_end) = (end_of(at), end_of(at + 1));
         let (count, ip) = (from - entry.first, self.pc(tid, from)?);
         let segment = trace.get(entry.start..end)?;
         let reencoded = self.reencoded_rest(thread, entry, segment, count, ip)?;
-        // Some instructions at the end of a segment are only known from the next segment.
-        let next = index.entries.get(at + 1).filter(|_| index.entry_of(until) != Some(at + 1));
-        let beyond = next.and_then(|next| next.end).filter(|_| !is_last).unwrap_or(trace.len());
         let mut caches = Caches::default();
-        let expected = self.steps(thread, entry, trace.get(entry.start..beyond)?, &mut caches)?;
-        let packets = [&reencoded, trace.get(end..beyond)?].concat();
+        let expected =
+            self.steps(thread, entry, trace.get(entry.start..compared_end)?, &mut caches)?;
+        let packets = [&reencoded, trace.get(end..compared_end)?].concat();
         let actual = self.steps(thread, entry, &packets, &mut caches)?;
-        let same = runs(&without_first(expected, count, ip)?) == runs(&actual);
+        let same = extents(&without_first(expected, count, ip)?) == extents(&actual);
         same.then_some([&reencoded, trace.get(end..)?].concat())
     }
 
@@ -70,13 +73,13 @@ impl Timeline {
     ) -> Option<Vec<u8>> {
         let mut caches = Caches::default();
         let steps = self.steps(thread, entry, segment, &mut caches)?;
-        let all: u64 = runs(&steps).iter().map(|run| u64::from(run.2)).sum();
+        let all: u64 = extents(&steps).iter().map(|extent| u64::from(extent.2)).sum();
         let after = self.pc(thread.tid, entry.first + all);
         // The last instructions of a segment may be known from the next segment only.
         let steps = if count < all { without_first(steps, count, ip)? } else { Vec::new() };
         let is_on = !matches!(steps.first(), Some(Step::Event(_)));
         let mode = steps.iter().find_map(|step| match step {
-            Step::Run { span, .. } => Some(span.mode),
+            Step::Span { span, .. } => Some(span.mode),
             Step::Event(_) => None,
         });
         let mut packets = psb_state(segment, is_on.then_some(ip), mode)?;
@@ -110,7 +113,7 @@ impl Timeline {
                     let is_call = span.exit == Exit::Call;
                     let last = if is_call { walker.last(&span) } else { None };
                     let is_indirect_call = last.is_some_and(|last| last.is_indirect_call);
-                    steps.push(Step::Run { span, is_indirect_call });
+                    steps.push(Step::Span { span, is_indirect_call });
                 }
                 FlowItem::Event(event) => steps.push(Step::Event(event.kind)),
                 FlowItem::Gap(_) => is_whole = false,
@@ -120,12 +123,12 @@ impl Timeline {
     }
 }
 
-fn runs(steps: &[Step]) -> Vec<Run> {
-    let run = |step: &Step| match step {
-        Step::Run { span, .. } => Some((span.ip, span.last, span.insns)),
+fn extents(steps: &[Step]) -> Vec<Extent> {
+    let extent = |step: &Step| match step {
+        Step::Span { span, .. } => Some((span.ip, span.last, span.insns)),
         Step::Event(_) => None,
     };
-    steps.iter().filter_map(run).collect()
+    steps.iter().filter_map(extent).collect()
 }
 
 /// Returns a path without its first `count` instructions and the events before the next one, which
@@ -133,23 +136,23 @@ fn runs(steps: &[Step]) -> Vec<Run> {
 fn without_first(steps: Vec<Step>, count: u64, ip: Addr) -> Option<Vec<Step>> {
     let mut before = 0;
     let split = steps.iter().position(|step| {
-        before += if let Step::Run { span, .. } = step { u64::from(span.insns) } else { 0 };
+        before += if let Step::Span { span, .. } = step { u64::from(span.insns) } else { 0 };
         before > count
     })?;
     let is_enabled = |step: &Step| matches!(step, Step::Event(EventKind::Enabled { .. }));
-    let is_run = |step: &Step| matches!(step, Step::Run { .. });
-    let enabled = steps[..split].iter().rposition(|step| is_enabled(step) || is_run(step));
+    let is_span = |step: &Step| matches!(step, Step::Span { .. });
+    let enabled = steps[..split].iter().rposition(|step| is_enabled(step) || is_span(step));
     let enabled = enabled.filter(|at| is_enabled(&steps[*at]));
     let mut rest = Vec::from(enabled.map(|at| steps[at]).as_slice());
     let mut steps = steps.into_iter().skip(split);
-    let Some(Step::Run { mut span, is_indirect_call }) = steps.next() else { return None };
+    let Some(Step::Span { mut span, is_indirect_call }) = steps.next() else { return None };
     span.insns = u32::try_from(before - count).ok()?;
     if span.ip != ip {
         // The span is cut in its middle: tracing was on before it.
         rest.clear();
     }
     span.ip = ip;
-    rest.push(Step::Run { span, is_indirect_call });
+    rest.push(Step::Span { span, is_indirect_call });
     rest.extend(steps);
     Some(rest)
 }
@@ -182,8 +185,8 @@ fn add_packets(
     let maybe = |ip: Option<Addr>| ip.map_or(NOWHERE, full);
     match step {
         // The packet of the event (TIP.PGD) includes the branch.
-        Step::Run { .. } if is_disabled(rest) => {}
-        Step::Run { span, is_indirect_call } => match span.exit {
+        Step::Span { .. } if is_disabled(rest) => {}
+        Step::Span { span, is_indirect_call } => match span.exit {
             Exit::Taken => add_branch(packets, true),
             Exit::NotTaken => add_branch(packets, false),
             Exit::Next | Exit::Jmp => {}
@@ -221,7 +224,7 @@ fn is_end(step: &Step) -> bool {
 /// Returns the instruction at which a step begins, where that is known from the step.
 fn next_of(step: &Step) -> Option<Addr> {
     match step {
-        Step::Run { span, .. } => Some(span.ip),
+        Step::Span { span, .. } => Some(span.ip),
         Step::Event(EventKind::AsyncDisabled { at, .. }) => Some(*at),
         Step::Event(EventKind::AsyncBranch { from, .. }) => Some(*from),
         Step::Event(EventKind::Tsx { ip, .. }) => *ip,

@@ -139,7 +139,9 @@ impl<'a> Walker<'a> {
         self.decoder.next(self.code.as_mut()?)
     }
 
-    /// Returns the next item of a part; skips the items before the part, and ends after it.
+    /// Returns the next item of a part; skips the items before the part, and ends after it. If a gap
+    /// precedes the part, decodes the part from its own packets alone. Returns the part's hole if
+    /// none of its items is found.
     fn next_of_cut(&mut self) -> Option<FlowItem> {
         loop {
             let item = self.next_of_all();
@@ -159,7 +161,7 @@ impl<'a> Walker<'a> {
                     return item;
                 }
                 Stage::Before => {
-                    // The state is lost here: decode the part from its own packets alone.
+                    // The state is lost here.
                     if let Some(FlowItem::Gap(_)) = item {
                         cut.stage = Stage::Inside;
                         self.decoder = cut.part.decoder(cut.part.from, cut.world.config);

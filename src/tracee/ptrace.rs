@@ -69,10 +69,11 @@ impl Tracee {
 
     /// Removes the trap flag (TF of EFLAGS) that a step left set because its instruction was not
     /// executed. If that is POPF or IRET, the kernel takes the flag for the program's own
-    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before.
-    pub fn forget_step(self, begun: &Registers) -> Result<(), Error> {
+    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `before` are the registers before
+    /// the step.
+    pub fn forget_step(self, before: &Registers) -> Result<(), Error> {
         let now = self.registers()?;
-        if now.rip != begun.rip || now.eflags & !begun.eflags & TRAP_FLAG == 0 {
+        if now.rip != before.rip || now.eflags & !before.eflags & TRAP_FLAG == 0 {
             return Ok(());
         }
         self.set_registers(&Registers { eflags: now.eflags & !TRAP_FLAG, ..now })
@@ -176,7 +177,8 @@ impl Tracee {
 
     /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, and
     /// restores its registers, even if it is killed during the call. Blocks all signals for the
-    /// duration. Returns the call's result; an error is a negative number.
+    /// duration. Returns the call's result; an error is a negative number. If another ptrace request
+    /// fails, registers and mask stay as they are then.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -220,7 +222,7 @@ impl Tracee {
         if let Some(stop) = news_of(self.0)? {
             return Err(Error::Disturbed { tid: self.0, stop });
         }
-        let mut begun = false;
+        let mut has_entered = false;
         // A thread that is inside a system call reaches the exit of that call first, with RIP still
         // at `gadget`: then the registers are set anew. At the entry and the exit of the injected
         // call, RIP is after the instruction. These stops raise no signal, so the program's
@@ -230,15 +232,15 @@ impl Tracee {
             let at = self.registers()?;
             if at.rip == gadget.0 {
                 self.set_registers(&call)?;
-            } else if std::mem::replace(&mut begun, true) {
+            } else if std::mem::replace(&mut has_entered, true) {
                 return Ok(at.rax.cast_signed());
             }
         }
     }
 
-    /// Returns the error of a failed call. If the thread was killed during it, first restores the
-    /// registers of before, for the final state: the thread is at its exit stop with those of the
-    /// call, or will be.
+    /// Returns the error of a failed call. If the thread was killed during it, waits for its exit
+    /// stop if need be, and there restores the registers of before the call: the final state is read
+    /// from them.
     fn killed_in_call(self, registers: &Registers, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,

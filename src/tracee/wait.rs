@@ -11,12 +11,14 @@ use nix::unistd::gettid;
 /// threads wait for their own.
 const OWN: libc::c_int = libc::__WNOTHREAD;
 
-/// Waits for any traced thread or child. Returns `None` if `block` is false and none has stopped.
+/// Waits for any tracee or child of the calling thread. Returns `None` if `block` is false and none
+/// has stopped.
 pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     wait(-1, block)
 }
 
-/// Waits for any traced thread or child. Returns `None` if a signal interrupted the wait.
+/// Waits for any tracee or child of the calling thread. Returns `None` if a signal interrupted the
+/// wait.
 pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
     let mut status = 0;
     // SAFETY: waitpid writes the status and nothing else.
@@ -53,9 +55,9 @@ pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
 
-/// Returns true if a traced first thread is gone, and another thread of its process is stopped: the
-/// kernel reports the first thread after all others, which is never if their tracer waits for it
-/// alone.
+/// Returns true if the first thread of a traced process is gone, and another one is stopped. The
+/// kernel reports the end of the first thread after all others have ended. If their tracer waits for
+/// the first one alone, it never reports that.
 fn is_gone_unreported(pid: Pid) -> bool {
     let is_own = |state: &State| state.tracer == gettid().as_raw();
     let is_gone = state(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));

@@ -238,7 +238,7 @@ impl<M: CacheMemory> Translator<M> {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
-    /// Returns a superblock by its number; `None` if there is no such superblock.
+    /// Returns a superblock by its number, also if it was dropped; `None` if none has had the number.
     pub fn superblock(&self, number: u32) -> Option<&Superblock> {
         self.superblocks.get(number as usize)
     }

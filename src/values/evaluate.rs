@@ -4,7 +4,7 @@ use super::arithmetic;
 use super::bind::{Bound, Meaning};
 use super::error::Error;
 use super::home::{InFrame, address, part, read};
-use super::number::{Number, integer_of, is_signed_integer, real_of};
+use super::number::{Number, integer_of, real_of, signedness};
 use super::parse::{Basic, Binary, Expr, Item};
 use super::shown::{Missing, Shown};
 use super::ty::{MAX_LEVELS, Ty};
@@ -87,11 +87,11 @@ impl<'s> Evaluator<'s> {
             machine: frame.machine,
             is_innermost: frame.is_innermost,
         };
-        let state = State { evaluator: self, bound, frame, machine: &machine };
+        let evaluation = Evaluation { evaluator: self, bound, frame, machine: &machine };
         let answer = |(_, item): &(String, Item)| match item {
             Item::Backtrace(count) => Ok(Shown::Frames(self.backtrace(frame, *count))),
-            Item::Value(expr) => match state.value(expr) {
-                Ok(value) => Ok(state.evaluator.show(&value, &machine)),
+            Item::Value(expr) => match evaluation.value(expr) {
+                Ok(value) => Ok(evaluation.evaluator.show(&value, &machine)),
                 Err(Fail::Missing(missing)) => Ok(Shown::Missing(missing)),
                 Err(Fail::Error(error)) => Err(error),
             },
@@ -143,7 +143,7 @@ impl<'s> Evaluator<'s> {
 
     fn bit_field(&self, of: &Val, first: u64, bits: u64, ty: &Ty, machine: &dyn Machine) -> Piece {
         let Some(shape) = self.shape(ty) else { return Piece::Unavailable };
-        let is_signed = is_signed_integer(&shape.kind);
+        let is_signed = signedness(&shape.kind);
         let (Some(is_signed), Some(size), 1..=64) = (is_signed, shape.size_bytes, bits) else {
             return Piece::Unavailable;
         };
@@ -203,7 +203,7 @@ impl<'s> Evaluator<'s> {
         let Some(shape) = self.shape(&value.ty) else { return Ok(None) };
         let is_signed = match &shape.kind {
             Kind::Pointer { .. } => Some(false),
-            kind => is_signed_integer(kind),
+            kind => signedness(kind),
         };
         let size = shape.size_bytes.ok_or(Missing::Unavailable)?;
         if let Some(is_signed) = is_signed {
@@ -220,14 +220,14 @@ impl<'s> Evaluator<'s> {
 }
 
 /// The evaluation of a bound question, in one frame and one state of the program.
-pub(super) struct State<'a, 's> {
+pub(super) struct Evaluation<'a, 's> {
     pub(super) evaluator: &'a Evaluator<'s>,
     pub(super) bound: &'a Bound,
     pub(super) frame: &'a Frame<'a>,
     pub(super) machine: &'a InFrame<'a>,
 }
 
-impl State<'_, '_> {
+impl Evaluation<'_, '_> {
     pub(super) fn value(&self, expr: &Expr) -> Found<Val> {
         match expr {
             Expr::Name(name) => self.named(name),
@@ -240,9 +240,9 @@ impl State<'_, '_> {
                 let is_small = i32::try_from(*value).is_ok();
                 let is_signed = i64::try_from(*value).is_ok();
                 let size = if is_small { 4 } else { 8 };
-                Ok(made(Number::integer((*value).into(), size, is_signed)))
+                Ok(value_of(Number::integer((*value).into(), size, is_signed)))
             }
-            Expr::Real(value) => Ok(made(Number::Real { value: *value, size_bytes: 8 })),
+            Expr::Real(value) => Ok(value_of(Number::Real { value: *value, size_bytes: 8 })),
             Expr::Member(of, name) => self.member(&self.value(of)?, name),
             Expr::Index(of, index) => self.index(&self.value(of)?, &self.value(index)?),
             Expr::Target(of) => self.target(&self.value(of)?),
@@ -260,7 +260,7 @@ impl State<'_, '_> {
             Expr::Unary(operator, of) => {
                 let number = self.number(&self.value(of)?, "this operator")?;
                 let result = arithmetic::unary(*operator, number);
-                Ok(made(result.ok_or(Missing::Unavailable)?))
+                Ok(value_of(result.ok_or(Missing::Unavailable)?))
             }
             Expr::Binary(operator, left, right) => self.binary(*operator, left, right),
             Expr::Cast(basic, stars, of) => self.cast(*basic, *stars, &self.value(of)?),
@@ -316,6 +316,7 @@ impl State<'_, '_> {
         Fail::Error(Error::WrongType { what, needs, of })
     }
 
+    /// Returns the target of a pointer, or the first element of an array or slice.
     fn target(&self, value: &Val) -> Found<Val> {
         let Some(ty) = self.evaluator.target_of(&value.ty) else {
             if let Some((ty, home)) = self.first_element(value) {
@@ -355,7 +356,7 @@ impl State<'_, '_> {
         let shape = self.evaluator.shape(&of.ty);
         let Some(shape) = shape else { return Err(self.wrong("[]", "an array", of)) };
         if let Some(pointer) = self.data_of(of) {
-            return self.moved(&pointer, index).and_then(|pointer| self.target(&pointer));
+            return self.offset_pointer(&pointer, index).and_then(|pointer| self.target(&pointer));
         }
         if let Some(ty) = element_of(&shape) {
             let size = self.evaluator.size_of(&ty).ok_or(Missing::Unavailable)?;
@@ -366,11 +367,12 @@ impl State<'_, '_> {
         if self.evaluator.target_of(&of.ty).is_none() {
             return Err(self.wrong("[]", "an array or a pointer", of));
         }
-        self.target(&self.moved(of, index)?)
+        self.target(&self.offset_pointer(of, index)?)
     }
 
-    /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target.
-    fn moved(&self, pointer: &Val, by: i128) -> Found<Val> {
+    /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A target
+    /// without a size counts as one byte, as in GNU C.
+    fn offset_pointer(&self, pointer: &Val, by: i128) -> Found<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
         let size = i128::from(size.unwrap_or(1));
@@ -381,7 +383,7 @@ impl State<'_, '_> {
     }
 
     fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
-        let value = self.plain(value)?;
+        let value = self.without_reference(value)?;
         match self.evaluator.number(&value, self.machine)? {
             Some(number) => Ok(number),
             None => Err(self.wrong(what, "a number", &value)),
@@ -389,7 +391,7 @@ impl State<'_, '_> {
     }
 
     /// Returns the target of a reference of C++; any other value as it is.
-    fn plain(&self, value: &Val) -> Found<Val> {
+    fn without_reference(&self, value: &Val) -> Found<Val> {
         let shape = self.evaluator.shape(&value.ty);
         let is_reference = shape
             .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { is_reference: true, .. }));
@@ -397,15 +399,18 @@ impl State<'_, '_> {
     }
 
     fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
-        let (left, right) = (self.plain(&self.value(left)?)?, self.plain(&self.value(right)?)?);
+        let (left, right) = (
+            self.without_reference(&self.value(left)?)?,
+            self.without_reference(&self.value(right)?)?,
+        );
         let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
         match (operator, is_pointer(&left), is_pointer(&right)) {
             (Binary::Add, true, false) => {
-                return self.moved(&left, self.number(&right, "+")?.to_integer());
+                return self.offset_pointer(&left, self.number(&right, "+")?.to_integer());
             }
             (Binary::Subtract, true, false) => {
                 let by = self.number(&right, "-")?.to_integer().wrapping_neg();
-                return self.moved(&left, by);
+                return self.offset_pointer(&left, by);
             }
             (Binary::Subtract, true, true) => {
                 let target = self.evaluator.target_of(&left.ty);
@@ -413,14 +418,14 @@ impl State<'_, '_> {
                 let of = |value| Ok::<_, Fail>(self.number(value, "-")?.to_integer());
                 let difference = of(&left)?.wrapping_sub(of(&right)?);
                 let count = difference.checked_div(size.into()).ok_or(Missing::Unavailable)?;
-                return Ok(made(Number::integer(count, 8, true)));
+                return Ok(value_of(Number::integer(count, 8, true)));
             }
             _ => {}
         }
         let (left, right) =
             (self.number(&left, "this operator")?, self.number(&right, "this operator")?);
         let result = arithmetic::binary(operator, left, right);
-        Ok(made(result.ok_or(Missing::Unavailable)?))
+        Ok(value_of(result.ok_or(Missing::Unavailable)?))
     }
 
     fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
@@ -450,7 +455,7 @@ impl State<'_, '_> {
     }
 }
 
-fn made(number: Number) -> Val {
+fn value_of(number: Number) -> Val {
     let (ty, bytes) = number.to_bytes();
     Val { ty, home: Home::of(Piece::Bytes(bytes)) }
 }

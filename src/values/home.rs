@@ -49,7 +49,8 @@ pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -
     })
 }
 
-/// Reads a value of `size` bytes.
+/// Reads a value of `size` bytes. Fails if a piece of it is missing, or if it is larger than
+/// [`MAX_BYTES`].
 pub(super) fn read(home: &Home, size: u64, machine: &dyn Machine) -> Result<Vec<u8>, Missing> {
     read_at(home, 0, size, machine)
 }

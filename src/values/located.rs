@@ -2,7 +2,7 @@
 
 use super::bind::Bound;
 use super::error::Error;
-use super::evaluate::{Evaluator, Fail, Frame, State};
+use super::evaluate::{Evaluation, Evaluator, Fail, Frame};
 use super::home::InFrame;
 use super::parse::Item;
 use super::shown::Shown;
@@ -28,11 +28,11 @@ impl Evaluator<'_> {
             machine: frame.machine,
             is_innermost: frame.is_innermost,
         };
-        let state = State { evaluator: self, bound, frame, machine: &machine };
+        let evaluation = Evaluation { evaluator: self, bound, frame, machine: &machine };
         let [(_, Item::Value(expr))] = bound.items.as_slice() else {
             return Err(Error::NotOneValue);
         };
-        match state.value(expr) {
+        match evaluation.value(expr) {
             Ok(value) => Ok(Located {
                 size_bytes: self.size_of(&value.ty),
                 shown: self.show(&value, &machine),

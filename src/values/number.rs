@@ -115,8 +115,9 @@ fn extended(bytes: [u8; 10]) -> f64 {
     sign * whole * 2_f64.powi(shift / 2) * 2_f64.powi(shift - shift / 2)
 }
 
-/// Returns true for signed integers of C and false for unsigned ones; `None` for other kinds.
-pub(super) fn is_signed_integer(kind: &Kind) -> Option<bool> {
+/// Returns true for signed integers, characters and enumerations, false for unsigned ones and
+/// Booleans, and `None` for other kinds.
+pub(super) fn signedness(kind: &Kind) -> Option<bool> {
     match kind {
         Kind::Integer { is_signed }
         | Kind::Character { is_signed }

@@ -86,7 +86,7 @@ pub(super) fn items(text: &str) -> Result<Vec<(String, Item)>, Error> {
     parts.into_iter().map(|part| Ok((part.trim().to_owned(), item(part)?))).collect()
 }
 
-/// Splits a text at its commas outside of brackets.
+/// Splits a text at its commas outside of `()` and `[]`. Does not trim the parts.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, 0);
     for (at, c) in text.char_indices() {

@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// Ends the overflow, if there is one. Writes OVF, and then TraceStop if that was lost; or else a
+    /// Ends the overflow, if there is one. Writes OVF, and then `TraceStop` if that was lost; or else a
     /// PSB+ if packets of the state were lost; or else the IP at which packets resume, if they are
     /// enabled. Later packets depend on no packet before it.
     pub fn overflow_end(&mut self) {

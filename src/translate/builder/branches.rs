@@ -338,9 +338,9 @@ impl Builder<'_, '_> {
             quiet_high: 0,
             quiet_start: next,
             quiet_jumps: 0,
-            ..self.plan(EdgeKind::SyscallReturn, next)
+            ..self.edge_here(EdgeKind::SyscallReturn, next)
         };
-        let edge = self.add(edge);
+        let edge = self.add_edge(edge);
         self.emitter.record_with_time(edge);
         self.exit(edge, next);
     }

@@ -7,21 +7,23 @@ use super::{Builder, Built, Quiet, Spare, Stub};
 impl Builder<'_, '_> {
     /// Ends the path after a direct jump or call.
     pub(super) fn end_by_branch(&mut self, target: u64) {
-        self.end(target, true);
+        self.end_with_edge(target, true);
     }
 
     /// Ends the path where control falls through to `target`.
     pub(super) fn end_at(&mut self, target: u64) {
-        self.end(target, false);
+        self.end_with_edge(target, false);
     }
 
-    pub(super) fn end(&mut self, target: u64, branch: bool) {
+    /// Ends the path with an edge to `target`. `branch`: a direct jump or call leads there.
+    pub(super) fn end_with_edge(&mut self, target: u64, branch: bool) {
         self.glue_point();
-        let edge = Edge { branch, ..self.plan(EdgeKind::Direct, target) };
-        let edge = self.add(edge);
+        let edge = Edge { branch, ..self.edge_here(EdgeKind::Direct, target) };
+        let edge = self.add_edge(edge);
         self.direct_tail(edge, target, self.r11_is_program);
     }
 
+    /// Adds the current instruction to the path. `next` is the address after it.
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });
@@ -31,6 +33,7 @@ impl Builder<'_, '_> {
         self.quiet = Some(Quiet { low, high, ..quiet });
     }
 
+    /// Adds the TNT bit of a conditional branch or compressed return to the path.
     pub(super) fn push_bit(&mut self, bit: u64) {
         self.bits = self.bits << 1 | bit;
         self.bit_count += 1;
@@ -38,7 +41,8 @@ impl Builder<'_, '_> {
         self.jumps.clear();
     }
 
-    pub(super) fn plan(&self, kind: EdgeKind, target: u64) -> Edge {
+    /// Returns the edge from the start to here that goes on at `target`, without adding it.
+    pub(super) fn edge_here(&self, kind: EdgeKind, target: u64) -> Edge {
         Edge {
             bits: self.bits,
             bit_count: self.bit_count,
@@ -61,25 +65,29 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Adds the edge from the start to here that goes on at `target`. Returns its number.
     pub(super) fn edge(&mut self, kind: EdgeKind, target: u64) -> u32 {
-        let edge = self.plan(kind, target);
-        self.add(edge)
+        let edge = self.edge_here(kind, target);
+        self.add_edge(edge)
     }
 
+    /// Adds the edge whose last branch is here: a conditional one with the TNT bit `bit`. Returns its
+    /// number.
     pub(super) fn branch_edge(&mut self, target: u64, bit: u64) -> u32 {
-        let plan = self.plan(EdgeKind::Direct, target);
-        self.add(Edge {
-            bits: plan.bits << 1 | bit,
-            bit_count: plan.bit_count + 1,
+        let here = self.edge_here(EdgeKind::Direct, target);
+        self.add_edge(Edge {
+            bits: here.bits << 1 | bit,
+            bit_count: here.bit_count + 1,
             quiet_low: u64::MAX,
             quiet_high: 0,
             quiet_start: target,
             quiet_jumps: 0,
-            ..plan
+            ..here
         })
     }
 
-    pub(super) fn add(&mut self, edge: Edge) -> u32 {
+    /// Adds an edge, with its return addresses and quiet jumps. Returns its number.
+    pub(super) fn add_edge(&mut self, edge: Edge) -> u32 {
         let number = self.site.next_edge + u32::try_from(self.edges.len()).unwrap_or(0);
         self.pushes.extend_from_slice(&self.calls[..usize::from(edge.pushes)]);
         let jumps = &self.jumps[..usize::from(edge.quiet_jumps)];
@@ -88,6 +96,7 @@ impl Builder<'_, '_> {
         number
     }
 
+    /// Adds a point at the current offset of the code.
     pub(super) fn point(&mut self, state: State) {
         let offset = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
         let index = u16::try_from(self.path.len()).unwrap_or(u16::MAX);

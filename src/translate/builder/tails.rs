@@ -18,8 +18,9 @@ impl Builder<'_, '_> {
         self.exit(edge, target);
     }
 
-    /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots.
-    /// Compares `likely` first, if there is one.
+    /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots: records
+    /// the edge or counts its ticks, then jumps by the target, first to `likely` if there is one. A
+    /// bounded superblock requests the target instead.
     pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool, likely: Option<u64>) {
         if r11_is_program {
             self.emitter.trace_pointer_in();
@@ -50,7 +51,8 @@ impl Builder<'_, '_> {
         self.emitter.load(Gpr::Rdx, slots::RDX);
         // This exit writes no record, so no encoder needs the edge's calls.
         let kind = EdgeKind::Direct;
-        let edge = self.add(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
+        let edge =
+            self.add_edge(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
         self.exit(edge, target);
         self.emitter.aim_here(other);
     }

@@ -203,7 +203,8 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop, counters }
 }
 
-/// Emits code that writes the registers, budget and edge to the record, and lets RCX point there.
+/// Emits code that writes the registers to the record, and from their slots RCX, R11, the budget and
+/// the edge. It leaves RCX at the record, and destroys R11.
 pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     emitter.load(Gpr::Rcx, slots::LOG);
     for (register, word) in PLAIN {
