@@ -200,8 +200,8 @@ pub(super) fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
         let (mut insns, mut gaps) = (0, 0);
         let visited = timeline.visit(tid, 0, &mut |visit| {
             match visit {
-                Visit::Block { index, span, addrs, .. } => {
-                    assert_eq!((index, addrs.list().len()), (insns, span.insns as usize));
+                Visit::Block { index, span, code, .. } => {
+                    assert_eq!((index, code.addrs().len()), (insns, span.insns as usize));
                     insns += u64::from(span.insns);
                 }
                 Visit::Event { index, .. } => assert_eq!(index, insns),
