@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 const TICKS_PER_MS: u64 = 100_000;
 /// The number of log parts into which the time that is kept is divided.
 const PARTS: u32 = 2;
-/// A recording has at most `MOST` keyframes. If they have more than `MOST_BYTES` in all, it has at
-/// most `FEW`.
+/// A recording has at most `MOST` keyframes. If they have more bytes in all than they may have, it
+/// has at most `FEW`.
 const MOST: usize = 64;
-const MOST_BYTES: u64 = 512 << 20;
 const FEW: usize = 3;
+/// Keyframes may have this part of the free space on their disk...
+const FREE_SHARE: u64 = 32;
+/// ... but at least and at most these numbers of bytes.
+const LEAST_BYTES: u64 = 512 << 20;
+const LARGEST_BYTES: u64 = 4 << 30;
 
 /// The keyframes of a recording.
 #[derive(Debug)]
@@ -111,10 +115,13 @@ impl Keyframes {
     }
 
     /// Notes a keyframe that was written. Returns the `entry` of each keyframe to remove for it.
-    pub(super) fn note(&mut self, stored: Stored) -> Vec<u64> {
+    /// `free_bytes` is the free space that is left on the disk.
+    pub(super) fn note(&mut self, stored: Stored, free_bytes: u64) -> Vec<u64> {
         self.stored.push(stored);
+        let room_bytes = free_bytes.saturating_add(self.bytes());
+        let most_bytes = (room_bytes / FREE_SHARE).clamp(LEAST_BYTES, LARGEST_BYTES);
         let mut removed = Vec::new();
-        while (self.stored.len() > MOST || self.stored.len() > FEW && self.bytes() > MOST_BYTES)
+        while (self.stored.len() > MOST || self.stored.len() > FEW && self.bytes() > most_bytes)
             && let Some(least) = self.least_useful()
         {
             removed.push(self.stored.remove(least).entry);
@@ -148,5 +155,28 @@ impl Keyframes {
         };
         let all_but_last = 0..self.stored.len().saturating_sub(1);
         all_but_last.filter(|number| !self.is_of_part(*number)).min_by_key(gap_for_age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the number of keyframes that are left of 100 with a size of 64 MiB each.
+    fn left(free_bytes: u64) -> usize {
+        let mut keyframes = Keyframes::new(Duration::from_secs(1), None);
+        for entry in 0..100 {
+            let stored = Stored { entry, at: Instant::now(), size_bytes: 64 << 20 };
+            keyframes.note(stored, free_bytes);
+        }
+        keyframes.stored.len()
+    }
+
+    #[test]
+    fn keyframes_take_a_part_of_the_free_space() {
+        assert_eq!(left(0), 8);
+        assert_eq!(left(16 << 30), 8);
+        assert_eq!(left(63 << 30), 32);
+        assert_eq!(left(1 << 40), MOST);
     }
 }

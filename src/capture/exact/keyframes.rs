@@ -20,6 +20,8 @@ use crate::recording::KeyframeWriter;
 use crate::recording::log::{Bytes, Entry, Happening, Place as LogPlace, ThreadState};
 use crate::sideband::Mapping;
 use crate::tracee::{PageMap, SiginfoBytes, Tracee, auxv};
+use nix::sys::statvfs::statvfs;
+use std::path::Path;
 use std::time::Instant;
 
 /// The program waits for keyframes at most one part in so many of the time.
@@ -128,8 +130,10 @@ impl Engine {
             return Ok(());
         };
         let size_bytes = file.wait()?;
-        let removed = self.keyframes.note(Stored { entry, at, size_bytes });
-        let Some(process) = &self.process else { return Ok(()) };
+        let process = self.process.as_ref();
+        let free_bytes = process.map_or(0, |process| free_bytes(process.recorder.writer().dir()));
+        let removed = self.keyframes.note(Stored { entry, at, size_bytes }, free_bytes);
+        let Some(process) = process else { return Ok(()) };
         let writer = process.recorder.writer();
         Ok(removed.into_iter().try_for_each(|entry| writer.remove_keyframe(entry))?)
     }
@@ -302,4 +306,9 @@ fn state_now(thread: &Thread) -> Result<ThreadState, Error> {
 
 fn append(file: &mut KeyframeWriter, tid: Tid, happening: Happening) {
     file.append(&Entry { tid, ticks: 0, check: 0, happening });
+}
+
+/// Returns the free space on the disk of a directory, in bytes; 0 if it is unknown.
+fn free_bytes(dir: &Path) -> u64 {
+    statvfs(dir).map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))
 }
