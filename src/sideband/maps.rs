@@ -27,8 +27,9 @@ impl Mapping {
         self.inode != 0 && self.name.starts_with('/')
     }
 
-    /// Returns true if both mappings are of one file. Ignores the mark that the kernel adds to the
-    /// name of a removed file.
+    /// Returns true if both mappings have the same device, inode and name, as mappings of one file
+    /// have; so do anonymous ones. Ignores the mark that the kernel adds to the name of a removed
+    /// file.
     pub fn is_same_file(&self, other: &Self) -> bool {
         fn name(mapping: &Mapping) -> &str {
             mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
@@ -52,6 +53,7 @@ pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, ParseMapsError> {
         .collect()
 }
 
+/// Parses a line; `None` if it is malformed.
 fn parse_line(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -84,8 +86,8 @@ pub struct MappingSet {
 }
 
 impl MappingSet {
-    /// Replaces the set. Returns the mappings that were removed and those that were added. A
-    /// mapping whose extent or protection changed is in both.
+    /// Replaces the set by `now`, which is sorted by address. Returns the mappings that were
+    /// removed and those that were added. A mapping whose extent or protection changed is in both.
     pub fn update(&mut self, now: Vec<Mapping>) -> (Vec<Mapping>, Vec<Mapping>) {
         let gone = self.mappings.iter().filter(|m| !contains(&now, m)).cloned().collect();
         let new = now.iter().filter(|m| !contains(&self.mappings, m)).cloned().collect();

@@ -72,9 +72,11 @@ pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
 struct Record<'a> {
     kind: u32,
     misc: u16,
+    /// The whole record, with its header.
     bytes: &'a [u8],
 }
 
+/// Returns the first record of `rest`; `None` if it is cut off or has a wrong size.
 fn record(rest: &[u8]) -> Option<Record<'_>> {
     let kind = u32::from_le_bytes(*rest.first_chunk()?);
     let misc = u16::from_le_bytes(*rest.get(4..)?.first_chunk()?);

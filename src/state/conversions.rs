@@ -60,11 +60,13 @@ impl KnownRegisters {
     }
 }
 
+/// Reads the registers of x87 and SSE from an FXSAVE area. Those past its end become unknown.
 pub(super) fn fxsave(area: &[u8], known: &mut KnownRegisters) {
     let word = |at: usize, size: usize| value(area, at, size);
     for (name, at, size) in CONTROL {
         let value = if name == "ftag" { full_tags(area) } else { word(at, size) };
         if let Some(register) = Register::from_name(name) {
+            // Unknown if it is the address of a copy in the code cache.
             known.set(register, value.filter(|_| !is_forgotten(area, at)));
         }
     }

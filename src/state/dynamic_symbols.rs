@@ -15,8 +15,8 @@ const ST_VALUE: u64 = 8;
 /// The maximum length of a hash bucket's chain of symbols. A longer one is taken as damaged.
 const CHAIN_LIMIT: u64 = 1 << 16;
 
-/// Returns the address of a symbol that a library exports, in any version; `None` if it exports
-/// none.
+/// Returns the address of a symbol that a library exports, of whatever version; `None` if it
+/// exports none of this name, has no `DT_GNU_HASH`, or its tables are unknown.
 pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Option<Addr> {
     let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
     let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
@@ -28,9 +28,10 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     let chains = bucket_table.wrapping_add(4 * buckets);
     let hash = gnu_hash(name);
     let start = half(bucket_table.wrapping_add(4 * (u64::from(hash) % buckets)))?;
-    // Zero is an empty bucket; the table contains no symbols before the first.
+    // Zero is an empty bucket. The hash table omits the symbols before `first`.
     start.checked_sub(first)?;
     for number in start..start + CHAIN_LIMIT {
+        // The hash of each symbol of the bucket. Its lowest bit marks the end of the chain.
         let of_symbol = memory.half(chains.wrapping_add(4 * (number - first)))?;
         let at = symbols.wrapping_add(number.wrapping_mul(SYMBOL_BYTES));
         if of_symbol | 1 == hash | 1 {

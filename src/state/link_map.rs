@@ -41,9 +41,10 @@ const DT_DEBUG: u64 = 21;
 const EXTENDED_VERSION: u64 = 2;
 const NEXT_NAMESPACE: u64 = 40;
 
-/// Reads the dynamic linker's list of the program's loaded files, found through the auxiliary
-/// vector. Returns `None` for a static program, or if the list's memory is unknown. The lists of
-/// the other namespaces follow, as far as they are known.
+/// Reads the dynamic linker's list of loaded files, found through the auxiliary vector, and then
+/// the lists of the other namespaces, as far as they are known. Returns `None` for a static
+/// program, before the linker has made the list, and if the list's memory is unknown. `read` copies
+/// the known bytes from an address on, and returns their number.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
     let first = memory.debug(memory.dynamic(auxv)?)?;
@@ -60,7 +61,8 @@ pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option
 }
 
 impl Words<'_> {
-    /// Returns the address of the program's dynamic section.
+    /// Returns the run-time address of the program's dynamic section; `None` if there is none, or
+    /// it is unknown.
     fn dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
         let vaddr = |header: Addr| self.word(header.wrapping_add(SEGMENT_VADDR));
@@ -79,7 +81,8 @@ impl Words<'_> {
             .find(|header| kind(*header) == Some(wanted.into()))
     }
 
-    /// Reads the list of a namespace, whose `struct r_debug` is at `debug`.
+    /// Reads the list of a namespace, whose `struct r_debug` is at `debug`; `None` if a part of it
+    /// is unknown. Each entry gets `namespace`.
     fn list(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
         // `r_map`.
         let mut at = self.word(debug.wrapping_add(8))?;

@@ -1,5 +1,5 @@
-//! Derives the libraries and the auxiliary vector from the mapped files. A recording without a
-//! final state (truncated, imported) has no memory with the dynamic linker's list.
+//! Derives the libraries and the auxiliary vector from the mapped ELF files, for a recording
+//! without a final state (truncated, imported): it has no memory with the dynamic linker's list.
 
 use super::link_map::{Library, LinkMap};
 use crate::common::Addr;
@@ -48,8 +48,9 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Finds the files whose code is mapped. `path` is the path of the program, if it is known.
-    /// Returns `None` if no program is mapped.
+    /// Finds the files whose code is mapped. The program is the one at `path`; without a path, or
+    /// if it is not mapped, the first one that is a program. Returns `None` if no program is
+    /// mapped.
     pub(super) fn of(image: &Image, path: Option<&str>) -> Option<Self> {
         let mut libraries = files(image);
         let named = libraries.iter().position(|module| Some(&*module.file) == path);
@@ -58,7 +59,9 @@ impl Modules {
         Some(Self { program, libraries })
     }
 
-    /// Returns the libraries as the dynamic linker would list them, without the program.
+    /// Returns the libraries, by address. The loader has the name that the program requests, as in
+    /// the dynamic linker's list; the others have their files' names. Omits those without a dynamic
+    /// section.
     pub(super) fn libraries(&self) -> Vec<Library> {
         let library = |module: &Module| {
             let dynamic = module.elf.dynamic?.wrapping_add(module.bias);
@@ -107,7 +110,7 @@ impl Modules {
     }
 }
 
-/// Returns the ELF files whose code is mapped, each once per load bias.
+/// Returns the 64-bit ELF files whose code is mapped, each once per load bias, by address.
 fn files(image: &Image) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     let code =

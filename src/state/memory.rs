@@ -11,7 +11,7 @@ use crate::image::{Bytes, Error, Image};
 pub enum AccessTime {
     /// The end of the run, when no code executes any more.
     End,
-    /// Any earlier time.
+    /// Any earlier time: only file mappings that the program could never write to are known.
     Past,
 }
 

@@ -36,6 +36,7 @@ const NAMED: [(&str, u16); 24] = [
 ];
 const X87_CONTROL: [&str; 8] =
     ["fctrl", "fstat", "ftag", "fiseg", "fioff", "foseg", "fooff", "fop"];
+// The numbers of the registers after `NAMED`: the first one of each kind, or a single one.
 const ST0: u8 = 24;
 const FCTRL: u8 = 32;
 const XMM0: u8 = 40;
@@ -249,12 +250,12 @@ impl KnownRegisters {
         self.values[register.place()]
     }
 
-    /// Sets a register of up to 128 bits, or makes it unknown.
+    /// Sets a register of up to 128 bits; `None` makes it unknown.
     pub fn set(&mut self, register: Register, value: Option<u128>) {
         self.set_value(register, value.map(Value::from));
     }
 
-    /// Sets a register of any size, or makes it unknown.
+    /// Sets a register of any size; `None` makes it unknown.
     pub fn set_value(&mut self, register: Register, value: Option<Value>) {
         self.values[register.place()] = value;
     }

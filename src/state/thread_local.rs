@@ -1,6 +1,10 @@
 //! Finds the address of a thread-local variable in programs with glibc. The layout of glibc's
 //! structures is private, but it describes them to debuggers by the symbols `_thread_db_...`, each
 //! of which contains a size in bits, a number of elements and an offset.
+//!
+//! A *module* is a loaded file with thread-local variables. A thread's *dynamic thread vector*
+//! (`dtv`) has the address of its storage for each module, as of a *generation*: each change of the
+//! list of modules starts a new one.
 
 use super::dynamic_symbols::symbol;
 use super::link_map::{LinkMap, SEGMENT_VADDR, link_maps};
@@ -52,7 +56,9 @@ pub struct ThreadLocal {
 }
 
 impl ThreadLocal {
-    /// Returns the variable's address, from the auxiliary vector and memory.
+    /// Returns the variable's address, computed as glibc's `nptl_db` does. Where memory does not
+    /// describe glibc's structures, finds only the program's own variables. `read` copies the known
+    /// bytes from an address on, and returns their number.
     pub fn address(
         &self,
         auxv: &[u8],
@@ -78,9 +84,9 @@ impl ThreadLocal {
         Ok(base.wrapping_add(self.offset))
     }
 
-    /// Returns the address of a variable of the program itself: its storage is before the control
-    /// block, at a distance that follows from the `PT_TLS` header (ELF Handling for Thread-Local
-    /// Storage, variant II).
+    /// Returns the address of a variable of the program itself, without a description of glibc's
+    /// structures: its storage is before the control block, at a distance that follows from the
+    /// `PT_TLS` header (ELF Handling for Thread-Local Storage, variant II).
     fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
         let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
         let field = |offset| memory.word(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);
@@ -94,7 +100,8 @@ impl ThreadLocal {
         Ok(Addr(self.fs_base.0.wrapping_sub(distance).wrapping_add(self.offset)))
     }
 
-    /// Returns the base of the file's storage, as `td_thr_tlsbase` of glibc's `nptl_db` does.
+    /// Returns the base of the thread's copy of the file's storage, as `td_thr_tlsbase` of glibc's
+    /// `nptl_db` does.
     fn base(&self, memory: &Words<'_>, layout: &Layout) -> Result<Addr, NoThreadLocal> {
         let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
         let module = word(layout.module_id.of(self.link_map))?;
@@ -142,7 +149,8 @@ impl Field {
 struct Layout {
     /// `l_tls_modid` of a `link_map`: the number of the file's module.
     module_id: Field,
-    /// `l_tls_offset` of a `link_map`.
+    /// `l_tls_offset` of a `link_map`: the fixed distance from the file's storage to the control
+    /// block, if it has one.
     static_offset: Field,
     /// `dtv` of a thread's `tcbhead_t`: the pointer to its dynamic thread vector.
     vector: Field,
@@ -169,6 +177,7 @@ struct Layout {
 }
 
 impl Layout {
+    /// Reads the layout from the `_thread_db_` symbols; `None` if one is missing or unknown.
     fn of(memory: &Words<'_>, maps: &[LinkMap]) -> Option<Self> {
         let described =
             |map: &&LinkMap| symbol(memory, map, "_thread_db_link_map_l_tls_modid").is_some();

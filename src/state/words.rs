@@ -8,6 +8,7 @@ const DT_NULL: u64 = 0;
 
 /// Memory with unknown parts.
 pub(super) struct Words<'a> {
+    /// Copies the known bytes from an address on, and returns their number.
     pub(super) read: &'a dyn Fn(Addr, &mut [u8]) -> usize,
 }
 
@@ -33,7 +34,7 @@ impl Words<'_> {
     }
 
     /// Returns the value of the entry with tag `wanted` in a dynamic section; `None` if there is
-    /// none.
+    /// none, or it is unknown.
     pub(super) fn dynamic_entry(&self, dynamic: Addr, wanted: u64) -> Option<u64> {
         for i in 0..LIMIT as u64 {
             let entry = dynamic.wrapping_add(i * 16);

@@ -1,5 +1,7 @@
 //! XSAVE areas in standard form, as the kernel reads and writes them (SDM volume 1, "XSAVE-Managed
-//! State"; `arch/x86/kernel/fpu` in the kernel).
+//! State"; `arch/x86/kernel/fpu` in the kernel). An area consists of *components*, such as x87, SSE
+//! and AVX. `XSTATE_BV` in its header has a bit for each that is in use. The others are in their
+//! initial state, and their bytes may be stale.
 
 use super::registers::{Extended, Register, Value};
 use crate::insn::xsave::{
@@ -30,11 +32,13 @@ pub(super) const CONTROL: [(&str, usize, usize); 9] = [
 /// Intel leave room for MPX before it, those of AMD do not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
+    /// `None` if the CPU has no AVX-512, or the area is too short for it.
     avx512: Option<Avx512>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Avx512 {
+    /// Offset of K0 to K7.
     masks: usize,
     /// Offset of the upper halves of ZMM0 to ZMM15.
     zmm_high: usize,
@@ -67,7 +71,8 @@ impl Layout {
         Some(Self { avx512 })
     }
 
-    /// Returns the value of a register of AVX or AVX-512; `None` if the area has no place for it.
+    /// Returns the value of a register of AVX or AVX-512, zero if its component is not in use;
+    /// `None` if the area has no place for it.
     pub(super) fn read(self, area: &[u8], register: Register) -> Option<Value> {
         let Field { at, size, component, .. } = self.field(register)?;
         // A component that the area omits is in its initial state (SDM, "XSAVE").
@@ -118,7 +123,8 @@ impl Avx512 {
     }
 }
 
-/// Writes a register to an area. Returns `None` if the area has no place for it.
+/// Writes a register to an area, and marks its component as in use. `ftag` is given with two bits
+/// for each register. Returns `None` if the area has no place for it.
 pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
     let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
     let is_tags = register.name() == "ftag";
@@ -131,6 +137,7 @@ pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option
     area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
     area.get_mut(at..at + size)?.copy_from_slice(&value.bytes()[..size]);
     if LAST_X87.contains(&at) {
+        // Marks the address as a debugger's. Any other is forgotten if the thread is translated.
         keep_last_x87(area);
     }
     Some(())

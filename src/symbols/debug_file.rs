@@ -37,6 +37,7 @@ pub(super) fn find_supplement(
     named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
 }
 
+/// Opens the debug file with this build ID in the global directory.
 fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
     let (first, rest) = id.split_first()?;
     let mut name = format!("{DEBUG_DIRECTORY}/.build-id/{first:02x}/");

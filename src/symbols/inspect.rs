@@ -7,7 +7,8 @@ use super::types::{Signature, SourceLine, Type, TypeId, Variable};
 use super::{FrameRegisters, Symbols};
 use crate::common::{Addr, AddrRange};
 
-/// Where a variable is at an address, for evaluation in any state there.
+/// The description of where a variable is at an address. [`Symbols::home_of`] evaluates it in any
+/// state there.
 #[derive(Clone, Debug)]
 pub struct Placed {
     module: Addr,
@@ -16,7 +17,8 @@ pub struct Placed {
 }
 
 impl Symbols {
-    /// Returns true if there is debug information for the code at `addr`.
+    /// Returns true if the debug information describes the function at `addr`; its lines alone are
+    /// not enough.
     pub fn has_debug_info(&self, addr: Addr) -> bool {
         !self.frames_at(addr).is_empty() && self.signature_at(addr).is_some()
     }
@@ -85,7 +87,8 @@ impl Symbols {
         module.dwarf()?.type_of(type_id.module, type_id.entry)
     }
 
-    /// Returns where a variable is in code at `addr`; `None` if its module was removed.
+    /// Returns the description of where a variable is in code at `addr`; `None` if its module was
+    /// removed.
     pub fn place_of(&self, variable: &Variable, addr: Addr) -> Option<Placed> {
         let module = self.modules.get(&variable.module)?;
         let at = addr.0.wrapping_sub(module.bias);
@@ -93,8 +96,8 @@ impl Symbols {
         Some(Placed { module: variable.module, entry: variable.entry, located })
     }
 
-    /// Returns the home of a variable's value in a state of the program. `frame` is the frame of
-    /// the variable's function.
+    /// Returns the home of a variable's value in a state of the program; `None` if its module was
+    /// removed. `frame` is the frame of the variable's function.
     pub fn home_of(
         &self,
         placed: &Placed,

@@ -61,7 +61,8 @@ impl Module {
         self.dwarf()?.location(addr.0.wrapping_sub(self.bias), self.table().code())
     }
 
-    /// Returns the function at `addr` and those that it is inlined into, innermost first.
+    /// Returns the function at `addr` and those that it is inlined into, innermost first. Without
+    /// DWARF of the function, returns one frame with its ELF symbol, if there is one.
     pub(super) fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         let at = addr.0.wrapping_sub(self.bias);
         let mut frames = self.dwarf().map(|dwarf| dwarf.frames(at, self.table().code()));
@@ -97,7 +98,7 @@ impl Module {
         self.at_run_time(found)
     }
 
-    /// Returns the first line from `line` on that has code in a file that `file` matches.
+    /// Returns the first line, from `line` on, that has code in a file that `file` matches.
     pub(super) fn next_line(&self, file: &str, line: u32) -> Option<u32> {
         self.dwarf()?.next_line(file, line, self.table().code())
     }
@@ -120,6 +121,7 @@ impl Module {
         self.debug_file.get_or_init(find).as_ref()
     }
 
+    /// Returns the ELF symbols of the module and of its separate debug file.
     pub(super) fn table(&self) -> &SymbolTable {
         self.table.get_or_init(|| {
             let separate = self.debug_file().map(|file| file.bytes.clone());
@@ -127,6 +129,7 @@ impl Module {
         })
     }
 
+    /// Returns the DWARF in the module or in its separate debug file; `None` if there is none.
     pub(super) fn dwarf(&self) -> Option<&Dwarf> {
         let load = || {
             let own = || DebugFile { path: self.path.clone(), bytes: self.bytes.clone() };

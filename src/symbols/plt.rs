@@ -33,6 +33,7 @@ pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data
     stubs
 }
 
+/// Adds the stubs of a section that jump through one of `slots`. Each has `size_bytes`: 8 or 16.
 fn section_stubs<'data>(
     code: &[u8],
     address: u64,

@@ -48,15 +48,18 @@ impl Spans {
     }
 }
 
+/// A sweep over ranges in the order of their starts.
 #[derive(Default)]
 struct Sweep {
     done: Vec<Span>,
+    /// The ranges around `at`, the innermost one last.
     open: Vec<Span>,
+    /// The address up to which the pieces are `done`.
     at: u64,
 }
 
 impl Sweep {
-    /// Emits the pieces of open ranges from `at` up to `until`.
+    /// Emits the pieces of open ranges from `at` up to `until`, and drops those that end by then.
     fn close(&mut self, until: u64) {
         while let Some(inner) = self.open.last().copied() {
             let end = inner.end.min(until);

@@ -14,6 +14,7 @@ type File<'data> = ElfFile64<'data, Endianness>;
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable {
     symbols: Vec<Symbol>,
+    /// The value of each span is an index in `symbols`.
     by_address: Spans,
     code: Spans,
     files: Vec<Bytes>,
@@ -51,7 +52,9 @@ struct Name {
 struct Rank {
     is_function: bool,
     is_sized: bool,
+    /// 0 for a local symbol, 2 for a global one, 1 for a weak or other one.
     binding: u8,
+    /// True if the name does not start with an underscore.
     is_public: bool,
 }
 
@@ -121,6 +124,7 @@ fn code_sections(elf: &File<'_>) -> Spans {
     Spans::new(spans.collect())
 }
 
+/// Adds the functions and labels of an ELF symbol table that are in the code sections.
 fn push_symbols(
     symbols: &mut Vec<Symbol>,
     table: &ElfTable<'_, object::elf::FileHeader64<Endianness>>,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 /// The identity of a type: it is read with [`type_of`](super::Symbols::type_of).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeId {
+    /// The start of the module's range.
     pub(super) module: Addr,
     pub(super) entry: EntryId,
 }
@@ -126,6 +127,7 @@ pub struct Variable {
     pub is_argument: bool,
     /// Its type; `None` if it is unknown.
     pub type_id: Option<TypeId>,
+    /// The start of the module's range.
     pub(super) module: Addr,
     pub(super) entry: EntryId,
 }

@@ -1,4 +1,6 @@
-//! The frames around a frame, by the unwind tables of a module (`.eh_frame`, `.debug_frame`).
+//! Computes the registers of a frame's caller, by the unwind tables of a module (`.eh_frame`,
+//! `.debug_frame`). An entry of a table (FDE) has the rules for a function, and a *row* of it those
+//! for an address. The *canonical frame address* (CFA) is the stack pointer before the call.
 
 use crate::common::Addr;
 use crate::image::Bytes;
@@ -26,6 +28,7 @@ const REGISTERS: u16 = 17;
 pub(super) struct Tables {
     eh: Option<Table<EhFrame<Data>>>,
     debug: Option<Table<DebugFrame<Data>>>,
+    /// The rows of addresses; `None` for an address without one.
     rows: Mutex<HashMap<u64, Option<Arc<Row>>>>,
 }
 
@@ -39,13 +42,17 @@ struct Table<S> {
 /// The rules at one address that compute the registers of the caller.
 struct Row {
     cfa: Rule,
+    /// The rules of registers, by DWARF number.
     registers: Vec<(u16, Rule)>,
     encoding: Encoding,
+    /// True if the frame is a signal trampoline, so that its caller was interrupted.
     is_signal: bool,
 }
 
 enum Rule {
+    /// The value is lost.
     Unknown,
+    /// The caller's value is that of the frame.
     Same,
     /// A register's value, and an offset from it.
     Register(u16, i64),
@@ -53,7 +60,9 @@ enum Rule {
     At(i64),
     /// The canonical frame address plus an offset.
     Offset(i64),
+    /// The word at the address that an expression computes.
     AtExpression(Expression<Data>),
+    /// The value that an expression computes.
     Expression(Expression<Data>),
 }
 
@@ -114,6 +123,7 @@ impl Tables {
         Self { eh, debug, rows: Mutex::default() }
     }
 
+    /// Returns the row of an address, from `.eh_frame` or else from `.debug_frame`.
     fn row(&self, addr: u64) -> Option<Arc<Row>> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.get(&addr) {
@@ -193,6 +203,7 @@ impl<S: UnwindSection<Data>> Table<S> {
         Self { section, bases, entries }
     }
 
+    /// Reads the row of an address; `None` if no entry covers it, or the entry is damaged.
     fn row(&self, addr: u64) -> Option<Row> {
         let next = self.entries.partition_point(|(start, ..)| *start <= addr);
         let &(_, end, offset) = self.entries.get(next.checked_sub(1)?)?;
@@ -262,6 +273,8 @@ impl Walk<'_> {
         self.machine.read(Addr(addr), &mut bytes).then(|| u64::from_le_bytes(bytes))
     }
 
+    /// Evaluates an expression, which starts with `cfa` on its stack; `None` if it needs an unknown
+    /// value or is damaged.
     fn evaluate(&self, expression: &Expression<Data>, cfa: Option<u64>) -> Option<u64> {
         let mut evaluation = expression.clone().evaluation(self.row.encoding);
         evaluation.set_max_iterations(MAX_STEPS);

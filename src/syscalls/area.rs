@@ -68,6 +68,7 @@ impl Area {
         range(self.start, size_bytes)
     }
 
+    /// Returns the number of bytes that a call wrote if it succeeded with `result`.
     fn counted_bytes(&self, result: u64, memory: &dyn CallerMemory) -> u64 {
         let Size::Counted(counted) = self.size else { return self.limit_bytes };
         // If the count can no longer be read, the whole area may have been written.

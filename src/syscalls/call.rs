@@ -63,8 +63,8 @@ impl Call {
         OpenCall { areas, knowledge }
     }
 
-    /// Returns the address of the priority-inheriting lock that the call waits for; `None` for
-    /// other calls. As it begins to wait, the kernel sets [`FUTEX_WAITERS`] there, which the lock's
+    /// Returns the address of the priority-inheriting lock that the call takes; `None` for other
+    /// calls. If it must wait, the kernel first sets [`FUTEX_WAITERS`] there, which the lock's
     /// owner acts on (kernel/futex/pi.c, `futex_lock_pi_atomic`).
     pub fn lock(&self) -> Option<Addr> {
         let operation = self.args[1] & FUTEX_OPERATION;

@@ -62,7 +62,8 @@ impl Outcome {
     }
 }
 
-/// Returns true if a result is an error that the kernel finds before it writes anything.
+/// Returns true if a result is an error that the kernel finds before it writes results. Only writes
+/// that a call makes whatever the result is may have happened.
 pub fn is_refused(result: i64) -> bool {
     Outcome::of(result) == Refused
 }

@@ -25,8 +25,8 @@ const MMSGHDR_BYTES: u64 = 64;
 /// The size of `struct sockaddr_storage`, which no address exceeds.
 const MAX_NAME_BYTES: u64 = 128;
 
-/// Adds the buffers of a vector. If there is a count, it is the number of bytes written to all of
-/// them, in order. Adds nothing if the kernel refuses the vector.
+/// Adds the buffers of a vector. With a `count`, so many bytes in all are written to them, in
+/// order; without, they are written whole. Adds nothing if the kernel refuses the vector.
 pub(super) fn add_vector(
     at: Addr,
     elements: u64,
@@ -48,8 +48,8 @@ pub(super) fn add_vector(
     }
 }
 
-/// Adds the areas that recvmsg(2) writes: the buffers, the sender's name, control data, and the
-/// lengths and flags of the header itself.
+/// Adds the areas that recvmsg(2) writes: the buffers, with `received` bytes in all, the sender's
+/// name, control data, and the lengths and flags of the header itself.
 pub(super) fn add_message(
     at: Addr,
     received: Count,
@@ -76,8 +76,8 @@ pub(super) fn add_message(
     add_vector(vector, elements, Some(received), memory, areas);
 }
 
-/// Adds the areas that recvmmsg(2) writes for an array of `messages` elements at `at`. The call's
-/// result is the number of messages received.
+/// Adds the areas that recvmmsg(2) may write for the array of `messages` elements at `at`. Those of
+/// an element count only if the result, the number of messages received, includes it.
 pub(super) fn add_messages(
     at: Addr,
     messages: u64,

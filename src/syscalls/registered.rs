@@ -36,7 +36,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Returns the registrations of a new thread, which this call created.
+    /// Returns the registrations of a new thread, which the call `birth` created.
     pub fn of_child(birth: &Call, memory: &dyn CallerMemory) -> Self {
         let clone3 = |offset| read_number(memory, Addr(birth.args[0]).wrapping_add(offset), 8);
         let (flags, child_tid) = match birth.number {
@@ -48,7 +48,8 @@ impl Registered {
         Self { clear_tid: clears.then_some(Addr(child_tid)), robust_list: None }
     }
 
-    /// Updates the thread's registrations after it made a call.
+    /// Notes what the thread registered, if the call is a successful `set_tid_address(2)` or
+    /// `set_robust_list(2)`. Ignores other calls.
     pub fn note(&mut self, call: &Call, result: i64) {
         let addr = Some(Addr(call.args[0])).filter(|addr| addr.0 != 0);
         match call.number {

@@ -20,7 +20,7 @@ pub(super) enum Knowledge {
     Unknown,
 }
 
-/// Returns the areas that a call may write to.
+/// Returns the areas that a call may write to, and whether it may write elsewhere.
 pub(super) fn resolve(call: &Call, memory: &dyn CallerMemory) -> (Vec<Area>, Knowledge) {
     let Some(model) = Model::of(call.number) else { return (Vec::new(), Knowledge::Unknown) };
     let mut areas = Vec::new();
@@ -40,6 +40,7 @@ pub(super) fn resolve(call: &Call, memory: &dyn CallerMemory) -> (Vec<Area>, Kno
     (areas, knowledge)
 }
 
+/// Adds the areas of `writes`, outside of which the call writes nothing.
 fn add_all(
     call: &Call,
     writes: &[Write],
@@ -73,6 +74,8 @@ fn add(call: &Call, write: &Write, memory: &dyn CallerMemory, areas: &mut Vec<Ar
     }
 }
 
+/// Returns the area of a buffer; `None` if its condition is not met, its pointer is null, or one of
+/// its values cannot be read.
 fn area_of(call: &Call, buffer: &Buffer, memory: &dyn CallerMemory) -> Option<Area> {
     if let Some((value, bits)) = buffer.condition
         && value.read(call, memory)? & bits == 0
@@ -90,6 +93,7 @@ fn area_of(call: &Call, buffer: &Buffer, memory: &dyn CallerMemory) -> Option<Ar
     })
 }
 
+/// Returns the rule for the part of a buffer that is written.
 fn size_of(call: &Call, buffer: &Buffer) -> Size {
     let count = match buffer.extent {
         Extent::Whole => None,

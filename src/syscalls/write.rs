@@ -1,6 +1,8 @@
 //! The vocabulary of the table for the memory that a call writes. Rows use the functions of this
 //! file, so that a row reads like the man page: `filled(1, 2)` is "the buffer at argument 1, of
-//! which the result says how much was filled, at most argument 2". Arguments count from 0.
+//! which the result says how much was filled, at most argument 2". Arguments count from 0. Each
+//! function returns a [`Write`]: of a whole buffer, or of the part that a count states after the
+//! call.
 
 use super::value::Value;
 
@@ -100,30 +102,31 @@ pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Wr
     buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)
 }
 
-/// Returns a buffer of at most argument `size_arg` bytes, of which the result counts those written.
+/// Returns a buffer of argument `size_arg` bytes. The result counts those that are written.
 pub(super) const fn filled(arg: usize, size_arg: usize) -> Write {
     items(arg, size_arg, 1)
 }
 
-/// Returns an array of at most argument `count_arg` elements, of which the result counts those
-/// written.
+/// Returns an array of argument `count_arg` elements. The result counts those that are written.
 pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
 }
 
-/// Returns a length of 4 bytes, which the caller sets to the size of its buffer, and the kernel to
-/// the size of the answer.
+/// Returns a 4-byte length, which the caller sets to the size of its buffer, and the kernel to the
+/// size of the answer. The kernel may write it whatever the result is.
 pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
 
-/// Returns a buffer whose length is at argument `length_arg`, where the kernel updates it.
+/// Returns a buffer whose size is the 4-byte length at argument `length_arg`. The kernel replaces
+/// it by the size of the answer, of which it writes only as much as fits.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))
 }
 
-/// Returns all of a buffer that a structure points to.
+/// Returns all of a buffer whose pointer and number of units are any values, such as fields of a
+/// structure.
 pub(super) const fn pointed(pointer: Value, count: Value, unit_bytes: u64) -> Write {
     buffer(pointer, count, unit_bytes, Extent::Whole)
 }
@@ -170,7 +173,7 @@ impl Write {
         self.changed(Buffer { extent: Extent::Result, ..self.as_buffer() })
     }
 
-    /// Makes this field count the units that are written, as it is after the call.
+    /// Makes `length`, as it is after the call, the count of the units that are written.
     pub(super) const fn by_field(self, length: Value) -> Self {
         self.changed(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
     }

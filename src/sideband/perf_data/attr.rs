@@ -33,6 +33,7 @@ impl Attr {
         self.flags & ATTR_EXCLUDE_KERNEL != 0
     }
 
+    /// Parses a `struct perf_event_attr`; `None` if it is cut off.
     pub(super) fn parse(bytes: &[u8], ids: Vec<u64>) -> Option<Self> {
         let mut fields = Fields::new(bytes.get(..FIRST_VERSION_BYTES).map(|_| bytes)?);
         let (pmu, _size, config) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -42,7 +43,7 @@ impl Attr {
     }
 }
 
-/// Decodes numbers of 8 bytes each.
+/// Decodes little-endian numbers of 8 bytes each. Ignores a shorter rest.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<u64> {
     let number = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_le_bytes);
     bytes.chunks_exact(8).filter_map(number).collect()
@@ -63,6 +64,7 @@ pub struct SampleId {
 /// The trailer format of an event's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
+    /// The bits `PERF_SAMPLE_*` of the fields in the trailer.
     sample_type: u64,
 }
 
@@ -70,6 +72,7 @@ const IN_TRAILER: u64 =
     SAMPLE_TID | SAMPLE_TIME | SAMPLE_ID | SAMPLE_STREAM_ID | SAMPLE_CPU | SAMPLE_IDENTIFIER;
 
 impl Trailer {
+    /// Returns the trailer format of an event; an empty one if its records have no trailers.
     pub(super) fn of(attr: &Attr) -> Self {
         let all = attr.flags & ATTR_SAMPLE_ID_ALL != 0;
         Self { sample_type: if all { attr.sample_type & IN_TRAILER } else { 0 } }
@@ -109,13 +112,16 @@ impl Trailer {
 /// The trailer formats of records, by the ids of their events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trailers {
+    /// Empty if all formats are alike.
     by_id: std::collections::HashMap<u64, Trailer>,
+    /// The format of the first event's records.
     first: Trailer,
     /// True if the records of all events have the same trailer format.
     alike: bool,
 }
 
 impl Trailers {
+    /// Collects the trailer formats of the records of these events.
     pub(super) fn of(attrs: &[Attr]) -> Self {
         let first = attrs.first().map(Trailer::of).unwrap_or_default();
         let alike = attrs.iter().all(|attr| Trailer::of(attr) == first);
@@ -127,7 +133,8 @@ impl Trailers {
         Self { by_id: by_id.into_iter().collect(), first, alike }
     }
 
-    /// Returns the trailer format of a record, by the event id in its last 8 bytes if there is one.
+    /// Returns the trailer format of a record, by the event id in its last 8 bytes if there is one;
+    /// otherwise, and for an unknown id, that of the first event.
     pub(super) fn of_record(&self, record: &[u8]) -> Trailer {
         if self.alike || !self.first.has_identifier() {
             return self.first;

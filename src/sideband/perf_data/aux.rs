@@ -1,5 +1,7 @@
 //! The AUX areas: the positions of their bytes in the file, and perf's Intel PT settings (`struct
-//! perf_record_auxtrace`; `AUXTRACE_INFO` follows `tools/perf/util/intel-pt.h`).
+//! perf_record_auxtrace`; `AUXTRACE_INFO` follows `tools/perf/util/intel-pt.h`). An AUX area is the
+//! buffer to which a CPU writes the trace of itself or of a thread. Its stream is all that was ever
+//! written to it.
 
 use super::fields::Fields;
 use crate::common::Tid;
@@ -27,7 +29,8 @@ pub struct AuxTrace {
 }
 
 impl AuxTrace {
-    /// Parses a record after its header; the trace bytes start at `start`.
+    /// Parses an `AUXTRACE` record after its header. The trace bytes, which follow the record,
+    /// start at file offset `start`.
     pub(super) fn parse(record_offset: u64, start: usize, mut fields: Fields<'_>) -> Option<Self> {
         let (size, stream_offset, reference) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (index, tid, cpu) = (fields.u32()?, fields.i32()?, fields.i32()?);
@@ -82,12 +85,13 @@ pub struct AuxInfo {
     pub max_nonturbo_ratio: u64,
     /// True if each area belongs to one CPU.
     pub per_cpu: bool,
-    /// The address filters, as given to perf.
+    /// The address filters, as given to perf; empty without any.
     pub filter: String,
 }
 
 impl AuxInfo {
-    /// Parses a record after its type.
+    /// Parses an `AUXTRACE_INFO` record of Intel PT after its type. The fields from `mtc_bit` on,
+    /// which older perfs do not write, are 0 if they are missing.
     pub(super) fn parse(mut fields: Fields<'_>) -> Option<Self> {
         let mut next = || fields.u64();
         let pmu = u32::try_from(next()?).ok()?;
@@ -95,7 +99,7 @@ impl AuxInfo {
         let has_clock = next()? != 0;
         let (tsc_bit, noretcomp_bit) = (next()?, next()?);
         let (have_switches, snapshot, per_cpu) = (next()?, next()?, next()?);
-        // Fields that older records lack are 0.
+        // From here on, fields that older records lack are 0.
         let mut next = || next().unwrap_or(0);
         let (mtc_bit, mtc_freq_bits) = (next(), next());
         let ratio = (next(), next());

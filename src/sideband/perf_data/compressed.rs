@@ -16,9 +16,10 @@ const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 /// decoder keeps the last decompressed bytes back until it has read an end.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
-/// The compressed parts of a file, one after the other.
+/// The compressed parts of a file, one after the other, and [`END`] after them.
 struct Source<'a> {
     parts: Vec<(u64, &'a [u8])>,
+    /// The index of the part that is being read, and the offset in it.
     part: usize,
     at: usize,
 }
@@ -36,7 +37,7 @@ impl<'a> Source<'a> {
         part.map_or(0, |(offset, _)| *offset)
     }
 
-    /// Returns true if only the appended end is left.
+    /// Returns true if all records were read. `END`, which was appended to them, may be left.
     fn is_over(&mut self) -> bool {
         self.skip();
         self.part + 1 >= self.parts.len()
@@ -65,8 +66,8 @@ impl Read for Source<'_> {
     }
 }
 
-/// Decompresses `parts`, each with the offset of its record. Passes the result to `take` in pieces.
-/// Fails if it is too large for a file of `file_bytes`.
+/// Decompresses `parts`, each with the file offset of its record, and passes the result to `take`
+/// in pieces. Fails if the result is too large to come from a file of `file_bytes` bytes.
 pub(super) fn decompress(
     parts: &[(u64, &[u8])],
     file_bytes: usize,

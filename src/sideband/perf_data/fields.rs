@@ -58,7 +58,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns `size_bytes` bytes of a file from `offset` on.
+/// Returns `size_bytes` bytes of a file from `offset` on. If the file is too short, fails with the
+/// text `what`.
 pub(super) fn part<'a>(
     file: &'a [u8],
     offset: u64,

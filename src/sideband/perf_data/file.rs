@@ -31,7 +31,8 @@ pub struct PerfData {
 }
 
 impl PerfData {
-    /// Parses a file.
+    /// Parses a perf.data file, with a file header or as written to a pipe. Refuses one of the
+    /// other byte order.
     pub fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
         let bad = |offset, what| BadPerfData { offset, what };
         if file.starts_with(SWAPPED_MAGIC) {
@@ -60,6 +61,7 @@ impl PerfData {
     }
 }
 
+/// A file that is being parsed.
 #[derive(Default)]
 struct Reading<'a> {
     file: &'a [u8],
@@ -137,6 +139,7 @@ impl<'a> Reading<'a> {
         Some(0)
     }
 
+    /// Reads the feature section at `offset` of the file. Ignores irrelevant features.
     fn feature(&mut self, number: u32, offset: u64, section: &[u8]) -> Result<(), BadPerfData> {
         match number {
             FEATURE_BUILD_ID => self.data.build_ids.extend(build_ids(offset, section)?),
@@ -150,7 +153,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads the compressed records. Each gets the offset of the first compressed record.
+    /// Parses the records in the compressed data. Each gets the file offset of the first compressed
+    /// record.
     fn decompress(&mut self) -> Result<(), BadPerfData> {
         let Some((offset, _)) = self.compressed.first().copied() else { return Ok(()) };
         let bad = |what| BadPerfData { offset, what };
@@ -185,7 +189,7 @@ fn declared_size(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(*bytes.get(6..8)?.first_chunk()?)))
 }
 
-/// Returns the record at the start of `bytes`.
+/// Returns the record at the start of `bytes`; `None` if it is cut off or has a wrong size.
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
     let size = declared_size(bytes)?;
     bytes.get(..size).filter(|_| size >= RECORD_HEADER_BYTES)

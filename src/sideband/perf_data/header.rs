@@ -45,6 +45,7 @@ pub(super) struct FileHeader {
 }
 
 impl FileHeader {
+    /// Parses the header, and the attributes and the table of features that it refers to.
     pub(super) fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
         let bytes = part(file, 0, FILE_HEADER_BYTES, "the header is cut off")?;
         let mut fields = Fields::new(bytes);
@@ -52,7 +53,8 @@ impl FileHeader {
         let (_magic, _size, attr_size) = (next(), next(), next());
         let (attrs, data, _types) = ((next(), next()), (next(), next()), (next(), next()));
         let bits = [next(), next(), next(), next()];
-        // If the recorder was killed, the size of the records is still 0.
+        // If the recorder was killed, the size of the records is still 0, and there are no
+        // features.
         let size = file.len() as u64;
         let unfinished = data.1 == 0;
         let end = if unfinished { Some(size) } else { data.0.checked_add(data.1) };
@@ -64,7 +66,8 @@ impl FileHeader {
     }
 }
 
-/// Parses attributes, each followed by the position of its ids.
+/// Parses entries of `attr_size` bytes: attributes, each followed by the position of its ids in the
+/// file.
 fn parse_attrs(
     file: &[u8],
     (offset, size): (u64, u64),
@@ -124,7 +127,7 @@ pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
     Fields::new(fields.take(size)?).text()
 }
 
-/// Parses the consecutive build id records in the section at `offset`.
+/// Parses the consecutive build id records in the section at `offset`. Skips those of the kernel.
 pub(super) fn build_ids(offset: u64, section: &[u8]) -> Result<Vec<BuildId>, BadPerfData> {
     let mut found = Vec::new();
     let mut at = 0;

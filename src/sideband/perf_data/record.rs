@@ -161,6 +161,7 @@ pub(super) fn parse(
 /// Parses the body of a record with these flags in its header.
 type Parser = fn(u16, Fields<'_>) -> Option<PerfEvent>;
 
+/// Returns the parser for records of a type; `None` if the type is not relevant.
 fn parser(kind: u32) -> Option<Parser> {
     Some(match kind {
         RECORD_MMAP => map,
@@ -184,6 +185,8 @@ fn switch(misc: u16, other: Option<(Pid, Tid)>) -> PerfEvent {
     PerfEvent::Switch { out: misc & MISC_SWITCH_OUT != 0, other }
 }
 
+/// Parses `PERF_RECORD_MMAP`, which has no protection: a mapping without the flag for data is
+/// executable.
 fn map(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
     let (pid, tid) = (Pid(fields.i32()?), Tid(fields.i32()?));
     let (addr, size, file_offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -200,6 +203,7 @@ fn map(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
     })))
 }
 
+/// Parses `PERF_RECORD_MMAP2`.
 fn map2(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
     let (pid, tid) = (Pid(fields.i32()?), Tid(fields.i32()?));
     let (addr, size, file_offset) = (fields.u64()?, fields.u64()?, fields.u64()?);

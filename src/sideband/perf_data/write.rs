@@ -35,6 +35,7 @@ struct Described {
 #[derive(Clone, Debug, Default)]
 pub struct PerfWriter {
     events: Vec<Described>,
+    /// The encoded `AUXTRACE_INFO` record; empty without one.
     info: Vec<u8>,
     records: Vec<u8>,
     build_ids: Vec<u8>,
@@ -118,13 +119,14 @@ impl PerfWriter {
         self.build_ids.extend(whole(RECORD_HEADER_BUILD_ID, misc, &body));
     }
 
-    /// Adds a record of the last event. Truncates a name that does not fit in a record (64 kB).
+    /// Adds a record of the last event. Truncates a name to 4096 bytes.
     pub fn record(&mut self, record: &PerfRecord) {
         let (kind, misc, mut body) = encode(&record.event);
         body.extend(self.trailer(&record.id));
         self.records.extend(whole(kind, misc, &body));
     }
 
+    /// Encodes the trailer of a record of the last event.
     fn trailer(&self, id: &SampleId) -> Vec<u8> {
         let (pid, tid) = id.task.unwrap_or((Pid(-1), Tid(-1)));
         let mut bytes = task(pid, tid);
@@ -141,7 +143,7 @@ impl PerfWriter {
         &self.records
     }
 
-    /// Replaces the records by `bytes`.
+    /// Replaces the records so far by `bytes`: the same records, compressed.
     pub fn replace_records(&mut self, bytes: Vec<u8>) {
         self.records = bytes;
     }
@@ -171,6 +173,7 @@ impl PerfWriter {
         }
         out.write_all(MAGIC)?;
         let bits = features.iter().fold(0_u64, |bits, (number, _)| bits | 1 << number);
+        // The file header: sizes, positions, and the bits of the features.
         for word in [
             FILE_HEADER_BYTES,
             u64::from(ATTR_BYTES + 16),
@@ -241,7 +244,8 @@ impl PerfWriter {
         out.write_all(&whole(RECORD_FINISHED_ROUND, 0, &[]))
     }
 
-    /// Returns the sections of features, by number.
+    /// Returns the feature sections that both formats have, each with its number, in ascending
+    /// order.
     fn features(&self) -> Vec<(u32, Vec<u8>)> {
         let mut features = Vec::new();
         if !self.build_ids.is_empty() {
@@ -276,6 +280,7 @@ const DUMMY: u64 = 9;
 
 const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
 
+/// Encodes an `AUXTRACE` record, to be followed by `size_bytes` trace bytes.
 fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     let mut body = (size_bytes as u64).to_le_bytes().to_vec();
     body.extend(trace.stream_offset.to_le_bytes());
@@ -300,6 +305,7 @@ fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Returns the type, the flags and the body of an event's record.
 fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
     match event {
         PerfEvent::Map(map) => encode_map(map),
@@ -328,6 +334,7 @@ fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
     }
 }
 
+/// Returns the type, the flags and the body of a mapping's record.
 fn encode_map(map: &PerfMap) -> (u32, u16, Vec<u8>) {
     let mut body = task(map.pid, map.tid);
     let words = [map.range.start.0, map.range.size_bytes(), map.file_offset];

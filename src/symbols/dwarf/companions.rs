@@ -44,6 +44,7 @@ pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions 
 }
 
 impl Companions {
+    /// Adds the source files that the line tables of `file` name.
     fn add_sources(&mut self, file: &Bytes) {
         let Some(units) = sections::load(file, false).map(Units::parse) else { return };
         for unit in &units.units {

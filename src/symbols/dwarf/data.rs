@@ -13,7 +13,7 @@ pub(in crate::symbols) struct Data {
 }
 
 impl Data {
-    /// Creates the `window` of `bytes`; reads past their end report the end of the data.
+    /// Creates a reader of the `window` of `bytes`. A read past the window fails.
     pub(super) const fn new(bytes: Bytes, window: Range<usize>) -> Self {
         Self { bytes, window }
     }

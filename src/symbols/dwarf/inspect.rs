@@ -91,7 +91,8 @@ impl Dwarf {
         self.types(module).read(self.context().place(entry)?)
     }
 
-    /// Returns where a variable is at an address, for evaluation in states of the program.
+    /// Returns the description of where a variable is at an address, for [`Self::home`] to
+    /// evaluate.
     pub(in crate::symbols) fn locate(&self, entry: EntryId, addr: u64, code: &Spans) -> Located {
         let context = self.context();
         let Some(variable) = context.place(entry) else { return Located::OptimizedOut };

@@ -19,6 +19,7 @@ pub(super) struct Lines {
     rows: Vec<Row>,
     /// The indices in `rows` of each contiguous run of code; its rows are sorted by address.
     sequences: Vec<Range<usize>>,
+    /// The value of each span is an index in `sequences`.
     by_address: Spans,
     /// The addresses at which the prologue of a function has ended, in ascending order.
     prologue_ends: Vec<u64>,
@@ -28,10 +29,12 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) address: u64,
+    /// The number of the file in the line table.
     pub(super) file: u64,
     pub(super) line: u32,
     /// The column, from 1; zero if it is unknown.
     pub(super) column: u32,
+    /// True if the row is recommended for breakpoints.
     pub(super) is_stmt: bool,
 }
 
@@ -159,6 +162,8 @@ struct Last {
 }
 
 impl Builder<'_> {
+    /// Adds a row to the current sequence, or ends the sequence. Ignores a row that `is_dropped`:
+    /// it belongs to a function that the linker dropped.
     fn push(&mut self, row: &LineRow, is_dropped: bool) {
         if row.end_sequence() {
             self.end_sequence(row.address());
@@ -218,6 +223,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Ends the current sequence at `end`. Drops it if it is empty or starts outside of `code`.
     fn end_sequence(&mut self, end: u64) {
         self.drop_rows_at(end);
         let rows = self.start..self.lines.rows.len();

@@ -1,4 +1,5 @@
-//! Where the value of a variable is: evaluates location descriptions and location lists.
+//! Where the value of a variable is. [`locate`] picks the description that holds at an address,
+//! from location lists or constants; [`State::home`] evaluates it in a state of the program.
 
 use super::Reader;
 use super::place::{Context, Place};
@@ -14,7 +15,8 @@ const MAX_STEPS: u32 = 10_000;
 /// The limit on ranges of a location list.
 const MAX_RANGES: usize = 1 << 16;
 
-/// Where a variable is at an address, for evaluation in many states of the program.
+/// The description of where a variable is at an address, for evaluation in many states of the
+/// program.
 #[derive(Clone, Debug)]
 pub(in crate::symbols) enum Located {
     /// The DWARF expression of the location, and the one of the function's frame base.
@@ -27,8 +29,9 @@ pub(in crate::symbols) enum Located {
     OptimizedOut,
 }
 
-/// Returns where a variable is at an address of its module's file. `function` is the function
-/// around it that is not inlined.
+/// Returns the description of where a variable is at an address of its module's file, for
+/// [`State::home`] to evaluate. `function` is the function around it that is not inlined: it has
+/// the frame base.
 pub(super) fn locate(
     context: Context<'_>,
     variable: Place<'_>,

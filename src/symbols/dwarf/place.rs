@@ -15,6 +15,7 @@ const MAX_CHILDREN: usize = 1 << 16;
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) units: &'a Units,
+    /// The units of the file shared by dwz.
     pub(super) supplement: Option<&'a Units>,
     /// Opens split DWARF files.
     pub(super) opener: &'a dyn Files,

@@ -34,7 +34,9 @@ pub struct Frame {
 /// The DWARF of one module.
 pub(in crate::symbols) struct Dwarf {
     pub(super) units: Units,
+    /// The units of the file shared by dwz.
     pub(super) supplement: Option<Units>,
+    /// The value of each span is the index of a unit.
     by_address: Spans,
     pub(super) files: Arc<dyn Files>,
     /// The start addresses of functions, by linkage name.
@@ -131,7 +133,7 @@ impl Dwarf {
         by_name
     }
 
-    /// Returns the first line from `line` on that has code in a file that `file` matches.
+    /// Returns the first line, from `line` on, that has code in a file that `file` matches.
     pub(in crate::symbols) fn next_line(&self, file: &str, line: u32, code: &Spans) -> Option<u32> {
         let lines = self.units.units.iter().flat_map(|unit| {
             let rows = unit.lines(&self.units.dwarf, code).rows_of(|path| is_file(file, path));
@@ -172,6 +174,7 @@ impl Dwarf {
         origin::name(context, context.root(unit).sibling(scope.entry))
     }
 
+    /// Returns the source location of an inlined call; `None` if its file or line is unknown.
     fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {
         let entries = unit.entries(&self.units.dwarf, &*self.files);
         let main = unit.head.unit_ref(&self.units.dwarf);
@@ -183,7 +186,7 @@ impl Dwarf {
     }
 }
 
-/// Returns true if a user's file name matches `path`: it equals the path's last components.
+/// Returns true if `path` ends with the components of a user's file name.
 fn is_file(query: &str, path: &str) -> bool {
     let query = normal(Path::new(query));
     Path::new(path).ends_with(query)

@@ -1,5 +1,5 @@
-//! The functions of one unit, and the functions inlined into them. Names are resolved elsewhere, on
-//! demand.
+//! The scopes of one unit: functions, the functions inlined into them, and blocks. Names are
+//! resolved elsewhere, on demand.
 
 use super::Reader;
 use super::units::{Extent, Ranges, is_sane};
@@ -10,6 +10,7 @@ use gimli::{DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     scopes: Vec<Scope>,
+    /// The value of each span is an index in `scopes`.
     by_address: Spans,
 }
 
@@ -86,6 +87,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// Appends the scopes of the unit, each after its parent, up to any damage.
     fn read_entries(&mut self) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
         let mut entry = Entry::default();
@@ -133,8 +135,8 @@ impl Builder<'_> {
         Some(index)
     }
 
-    /// Marks the enclosing scope, if it is a block, as one that declares variables. Ignores a
-    /// variable at `depth` that is not its direct child.
+    /// Marks the scope `around`, with its depth and index, as one that declares variables, if it is
+    /// a block. Ignores a variable at `depth` that is not its direct child.
     fn note_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
         let around = around.filter(|(around, _)| around + 1 == depth);
         if let Some(scope) = around.and_then(|(_, index)| self.scopes.get_mut(index))

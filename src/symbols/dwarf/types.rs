@@ -1,4 +1,5 @@
-//! Reads types. Typedefs and qualifiers are skipped.
+//! Reads a [`Type`] from its DWARF entry (a [`Place`]). Skips the typedefs and qualifiers around
+//! it.
 
 use super::Reader;
 use super::place::{Context, Place, is_aggregate, is_declaration};
@@ -27,7 +28,8 @@ impl<'a> Types<'a> {
         Some(TypeId { module: self.module, entry: target.id })
     }
 
-    /// Reads a type. Returns `None` if it is void, or damaged.
+    /// Reads a type, under the name of its outermost typedef. Returns `None` if it is void, or
+    /// damaged.
     pub(super) fn read(&self, place: Place<'a>) -> Option<Type> {
         let (mut place, mut name) = (place, None);
         for _ in 0..MAX_LAYERS {
@@ -50,6 +52,7 @@ impl<'a> Types<'a> {
         None
     }
 
+    /// Reads a type that is no typedef or qualifier, with `name` as its name.
     fn plain(&self, place: Place<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
         let size = entry.attr_value(gimli::DW_AT_byte_size).and_then(|size| size.udata_value());
         let language = language_of(place.unit);
@@ -117,6 +120,7 @@ impl<'a> Types<'a> {
         self.read(place)?.size_bytes
     }
 
+    /// Reads the variants of an enum of Rust from its variant part.
     fn variants(&self, part: Place<'a>, entry: &Entry<Reader>) -> Kind {
         let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
             let place = part.follow(&reference, self.context)?;
@@ -135,6 +139,7 @@ impl<'a> Types<'a> {
         Kind::Variants { discriminant, variants }
     }
 
+    /// Reads an enumeration. An unknown `size_bytes` becomes that of the underlying type.
     fn enumeration(&self, place: Place<'a>, size_bytes: &mut Option<u64>) -> Kind {
         let underlying = self.reference(place, gimli::DW_AT_type);
         let underlying = underlying.and_then(|id| self.read(self.context.place(id.entry)?));
@@ -161,6 +166,7 @@ impl<'a> Types<'a> {
     }
 }
 
+/// Returns the kind of a base type, by its encoding.
 fn base(entry: &Entry<Reader>) -> Kind {
     let Some(AttributeValue::Encoding(encoding)) = entry.attr_value(gimli::DW_AT_encoding) else {
         return Kind::Other;

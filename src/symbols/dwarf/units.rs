@@ -31,6 +31,7 @@ pub(super) struct Units {
 /// One compilation unit.
 #[derive(Debug)]
 pub(super) struct Unit {
+    /// Its offset in `.debug_info`.
     pub(super) offset: usize,
     /// The unit's header and root entry; for split DWARF, those of the skeleton unit.
     pub(super) head: gimli::Unit<Reader>,
@@ -96,7 +97,8 @@ impl Unit {
         Self { offset, head, split, lines, scopes }
     }
 
-    /// Returns the unit's line table.
+    /// Returns the unit's line table, which the first call parses. It lacks sequences that start
+    /// outside of `code`.
     pub(super) fn lines(&self, dwarf: &gimli::Dwarf<Reader>, code: &Spans) -> &Lines {
         self.lines.get_or_init(|| Lines::parse(self.head.unit_ref(dwarf), code))
     }
@@ -124,6 +126,7 @@ impl Unit {
         }
     }
 
+    /// Loads the part in the separate file; `None` if there is none, or its ID is another one.
     fn load_split(&self, dwarf: &gimli::Dwarf<Reader>, files: &dyn Files) -> Option<Split> {
         let id = self.head.dwo_id?;
         let unit = self.head.unit_ref(dwarf);
@@ -174,6 +177,7 @@ pub(super) fn is_sane(abbreviation: &gimli::Abbreviation) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     spans: Vec<Span>,
+    /// The number of ranges that were read from lists, kept or not.
     visited: usize,
 }
 

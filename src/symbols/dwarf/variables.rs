@@ -1,4 +1,5 @@
-//! Finds the variables that a name can mean at an address, and the function that executes there.
+//! Finds the variables that are visible at an address, the function that executes there, and the
+//! variables outside of functions.
 
 use super::Reader;
 use super::place::{Context, EntryId, Place, is_aggregate, is_declaration};
@@ -73,6 +74,8 @@ impl<'a> Around<'a> {
         variables
     }
 
+    /// Returns the variable or argument that an entry describes; `None` for other entries, and
+    /// without a name.
     fn variable(&self, module: Addr, place: Place<'a>, entry: &Entry<Reader>) -> Option<Variable> {
         let is_argument = entry.tag == gimli::DW_TAG_formal_parameter;
         if !is_argument && entry.tag != gimli::DW_TAG_variable {

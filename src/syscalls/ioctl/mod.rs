@@ -41,8 +41,9 @@ const ARGUMENT: usize = 2;
 
 /// The memory that a request writes, as far as it is known.
 pub(super) enum RequestWrites {
+    /// By a row of the tables.
     Listed(&'static [Write]),
-    /// Derived from the request's number.
+    /// Derived from the request's number; no write if the kernel only reads the structure.
     Encoded(Option<Write>, Knowledge),
     Unknown,
 }
@@ -80,6 +81,8 @@ pub(super) fn writes_of(request: u64) -> RequestWrites {
     }
 }
 
+/// Derives the write from the direction and size in the number: known for the kinds in [`REGULAR`],
+/// unknown for those in [`POINTERS`] and without a direction, else assumed.
 fn encoded(code: Code) -> RequestWrites {
     if !code.has_direction() || POINTERS.contains(&code.kind()) {
         return RequestWrites::Unknown;

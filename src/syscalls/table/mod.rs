@@ -35,6 +35,7 @@ const NUMBERS: usize = 472;
 /// The row of each number.
 pub(super) static BY_NUMBER: [Option<&Model>; NUMBERS] = index();
 
+/// Builds the array. Does not compile if two rows have one number.
 const fn index() -> [Option<&'static Model>; NUMBERS] {
     let mut rows: [Option<&'static Model>; NUMBERS] = [None; NUMBERS];
     let mut family = 0;

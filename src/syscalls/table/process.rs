@@ -74,7 +74,8 @@ const CLONE: &[Write] = &[
     structure(3, INT).if_bits(Value::Computed(settid_if_shared), CLONE_CHILD_SETTID),
 ];
 
-/// Of a child with its own memory, the caller's bytes at `child_tid` are logged as they are.
+/// If the child has its own memory, the kernel writes `child_tid` there. The caller's bytes are
+/// then listed although they do not change.
 ///
 /// `struct clone_args`, by offset: 0 `flags`, 8 `pidfd`, 16 `child_tid`, 24 `parent_tid`.
 const CLONE3: &[Write] = &[

@@ -1,4 +1,4 @@
-//! Keys, sandboxes, security modules.
+//! The system calls of keys, sandboxes and security modules.
 
 use crate::syscalls::model::Property::MayBlock;
 use crate::syscalls::model::{Model, Operation, by_int, call, multiplexed, op};

@@ -41,7 +41,7 @@ pub(super) fn descriptor_set(args: &[u64; 6]) -> u64 {
     (args[0] & 0xffff_ffff).min(MAX_DESCRIPTORS).div_ceil(64) * 8
 }
 
-/// Returns the number of pages of a range of argument 1 bytes: mincore(2) writes a byte for each.
+/// Returns the number of pages in argument 1 bytes, rounded up: mincore(2) writes a byte for each.
 pub(super) fn byte_per_page(args: &[u64; 6]) -> u64 {
     args[1].div_ceil(PAGE_BYTES)
 }

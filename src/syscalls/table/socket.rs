@@ -1,4 +1,5 @@
-//! Sockets.
+//! Sockets. An operation of setsockopt(2) or getsockopt(2) is `at(LEVEL, NAME)`: the option's level
+//! and name as one number.
 
 use super::sizes::{INT, TIMESPEC};
 use crate::syscalls::model::Property::MayBlock;
@@ -48,7 +49,8 @@ const SETSOCKOPT: &[Operation] = &[
 ];
 
 const GETSOCKOPT: &[Operation] = &[
-    // The length counts instructions of 8 bytes.
+    // The length counts instructions of 8 bytes: before the call those that fit, after it those
+    // that were written.
     op(
         at(SOL_SOCKET, 26),
         "SO_GET_FILTER",
@@ -63,6 +65,7 @@ const fn at(level: u64, name: u64) -> u64 {
     level << 32 | name
 }
 
+/// Returns the option that the arguments name, as one number.
 fn option(args: &[u64; 6]) -> u64 {
     at(args[1] & 0xffff_ffff, args[2] & 0xffff_ffff)
 }
