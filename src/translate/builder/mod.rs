@@ -1,5 +1,17 @@
 //! Builds a superblock: follows the program's code from an address, copies the instructions that
-//! can be copied, and makes every exit write its record.
+//! can be copied, and makes every exit write its record, or count its ticks.
+//!
+//! The *path* goes on along one direction of each conditional branch, through direct jumps and
+//! calls, and back from these calls. Where a branch may leave it, a [`Stub`] after the body is the
+//! exit. The path ends:
+//!
+//! - before an instruction, if `must_end` says so: a limit or bound is reached, threads stop there,
+//!   or another superblock starts there;
+//! - before an instruction that is not translated (`left`); if that comes first, it is the whole
+//!   superblock;
+//! - after a system call;
+//! - after an indirect branch, or a return to a call before the path, unless its target is guessed;
+//! - after a direct call that is too deep, or a direct jump or call that could close a loop.
 
 mod branches;
 mod exits;
@@ -91,7 +103,8 @@ pub trait ProgramCode {
     }
 }
 
-/// An exit whose jump can be linked; until then it leads to the request after it.
+/// An exit whose jump can be linked to a superblock. Until then it leads to the code after it, the
+/// *request*, which asks the tracer for that superblock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub(super) target: u64,
@@ -164,10 +177,12 @@ pub(super) struct Built {
     pub(super) hook: Option<Hook>,
     /// The address of the literal with the entry of the next superblock in its slot's chain.
     pub(super) chain: u64,
+    /// The edges, with their return addresses and quiet jumps, for the lists of the translator.
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
     pub(super) quiet_jumps: Vec<Jump>,
     pub(super) exits: Vec<Exit>,
+    /// The addresses of the pages that the path's instructions are from.
     pub(super) pages: Vec<u64>,
     /// The builder's other vectors, kept for their allocations.
     spare: Spare,
@@ -182,7 +197,8 @@ struct Spare {
     stubs: Vec<Stub>,
 }
 
-/// Code after the superblock's body, for an exit that is rarely taken.
+/// Code after the superblock's body, for an exit that is rarely taken. `field` is the displacement
+/// of the jump to it. If `r11_is_program`, R11 holds the program's value there.
 #[derive(Clone, Copy, Debug)]
 enum Stub {
     /// Taken by a conditional branch whose outcome is not the one that the path follows.
@@ -201,6 +217,7 @@ struct Quiet {
     high: u64,
 }
 
+/// A superblock that is being built, up to the program's instruction at `ip`.
 struct Builder<'a, 'b> {
     site: &'a Site<'b>,
     start: u64,
@@ -208,13 +225,16 @@ struct Builder<'a, 'b> {
     ip: u64,
     path: Vec<Step>,
     points: Vec<Point>,
+    /// The TNT bits of the path, as in [`Edge::bits`].
     bits: u64,
     bit_count: u8,
     /// The ticks of the path.
     ticks: u8,
     /// True if the instruction that is being translated ticks.
     ticks_next: bool,
+    /// The return addresses of the calls on the path that have not returned, oldest first.
     calls: Vec<u64>,
+    /// The largest number of `calls` so far.
     peak: usize,
     /// The part of the path after its last TNT bit; `None` if there is none.
     quiet: Option<Quiet>,
@@ -228,8 +248,10 @@ struct Builder<'a, 'b> {
     mask: KnownMask,
     /// The number of XSAVECs on the path that are completed by stores.
     saves: usize,
+    /// Values to emit at the end, each with the field that leads to it.
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
+    /// This and the rest: as in [`Built`].
     edges: Vec<Edge>,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
@@ -294,7 +316,8 @@ impl Builder<'_, '_> {
         (accepted, chain_field)
     }
 
-    /// Translates the path to its end. Returns true if a thread can stop in the superblock for its
+    /// Translates the path to its end. If threads stop at the start, the path begins with a glance,
+    /// or the superblock is that stop alone. Returns true if a thread can stop in it for its
     /// tracer.
     fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
         if !self.site.passes && (self.site.is_stop)(self.start) {
@@ -364,7 +387,8 @@ impl Builder<'_, '_> {
         }
         let bytes = &bytes[offset..offset + insn.len()];
         if self.translate(&insn, bytes, displacement, treatment) {
-            ControlFlow::Break(false)
+            // All translated instructions are on the path: without one, this one is out of reach.
+            ControlFlow::Break(self.path.is_empty())
         } else {
             ControlFlow::Continue(())
         }
@@ -395,6 +419,7 @@ impl Builder<'_, '_> {
             || joins
     }
 
+    /// Notes the pages of the next `len` bytes: a change there drops the superblock.
     fn note_pages(&mut self, len: usize) {
         for page in [self.ip & !0xfff, self.ip.wrapping_add(len as u64 - 1) & !0xfff] {
             if !self.pages.contains(&page) {
@@ -451,7 +476,7 @@ impl Builder<'_, '_> {
     }
 
     /// Adds the point before an instruction. If the instruction uses R11, loads the program's R11
-    /// first.
+    /// first, which then stays there for the rest of the path.
     fn begin(&mut self, insn: &Instruction) {
         if !self.r11_is_program && uses_r11(insn) {
             self.exact_point();

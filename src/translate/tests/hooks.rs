@@ -216,6 +216,27 @@ fn unknown_code_stops_at_the_caller() {
     }
 }
 
+#[test]
+fn operands_out_of_reach_stop_at_the_caller() {
+    // `mov`, `jmp` and `call` with an operand 2 GiB after the code, which the zone is before: plain,
+    // and with the program's R11.
+    let insns: [&[u8]; 4] = [&[0x8b, 0x05], &[0xff, 0x25], &[0xff, 0x15], &[0x4c, 0x8b, 0x1d]];
+    for insn in insns {
+        for before in [0, 3] {
+            for (mut translator, _) in [translator(), counting()] {
+                let nops = &[0x90; 3][..before];
+                let bytes = [nops, insn, &i32::MAX.to_le_bytes()].concat();
+                let mut code = Code { bytes, is_fixed: false };
+                let number = translator.get(START + before as u64, &mut code).unwrap();
+                let superblock = translator.superblock(number).unwrap();
+                assert_eq!((superblock.native, superblock.hook), (true, None), "{insn:x?}");
+                let number = translator.get(START, &mut code).unwrap();
+                assert_eq!(translator.path(number).len(), before, "{insn:x?}");
+            }
+        }
+    }
+}
+
 /// Checks that a run which begins at a stop passes it, also up to a bound, and where its first
 /// instruction is left to the caller.
 #[test]
