@@ -138,6 +138,7 @@ impl Machine<'_> {
         self.push(compute(value))
     }
 
+    /// Replaces the two numbers at the top of the stack by the result of an operation.
     fn binary(&mut self, operation: u64) -> Result<(), Fault> {
         let (b, a) = (self.pop()?, self.pop()?);
         let (a_bits, b_bits) = (a.cast_unsigned(), b.cast_unsigned());
@@ -189,6 +190,7 @@ impl Machine<'_> {
         self.push(i64::from_le_bytes(value))
     }
 
+    /// Pushes the low 64 bits of a register.
     fn register(&mut self) -> Result<(), Fault> {
         let number = usize::try_from(self.operand(2)?).map_err(|_| Fault::Malformed)?;
         let register = numbers::register(number).ok_or(Fault::Malformed)?;

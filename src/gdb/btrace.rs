@@ -66,7 +66,8 @@ pub(super) fn answer<R: Run>(
     Some(b"OK".to_vec())
 }
 
-/// Returns the document `btrace` for an annex; `None` for an unknown annex, or without packets.
+/// Returns the document `btrace` for an annex; `None` for an unknown annex, or without packets. For
+/// `new`, it contains no packets if the client has them already.
 pub(super) fn trace<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
     // PT traces have no deltas: gdb then requests what is new, which is the whole trace or nothing.
     if !matches!(annex, b"all" | b"new") {

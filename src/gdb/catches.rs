@@ -36,6 +36,7 @@ pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
     Some(gone_over + unknown_here).filter(|note| !note.is_empty())
 }
 
+/// Parses the text after `QCatchSyscalls:`; `None` if it is malformed.
 fn parse(request: &[u8]) -> Option<Catches> {
     match request {
         b"0" => Some(Catches::None),

@@ -47,8 +47,8 @@ impl Chosen {
         self.resumed.unwrap_or(self.selected)
     }
 
-    /// Handles `Hg`: the client reads from this thread. If it has not listed the threads before, its
-    /// user has also selected this one.
+    /// Handles `Hg`: the client reads from this thread. If it has not listed the threads before,
+    /// its user has also selected this one.
     pub(super) fn look_at(&mut self, tid: Tid) {
         self.general = tid;
         if !self.listed {
@@ -66,8 +66,8 @@ impl Chosen {
         self.resumed = tid;
     }
 
-    /// Handles `T`, or a script's request: the user has selected this thread, so it steps if a packet
-    /// names none. Reads are still from the thread of `Hg`.
+    /// Handles `T`, or a script's request: the user has selected this thread, so it steps if a
+    /// packet names none. Reads are still from the thread of `Hg`.
     pub(super) fn select(&mut self, tid: Tid) {
         self.selected = tid;
     }

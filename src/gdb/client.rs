@@ -77,7 +77,9 @@ struct Line<'a> {
     transport: &'a mut dyn Transport,
     options: &'a Options,
     framer: Framer,
+    /// The time of the last check for Ctrl-C.
     polled: Instant,
+    /// True if the client has gone.
     broken: bool,
 }
 
@@ -111,8 +113,7 @@ impl Line<'_> {
         }
     }
 
-    /// Returns true if input or a question has arrived, the client has gone, or the server shall
-    /// end.
+    /// Returns true if there is input or a question, the client has gone, or the server shall end.
     fn has_news(&mut self) -> bool {
         self.poll();
         let has_input = self.framer.has_input() || self.transport.has_question();
@@ -168,8 +169,7 @@ pub(super) struct Client<'a, R: Run> {
     seeks: Option<u64>,
     /// True once LLDB has read a register with `p`.
     probed: bool,
-    /// True if Ctrl-C arrived while the run was stopped, or was stopping for another reason. The
-    /// next resume reports it.
+    /// True after a Ctrl-C that no stop has reported: the next resume reports it, and runs nothing.
     interrupted: bool,
     last_sent: Vec<u8>,
 }
@@ -239,8 +239,7 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
-    /// Returns a guard that keeps gdb waiting while a program starts or is detached, or a
-    /// path is made.
+    /// Returns a guard that keeps gdb waiting for the reply to a slow packet; `None` for others.
     fn ask_patience(&self, body: &[u8]) -> Option<Patience> {
         let takes_long = [&b"vAttach;"[..], b"vRun;", b"vKill", b"D", b"Qbtrace:pt"];
         if self.features.lldb || !takes_long.iter().any(|packet| body.starts_with(packet)) {
@@ -400,6 +399,7 @@ impl<'a, R: Run> Client<'a, R> {
         asks_register && !probes && packets.starts_with(b"$xx")
     }
 
+    /// Handles `qSupported`.
     fn negotiate(&mut self, body: &[u8]) -> Answer {
         // LLDB sends the packet again after others that announced features.
         let ClientFeatures { lists_threads, names_threads, signals, .. } = self.features;
@@ -446,6 +446,7 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
+    /// Handles run control. A pending Ctrl-C, or a position to move to, takes the place of the run.
     fn resume(&mut self, body: &[u8]) -> Answer {
         let Some(mut resume) = resume::parse(body, &self.chosen, self.features.signals) else {
             return Answer::malformed();

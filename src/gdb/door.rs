@@ -41,8 +41,10 @@ pub(super) struct Door {
 
 #[derive(Default)]
 struct State {
+    /// True while a client waits to be served, or is served.
     occupied: AtomicBool,
     closed: AtomicBool,
+    /// The number of clients being rejected.
     turned_away: AtomicUsize,
 }
 
@@ -52,6 +54,7 @@ enum Knock {
 }
 
 impl Door {
+    /// Starts the thread that accepts clients.
     pub(super) fn open(bound: Bound) -> Self {
         let (sender, clients) = sync_channel(1);
         let (refused, refusals) = sync_channel(REFUSALS);
@@ -105,6 +108,8 @@ impl Drop for Door {
     }
 }
 
+/// Accepts clients until the door is closed or its socket fails. Sends one at a time to `clients`,
+/// and rejects the others.
 fn watch(
     bound: &Bound,
     state: &Arc<State>,
@@ -194,6 +199,7 @@ fn reject(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     });
 }
 
+/// Answers a rejected client, for a limited time.
 fn answer(accepted: Accepted, why: &[u8]) {
     // The client is not served in any case, so errors do not matter.
     let _ = match accepted {
@@ -206,6 +212,8 @@ fn answer(accepted: Accepted, why: &[u8]) {
     };
 }
 
+/// Reads the client's first packet, answers it with the reason, and waits for the end of the
+/// connection or for more bytes.
 fn say(mut stream: impl Socket, why: &[u8]) -> io::Result<()> {
     let mut request = [0; 4096];
     // gdb sends an acknowledgement and a packet first. Closing the connection with unread input

@@ -21,6 +21,7 @@ const MAX_OPEN: usize = 256;
 #[derive(Default)]
 pub(super) struct OpenFiles {
     open: BTreeMap<u32, Box<dyn FileBytes>>,
+    /// The descriptor of the next file.
     next: u32,
 }
 

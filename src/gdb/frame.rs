@@ -38,7 +38,8 @@ impl Framer {
         !self.input.is_empty()
     }
 
-    /// Removes and returns the next unit; `None` if there is no whole one yet.
+    /// Removes and returns the next unit; `None` if there is no whole one yet. Drops bytes that
+    /// belong to no unit.
     pub(super) fn take(&mut self) -> Option<Unit> {
         while let Some(&first) = self.input.first() {
             let unit = match first {
@@ -67,6 +68,7 @@ impl Framer {
         interrupted
     }
 
+    /// Removes and returns the packet at the start of the input; `None` if it is not whole yet.
     fn take_packet(&mut self) -> Option<Unit> {
         let Some(end) = self.input.iter().position(|byte| *byte == b'#') else {
             let too_long = self.input.len() > PACKET_SIZE_BYTES;
@@ -108,6 +110,7 @@ const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
 const LEAST_REPEATED: usize = 3;
 
 /// Compresses packets by run-length encoding (gdb manual, "Overview" of the remote protocol).
+/// Leaves them as they are if that saves little.
 pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
     if packets.len() < COMPRESSED_FROM_BYTES {
         return packets;

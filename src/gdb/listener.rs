@@ -68,8 +68,8 @@ impl Drop for Bound {
     }
 }
 
-/// Binds a socket at `path` that only its owner may use. Replaces a socket there that no server uses
-/// any more.
+/// Binds a socket at `path` that only its owner may use. Replaces a socket there that no server
+/// uses any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {

@@ -42,7 +42,8 @@ fn process<R: Run>(session: &Session<R>) -> Option<String> {
     Some(format!("pid:{:x};triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;", pid.0))
 }
 
-/// Returns the mapping at an address, or the unmapped range around it.
+/// Returns the mapping at an address, or the unmapped range around it. Empty if the mappings are
+/// unknown.
 fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     let Some(regions) = session.run().regions() else { return String::new() };
     let inside = regions.iter().find(|region| region.range.contains(addr));
@@ -85,6 +86,7 @@ fn threads<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     Value::Array(entries).to_string()
 }
 
+/// Returns LLDB's word for the reason of a stop.
 fn reason(stop: Stop) -> &'static str {
     match stop.reason {
         StopReason::Breakpoint(_) => "breakpoint",
@@ -99,6 +101,7 @@ fn reason(stop: Stop) -> &'static str {
     }
 }
 
+/// Returns the client's number of the signal to show.
 fn signal(stop: Stop, signals: Numbering) -> u8 {
     match stop.reason {
         StopReason::Signal(number) => signals.number(number),
@@ -126,7 +129,8 @@ pub(super) fn is_of_thread(body: &[u8]) -> bool {
         || body.starts_with(b"qXfer:siginfo:")
 }
 
-/// Parses the thread of `qThreadStopInfo`, LLDB's query for one of the stopped threads.
+/// Parses the thread of `qThreadStopInfo`, LLDB's query for one of the stopped threads; `None`
+/// unless it is a single thread.
 pub(super) fn asked_thread(id: &[u8]) -> Option<Tid> {
     match thread_id::parse(id) {
         Some(ThreadChoice::One(tid)) => Some(tid),

@@ -44,6 +44,7 @@ pub(super) fn answer<R: Run>(
     Some(reply.map_or_else(missing, |reply| frame::escape(&reply)))
 }
 
+/// Returns the description of the trace; `None` if there is no trace.
 fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
     let has_trace = |tid| session.run().pt_trace(tid, 0).is_some();
     // The path of an exact recording is made when its trace is started.
@@ -53,6 +54,7 @@ fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
     traced.then(|| reply.to_string().into_bytes())
 }
 
+/// Returns the sizes of all traces, and of the description of the CPU.
 fn state<R: Run>(session: &Session<R>) -> Value {
     let threads = session.threads();
     let traced = threads.iter().filter_map(|thread| {
@@ -64,6 +66,8 @@ fn state<R: Run>(session: &Session<R>) -> Value {
     json!({ "tracedThreads": traced, "processBinaryData": cpu, "usingCgroupFiltering": false })
 }
 
+/// Returns the bytes of a trace, or the description of the CPU; `None` for other kinds, and for a
+/// trace that is too large.
 fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
     if argument["kind"] == CPU {
         return Some(cpu(session).into_bytes());

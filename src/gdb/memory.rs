@@ -10,8 +10,8 @@ const UNKNOWN: &[u8] = b"E0e";
 /// The maximum size of a read: its reply, with two digits per byte, fits a packet.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
-/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets. Writable memory
-/// is unknown to a client that hides it.
+/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets and malformed
+/// ones. Writable memory is unknown to a client that hides it.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,

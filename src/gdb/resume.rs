@@ -28,7 +28,8 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// Runs until a stop to report. Calls `interrupted` regularly, and stops if it returns true.
+    /// Runs until a stop to report: skips stops whose conditions are false, and steps on inside
+    /// `range`. Calls `interrupted` regularly, and stops if it returns true.
     pub(super) fn run<R: Run>(
         &self,
         session: &mut Session<R>,
@@ -120,6 +121,8 @@ struct Part {
     process: Option<Pid>,
 }
 
+/// Parses the actions of `vCont` into one order: that of the first thread they name, or of the
+/// selected thread if they name none.
 fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let parts: Vec<Part> = list
         .split(|byte| *byte == b';')
@@ -149,6 +152,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
     Some(Resume { order, range: part.range, process: part.process, signals })
 }
 
+/// Parses one action; `None` if it is malformed or unsupported.
 fn parse_part(part: &[u8], signals: Numbering) -> Option<Part> {
     let (what, thread, process) = match hex::split(part, b':') {
         Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),

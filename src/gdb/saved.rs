@@ -44,6 +44,7 @@ impl Saved {
     }
 }
 
+/// Writes back the registers that have changed since. Returns the reply.
 fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &KnownRegisters) -> Vec<u8> {
     let now = session.run().registers(tid);
     let changed = |register: &Register| now.value(*register) != registers.value(*register);

@@ -33,6 +33,8 @@ pub(super) fn answer<R: Run>(
     Some(crc(session, tid, range, interrupted).unwrap_or_else(malformed))
 }
 
+/// Returns the reply to a search: the first match, or that there is none. Returns `None` for a
+/// malformed request and for a pattern that is too long.
 fn search<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -68,6 +70,7 @@ fn search<R: Run>(
     Some(b"0".to_vec())
 }
 
+/// Returns the reply with the CRC of a range; `None` if the range is malformed or too long.
 fn crc<R: Run>(
     session: &Session<R>,
     tid: Tid,

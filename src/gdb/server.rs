@@ -157,6 +157,8 @@ pub fn serve_streams<R: Run, S: Read + Write>(
     }
 }
 
+/// Serves one client until it leaves, and removes its state. If it disconnected without notice,
+/// applies [`Options::on_disconnect`].
 fn serve_client<R: Run>(
     served: &mut Served<R>,
     transport: &mut dyn Transport,

@@ -17,6 +17,7 @@ pub(super) struct Preparation {
     /// Variables to set or to unset, in the order of the packets.
     environment: Vec<(OsString, Option<OsString>)>,
     directory: Option<PathBuf>,
+    /// True to randomize addresses; `None` if the client has not chosen.
     aslr: Option<bool>,
 }
 
@@ -50,6 +51,8 @@ impl Preparation {
         Some(understood)
     }
 
+    /// Notes a variable to set, as `NAME=VALUE`, or to unset. Returns false if it is malformed, or
+    /// after too many edits.
     fn edit(&mut self, variable: Option<Vec<u8>>, sets: bool) -> bool {
         let Some(variable) = variable.filter(|_| self.environment.len() < EDITS_LIMIT) else {
             return false;

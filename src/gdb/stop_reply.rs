@@ -17,7 +17,8 @@ const SIGTRAP: u8 = 5;
 /// Registers that clients read after every stop: sending them along saves round trips.
 const EXPEDITED: [Register; 3] = [Register::RIP, Register::RSP, Register::RBP];
 
-/// Returns the reply for a stop.
+/// Returns the reply for a stop, in terms that the client understands. With `edge_as_trap`, the
+/// edges of the history are plain traps.
 pub(super) fn format<R: Run>(
     session: &Session<R>,
     stop: Stop,
@@ -95,13 +96,14 @@ fn of_process(end: String, stop: Stop, client: ClientFeatures) -> Vec<u8> {
     (if client.multiprocess { end + &process } else { end }).into_bytes()
 }
 
-/// Returns the reply for a thread that did not cause the stop.
+/// Returns the reply for a thread that did not cause the stop: it has no signal and no reason.
 pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid, client: ClientFeatures) -> Vec<u8> {
     let mut reply = format!("T00thread:{};", client.thread_id(session, thread));
     expedite(session, thread, &mut reply);
     reply.into_bytes()
 }
 
+/// Adds the known registers of [`EXPEDITED`].
 fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     let registers = session.run().registers(thread);
     for register in EXPEDITED {

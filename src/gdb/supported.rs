@@ -64,8 +64,8 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         expands_runs: list
             .split(|byte| *byte == b';')
             .any(|item| item.starts_with(b"xmlRegisters=")),
-        // LLDB expects IDs of processes only if it knows forks: it detaches from one of two processes
-        // by its ID.
+        // LLDB expects IDs of processes only if it knows forks: it detaches from one of two
+        // processes by its ID.
         multiprocess: has(b"multiprocess+") && (!lldb || forks != Forks::default()),
         forks,
         lldb,

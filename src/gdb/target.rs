@@ -75,7 +75,8 @@ impl<R: Run> Served<R> {
         self.document = None;
     }
 
-    /// Runs `act` with the breakpoints of a thread's process.
+    /// Runs `act` with the breakpoints of a thread's process. Afterwards, those chosen before are
+    /// chosen again.
     pub(super) fn with_breakpoints_of<T>(
         &mut self,
         tid: common::Tid,
@@ -99,11 +100,13 @@ impl<R: Run> Served<R> {
         self.files = OpenFiles::default();
     }
 
+    /// Returns a thread that exists now; fails for others.
     fn existing(&self, tid: Tid) -> TargetResult<common::Tid, Self> {
         let tid = from_gdbstub(tid).filter(|tid| self.session.is_alive(*tid));
         tid.ok_or(TargetError::Errno(NO_THREAD))
     }
 
+    /// Notes why a write was refused, for the reply to the client.
     fn refuse(&mut self, error: Error) -> TargetError<Infallible> {
         self.refusal = Some(error);
         TargetError::Errno(READ_ONLY)

@@ -96,6 +96,7 @@ pub(super) fn describe(vectors: Vectors) -> String {
     xml
 }
 
+/// Returns the feature in which gdb expects a register.
 fn feature_of(register: Register) -> &'static str {
     if register.is_avx512() {
         return "org.gnu.gdb.i386.avx512";
@@ -111,6 +112,7 @@ fn feature_of(register: Register) -> &'static str {
     }
 }
 
+/// Returns the XML element of a register.
 fn element(register: Register) -> Option<String> {
     let name = register.name();
     let (kind, group) = match name.as_str() {

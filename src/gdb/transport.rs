@@ -183,6 +183,7 @@ impl StandardStreams {
         Self::reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
+    /// Starts the thread that reads the input and sends each read as an item.
     fn reading(
         mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
         sender: SyncSender<Item>,

@@ -15,6 +15,7 @@ const PIECE_BYTES: u64 = frame::PACKET_SIZE_BYTES as u64 / 2 - 16;
 /// A `qXfer` document, as it was at its first read.
 #[derive(Debug)]
 pub(super) struct Document {
+    /// The object and the annex, `OBJECT:ANNEX`, and the thread.
     key: (Vec<u8>, Tid),
     bytes: Vec<u8>,
 }
@@ -69,6 +70,7 @@ fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Ve
     }
 }
 
+/// Parses `OBJECT:read:ANNEX:OFFSET,LENGTH`. An annex may contain colons.
 fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
     let (object, rest) = hex::split(request, b':')?;
     let rest = rest.strip_prefix(b"read:")?;
@@ -77,6 +79,7 @@ fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
     Some((object, &rest[..colon], hex::number(offset)?, hex::number(length)?))
 }
 
+/// Returns a piece of a document, after `l` if it is the last one, and after `m` otherwise.
 fn piece(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(start).min(bytes.len());
@@ -97,6 +100,7 @@ impl From<Option<Vec<u8>>> for Produced {
     }
 }
 
+/// Returns a document as it is now.
 fn produce<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,
@@ -127,6 +131,7 @@ fn produce<R: Run>(
     }
 }
 
+/// Returns the document `threads`. `id` formats a thread ID for the client.
 fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     let mut xml = String::from(r#"<?xml version="1.0"?><threads>"#);
     for thread in threads {

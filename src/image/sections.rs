@@ -44,8 +44,8 @@ impl Image {
         self.replace(range, |inside| tree::map(inside, &change))
     }
 
-    /// Returns a copy with `bytes` written at `addr`. They keep the name and protection of the
-    /// section there; without one, they become a writable and executable section.
+    /// Returns a copy with `bytes` written at `addr`. All of them get the name and protection of
+    /// the section at `addr`; without one, they become a writable and executable section.
     #[must_use]
     pub fn with_written(&self, addr: Addr, bytes: Bytes) -> Self {
         let range = AddrRange::sized(addr, bytes.len() as u64);
@@ -93,6 +93,8 @@ impl Image {
         tree::tests::check(&self.root);
     }
 
+    /// Returns a copy in which the sections in `range` are replaced by the result of `with` for
+    /// them.
     fn replace(&self, range: AddrRange, with: impl FnOnce(&Link) -> Link) -> Self {
         if range.is_empty() {
             return self.clone();
@@ -140,7 +142,8 @@ impl CodeSource for Reader<'_> {
     }
 }
 
-/// Fills `buf` from consecutive sections up to the first unknown byte.
+/// Fills `buf` from consecutive sections, which `find` returns by address, up to the first unknown
+/// byte. Returns the number of bytes filled.
 fn fill<'a>(addr: Addr, buf: &mut [u8], find: impl Fn(Addr) -> Option<&'a Section>) -> usize {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {

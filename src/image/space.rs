@@ -12,10 +12,13 @@ use std::sync::{Arc, OnceLock};
 /// the next query.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
+    /// The changes in the order given.
     changes: Vec<(Tsc, Change)>,
+    /// The images after the changes, by time; empty until the next query.
     epochs: OnceLock<Vec<(Tsc, Arc<Image>)>>,
 }
 
+/// A change of the mappings.
 #[derive(Clone, Debug)]
 enum Change {
     Map(Section),
@@ -51,7 +54,7 @@ impl AddressSpace {
         self.change(at, Change::Protect { range, writable, executable });
     }
 
-    /// Writes the code `bytes` at `addr` at time `at`.
+    /// Writes `bytes` at `addr` at time `at`: code that was created or changed at run time.
     pub fn poke(&mut self, at: Tsc, addr: Addr, bytes: impl Into<Bytes>) {
         self.change(at, Change::Poke(addr, bytes.into()));
     }
@@ -78,6 +81,7 @@ impl AddressSpace {
         })
     }
 
+    /// Adds a change. Discards the epochs if it is before the last one.
     fn change(&mut self, at: Tsc, change: Change) {
         if let Some(epochs) = self.epochs.get_mut() {
             if epochs.last().is_none_or(|(last, _)| *last <= at) {
@@ -101,6 +105,7 @@ fn push_epoch(epochs: &mut Vec<(Tsc, Arc<Image>)>, at: Tsc, change: &Change) {
 }
 
 impl Change {
+    /// Returns a copy of `image` with the change made.
     fn apply(&self, image: &Image) -> Image {
         match self {
             Self::Map(section) => image.with(section.clone()),

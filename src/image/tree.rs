@@ -2,8 +2,8 @@
 //! shares all but O(log n) nodes with the original. Knows nothing of time or the meaning of
 //! mappings.
 //!
-//! An AVL tree whose operations are all built from `join` and `split`, so that a change costs the
-//! same anywhere in the tree.
+//! An AVL tree (the heights of two sibling subtrees differ by at most one) whose operations are all
+//! built from `join` and `split`, so that a change costs the same anywhere in the tree.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::Section;
@@ -92,6 +92,7 @@ pub(super) fn iter(tree: &Link) -> impl Iterator<Item = &Section> {
     })
 }
 
+/// Pushes the root and its chain of left children: the last one is first in order of address.
 fn push_left<'a>(below: &mut Vec<&'a Node>, mut tree: &'a Link) {
     while let Some(node) = tree {
         below.push(node);
@@ -99,6 +100,7 @@ fn push_left<'a>(below: &mut Vec<&'a Node>, mut tree: &'a Link) {
     }
 }
 
+/// Returns the tree without its last section, and that section.
 fn pop_last(node: &Node) -> (Link, Arc<Section>) {
     match &node.right {
         None => (node.left.clone(), node.section.clone()),
@@ -113,6 +115,7 @@ fn height(tree: &Link) -> u8 {
     tree.as_ref().map_or(0, |node| node.height)
 }
 
+/// Creates a node of subtrees whose heights differ by at most one.
 #[allow(clippy::unnecessary_wraps, reason = "all that is built from it is a link")]
 fn node(left: Link, section: Arc<Section>, right: Link) -> Link {
     let height = height(&left).max(height(&right)) + 1;
@@ -144,6 +147,7 @@ fn balance(low: Link, section: Arc<Section>, high: Link) -> Link {
     }
 }
 
+/// Creates a balanced tree of these parts. `low` is two levels higher than `high`.
 fn rotate_right(low: &Node, section: Arc<Section>, high: Link) -> Link {
     match &low.right {
         Some(inner) if inner.height > height(&low.left) => node(
@@ -155,6 +159,7 @@ fn rotate_right(low: &Node, section: Arc<Section>, high: Link) -> Link {
     }
 }
 
+/// Creates a balanced tree of these parts. `high` is two levels higher than `low`.
 fn rotate_left(low: Link, section: Arc<Section>, high: &Node) -> Link {
     match &high.left {
         Some(inner) if inner.height > height(&high.right) => node(

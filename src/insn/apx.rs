@@ -13,9 +13,9 @@ const W: u8 = 0x08;
 /// The opcode of JMPABS, which an 8-byte target follows.
 const JMPABS: u8 = 0xa1;
 
-/// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix. Returns `None`
-/// if it has none, is truncated or is invalid. JMPABS is an indirect jump, since it generates a TIP
-/// although its target is direct.
+/// Decodes the 64-bit instruction at the start of `bytes`, which lie at `ip`, if it has a REX2
+/// prefix. Returns `None` if it has none, is truncated or is invalid. JMPABS is an indirect jump,
+/// since it generates a TIP although its target is direct.
 pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     let prefixes = bytes.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
     let (legacy, rest) = bytes.split_at(prefixes);

@@ -117,6 +117,7 @@ impl FlagsCopy {
 }
 
 impl Insn {
+    /// Creates an instruction that is no string instruction, copies no flags and does not load RSP.
     pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
         Self { ip, len, class, rep: false, flags: FlagsCopy::None, loads_sp: false }
     }
@@ -186,6 +187,7 @@ const fn is_preserved(register: Register) -> bool {
     matches!(register, RBX | RBP | R12 | R13 | R14 | R15)
 }
 
+/// Returns the class of an instruction. Those that always raise an exception (UD2) are no branches.
 fn classify(insn: &Instruction) -> Class {
     match insn.flow_control() {
         FlowControl::Next => no_branch(insn),
@@ -213,6 +215,7 @@ const fn far_call(mnemonic: Mnemonic) -> Class {
     }
 }
 
+/// Returns the class of an instruction after which the next one executes.
 fn no_branch(insn: &Instruction) -> Class {
     match insn.code() {
         Code::Ptwrite_rm32 | Code::Ptwrite_rm64 => Class::Ptwrite,

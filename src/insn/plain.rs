@@ -1,4 +1,5 @@
-//! Recognizes code that uses general registers only.
+//! Recognizes code that uses no x87, MMX, vector, mask or tile registers, and finds the targets of
+//! the calls and jumps out of it.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register,

@@ -1,5 +1,5 @@
-//! Follows a value backwards over one instruction: finds the places from which it copied or
-//! computed the bytes that it wrote.
+//! Follows a value backwards over one instruction: finds the places ([`ValuePlace`]) from which it
+//! copied or computed the bytes that it wrote.
 
 mod condition;
 
@@ -44,8 +44,8 @@ pub enum Origin {
 }
 
 /// Finds the origin of the bytes at `wanted`, as they are after the 64-bit instruction at the start
-/// of `bytes`. `before` and `after` are the general registers around it. Bytes that do not decode
-/// write nothing.
+/// of `bytes`. `before` and `after` are the general registers around it. If parts of them have
+/// different origins, returns one part and its origin. Bytes that do not decode write nothing.
 pub fn source_of(
     bytes: &[u8],
     before: &Registers,
@@ -187,6 +187,8 @@ impl Executed<'_> {
         })
     }
 
+    /// Finds the origin of bytes of a register: of those that the instruction moved there, if there
+    /// are any, or else of the other ones that it wrote.
     fn in_register(&self, wanted: Part) -> FoundOrigin {
         // The result, of which the disassembler knows nothing.
         let calls = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
@@ -312,6 +314,7 @@ impl Executed<'_> {
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
     }
 
+    /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand.
     fn exchanged(&self, wanted: Part) -> FoundOrigin {
         for (to, from) in [(0, 1), (1, 0)] {
             let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
@@ -323,6 +326,7 @@ impl Executed<'_> {
         None
     }
 
+    /// Returns the origin of the result of LEA: a copy if its address is one register alone.
     fn address_of_lea(&self, written: Part) -> Origin {
         let insn = self.insn;
         let (base, index) = (insn.memory_base(), insn.memory_index());
@@ -357,6 +361,7 @@ impl Executed<'_> {
         Some(if is_half { Part { size_bytes: GENERAL_BYTES, ..all } } else { all })
     }
 
+    /// Finds the origin of bytes of memory, in the first range written that contains some of them.
     fn in_memory(&self, wanted: AddrRange) -> FoundOrigin {
         let insn = self.insn;
         let write = self.writes().find(|range| range.overlaps(wanted))?;
@@ -398,6 +403,7 @@ impl Executed<'_> {
         Some((of, origin.unwrap_or_else(|| self.computed())))
     }
 
+    /// Returns the first of two operands that is a register.
     fn register_operand(&self) -> Option<ValuePlace> {
         let is_register =
             |number: &u32| matches!(self.operand(*number), Some(ValuePlace::Register(_)));
@@ -431,11 +437,13 @@ impl Executed<'_> {
         written.filter_map(|memory| self.range_of(memory))
     }
 
+    /// Returns the first range of memory that the instruction read.
     fn memory_read(&self) -> Option<ValuePlace> {
         let mut read = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
         read.find_map(|memory| self.range_of(memory)).map(ValuePlace::Memory)
     }
 
+    /// Returns the range of a memory operand, in all rounds of a string instruction with REP.
     fn range_of(&self, memory: &UsedMemory) -> Option<AddrRange> {
         let insn = self.insn;
         let at = memory.virtual_address(0, |register, _, _| value(register, self.before))?;

@@ -109,7 +109,8 @@ fn xsave_bound(enabled: u32) -> u64 {
     LEAST_XSAVE_BYTES.max(enabled.into())
 }
 
-/// Returns the value that a register contributes to an address; `None` for vector registers.
+/// Returns the value that a register contributes to an address: for a segment register, its base.
+/// Returns `None` for vector registers.
 pub(super) fn value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,

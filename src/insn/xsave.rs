@@ -25,17 +25,17 @@ pub const XSTATE_BV: usize = 512;
 /// Offset of the first component after the header.
 pub const EXTENDED: usize = 576;
 
-/// Where the address of the last x87 instruction is in an FXSAVE or XSAVE area (FIP).
+/// The offsets in an FXSAVE or XSAVE area of the address of the last x87 instruction (FIP).
 pub const LAST_X87: Range<usize> = 8..16;
 /// The address of the last x87 instruction if it is not known. No instruction is there.
 const UNKNOWN: [u8; 8] = [0xff; 8];
 /// The end of an unknown address, which no program has (SDM volume 1, "Canonical Addressing").
 const UNKNOWN_END: [u8; 2] = [0xff; 2];
 
-/// Marks the address of the last x87 instruction in an FXSAVE or XSAVE area as unknown, if there is
-/// one: of a thread that runs translated, it is the address of the copy in the code cache. One that
-/// a debugger set ([`keep_last_x87`]) stays. Processors of AMD have the address only after an
-/// exception.
+/// Overwrites the address of the last x87 instruction in an FXSAVE or XSAVE area as unknown: in a
+/// thread that runs translated, it is an address in the code cache. Leaves 0, which means that
+/// there is none (always on processors of AMD, except after an exception), and an address that a
+/// debugger set ([`keep_last_x87`]).
 pub fn forget_last_x87(area: &mut [u8]) {
     let Some(address) = area.get_mut(LAST_X87) else { return };
     let is_kept = *address == [0; 8] || address.ends_with(&UNKNOWN_END);
@@ -44,16 +44,16 @@ pub fn forget_last_x87(area: &mut [u8]) {
     }
 }
 
-/// Marks the address of the last x87 instruction as set by a debugger, by the highest bytes of an
-/// address that was forgotten: [`forget_last_x87`] leaves it as it is then.
+/// Marks the address of the last x87 instruction as set by a debugger, so that [`forget_last_x87`]
+/// leaves it: overwrites its two highest bytes by those of an unknown address.
 pub fn keep_last_x87(area: &mut [u8]) {
     if let Some(end) = area.get_mut(LAST_X87.end - UNKNOWN_END.len()..LAST_X87.end) {
         end.copy_from_slice(&UNKNOWN_END);
     }
 }
 
-/// Returns true if a control register is unknown in an area: a part of the address of the last x87
-/// instruction that was forgotten.
+/// Returns true if the field at offset `at` of an area is unknown: it is in the address of the last
+/// x87 instruction, which [`forget_last_x87`] has overwritten.
 pub fn is_forgotten(area: &[u8], at: usize) -> bool {
     LAST_X87.contains(&at) && area.get(LAST_X87).is_some_and(|address| *address == UNKNOWN)
 }

@@ -1,4 +1,6 @@
-//! An open recording, with a current position in its history.
+//! An open recording, with a current position in its history: the answers to the tools `where` and
+//! `go`, and what the answers to the other tools share. Those are in `frames`, `print`,
+//! `questions`, `source` and `travel`.
 
 use super::answer::Answer;
 use super::host::{Host, Opened};
@@ -28,17 +30,20 @@ pub(super) struct Debuggee {
     pub(super) sources: Vec<SourceDirectory>,
     /// The source lines that have code, by address; empty until a request needs them.
     pub(super) lines: OnceCell<Vec<SourceLine>>,
+    /// Dropped with the recording ([`Opened::kept`]).
     _kept: Box<dyn Any>,
 }
 
 impl Debuggee {
+    /// Opens the recording that `wanted` names, or else the latest one. The position is its end.
     pub(super) fn open(host: &dyn Host, wanted: &requests::Open) -> Result<Self, String> {
         let opened = host.open(wanted.recording.as_deref().map(Path::new))?;
         let Opened { dir, asked, session, sources, kept } = opened;
         Ok(Self { dir, asked, session, sources, lines: OnceCell::new(), _kept: kept })
     }
 
-    /// Answers a request.
+    /// Answers a request. `interrupted` returns true once the client wants no answer; searches then
+    /// end early. For `open`, [`Self::open`] has done the work, and the answer is that of `where`.
     pub(super) fn answer(
         &mut self,
         host: &dyn Host,
@@ -62,8 +67,8 @@ impl Debuggee {
         self.session.run()
     }
 
-    /// Returns the thread that the client named, or else the one that stopped. Fails if it does not
-    /// exist at the position.
+    /// Returns the thread that the client named, or else the one that stopped. Fails if the named
+    /// one does not exist at the position.
     pub(super) fn thread(&self, named: Option<i32>) -> Result<Tid, String> {
         let Some(tid) = named.map(Tid) else { return Ok(self.session.last_stop().thread) };
         let is_there = self.run().threads().iter().any(|thread| thread.tid == tid);
@@ -76,6 +81,7 @@ impl Debuggee {
         Some(Position::text(position.at, self.run().is_exact()))
     }
 
+    /// Answers `go`: moves to a position given as text, or to the `begin` or `end` of the history.
     fn go(&mut self, wanted: &requests::Go) -> Answer {
         let position = match wanted.position.as_str() {
             "begin" => 0,
@@ -131,13 +137,14 @@ impl Debuggee {
         here
     }
 
-    /// Returns the cells for the function, file, line and address of some code; null if they are
-    /// unknown.
+    /// Returns the JSON members for the function, file, line and address of some code; null if they
+    /// are unknown.
     pub(super) fn place_of(&self, addr: Option<Addr>) -> Map<String, Value> {
         let place = addr.map(|addr| self.asked.place(addr)).unwrap_or_default();
         place_cells(&place, addr)
     }
 
+    /// Returns the reason of a stop, in words for the client.
     fn words_of(&self, reason: StopReason) -> String {
         match reason {
             StopReason::Arrived => "arrived".to_owned(),
@@ -160,7 +167,7 @@ impl Debuggee {
     }
 }
 
-/// Returns the cells for the function, file and line of a place, and for its address.
+/// Returns the JSON members for the function, file and line of a place, and for its address.
 pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Value> {
     let (file, line) = place.line.clone().unzip();
     let mut cells = Map::new();

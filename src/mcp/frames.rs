@@ -1,4 +1,6 @@
-//! The tool `backtrace`: the call stack at the current position.
+//! The tool `backtrace`: the call stack at the current position. It consists of *activations*, each
+//! a call with its stack frame, and is shown as *frames*: the function of each activation, and the
+//! functions that are inlined into it. Numbers count frames, innermost first.
 
 use super::answer::Answer;
 use super::debuggee::{Debuggee, page, place_cells};
@@ -74,6 +76,8 @@ impl Debuggee {
         if places.is_empty() { vec![(*self.asked.place(addr)).clone()] } else { places }
     }
 
+    /// Answers `backtrace`: a page of frames, the number of all, and the first one of the next
+    /// page.
     pub(super) fn backtrace(&self, wanted: &requests::Backtrace) -> Answer {
         let tid = self.thread(wanted.thread)?;
         let (limit, end) = (page(wanted.limit), wanted.skip.saturating_add(page(wanted.limit)));

@@ -1,4 +1,5 @@
-//! The surroundings of the server: recordings, their rows as JSON, and gdb.
+//! The operations that the server leaves to its caller: opening recordings, writing rows of answers
+//! as JSON, and asking gdb.
 
 use crate::ask::{Asked, Call, CallsQuestion, Hit, OriginStep};
 use crate::session::{AnySession, SourceDirectory};
@@ -33,12 +34,12 @@ pub struct GdbQuestion<'a> {
     pub expression: &'a str,
 }
 
-/// The surroundings of a server. Errors are sentences for the client.
+/// The operations that the server leaves to its caller. Errors are sentences for the client.
 pub trait Host {
     /// Opens a recording by its directory or name; the latest one for `None`.
     fn open(&self, name: Option<&Path>) -> Result<Opened, String>;
 
-    /// Returns an execution as JSON; `texts` are the expressions of its values.
+    /// Returns an execution of some code as JSON; `texts` are the expressions of its values.
     fn hit(&self, hit: &Hit, texts: &[String], is_exact: bool) -> Value;
 
     /// Returns a call as JSON, with the values that `wanted` asks for.

@@ -18,6 +18,8 @@ const MOST_FRAMES: usize = 100;
 const MOST_WATCHED_BYTES: u64 = 4096;
 
 impl Debuggee {
+    /// Answers `print`: a row for each expression. Asks gdb about one that cannot be evaluated
+    /// here; if that fails too, its row has the errors of both.
     pub(super) fn print(
         &self,
         host: &dyn Host,
@@ -85,9 +87,10 @@ impl Debuggee {
         })
     }
 
-    /// Calls `evaluate` in the activation with number `frame`, or without it in the innermost of
-    /// [`MOST_FRAMES`] in which it succeeds. Also returns the number of that frame. Fails with the
-    /// innermost frame's error. Functions that are inlined into their caller have no activation.
+    /// Calls `evaluate` in the activation whose innermost frame is number `frame`, or without it in
+    /// the innermost of [`MOST_FRAMES`] activations in which it succeeds. Also returns the number
+    /// of that frame. Fails with the innermost frame's error, or if `frame` is another frame of an
+    /// activation.
     fn in_frames<T>(
         &self,
         tid: Tid,
@@ -123,7 +126,7 @@ impl Debuggee {
         Err(first_error.unwrap_or(untried))
     }
 
-    /// Returns true if all expressions are known and not 0, where a thread is stopped.
+    /// Returns true if all expressions are known and not 0 in the innermost frame of a thread.
     pub(super) fn holds(&self, tid: Tid, question: &Question) -> Result<bool, String> {
         let at = self.run().pc(tid).ok_or("the thread has no next instruction")?;
         let evaluator = Evaluator::new(self.asked.symbols());
@@ -185,6 +188,7 @@ impl Debuggee {
 }
 
 impl Activation {
+    /// Returns true if the frame with number `frame` belongs to the activation.
     fn contains(&self, frame: usize) -> bool {
         (self.level..self.level + self.places.len()).contains(&frame)
     }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 
 impl Debuggee {
+    /// Answers `hits`: a page of the executions of some code. `next` is the position of the first
+    /// one of the next page.
     pub(super) fn hits(
         &mut self,
         host: &dyn Host,
@@ -37,6 +39,7 @@ impl Debuggee {
         Ok(json!({"rows": rows, "next": next}))
     }
 
+    /// Answers `calls`: a page of calls. `next` is the number of calls before the next page.
     pub(super) fn calls(
         &mut self,
         host: &dyn Host,
@@ -71,6 +74,8 @@ impl Debuggee {
         Ok(json!({"rows": rows, "next": next}))
     }
 
+    /// Answers `origin`: the steps from a value back to its origin, latest first. `has_more` is
+    /// true if the page does not hold all of them.
     pub(super) fn origin(
         &mut self,
         host: &dyn Host,
@@ -113,7 +118,7 @@ impl Debuggee {
     }
 
     /// Returns the index of the activation whose innermost frame is number `frame`, of the thread
-    /// that stopped. Fails for frames that are inlined into it, which are no activations.
+    /// that stopped. Fails for the other frames of an activation, which have no index.
     fn activation_of(&self, frame: usize) -> Result<usize, String> {
         let activations = self.activations(self.session.last_stop().thread);
         let found = activations.iter().position(|one| one.level == frame);

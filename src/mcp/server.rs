@@ -47,6 +47,7 @@ pub fn serve(host: impl Host + Send + 'static) -> io::Result<()> {
 }
 
 impl Server {
+    /// Sends a request to the thread of the recording, and waits for its answer.
     async fn answer(&self, request: Request, context: RequestContext<RoleServer>) -> Answer {
         let (answer, answered) = oneshot::channel();
         let (is_over, cancelled) = (Arc::clone(&self.is_over), context.ct);

@@ -23,6 +23,7 @@ impl Debuggee {
         })
     }
 
+    /// Answers `source`: lines around the named or current one, from the file on this machine.
     pub(super) fn source(&self, wanted: &requests::Source) -> Answer {
         let (named, line) = match wanted.at.as_deref() {
             Some(at) => self.line_of(at)?,
@@ -53,6 +54,7 @@ impl Debuggee {
         }))
     }
 
+    /// Returns the file and line of the code at `addr`. Fails if it has none.
     fn location_at(&self, addr: Option<Addr>) -> Result<(PathBuf, u32), String> {
         let addr = addr.ok_or("the thread has no next instruction")?;
         let found = self.asked.symbols().location_at(addr);
@@ -60,7 +62,8 @@ impl Debuggee {
         found.ok_or_else(|| format!("the debug information has no line for {addr}"))
     }
 
-    /// Returns the file and line that `at` names: `FILE:LINE`, a function or an address.
+    /// Returns the file and line that `at` names: `FILE:LINE`, a function or an address. FILE may
+    /// be the end of a path; the first file of the program with that end is used.
     fn line_of(&self, at: &str) -> Result<(PathBuf, u32), String> {
         if let Some((file, line)) = at.rsplit_once(':')
             && let Ok(line) = line.parse()
@@ -74,7 +77,8 @@ impl Debuggee {
         self.location_at(code.first().copied())
     }
 
-    /// Returns the path of a source file on this machine, given its path in the debug information.
+    /// Returns the path of a source file on this machine, given its path in the debug information:
+    /// in the recording if that contains its directory, or else the same path.
     fn placed(&self, named: &Path) -> PathBuf {
         let moved = self
             .sources

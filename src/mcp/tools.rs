@@ -14,6 +14,7 @@ pub(super) enum Request {
     Open(requests::Open),
     Where,
     Go(requests::Go),
+    /// `back` and `forward`.
     Travel(Direction, requests::Travel),
     Backtrace(requests::Backtrace),
     Print(requests::Print),
@@ -54,6 +55,7 @@ impl Request {
     }
 }
 
+/// Parses the arguments of `tool`.
 fn read<T: DeserializeOwned>(tool: &str, given: Value) -> Result<T, String> {
     serde_json::from_value(given).map_err(|error| format!("{tool}: {error}"))
 }

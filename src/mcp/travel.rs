@@ -23,6 +23,8 @@ struct CurrentFunction {
 }
 
 impl Debuggee {
+    /// Answers `back` and `forward`: moves as `wanted` says, and returns the new position. Removes
+    /// the breakpoints and watchpoints that the move inserted.
     pub(super) fn travel(
         &mut self,
         direction: Direction,
@@ -58,6 +60,7 @@ impl Debuggee {
         Ok(self.here())
     }
 
+    /// Resumes the session until its next stop. Fails if the session refuses.
     fn resume(
         &mut self,
         direction: Direction,
@@ -72,6 +75,8 @@ impl Debuggee {
         }
     }
 
+    /// Moves until `code` is about to execute for the `count`th time with `when` true, or until
+    /// another stop, such as the end of the history.
     fn travel_to_code(
         &mut self,
         direction: Direction,
@@ -96,6 +101,8 @@ impl Debuggee {
         Ok(())
     }
 
+    /// Moves to the last or next change of the memory of the expression `value`. A write of the
+    /// same bytes does not stop a move forward.
     fn travel_to_change(
         &mut self,
         direction: Direction,
@@ -139,6 +146,7 @@ impl Debuggee {
         bytes
     }
 
+    /// Makes one step of the stopped thread.
     fn step(
         &mut self,
         direction: Direction,
@@ -173,8 +181,9 @@ impl Debuggee {
         }
     }
 
-    /// Runs forward until a thread reaches one of the addresses in the current activation or in a
-    /// caller of it.
+    /// Runs forward until thread `tid` reaches one of the addresses in the current activation or in
+    /// a caller of it, or until another stop. Inner activations, as of a recursion, do not stop it.
+    /// Leaves its breakpoints to the caller.
     fn run_to(
         &mut self,
         tid: Tid,
@@ -209,6 +218,8 @@ impl Debuggee {
         }
     }
 
+    /// Returns the current activation of a thread. Fails in recordings that are not exact, and in
+    /// code without unwind tables.
     fn current_function(&self, tid: Tid) -> Result<CurrentFunction, String> {
         let not_here = "lines and functions are stepped in exact recordings, in code with unwind \
                         tables: give `until`, or the step \"instruction\"";

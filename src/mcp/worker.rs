@@ -29,6 +29,7 @@ pub(super) fn start(
     Ok((sender, thread))
 }
 
+/// Answers jobs until no sender is left. A panic closes the recording, and its answer is an error.
 fn work(host: &dyn Host, jobs: &Receiver<Job>) {
     let mut debuggee: Option<Debuggee> = None;
     for Job { request, is_cancelled, answer } in jobs {
@@ -42,6 +43,8 @@ fn work(host: &dyn Host, jobs: &Receiver<Job>) {
     }
 }
 
+/// Answers one request. `open` closes the previous recording, even if it then fails. The answer to
+/// any other request is an error if the request was cancelled.
 fn answer_one(
     host: &dyn Host,
     debuggee: &mut Option<Debuggee>,

@@ -96,7 +96,8 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Decodes as [`decode`] does, possibly inside a BBP block; updates `context`.
+/// Decodes as [`decode`] does, in `context`: possibly inside a BBP block. Sets `context` to the one
+/// after the packet; an error leaves it unchanged.
 #[inline]
 pub fn decode_in(bytes: &[u8], context: &mut BlockContext) -> Decoded {
     let decoded = match (*context, bytes.first()) {
@@ -137,6 +138,7 @@ fn tnt(payload: u64) -> Tnt {
     Tnt { bits: payload ^ 1 << len, len: len as u8 }
 }
 
+/// Decodes a packet whose only payload is an IP; `packet` makes it from the payload.
 #[inline]
 fn ip_packet(bytes: &[u8], opcode: u8, packet: fn(IpPayload) -> Packet) -> Decoded {
     let (compression, value, len) = match opcode >> 5 {
@@ -151,6 +153,7 @@ fn ip_packet(bytes: &[u8], opcode: u8, packet: fn(IpPayload) -> Packet) -> Decod
     Ok((packet(IpPayload { compression, value }), len))
 }
 
+/// Decodes a TSC, MTC, MODE or TRIG packet.
 #[inline]
 fn timing_or_mode(bytes: &[u8], opcode: u8) -> Decoded {
     match opcode {
@@ -162,6 +165,7 @@ fn timing_or_mode(bytes: &[u8], opcode: u8) -> Decoded {
     }
 }
 
+/// Decodes the second byte of a MODE packet.
 fn mode(payload: u8) -> Result<Packet, PacketError> {
     let low = payload & 3;
     match payload >> 5 {
@@ -179,6 +183,8 @@ fn mode(payload: u8) -> Result<Packet, PacketError> {
     }
 }
 
+/// Decodes a CYC packet: 5 bits of the counter in the first byte, 7 in each further one, lowest
+/// first.
 fn cyc(bytes: &[u8]) -> Decoded {
     let first = byte(bytes, 0)?;
     let mut value = u64::from(first >> 3);
@@ -199,6 +205,7 @@ fn cyc(bytes: &[u8]) -> Decoded {
     Ok((Packet::Cyc(value), len))
 }
 
+/// Decodes a TRIG packet, which has two more bytes if a flag says that instructions were counted.
 fn trig(bytes: &[u8]) -> Decoded {
     let flags = byte(bytes, 1)?;
     let triggers = byte(bytes, 2)?;

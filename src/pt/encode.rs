@@ -141,6 +141,7 @@ fn put_ptw(out: &mut Vec<u8>, value: u64, size: PayloadSize, ip: bool) {
     put_extended(out, 0x12 | wide << 5 | u8::from(ip) << 7, value, size_bytes(size));
 }
 
+/// Appends a CYC packet, as short as `cycles` allows.
 fn put_cyc(out: &mut Vec<u8>, cycles: u64) {
     let mut rest = cycles >> 5;
     out.push(low_byte(cycles << 3) | u8::from(rest != 0) << 2 | 0x03);

@@ -1,5 +1,6 @@
-//! Decodes packets of processors that deviate from the SDM (Intel's specification updates;
-//! [`super::Erratum`] describes each erratum).
+//! Decodes packets that errata SKD007 and SKZ84 damage (Intel's specification updates; see
+//! [`super::Erratum`]). The other errata leave packets well-formed: the consumers of packets handle
+//! those.
 
 use super::{BlockContext, Errata, Erratum, Packet, PacketError, decode_in};
 
@@ -17,7 +18,8 @@ pub struct Located {
     pub end: usize,
 }
 
-/// Decodes as [`decode_in`] does, for a processor with these errata.
+/// Decodes as [`decode_in`] does, for a processor with these errata. Replaces a CYC that SKD007 cut
+/// off by the OVF in it, and skips the CYC's first byte; replaces a TMA damaged by SKZ84 by a PAD.
 #[inline]
 pub fn decode_flawed(
     bytes: &[u8],

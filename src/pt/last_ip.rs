@@ -11,8 +11,8 @@ const LOW_48: u64 = 0xffff_ffff_ffff;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIp {
     ip: u64,
-    /// True if there was an IP since the reset. If false, [`LastIp::compress`] depends on no
-    /// earlier IP.
+    /// True if there was an IP since the reset. If false, [`LastIp::compress`] chooses a payload
+    /// that depends on no last IP.
     fresh: bool,
 }
 
@@ -82,6 +82,7 @@ impl LastIp {
         payload
     }
 
+    /// Returns the shortest payload from which a decoder with this state reconstructs `ip`.
     fn shortest(self, ip: u64) -> IpPayload {
         let changed = self.ip ^ ip;
         let (compression, value) = if self.fresh && changed >> 16 == 0 {

@@ -1,5 +1,5 @@
-//! Intel PT packets: decoding, encoding, synchronization, time, and a model of the PT unit. Knows
-//! nothing of ELF or processes.
+//! Intel PT packets: decoding, encoding, synchronization (finding a PSB, the packet at which
+//! decoding can start), time, and a model of the PT unit. Knows nothing of ELF or processes.
 
 mod clock;
 mod decode;

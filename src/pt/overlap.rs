@@ -1,5 +1,5 @@
-//! Finds the overlap of two snapshots of a ring buffer, if the ring was read again before all of it
-//! was overwritten.
+//! Finds the overlap of two snapshots of a ring buffer with a trace. They overlap if the ring was
+//! read again before all of it was overwritten.
 
 use super::find_psb;
 
@@ -7,8 +7,8 @@ use super::find_psb;
 const MODULUS: u128 = (1 << 61) - 1;
 const BASE: u128 = 0x0123_4567_89ab_cdef;
 
-/// Returns how many bytes the end of `earlier` and the start of `later` have in common. An overlap
-/// without a PSB counts as chance.
+/// Returns the size in bytes of the longest end of `earlier` with which `later` starts. Returns 0
+/// if that contains no PSB, since the bytes could be equal by chance.
 #[must_use]
 pub fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);

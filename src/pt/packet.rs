@@ -67,7 +67,8 @@ pub enum Packet {
     Tip(IpPayload),
     /// Packet generation is enabled from this IP on.
     TipPge(IpPayload),
-    /// Packet generation is disabled.
+    /// Packet generation is disabled; the IP, if any, is the target of the branch or event that
+    /// disabled it.
     TipPgd(IpPayload),
     /// Flow update: the IP at which something asynchronous happened.
     Fup(IpPayload),
@@ -107,7 +108,7 @@ pub enum Packet {
     },
     /// Core clocks since the last CYC.
     Cyc(u64),
-    /// Core:bus ratio.
+    /// Core:bus ratio: the core's frequency as a multiple of the bus clock.
     Cbr(u8),
     /// Packets were lost in an internal buffer overflow.
     Ovf,

@@ -3,7 +3,8 @@
 
 use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flawed, find_psb};
 
-/// An iterator over the packets of a trace, each with its offset in the trace.
+/// An iterator over the packets of a trace, each with its offset in the trace. A fault is an item
+/// with the error; the next item is then the next PSB, if any.
 ///
 /// ```
 /// use contraflow::pt::{Packet, Packets, PacketError};

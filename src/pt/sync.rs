@@ -5,6 +5,7 @@ pub const PSB: [u8; PSB_SIZE] = [
     0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
 ];
 const PSB_SIZE: usize = 16;
+/// The size of the words that are searched, in bytes.
 const STRIDE: usize = 8;
 
 /// Returns the offset of the first PSB in `bytes` that starts at or after `from`.
@@ -43,6 +44,8 @@ pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
     }
 }
 
+/// Returns true if these 8 bytes are part of the pattern of a PSB, from its first or second byte
+/// on.
 fn is_psb_word(word: &[u8]) -> bool {
     word == &PSB[..STRIDE] || word == &PSB[1..=STRIDE]
 }
@@ -75,7 +78,8 @@ impl Run {
         Self { start, end }
     }
 
-    /// Returns the last PSB of the run. A final 02 that starts the next packet is not part of it.
+    /// Returns the offset of the last PSB of the run; `None` if the run is too short for one. A
+    /// final 02 that starts the next packet is not part of it.
     fn psb(&self) -> Option<usize> {
         let pairs_end = self.end - (self.end - self.start) % 2;
         (pairs_end - self.start).checked_sub(PSB_SIZE).map(|offset| self.start + offset)

@@ -26,6 +26,7 @@ pub(super) struct Appender {
 }
 
 impl Appender {
+    /// Creates the file, which must not exist.
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
         let file = create_private(&path).at(&path)?;
         Ok(Self { path, file: Some(file), size_bytes: 0 })
@@ -40,6 +41,7 @@ impl Appender {
         self.file = None;
     }
 
+    /// Appends bytes, after reopening the file if it is closed.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -71,7 +73,8 @@ pub(super) fn frame_header(payload: &[u8]) -> [u8; FRAME_HEADER_BYTES] {
     word.to_le_bytes()
 }
 
-/// Reads a framed file from its start: a payload at a time, or the bytes of all payloads.
+/// Reads a framed file from its start: a payload at a time, or the bytes of all payloads. A read
+/// after the last payload fails.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     file: File,
@@ -91,6 +94,7 @@ impl FrameReader {
         Ok(std::mem::take(&mut self.payload))
     }
 
+    /// Reads and checks the next chunk, whose payload replaces the current one.
     fn fill(&mut self) -> io::Result<()> {
         let mut header = [0; FRAME_HEADER_BYTES];
         self.file.read_exact(&mut header)?;
@@ -157,6 +161,7 @@ pub(super) fn check_summed(bytes: &[u8], sums: &[u8], passed: &mut dyn FnMut(usi
     Whole { size_bytes: start as u64, broken: start != bytes.len() }
 }
 
+/// Returns the end of the chunk that starts at `start`, by its entry; `None` unless it is whole.
 fn whole_sum(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
     let entry: &[u8; SUM_ENTRY_BYTES] = entry.try_into().ok()?;
     let end = u64::from_le_bytes(entry[..8].try_into().ok()?);
@@ -164,7 +169,8 @@ fn whole_sum(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
     (sum_entry(end, chunk) == *entry).then_some(start + chunk.len())
 }
 
-/// Returns the payloads of a framed file, as ranges of bytes, up to the first broken chunk.
+/// Returns the payloads of a framed file, as ranges of bytes, up to the first broken chunk, and the
+/// extent of their chunks.
 pub(super) fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, Whole) {
     let mut payloads = Vec::new();
     let mut start = 0;
@@ -176,6 +182,7 @@ pub(super) fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, Whole) {
     (payloads, Whole { size_bytes: start as u64, broken: start != bytes.len() })
 }
 
+/// Returns the payload of the chunk that starts at `start`; `None` unless it is whole.
 fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     let header = bytes.get(start..start + FRAME_HEADER_BYTES)?;
     let length = u32::from_le_bytes(header[..4].try_into().ok()?) as usize;

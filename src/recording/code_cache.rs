@@ -25,8 +25,8 @@ pub struct CodeCache {
 }
 
 impl CodeCache {
-    /// Returns the place of the cache whose code depends on these facts, in this order; `None` if
-    /// the store keeps none.
+    /// Returns the place of the cache for these facts, on which its code depends; `None` if the
+    /// store keeps none. Other facts, or another order of them, have another place.
     pub fn of(store: &Store, facts: &[&[u8]]) -> Option<Self> {
         let mut digest = Sha256::new();
         for fact in facts {
@@ -44,8 +44,8 @@ impl CodeCache {
         Some((reader.next_payload().ok()?, reader))
     }
 
-    /// Writes or replaces the cache, with a description and code. Ignores errors, which only make
-    /// the next run slower.
+    /// Writes or replaces the cache, with a description and code. Ignores a cache that is too
+    /// large, and errors, which only make the next run slower.
     pub fn write(&self, description: &[u8], code: &[u8]) {
         if (description.len() + code.len()) as u64 > LARGEST_BYTES {
             return;

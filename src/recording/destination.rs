@@ -119,6 +119,8 @@ enum Occupant {
     Other,
 }
 
+/// Returns the content of a directory. Removes the files of a recorder that was killed before its
+/// recording began.
 fn occupant(dir: &Path) -> Result<Occupant, Error> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nothing),

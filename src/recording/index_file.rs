@@ -1,5 +1,5 @@
-//! The file of an index beside its recording. The timeline defines the content; here it is a
-//! sequence of untrusted bytes.
+//! Reads and saves the index of a recording: facts about its decoded traces, by which it opens
+//! faster. The timeline defines the content; here it is a sequence of untrusted bytes.
 
 use super::error::{At, Error};
 use super::format::{IMAGE_DIR, INDEX, MANIFEST, SIDEBAND, TRACE_DIR, sums_name};

@@ -28,11 +28,10 @@ const EXTENSION: &str = ".bin";
 const CHUNKS_PER_CPU: usize = 4;
 /// The maximum number of processors that compress: each needs megabytes for its chunks.
 const MOST_CPUS: usize = 8;
-/// The maximum number of chunks that wait to be written, 64 MiB; a GiB if that is a small part of
-/// the free memory.
+/// The limits of the number of chunks that may wait to be written: 64 MiB and a GiB. Between them,
+/// the chunks may take 1/[`MEMORY_SHARE`] of the free memory.
 const FEW_WAITING: usize = (64 << 20) / CHUNK_BYTES;
 const MOST_WAITING: usize = (1 << 30) / CHUNK_BYTES;
-/// The inverse of that part.
 const MEMORY_SHARE: usize = 8;
 
 /// A keyframe that is being written. The program waits only while its state is copied: a thread
@@ -52,7 +51,7 @@ enum Sink {
     Here { file: Appender, result: Result<(), Error> },
 }
 
-/// A keyframe that a thread may still be writing. To drop it waits for that.
+/// A keyframe that a thread may still be writing. Dropping it waits for the thread.
 #[derive(Debug)]
 pub struct WrittenKeyframe {
     /// The thread, which returns the size of the keyframe in bytes; `None` if there was none.
@@ -62,6 +61,7 @@ pub struct WrittenKeyframe {
 }
 
 impl KeyframeWriter {
+    /// Creates the file of the keyframe after `entry` entries of the log.
     pub(super) fn create(recording: &Path, entry: u64) -> Result<Self, Error> {
         let dir = recording.join(KEYFRAME_DIR);
         match DirBuilder::new().mode(0o700).create(&dir) {
@@ -72,7 +72,7 @@ impl KeyframeWriter {
         Ok(Self { pending: Vec::new(), sink: Sink::of(file) })
     }
 
-    /// Appends an entry.
+    /// Appends an entry. [`WrittenKeyframe::wait`] returns the error if it cannot be written.
     pub fn append(&mut self, entry: &Entry) {
         encode_entry(entry, &mut self.pending);
         if self.pending.len() >= CHUNK_BYTES {
@@ -80,7 +80,7 @@ impl KeyframeWriter {
         }
     }
 
-    /// Hands over the last entries.
+    /// Hands over the last entries. Returns without waiting until they are written.
     pub fn finish(mut self) -> WrittenKeyframe {
         self.hand_over();
         match self.sink {
@@ -91,6 +91,7 @@ impl KeyframeWriter {
         }
     }
 
+    /// Hands over the pending entries as a chunk to the thread, or writes them if there is none.
     fn hand_over(&mut self) {
         let chunk = std::mem::take(&mut self.pending);
         match &mut self.sink {
@@ -106,6 +107,7 @@ impl KeyframeWriter {
 }
 
 impl Sink {
+    /// Starts the thread that writes to `file`.
     fn of(file: Appender) -> Self {
         let (chunks, received) = sync_channel(waiting_chunks());
         // The thread gets the file from here: one that does not start would lose it.
@@ -166,6 +168,7 @@ fn write_all(mut file: Appender, chunks: &Receiver<Vec<u8>>) -> Result<u64, Erro
     Ok(file.size_bytes())
 }
 
+/// Compresses chunks on `cpus` threads, this one among them, and writes them in order.
 fn write_chunks(file: &mut Appender, chunks: &[Vec<u8>], cpus: usize) -> Result<(), Error> {
     let of_cpu = chunks.len().div_ceil(cpus).max(1);
     let parts: Vec<Vec<u8>> = thread::scope(|scope| {
@@ -218,7 +221,8 @@ impl Reader {
         entries
     }
 
-    /// Opens the keyframe after `entry` entries of the log.
+    /// Opens the keyframe after `entry` entries of the log. Fails if a complete recording has other
+    /// checksums. In a cut recording, the keyframe ends at its first broken chunk.
     pub fn open_keyframe(&self, entry: u64) -> Result<Log, Error> {
         let name = listed_name(entry);
         let path = self.dir().join(&name);

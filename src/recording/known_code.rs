@@ -57,6 +57,7 @@ impl KnownCode {
         }
     }
 
+    /// Returns the path of a file's list; `None` if none are kept, or the ID is not a hash.
     fn path_of(&self, file: &ImageId) -> Option<PathBuf> {
         let is_name = file.0.len() == NAME_BYTES && file.0.bytes().all(|b| b.is_ascii_hexdigit());
         self.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(&file.0))
@@ -71,6 +72,7 @@ pub fn addresses_in(range: AddrRange, from: u64, offsets: &[u64]) -> impl Iterat
     offsets.iter().filter_map(address).filter(is_inside)
 }
 
+/// Reads a list; empty if it is damaged.
 fn read(path: &Path) -> io::Result<Vec<u64>> {
     let bytes = read_limited(path, LARGEST_BYTES)?;
     let (payloads, whole) = frames(&bytes);
@@ -87,6 +89,7 @@ fn read(path: &Path) -> io::Result<Vec<u64>> {
     Ok(distances.into_iter().map(offset).collect())
 }
 
+/// Writes a list as the differences of successive offsets.
 fn write(path: &Path, offsets: &[u64]) -> io::Result<()> {
     let mut before = 0_u64;
     let distance = |offset: &u64| {

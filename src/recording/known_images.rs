@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 /// The maximum number of files whose hash is kept.
 const MOST_FILES: usize = 2048;
+/// The maximum size in bytes of a file with a hash.
 const LARGEST_BYTES: u64 = 256;
 /// Times do not show whether a file that changed this recently changed again.
 const RECENT: Duration = Duration::from_secs(2);

@@ -14,7 +14,8 @@ pub struct PathLock {
 }
 
 impl PathLock {
-    /// Takes the lock on a directory. Returns `None` while another process or thread has it.
+    /// Takes the lock on a directory. Returns `None` while another process or thread has it, but
+    /// not if the directory cannot be locked.
     pub(super) fn take(dir: &Path) -> Option<Self> {
         let Ok(dir) = File::open(dir) else { return Some(Self { _lock: None }) };
         match Flock::lock(dir, FlockArg::LockExclusiveNonblock) {

@@ -53,7 +53,7 @@ impl AsRef<[u8]> for Trace {
 }
 
 impl Trace {
-    /// Returns a releaser of the trace's memory for one sequential pass.
+    /// Returns a releaser of the trace's memory, for one sequential pass over its bytes.
     pub fn releaser(&self) -> Releaser<'_> {
         Releaser::new(&self.mapped)
     }
@@ -85,7 +85,8 @@ impl<'a> Releaser<'a> {
 }
 
 impl Reader {
-    /// Opens the recording in `dir`.
+    /// Opens the recording in `dir`, and checks its manifest. Other files are checked when they are
+    /// read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         if !dir.try_exists().at(dir)? {
             return Err(Error::new(dir, ErrorKind::Missing));
@@ -266,7 +267,8 @@ impl Reader {
         }
     }
 
-    /// Returns all events of the operating system, in the order in which they were written.
+    /// Returns all events of the operating system, in the order in which they were written; of a
+    /// cut recording, those up to the last whole chunk.
     pub fn sideband(&self) -> Result<Vec<Record>, Error> {
         let path = self.dir.join(SIDEBAND);
         let mapped = match &self.sums {
@@ -298,8 +300,8 @@ impl Reader {
         Ok(records)
     }
 
-    /// Returns the log of an exact recording, up to its last whole chunk; `None` for other
-    /// recordings.
+    /// Returns the log of an exact recording; `None` for other recordings. The log of a cut
+    /// recording ends at its last whole chunk; in a complete one, a broken chunk is an error.
     pub fn log(&self) -> Result<Option<Log>, Error> {
         match self.open_log_parts()? {
             Some((_, Some(broken))) if !self.is_cut() => {
@@ -309,7 +311,8 @@ impl Reader {
         }
     }
 
-    /// Opens the parts of the log up to the first broken one.
+    /// Opens the parts of the log up to the first broken one, which it also returns. Tries again if
+    /// the recorder drops a part; `None` without a log.
     fn open_log_parts(&self) -> Result<Option<(Log, Option<BrokenPart>)>, Error> {
         for last_try in (0..LOG_TRIES).map(|tried| tried + 1 == LOG_TRIES) {
             let numbers = self.log_parts()?;
@@ -378,6 +381,7 @@ impl Reader {
         Mapped::of_file(&file).at(&path)
     }
 
+    /// Opens a stored image, without a check of its bytes.
     fn open_image(&self, id: &ImageId) -> Result<(PathBuf, File), Error> {
         let path = self.dir.join(IMAGE_DIR).join(&id.0);
         // A hostile sideband may contain any ID, which must not lead out of the directory.
@@ -392,7 +396,7 @@ impl Reader {
         Ok((path, file))
     }
 
-    /// Returns true if the recording has a final state.
+    /// Returns true if the recording has a final state; false for a cut one.
     pub fn has_core(&self) -> bool {
         self.sums.as_ref().is_some_and(|sums| sums.lists(CORE))
     }

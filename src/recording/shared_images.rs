@@ -1,6 +1,8 @@
 //! The contents of files that many recordings of a store need: programs and libraries. Each is one
 //! file, with a hard link in every recording that has it, so a recording of a large program neither
 //! copies nor reads it. The number of links shows whether a recording has the file.
+//!
+//! A file is *intact* if nothing has written to it since it was stored: [`seal`] marks it then.
 
 use super::cache;
 use super::regular::read_limited;
@@ -50,8 +52,8 @@ impl SharedImages {
         is_intact && fs::hard_link(&shared, target).is_ok()
     }
 
-    /// Shares an image that a recording has stored. The first call also removes unused contents.
-    /// Ignores errors, which only make the next run slower.
+    /// Shares an image that a recording has stored and sealed ([`seal`]), by a hard link. The first
+    /// call also removes unused contents. Ignores errors, which only make the next run slower.
     pub(super) fn offer(&self, id: &ImageId, stored: &Path) {
         let Some((contents, _)) = &self.dirs else { return };
         let shared = contents.join(&id.0);

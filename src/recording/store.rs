@@ -89,6 +89,7 @@ impl Store {
         unreachable!("the range of numbers has no end")
     }
 
+    /// Returns the number after the highest one of the recordings of `name`; 0 if there are none.
     fn next_number(&self, name: &str) -> Result<u64, Error> {
         let mut next = 0;
         let dir = self.dir()?;

@@ -1,5 +1,6 @@
 //! Sizes and checksums of a complete recording's files, one line per file. Files that grow during a
-//! run have checksums of their chunks (`chunk`); these are made at the end, over all files.
+//! run have checksums of their chunks (`chunk`); these are made at the end, over whole files. The
+//! traces have only the former.
 
 use super::error::{At, Error, ErrorKind};
 use super::regular::{Links, open_regular};
@@ -137,6 +138,7 @@ impl Sums {
         Ok(file)
     }
 
+    /// Returns the list as text. The last line has the size and checksum of the lines before it.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (name, sum) in &self.0 {

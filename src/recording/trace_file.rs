@@ -6,7 +6,7 @@ use super::error::Error;
 /// The maximum number of traces whose files stay open between two chunks.
 const OPEN_TRACES: usize = 32;
 
-/// A trace, and the checksums of its chunks.
+/// The files of a trace and of the checksums of its chunks.
 #[derive(Debug)]
 pub(super) struct TraceFile {
     pub(super) bytes: Appender,
@@ -25,7 +25,7 @@ impl TraceFile {
         }
     }
 
-    /// Writes out the packets.
+    /// Writes the pending packets to the files, as a chunk.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());

@@ -34,7 +34,7 @@ use std::sync::Arc;
 pub struct Writer {
     dir: PathBuf,
     sideband: Appender,
-    /// The records that are not written yet.
+    /// The encoded records that are not written yet.
     pending_sideband: Vec<u8>,
     /// The log of an exact recording.
     log: Option<LogParts>,
@@ -146,6 +146,7 @@ impl Writer {
         Ok(())
     }
 
+    /// Appends packets to a trace, which it starts if there is none. Writes out full chunks.
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
         self.start_trace(trace)?;
         let count = self.traces.len();
@@ -186,7 +187,7 @@ impl Writer {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
     }
 
-    /// Appends entries to the log that are made where it is written, as [`Self::log`] does.
+    /// Appends entries that are made where the log is written ([`Later`]), as [`Self::log`] does.
     pub fn log_later(&mut self, later: Later) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append_later(later))
     }
@@ -272,7 +273,8 @@ impl Writer {
     }
 
     /// Stores a file's contents as an image: by a link to the image of an earlier recording, else
-    /// by reflink if the file system supports it, else by a copy. Returns the image's ID.
+    /// by reflink if the file system supports it, else by a copy. `source` must be at its start.
+    /// Returns the image's ID.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let seen = self.known_images.see(source);
         if let Some(id) = self.shared_image(source, seen.as_ref()) {
@@ -461,6 +463,7 @@ fn again<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
+/// Writes a file under a temporary name and renames it, so no reader sees a part of it.
 fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let partial = path.with_extension("partial");
     let mut file = BufWriter::new(replace_private(&partial).at(&partial)?);

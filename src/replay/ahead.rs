@@ -12,10 +12,11 @@ use super::stand::{Preparation, Stand};
 const LARGEST_BYTES: u64 = 2 << 30;
 
 impl Replay {
-    /// Prepares for going back, if the replay is at the end of the run and its process begins there,
-    /// so that it has no past: replays the run from the last keyframe to the end, in another process
-    /// that leaves checkpoints on the way and then replaces the first. Ends soon after `interrupted`
-    /// returns true, and continues when it is called again. The replay's position stays.
+    /// Prepares for going back, if the replay is at the end of the run and its process begins
+    /// there, so that it has no past: replays the run from the last keyframe to the end, in another
+    /// process that leaves checkpoints on the way and then replaces the first. Ends soon after
+    /// `interrupted` returns true, and continues when it is called again. The replay's position
+    /// stays.
     pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
         if self.is_without_past() && self.go_ahead(interrupted).is_err() {
             // The next step back meets the error.
@@ -24,7 +25,7 @@ impl Replay {
     }
 
     /// Returns true if the replay is at the end of the run, its process begins there, and one that
-    /// begins earlier can be made.
+    /// begins earlier can be made (unless that failed before).
     pub(super) fn is_without_past(&self) -> bool {
         let here = self.position();
         let is_begin = here == Position::after_entries(self.epoch.begins);
@@ -52,7 +53,8 @@ impl Replay {
         went.map(|_| ())
     }
 
-    /// Runs to the end, and keeps checkpoints. Returns false if it was interrupted.
+    /// Runs to the end, keeps checkpoints, and checks the registers there. Returns false if it was
+    /// interrupted.
     fn go_towards(&mut self, end: Position, interrupted: &dyn Fn() -> bool) -> Result<bool, Error> {
         self.keep_here()?;
         if !self.keep_near_checkpoints(end, interrupted)?

@@ -1,6 +1,6 @@
-//! System calls that follow each other, and instructions that read counters, are answered in the
-//! code cache, without a stop for each: the recorded results are put there before a run, and what
-//! the thread did is compared with the log after it.
+//! Answers system calls, and instructions that read counters, in the code cache, without a stop for
+//! each: the recorded results are put there before a run, and what the thread did is compared with
+//! the log after it.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -88,8 +88,9 @@ impl Replay {
         Ok(ahead)
     }
 
-    /// Checks the system calls that the cache answered in a run, and moves past their entries. The
-    /// run began with these ticks and this budget.
+    /// Compares what the cache answered in a run with the log, and moves past those entries;
+    /// `self.ticks` then counts from the last of them. The run began with these ticks and this
+    /// budget. Fails at the first difference.
     pub(super) fn note_answered(
         &mut self,
         tid: Tid,
@@ -128,7 +129,8 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Returns the effects of an entry's system call or instruction, if the cache can repeat them.
+    /// Returns the effects of an entry's system call or instruction. `None` if the cache cannot
+    /// repeat them, for instance changes of mappings, of code or of memory that is watched.
     fn answer_of<'a>(
         &self,
         entry: &'a Entry,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// removed.
 const MOST: usize = 32;
 
-/// A copy of the process, stopped at a position between two ticks.
+/// A copy of the process, stopped at a position.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pid: Pid,
@@ -91,7 +91,8 @@ impl Checkpoints {
 }
 
 impl Epoch {
-    /// Keeps a copy of the process as a checkpoint at its position, unless there is one.
+    /// Keeps a copy of the process as a checkpoint at its position, unless there is one. Removes
+    /// every second checkpoint if there are too many then.
     pub(super) fn keep(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
         if self.checkpoints.get(position).is_none() {
             let checkpoint = self.copy(cursor)?;
@@ -128,8 +129,9 @@ impl Epoch {
         Ok(checkpoint)
     }
 
-    /// Replaces the process by a copy of the checkpoint at a position. Returns the log's cursor
-    /// there; `None` if there is no such checkpoint.
+    /// Replaces the process, which ends, by a copy of the checkpoint at a position. Returns the
+    /// log's cursor there, and leaves it to the caller to move the replay; `None` if there is no
+    /// such checkpoint.
     pub(super) fn restore(&mut self, position: Position) -> Result<Option<Cursor>, Error> {
         let Some(checkpoint) = self.checkpoints.get(position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;

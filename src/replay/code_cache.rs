@@ -10,8 +10,8 @@ use crate::tracee::{AT_ENTRY, auxv_value};
 use crate::translate::Module;
 
 impl Epoch {
-    /// Begins with the code cache that earlier replays of the program left. The process has its
-    /// first mappings, and no code is translated yet.
+    /// Loads the code cache that earlier replays of the program left, if there is one. Called when
+    /// the process has its first mappings, and before any code is translated.
     pub(super) fn resume_code(&mut self, start: &Start, reader: &Reader) -> Result<(), Error> {
         let entry = Addr(auxv_value(&start.auxv.0, AT_ENTRY).unwrap_or(0));
         let at_entry = start.mappings.iter().find(|mapped| mapped.range.contains(entry));
@@ -41,8 +41,9 @@ impl Epoch {
         }
     }
 
-    /// Uses the code that the cache has of a file that was just mapped. The file is one of this
-    /// user's recorder: under the same name, a recording from elsewhere may have other code.
+    /// Uses the code that the cache has of a file that was just mapped, if that is executable and
+    /// stored by this user's recorder: a recording from elsewhere may have other code under the
+    /// same name.
     pub(super) fn wake_code(&mut self, mapped: &Mapped, reader: &Reader) {
         let Content::File { image, offset } = &mapped.content else { return };
         let is_own = || {

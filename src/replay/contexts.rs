@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
-/// The state of a thread of the program.
+/// The state of a thread of the program. Its registers may be outdated while the thread is loaded
+/// ([`Contexts::load`]): the process has them then.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) registers: Registers,
@@ -78,7 +79,8 @@ impl Contexts {
         self.loaded
     }
 
-    /// Loads the registers of a thread into the process. Returns false if there is no such thread.
+    /// Loads the registers of a thread into the process, and saves those of the thread that was
+    /// loaded. Returns false, and loads nothing, if there is no such thread.
     pub(super) fn load(&mut self, tid: Tid, tracee: Tracee) -> Result<bool, Error> {
         if self.loaded == Some(tid) {
             return Ok(true);
@@ -91,7 +93,7 @@ impl Contexts {
         Ok(true)
     }
 
-    /// Saves the registers of the loaded thread, which stays loaded, in its context.
+    /// Copies the registers of the loaded thread, which stays loaded, to its context.
     pub(super) fn save(&mut self, tracee: Tracee) -> Result<(), Error> {
         if let Some(context) = self.loaded.and_then(|tid| self.threads.get_mut(&tid)) {
             context.registers = tracee.registers()?;
@@ -116,7 +118,8 @@ impl Contexts {
         Ok(())
     }
 
-    /// Sets all registers of a thread.
+    /// Sets all registers of a thread, if it exists: in its context, and in the process if it is
+    /// loaded.
     pub(super) fn set(
         &mut self,
         tid: Tid,

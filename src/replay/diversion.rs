@@ -1,5 +1,6 @@
 //! Diversions: a debugger changes registers and memory of a moment, or calls a function there. That
-//! happens in the replay's process, and is undone before the replay moves.
+//! happens in the replay's process. The caller undoes it before it moves the replay
+//! ([`Replay::end_diversion`]).
 
 use super::error::Error;
 use super::goals::Goals;
@@ -73,7 +74,8 @@ impl Replay {
         diverted.is_some_and(|diverted| diverted.places.get(&tid).copied() != here)
     }
 
-    /// Begins a diversion at the current position, unless there is one.
+    /// Begins a diversion at the current position, unless there is one: keeps a checkpoint to
+    /// return to, and maps lent memory.
     fn divert(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() {
             return Ok(());
@@ -91,7 +93,8 @@ impl Replay {
         mapped
     }
 
-    /// Ends the diversion, if there is one: all is as before it, but for memory that is lent.
+    /// Ends the diversion, if there is one: all is as before it, but for memory that is lent, which
+    /// keeps its contents.
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
         self.keep_lent();
@@ -124,8 +127,9 @@ impl Replay {
         self.epoch.overwrite(addr, bytes)
     }
 
-    /// Runs one thread in a diversion, up to one of the stops. `print` gets what the thread writes
-    /// to its standard output and error.
+    /// Runs one thread in a diversion, which must have begun, up to one of the stops. Other threads
+    /// do not run, and most system calls are imitated or refused. `print` gets what the thread
+    /// writes to its standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,
@@ -198,7 +202,8 @@ impl Replay {
     }
 
     /// Executes one instruction of the loaded thread; answers it if it is a system call. Returns
-    /// why the thread has to end its run there; `None` if it can go on.
+    /// why the thread has to end its run there; `None` if it can go on. `waits` counts its waits
+    /// for locks.
     fn step_on(
         &mut self,
         print: &mut dyn FnMut(&[u8]),
@@ -216,7 +221,9 @@ impl Replay {
         })
     }
 
-    /// Answers a system call: makes or imitates harmless ones, and refuses the others.
+    /// Answers a system call: makes or imitates harmless ones, and refuses the others. Returns why
+    /// the thread's run ends there, if it does: the call stays as it is ([`DiversionEnd::Stuck`]),
+    /// or raised a signal.
     fn answer_call(
         &mut self,
         print: &mut dyn FnMut(&[u8]),

@@ -10,7 +10,8 @@ use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread}
 use crate::recording::CodeCache;
 use crate::tracee;
 
-/// A process of the replay, and its checkpoints.
+/// A process of the replay, and its checkpoints. When dropped, it keeps its code cache for later
+/// replays, and ends the process.
 #[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) engine: TranslatedProcess,
@@ -32,6 +33,8 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
+    /// Creates the state of a process without checkpoints and memory files. The caller sets
+    /// `begins`.
     pub(super) fn new(
         engine: TranslatedProcess,
         thread: TranslatedThread,
@@ -60,7 +63,7 @@ impl Epoch {
         self.thread.pid
     }
 
-    /// Runs the loaded thread in translated code.
+    /// Runs the loaded thread in translated code for a distance, or to what ends the run before.
     pub(super) fn run(&mut self, distance: Distance) -> Result<Run, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
         Ok(self.engine.run_counted(&mut self.thread, distance)?.0)

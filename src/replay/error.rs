@@ -1,4 +1,4 @@
-//! Why a replay does not go on.
+//! Errors of a replay.
 
 use super::position::Position;
 use crate::common::{Addr, AddrRange, Tid};
@@ -55,7 +55,7 @@ pub enum Error {
     /// The caller interrupted the writing of the path.
     #[error("interrupted")]
     Interrupted,
-    /// Somebody killed the process of the replay.
+    /// Somebody killed the process of the replay, or it did something unexpected.
     #[error("the replay's process was killed")]
     Killed,
 }

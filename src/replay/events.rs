@@ -49,8 +49,9 @@ impl Replay {
         }
     }
 
-    /// Applies the next entry of the log, whose thread is at the entry's site. Returns false at the
-    /// last entry of the run, where the replay stays.
+    /// Checks the registers of the next entry's thread, which is at the entry's site, applies the
+    /// entry and moves past it. An entry [`Happening::Start`] replaces the process. Returns false
+    /// at the last entry of the run, where the replay stays.
     pub(super) fn happen(&mut self) -> Result<bool, Error> {
         let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
@@ -74,7 +75,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Replaces the process by one with another program of the run, where that begins.
+    /// Replaces the process by one at the start of a program of the run, moves there, and keeps a
+    /// checkpoint. Fails if the run has no such program.
     pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
@@ -88,7 +90,8 @@ impl Replay {
     }
 
     /// Compares the registers and the ticks of an entry's thread with those of the recorded run.
-    /// Fails if they differ.
+    /// Fails if they differ. Does nothing for a thread in a call, and for an entry that happens at
+    /// no instruction of the thread, such as its birth.
     pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Error> {
         let is_beside = matches!(
             entry.happening,
@@ -118,6 +121,7 @@ impl Replay {
         Ok(context.map(|context| context.registers).unwrap_or_default())
     }
 
+    /// Returns the error for a difference that a thread shows at the current position.
     pub(super) fn diverged(&self, tid: Tid, what: impl Into<String>) -> Error {
         let ip = Addr(self.registers_of(tid).map_or(0, |registers| registers.rip));
         Error::Diverged { position: self.position(), tid, ip, what: what.into() }
@@ -193,6 +197,8 @@ impl Epoch {
         Ok(())
     }
 
+    /// Applies the effects of a system call, and sets the registers of its thread to those after
+    /// it.
     fn call_done(
         &mut self,
         tid: Tid,

@@ -9,9 +9,10 @@ use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, Log};
 
 impl Replay {
-    /// Takes over the entries that the recording has gained. Ends a diversion; the position stays.
-    /// Returns false if the replay cannot go on: the program now uses addresses of the replay's own
-    /// memory, or the recording has dropped it. Then the recording is to be opened anew.
+    /// Continues with `reader`, the same recording with the entries that it has gained. Ends a
+    /// diversion; the position stays. Returns false if that is not possible: the program uses
+    /// addresses of the replay's own memory by then, or the recording has dropped the program. Then
+    /// the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
         let outline = Outline::of(&log, &reader)?;
@@ -47,7 +48,8 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Reserves ranges for the program. Returns false if the replay has memory in some of them.
+    /// Reserves ranges for the program. Reserves none, and returns false, if the replay has memory
+    /// in some of them.
     fn keeps_free(&mut self, ranges: &[AddrRange]) -> bool {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden();

@@ -13,7 +13,8 @@ use std::ops::Range;
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Epoch {
-    /// Copies private anonymous memory, which is zeros so far, from the final state.
+    /// Copies the private anonymous memory among the mappings of `start`, which is zeros so far,
+    /// from the final state.
     pub(super) fn take_final_memory(
         &mut self,
         start: &Start,

@@ -23,7 +23,8 @@ pub(super) enum Advanced {
 }
 
 impl Replay {
-    /// Runs forward to a goal, or to the end.
+    /// Runs forward to a goal, to right after an access that meets a watch, or to the end. Returns
+    /// which.
     pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
         let found = self.with_watches(watches, |replay, watching| {
             replay.travel_watched(None, goals, watching)
@@ -54,8 +55,9 @@ impl Replay {
         }
     }
 
-    /// Moves to right after the instruction that met a watch. A run that a debug register ends may
-    /// have gone on by a branch, within which the program's state is not exact.
+    /// Moves to right after the last instruction that met a watch, within the last tick. A run that
+    /// a debug register ends may have gone on by a branch, within which the program's state is not
+    /// exact.
     pub(super) fn settle_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
         let end = self.settle()?;
         if (end.ticks, end.instructions) == (0, 0) {
@@ -85,8 +87,9 @@ impl Replay {
         if self.position() == last { Ok(()) } else { self.seek(last) }
     }
 
-    /// Executes one instruction of a thread, or applies the next entry of the log that is its own.
-    /// Other threads may run before that.
+    /// Moves a thread forward by one instruction or one entry of the log. A system call that it
+    /// enters is executed to its return. Other threads may run before and during that. Ends early
+    /// at a goal or a watch, but not at a stop of this thread.
     pub fn step_forward(
         &mut self,
         tid: Tid,
@@ -99,6 +102,8 @@ impl Replay {
         Ok(found)
     }
 
+    /// Steps as [`Self::step_forward`], without counting instructions. Entries that only interrupt
+    /// the thread, such as a switch to another one, are no step.
     fn step_watched(
         &mut self,
         tid: Tid,
@@ -169,7 +174,8 @@ impl Replay {
         })
     }
 
-    /// Executes one instruction of the thread that is next, or applies the next entry of the log.
+    /// Executes one instruction of the thread that is next, or, if that thread is at the site of
+    /// the next entry of the log, applies this entry.
     pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
         self.switch_to_next_thread()?;

@@ -1,4 +1,4 @@
-//! Stops at which a thread waits in the cache while the goals accept or pass them (glances): a
+//! Glances: stops at which a thread waits in the code cache until the goals accept or pass them. A
 //! search passes most stops, and a glance takes a fraction of the time of a stop.
 
 use super::error::Error;
@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
-/// True if tracer and thread may run at the same time. To find out takes as long as a stop, so it
+/// True if tracer and thread may run at the same time. Finding out takes as long as a stop, so it
 /// is done once.
 static HAS_CPUS: LazyLock<bool> =
     LazyLock::new(|| available_parallelism().is_ok_and(|count| count.get() > 1));
@@ -35,7 +35,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread once. At stops, it waits at a glance, and goes on if the goals do not
-    /// accept the stop.
+    /// accept the stop. Leaves their decision about the stop that ends the run in `self.judged`.
     pub(super) fn run_with_glances(
         &mut self,
         distance: Distance,

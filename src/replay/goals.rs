@@ -17,9 +17,11 @@ pub struct Goals<'a> {
     pub accepts: &'a dyn Fn(&Replay) -> bool,
     /// Returns true for the acts of the kernel at which the run ends.
     pub events: &'a dyn Fn(KernelEvent) -> bool,
-    /// The number of an entry whose system call or signal does not end the run.
+    /// The number of an entry whose system call or signal does not end the run: the last run ended
+    /// before it.
     pub passed: Option<u64>,
-    /// A number that is the same for goals whose functions return the same.
+    /// A number that is the same only for goals whose functions return the same. The hits of a
+    /// search are kept for later ones with the same key.
     pub key: u64,
     /// Called regularly. The run ends if it returns true.
     pub interrupted: &'a dyn Fn() -> bool,
@@ -65,8 +67,8 @@ pub(super) enum Met {
     Fault(Box<SiginfoBytes>),
 }
 
-/// The facts by which the tracer decides at a glance, a stop that the engine reports while the thread
-/// waits in the code cache, if the thread goes on.
+/// The facts by which the tracer decides whether a thread goes on from a glance, a stop that the
+/// engine reports while the thread waits in the code cache.
 pub(super) struct GlanceFacts<'a> {
     pub(super) goals: &'a Goals<'a>,
     /// The next entry of the log, if no entries are answered in the cache.

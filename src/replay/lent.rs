@@ -75,8 +75,9 @@ impl Lent {
 }
 
 impl Replay {
-    /// Lends memory to the debugger. The bytes are zero at first, and are kept wherever the replay
-    /// goes. Returns its address; `None` if too much would be lent.
+    /// Lends at least `size` bytes of memory, in whole pages, to the debugger. They are zero at
+    /// first, and are kept wherever the replay goes. Returns their address; `None` if too much
+    /// would be lent.
     pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
         let taken = self.mappings();
         let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };
@@ -86,7 +87,8 @@ impl Replay {
         Ok(Some(start))
     }
 
-    /// Takes memory back from the debugger. Returns false if none was lent at `start`.
+    /// Takes memory back from the debugger; in a diversion it stays mapped until that ends. Returns
+    /// false if none was lent at `start`.
     pub fn take_back(&mut self, start: Addr) -> bool {
         self.lent.areas.remove(&start).is_some()
     }
@@ -119,6 +121,7 @@ impl Replay {
         starts.into_iter().try_for_each(|start| self.map_lent(start))
     }
 
+    /// Maps the area that is lent at `start` in the process, with its contents.
     fn map_lent(&mut self, start: Addr) -> Result<(), Error> {
         let Some(area) = self.lent.areas.get(&start) else { return Ok(()) };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

@@ -115,8 +115,9 @@ impl Epoch {
         Err(bad())
     }
 
-    /// Makes a process with the memory and the registers of a program's start, and of the entries
-    /// right after it that belong to it.
+    /// Makes a process with the memory and the threads of a program's start, and of the entries
+    /// right after it that belong to it. No thread is loaded yet. Moves `cursor` past these
+    /// entries.
     fn filled(
         start: &Start,
         tid: Tid,
@@ -134,6 +135,8 @@ impl Epoch {
         loaded
     }
 
+    /// Does what [`Self::filled`] does, in an empty process. If this fails, the caller ends the
+    /// process.
     fn fill(
         process: Empty,
         start: &Start,
@@ -181,8 +184,8 @@ impl Epoch {
     }
 }
 
-/// Returns a stack's mapping, extended downwards to about the size that it may reach: the kernel
-/// lets it grow as it is used.
+/// Returns a stack's mapping, extended downwards to about the size that it may reach, or to the
+/// next reserved range: the kernel lets it grow as it is used.
 fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);

@@ -50,6 +50,7 @@ impl Epoch {
         Ok(())
     }
 
+    /// Repeats one change of mappings. The caller reads the mappings again.
     fn apply_map(&mut self, change: &MapChange, reader: &Reader) -> Result<(), Error> {
         match change {
             MapChange::Map(mapped) => {
@@ -160,7 +161,7 @@ impl Epoch {
         self.must_be_of_program(range).is_ok() && pages.all(is_writable)
     }
 
-    /// Maps a recorded mapping at its address.
+    /// Maps a recorded mapping at its address. The caller reads the mappings again.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.must_be_of_program(mapped.range)?;
         if let Some(part) = mapped.shared {
@@ -211,7 +212,8 @@ impl Epoch {
         writes.iter().try_for_each(|Write { addr, bytes }| self.overwrite(*addr, &bytes.0))
     }
 
-    /// Writes memory of the program, whatever its protection.
+    /// Writes memory of the program, whatever its protection: drops code that was translated from
+    /// there, and extends a stack if the memory is below one. Fails for the replay's own memory.
     pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.must_be_of_program(range)?;
@@ -264,6 +266,8 @@ impl Epoch {
         Ok(true)
     }
 
+    /// Writes mapped memory of the process directly. [`Self::overwrite`] also handles code,
+    /// protections and stacks.
     pub(super) fn write(&self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let written = self.engine.memory.write(addr, bytes);
         written.map_err(|error| {
@@ -273,7 +277,7 @@ impl Epoch {
     }
 
     /// Drops the translated code of a range whose mapping is about to change, and restores the
-    /// permissions of its pages.
+    /// permissions of its pages. Fails for the replay's own memory.
     pub(super) fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
         self.must_be_of_program(range)?;
         self.engine.give_back_protection(self.thread.tracee, range)?;
@@ -281,7 +285,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Makes the process execute a system call for the replay itself. `name` is for errors.
+    /// Makes the process execute a system call for the replay itself, and returns its result. Fails
+    /// if the call does; `name` is for the error.
     pub(super) fn call(
         &mut self,
         name: &'static str,
@@ -292,20 +297,22 @@ impl Epoch {
         call_in(self.thread.tracee, self.page, name, number, args)
     }
 
-    /// Reads the mappings again, and takes note of changed code.
+    /// Reads the mappings again, and forgets which code was stable in executable ones that changed.
     pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
         let seen = self.engine.space.refresh(self.thread.pid)?;
         self.note_changes(&seen);
         Ok(())
     }
 
-    /// Reads the mappings in a range again, and takes note of changed code.
+    /// Does what [`Self::look_at_mappings`] does, for the mappings in a range.
     fn look_at_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
         let seen = self.engine.space.refresh_in(self.thread.pid, range)?;
         self.note_changes(&seen);
         Ok(())
     }
 
+    /// Determines anew which code is stable, after executable mappings changed
+    /// ([`Self::look_at_mappings`]).
     fn note_changes(&mut self, seen: &MappingChanges) {
         let changed = seen.gone.iter().chain(&seen.new).filter(|m| m.protection.execute);
         let changed: Vec<_> = changed.map(|m| m.range).collect();
@@ -319,6 +326,7 @@ impl Epoch {
 }
 
 /// Makes a process execute a system call, by the SYSCALL instruction in `page`. Returns its result.
+/// Fails if the call does.
 pub(super) fn call_in(
     tracee: Tracee,
     page: Addr,

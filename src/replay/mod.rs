@@ -1,9 +1,10 @@
 //! Repeats an exact recording: to any position, with every register and all memory as they were.
 //!
-//! A [`Replay`] is at a [`Position`] of the run. It moves by running its own process, which has
-//! the program's memory and executes its code in the engine's cache. All threads of the program are
+//! A [`Replay`] is at a [`Position`] of the run. It moves by running its own process, which has the
+//! program's memory and executes its code in the engine's cache. All threads of the program are
 //! contexts of the one thread of that process, which loads the registers of whichever thread
-//! executes. System calls are not made: what they did is taken from the log.
+//! executes. System calls are not made: what they did is taken from the log. Each program of the
+//! run, from one execve(2) to the next (an *epoch*), has its own process.
 //!
 //! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way.
 

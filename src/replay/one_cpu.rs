@@ -93,6 +93,7 @@ impl OneCpu {
         span
     }
 
+    /// Keeps both threads on the current CPU, if the kernel permits it.
     fn keep(&mut self, tid: Tid) {
         let Ok(here) = Cpus::current() else { return };
         if self.placed != Some((tid, Some(here))) {

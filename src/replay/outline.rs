@@ -47,7 +47,8 @@ pub(super) struct Outline {
     /// The place where the log continues after each keyframe that is between two of its entries, by
     /// the number of entries before it.
     keyframes: BTreeMap<u64, Cursor>,
-    /// The ranges that became foreign memory, each with the number of its entry.
+    /// The ranges that became foreign memory, which processes outside the recording may write, each
+    /// with the number of its entry.
     foreign: Vec<(u64, AddrRange)>,
 }
 
@@ -253,7 +254,8 @@ impl Outline {
         self.entries.get(at)
     }
 
-    /// Returns the number of entries before the end of the run.
+    /// Returns the number of entries before the end of the run: all but the entry that records the
+    /// end.
     pub(super) fn last(&self) -> u64 {
         self.len().saturating_sub(self.is_finished.into())
     }
@@ -317,8 +319,8 @@ impl Outline {
         self.keyframes.keys().copied().collect()
     }
 
-    /// Returns the act of the kernel that is about to happen before an entry: a system call or a
-    /// signal.
+    /// Returns the system call that is about to be made, or the signal that is about to be
+    /// delivered, right before an entry.
     pub(super) fn event_before(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Enters(number) => Some(KernelEvent::Call(number.into())),
@@ -327,7 +329,7 @@ impl Outline {
         }
     }
 
-    /// Returns the act of the kernel that has happened after an entry: the return of a system call.
+    /// Returns the system call that has returned right after an entry.
     pub(super) fn event_after(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Returns(number) => Some(KernelEvent::Return(number.into())),
@@ -380,6 +382,8 @@ impl Outline {
 struct OpenCalls(BTreeMap<Tid, u32>);
 
 impl OpenCalls {
+    /// Returns the act that an entry of a thread records, and updates the calls that threads are
+    /// in. Called for all entries in order.
     fn act_of(&mut self, tid: Tid, happening: &Happening) -> Act {
         // The kernel uses only the low half of a call's number.
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
@@ -425,6 +429,7 @@ fn join(ranges: &mut Vec<AddrRange>) {
     });
 }
 
+/// Adds the stored files among these mappings, by their absolute paths.
 fn note_files<'a>(
     mapped: impl IntoIterator<Item = &'a Mapped>,
     files: &mut BTreeMap<String, ImageId>,

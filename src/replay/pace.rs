@@ -28,7 +28,9 @@ impl Pace {
         Self { kept, before: kernel_work(pid).unwrap_or_default(), next_look: kept + PERIOD }
     }
 
-    /// Returns true if another checkpoint is worth its time.
+    /// Returns true if another checkpoint is worth its time: copying pages since the last one took
+    /// only a small share of the time since then. Returns false shortly after that one or the last
+    /// check.
     pub(super) fn is_due(&mut self, pid: Pid) -> bool {
         let now = Instant::now();
         if now < self.next_look {

@@ -1,8 +1,10 @@
-//! A place in a run.
+//! Positions: places in a run, by entries of the log, ticks and instructions. A *tick* is a branch
+//! that is counted when the program is run again.
 
 use std::fmt;
 
-/// A place in a run, in the order of execution of all threads.
+/// A place in a run, in the order of execution of all threads. The instruction or entry there is
+/// the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The number of entries of the log that came before.

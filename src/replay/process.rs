@@ -100,7 +100,8 @@ impl Replay {
         &self.reader
     }
 
-    /// Returns the position; that of the last tick if the instructions since then were not counted.
+    /// Returns the position: that of the last tick if the instructions since then were not counted,
+    /// and that of the glance if a thread waits at one.
     pub fn position(&self) -> Position {
         if let Some(glanced) = &self.glanced {
             return glanced.position;
@@ -163,7 +164,8 @@ impl Replay {
         }
     }
 
-    /// Ends the run before an entry: the run is not known from there on.
+    /// Ends the run before an entry, as the run is not known from there on. Later keyframes are not
+    /// used.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
         for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {

@@ -33,8 +33,9 @@ struct Before {
 }
 
 impl Replay {
-    /// Moves back by one instruction of the thread that executes, within its interval. Returns
-    /// false if there is none that can be undone.
+    /// Moves back from `here`, the current position, by one instruction of the thread that
+    /// executes, within its interval between two entries of the log. Returns false if there is none
+    /// that can be undone.
     pub(super) fn undo_one(&mut self, here: Position) -> Result<bool, Error> {
         if self.row.end != here || self.row.instructions.is_empty() {
             self.fill_row(here)?;
@@ -95,6 +96,8 @@ impl Replay {
         Ok(Some(Before { position, registers, extended, overwritten }))
     }
 
+    /// Returns the current bytes of a range as a write, up to the first unknown one; `None` without
+    /// any.
     fn content(&self, range: AddrRange) -> Option<Write> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let known = self.epoch.engine.memory.read(range.start, &mut bytes);

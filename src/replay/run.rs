@@ -22,7 +22,8 @@ const FEW_TICKS: u64 = 1000;
 impl Replay {
     /// Runs to `until`: the number of passed entries, and the ticks of the next entry's thread
     /// since its last entry; `None` for the end. Ends before that at a goal, but not at one where
-    /// the run begins.
+    /// the run begins. The instructions since the last tick may not be counted after it
+    /// ([`Self::settle`]).
     pub(super) fn travel(
         &mut self,
         until: Option<(u64, u64)>,
@@ -51,7 +52,8 @@ impl Replay {
         self.epoch.engine.set_stops(&stops);
     }
 
-    /// Sets stops and watches in the process of another program of the run.
+    /// Sets stops and watches again, after the process of another program replaced the one that had
+    /// them.
     fn begin_goals(&mut self, goals: &Goals<'_>, watching: &mut Watching) -> Result<(), Error> {
         self.set_stops(goals);
         let watches = watching.watches();
@@ -85,6 +87,8 @@ impl Replay {
         Ok(!(is_there && is_between))
     }
 
+    /// Travels as [`Self::travel`], but ends at every stop, accepted or not. The stops are set
+    /// already.
     fn travel_to(
         &mut self,
         until: Option<(u64, u64)>,
@@ -392,6 +396,8 @@ impl Replay {
         })
     }
 
+    /// Runs the loaded thread once in the engine, counts its ticks, and returns why it ended. Steps
+    /// it past an instruction that the cache cannot execute and that is no hook.
     fn run_engine(
         &mut self,
         distance: Distance,

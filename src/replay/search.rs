@@ -66,10 +66,10 @@ const MANY_HITS: usize = 20;
 const FAR: u64 = 500;
 
 impl Replay {
-    /// Moves back by one instruction of a thread, and returns what that instruction met: a watch, an
-    /// act of the kernel that is a goal, or [`Found::Goal`] for nothing. Returns [`Found::End`] at
-    /// the thread's first instruction. The stops of `goals` have no effect. From the end of the run,
-    /// this may take long; if the user interrupts it, the replay stays there.
+    /// Moves back by one instruction of a thread, and returns what that instruction met: a watch,
+    /// an act of the kernel that is a goal, or [`Found::Goal`] for nothing. Returns [`Found::End`]
+    /// at the thread's first instruction. The stops of `goals` have no effect. From the end of the
+    /// run, this may take long; if the user interrupts it, the replay stays there.
     pub fn step_back(
         &mut self,
         tid: Tid,
@@ -118,7 +118,7 @@ impl Replay {
         Ok(if is_after { self.event_passed(&goals) } else { None })
     }
 
-    /// Moves back by one instruction of a thread. Returns false at its first one.
+    /// Moves back by one instruction of a thread. Returns false, and stays, at its first one.
     fn go_one_back(&mut self, tid: Tid) -> Result<bool, Error> {
         self.is_at_end = false;
         let here = self.settle()?;
@@ -217,7 +217,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Runs backwards to a goal, or to the beginning.
+    /// Runs backwards to a goal, to an access that meets a watch, or to the beginning. If the user
+    /// interrupts it, the replay is at a position from which on nothing was found.
     pub fn run_back(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
         let here = self.settle()?;
         if goals.stops.is_empty() && watches.is_empty() {
@@ -313,7 +314,7 @@ impl Replay {
         Ok(before.unwrap_or(Position::after_entries(self.epoch.begins)))
     }
 
-    /// Searches for the hits from here to a position.
+    /// Runs from here to a position, and returns the hits on the way.
     fn hits_until(
         &mut self,
         end: Position,

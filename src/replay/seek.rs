@@ -1,8 +1,8 @@
 //! Moves a replay to any position: from the nearest place before it to its tick, then to its
-//! instruction. Candidates are, in this order, the replay's own position, the last checkpoint of its
-//! process, and the last keyframe, if that saves much work. If the process begins after the target,
-//! another one is loaded: one that was prepared ([`super::ahead`]), from the last keyframe, or from
-//! the program's start.
+//! instruction. Candidates are, in this order, the replay's own position, the last checkpoint of
+//! its process, and the last keyframe, if that saves much work. If the process begins after the
+//! target, another one is loaded: one that was prepared ([`super::ahead`]), from the last keyframe,
+//! or from the program's start.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -230,8 +230,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Counts the instructions since the last tick, if they are not known, and returns the
-    /// position.
+    /// Counts the instructions since the last tick, by executing them again, if they are not known.
+    /// Returns the position.
     pub fn settle(&mut self) -> Result<Position, Error> {
         if self.instructions.is_none() {
             let ip = self.ip()?;
@@ -242,8 +242,8 @@ impl Replay {
         Ok(self.position())
     }
 
-    /// Moves to a place within the tick that begins at the position `tick`. Within the iterations of
-    /// a string instruction, [`Self::position`] is then only that of the tick.
+    /// Moves to a place within the tick that begins at the position `tick`. Within the iterations
+    /// of a string instruction, [`Self::position`] is then only that of the tick.
     pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();

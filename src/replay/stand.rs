@@ -1,5 +1,5 @@
 //! A second process of a replay at another place of the run, and the state of a thread that waits
-//! at a glance.
+//! at a glance: a stop that the engine reports while the thread waits in the code cache.
 
 use super::epoch::Epoch;
 use super::position::Position;
@@ -7,7 +7,8 @@ use crate::insn::Registers;
 use crate::recording::log::Cursor;
 use std::sync::atomic::AtomicBool;
 
-/// A place of the run other than the replay's, and a process there.
+/// A place of the run other than the replay's, and a process there. The fields are those of
+/// `Replay`.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) epoch: Epoch,
@@ -34,6 +35,6 @@ pub(super) enum Preparation {
 pub(super) struct Glanced {
     pub(super) registers: Registers,
     pub(super) position: Position,
-    /// Set if more than the general registers is asked for.
+    /// Set if more than the general registers is asked for: the thread has to stop then.
     pub(super) needs_stop: AtomicBool,
 }

@@ -50,7 +50,7 @@ impl Replay {
     }
 
     /// Executes one instruction of the loaded thread that is no entry of the log, with all its
-    /// repetitions. Returns false if it faults.
+    /// repetitions, and counts it. Returns false if it faults or traps.
     pub(super) fn step_one(&mut self) -> Result<bool, Error> {
         let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
         if repeats && self.hook_here()?.is_none() {
@@ -113,7 +113,8 @@ impl Replay {
         Ok(None)
     }
 
-    /// Executes instructions up to a place that is reached before the next tick.
+    /// Executes instructions up to a place that is reached before the next tick. Fails if the
+    /// thread does not reach it.
     pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let _span = Span::begin();
         let ticks = self.ticks;
@@ -156,7 +157,7 @@ impl Replay {
     }
 
     /// Executes the iterations of a REP instruction at `place` that were executed before the place
-    /// in the recorded run.
+    /// in the recorded run. The position stays the same.
     pub(super) fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;

@@ -96,6 +96,8 @@ impl Replay {
         self.travel(None, &goals, &mut Watching::default())
     }
 
+    /// Loads a keyframe into a second process, and compares it with the replay, which is at the
+    /// same place.
     fn compare_keyframe(&mut self, entry: u64, verdict: &mut Verdict) -> Result<(), Error> {
         let reserved = self.outline.ranges_of(self.number);
         let loaded = Epoch::load_keyframe(entry, &self.reader, self.code, reserved);
@@ -114,6 +116,7 @@ impl Replay {
         Ok(())
     }
 
+    /// Compares the general registers of all threads with those of the core file.
     fn compare_threads(&self, core: &Core, verdict: &mut Verdict) -> Result<(), Error> {
         for thread in &core.contents.threads {
             let Some(own) = self.thread(thread.tid)? else {
@@ -135,6 +138,7 @@ impl Replay {
         }
     }
 
+    /// Compares a section of the core file with memory, page by page. Leaves foreign memory out.
     fn compare_section(&self, section: &Section, core: &Core, verdict: &mut Verdict) {
         let mut at = section.range.start;
         while at < section.range.end && verdict.differences.len() < MOST {
@@ -300,6 +304,7 @@ impl Epoch {
     }
 }
 
+/// Returns a sentence that names the registers of a thread that differ.
 fn difference(tid: Tid, own: &Registers, recorded: &Registers) -> String {
     let pairs = own.to_words().into_iter().zip(recorded.to_words());
     let named = Registers::NAMES.into_iter().zip(pairs).filter(|(name, _)| *name != "orig_rax");

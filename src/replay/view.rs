@@ -156,7 +156,7 @@ impl Replay {
         AddrRange::new(first.unwrap_or(unused.end), range.end)
     }
 
-    /// Returns the process's number in the recorded run.
+    /// Returns the PID that the program had in the recorded run.
     pub fn pid(&self) -> Pid {
         self.reader.manifest().pid
     }

@@ -126,8 +126,8 @@ impl Executed {
 }
 
 impl Epoch {
-    /// Begins to watch: by debug registers as long as these suffice, reads first, and otherwise by
-    /// the protection of pages.
+    /// Begins to watch, until [`Self::unwatch`]: by debug registers as long as these suffice, reads
+    /// first, and otherwise by the protection of pages.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
         let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
         let of_reads = |reads| watches.iter().filter(move |w| w.kind.is_of_reads() == reads);

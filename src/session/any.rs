@@ -37,7 +37,7 @@ pub trait AnySession {
     /// Inserts a watchpoint. Returns false if the run cannot watch it.
     fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool;
 
-    /// Removes all breakpoints.
+    /// Removes all breakpoints and watchpoints.
     fn clear_breakpoints(&mut self);
 
     /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).

@@ -39,7 +39,7 @@ const FARTHER: u64 = 8;
 const LARGEST_REACH: u64 = 1 << 24;
 
 /// Returns up to `count` functions that a thread reached before its instruction `index`, and up to
-/// `count` from there on.
+/// `count` from there on. Searches at most about [`LARGEST_REACH`] instructions on either side.
 pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usize) -> Vec<Called> {
     let mut reach = FIRST_REACH;
     loop {

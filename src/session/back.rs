@@ -1,5 +1,5 @@
-//! Steps back by source lines and functions, for debuggers that lack these steps, unlike gdb. Needs
-//! registers and memory, so an exact recording.
+//! Steps back by source lines and functions, for debuggers that, unlike gdb, do not do so
+//! themselves. This needs registers and memory, so an exact recording.
 
 use super::{
     Action, BreakpointKind, Conditions, Direction, Order, Register, Run, Session, Stop, StopReason,
@@ -46,15 +46,18 @@ enum Moved {
     Ended(Stop),
 }
 
+/// A step back in progress, made of single steps and of runs to calls.
 struct Walk<'a, R> {
     session: &'a mut Session<R>,
     thread: Tid,
+    /// True to enter called functions that have line information.
     enters: bool,
     interrupted: &'a dyn Fn() -> bool,
 }
 
 impl<R: Run> Session<R> {
-    /// Steps a thread back. Stops at breakpoints on the way.
+    /// Steps a thread back. Stops at breakpoints on the way. The reason of the stop is
+    /// [`StopReason::Step`] if the step is complete.
     pub fn step_back(
         &mut self,
         thread: Tid,
@@ -142,7 +145,8 @@ impl<R: Run> Walk<'_, R> {
         (stop != self.arrived()).then_some(stop)
     }
 
-    /// Goes back to the call of an activation.
+    /// Goes back to the call of an activation, by breakpoints at the calls that may return there.
+    /// The user's breakpoints still stop the run.
     fn reach_call(&mut self, activation: Activation) -> Stop {
         let Activation { frame, returns_to } = activation;
         let calls: BTreeSet<Addr> = (2..=LONGEST_CALL)
@@ -179,6 +183,7 @@ impl<R: Run> Walk<'_, R> {
         class.is_some_and(|(class, whole)| is_call(class) && whole == length)
     }
 
+    /// Returns the class and the length of the instruction at an address; `None` if it is unknown.
     fn class_at(&self, addr: Addr) -> Option<(Class, u64)> {
         let mut code = [0; MAX_INSN_BYTES];
         let known = self.session.run().read_memory(self.thread, addr, &mut code);

@@ -74,7 +74,8 @@ impl Conditions {
         self.holds.is_some()
     }
 
-    /// Returns true if a thread with these registers stops at a breakpoint at `addr`.
+    /// Returns true if a thread with these registers stops at a breakpoint at `addr`; always if
+    /// there are no conditions.
     pub fn hold(&self, addr: Addr, registers: &KnownRegisters, read: &ReadMemory<'_>) -> bool {
         self.holds.as_ref().is_none_or(|holds| holds(addr, registers, read))
     }
@@ -140,7 +141,7 @@ impl Breakpoints {
         &self.watchpoints
     }
 
-    /// Removes all breakpoints and watchpoints.
+    /// Removes all breakpoints, watchpoints and conditions.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -75,7 +75,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Returns the name of a Linux signal number on x86-64.
+/// Returns the name of a Linux signal number on x86-64; `None` for real-time signals.
 pub fn signal_name(number: i32) -> Option<&'static str> {
     const NAMES: [&str; 31] = [
         "SIGHUP",
@@ -121,7 +121,7 @@ pub struct Place {
     pub function: String,
     /// Offset from the start of the function, in bytes.
     pub offset: u64,
-    /// The file name and the line number.
+    /// The name of the file, without directories, and the line number.
     pub line: Option<(String, u32)>,
 }
 

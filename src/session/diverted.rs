@@ -1,5 +1,5 @@
-//! Functions of the program that the debugger calls in the past: they run in a copy of the replayed
-//! process.
+//! Functions of the program that the debugger calls in the past. They run in a diversion of the
+//! replay: in its process, whose former state is restored before the run moves.
 
 use super::replayed::Replayed;
 use super::{Action, Breakpoints, Order, Stop, StopReason};
@@ -7,8 +7,8 @@ use crate::replay::{self, DiversionEnd, Goals};
 use std::io::Write;
 
 impl Replayed {
-    /// Resumes a thread in a diversion (the copy of the process), in a function that the debugger
-    /// calls.
+    /// Resumes a thread in a diversion, in a function that the debugger calls. A failure ends the
+    /// diversion, not the run.
     pub(super) fn go_diverted(
         &mut self,
         order: &Order,
@@ -27,7 +27,7 @@ impl Replayed {
             }
             Ok(DiversionEnd::Signal(number)) => StopReason::Signal(number),
             Ok(DiversionEnd::Stuck | DiversionEnd::Interrupted) => StopReason::Interrupted,
-            // An error of the copy does not affect the recorded run.
+            // An error of the diversion does not affect the recorded run.
             Err(_) => {
                 replay.end_diversion()?;
                 StopReason::Interrupted

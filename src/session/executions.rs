@@ -10,6 +10,7 @@ use crate::timeline::Images;
 use std::collections::BTreeSet;
 
 impl Replayed {
+    /// Returns the symbols of the code, which are read on first use.
     pub(super) fn source(&self) -> &Source {
         self.source.get(|| {
             let replay = self.replay.borrow();
@@ -56,6 +57,7 @@ impl Replayed {
         Ok(true)
     }
 
+    /// Runs backwards from here, and passes each execution to `sink`, up to the requested number.
     fn search_back(
         &mut self,
         search: &ExecutionSearch<'_>,

@@ -47,11 +47,17 @@ pub struct Happening {
 /// The rank of a stop among the stops at one position, in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
+    /// Earlier than all stops: nothing is reported yet on the way forward.
     Before,
+    /// A system call has returned.
     Returned,
+    /// The handler of a signal begins.
     Signal,
+    /// A stop for the next instruction itself, such as a breakpoint or a complete step.
     Instruction,
+    /// A system call is about to be made.
     Call,
+    /// Later than all stops: nothing is reported yet on the way backward.
     After,
 }
 
@@ -128,7 +134,7 @@ pub(super) fn at(
     }
 }
 
-/// Returns the nearest position with a requested event.
+/// Returns the nearest position with a requested event. An interrupted search ends at its start.
 pub(super) fn find(
     timeline: &Timeline,
     entries: &KernelEntries,
@@ -170,6 +176,7 @@ pub(super) fn find(
     found
 }
 
+/// Returns the nearest requested signal in `first..=last` whose handler begins there.
 fn nearest_signal(
     timeline: &Timeline,
     entries: &KernelEntries,
@@ -189,7 +196,7 @@ fn nearest_signal(
     }
 }
 
-/// The system calls of one thread.
+/// A search for the system calls of one thread. `addrs` are the addresses of all that may match.
 struct Calls<'a> {
     timeline: &'a Timeline,
     entries: &'a KernelEntries,

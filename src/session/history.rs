@@ -191,7 +191,8 @@ pub trait History {
         None
     }
 
-    /// Returns the code addresses that `what` names: a function, `FILE:LINE` or `*ADDRESS`.
+    /// Returns the code addresses that `what` names: a function, `FILE:LINE`, or `*ADDRESS` in
+    /// hexadecimal.
     fn code_of(&self, _what: &str) -> Vec<Addr> {
         Vec::new()
     }

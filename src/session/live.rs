@@ -29,7 +29,6 @@ use std::path::{Path, PathBuf};
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct Live {
     program: RefCell<Program>,
-    /// The backend that starts programs.
     backend: Backend,
     request: Request,
     /// True once a program was started.
@@ -46,8 +45,7 @@ pub struct Live {
     stopped: Tid,
     /// The signal of the last live stop.
     held: Option<i32>,
-    /// True if the debugger has been in the past since the last live stop, and so forgot the
-    /// signal.
+    /// True if the debugger was in the past since the last live stop, and so forgot the signal.
     is_back: bool,
     /// The ending of the program, once it is gone.
     ended: Option<Ending>,
@@ -57,17 +55,19 @@ pub struct Live {
     ends_at_once: bool,
     /// The reason why the program could not continue, or its history could not be read.
     failure: RefCell<Option<String>>,
+    /// The signals that do not stop the program; signal 1 in bit 0.
     passed: u64,
     /// Signals to deliver to threads when they continue.
     given: Vec<(Tid, i32)>,
     catches: Catches,
     forks: Forks,
-    /// The thread that waits for its vfork child, as the debugger knows it, or the thread whose
-    /// wait was reported as over too early.
+    /// The thread that waits for its vfork child, and whether the debugger knows it.
     vfork: Option<Vfork>,
 }
 
 impl Live {
+    /// Resumes the live program, unless a stop is to be reported first: that it is gone, the held
+    /// signal again after a visit to the past, or a breakpoint at the thread's address.
     fn go(
         &mut self,
         order: &Order,

@@ -109,7 +109,7 @@ impl<R: Run> Session<R> {
         blind.or_else(|| self.run.refusal(order))
     }
 
-    /// Removes all breakpoints.
+    /// Removes all breakpoints, watchpoints and conditions.
     pub fn clear_breakpoints(&mut self) {
         self.breakpoints.clear();
         self.beside.clear();
@@ -234,6 +234,7 @@ impl<R: Run> Session<R> {
         Ok(found)
     }
 
+    /// Takes the current place as the last stop, after a move that was no run.
     fn arrive(&mut self) -> Stop {
         self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
         self.last

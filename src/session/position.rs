@@ -16,7 +16,7 @@ impl Position {
 
     /// Returns the number of a position in an exact recording (`Run::is_exact`): a moment, which
     /// counts the ticks and the entries of the log before the position, and the instructions since
-    /// then.
+    /// then, of which at most 65535 count.
     pub fn exact(moment: u64, instructions: u64) -> u64 {
         let most = (1 << Self::INSTRUCTION_BITS) - 1;
         moment << Self::INSTRUCTION_BITS | instructions.min(most)

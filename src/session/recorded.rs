@@ -24,8 +24,8 @@ pub struct Recorded<H> {
 }
 
 /// A step back of one thread alone, to its previous instruction. The run's position is that of this
-/// thread then; the other threads have not moved, and count as still at `others`. So the next search
-/// backwards begins there. gdb steps like this to pass a breakpoint of another thread.
+/// thread then; the other threads have not moved, and count as still at `others`. So the next
+/// search backwards begins there. gdb steps like this to pass a breakpoint of another thread.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
     thread: Tid,
@@ -44,6 +44,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Returns the only thread that may stop the run, if others may not.
     fn only(&self) -> Option<Tid> {
         self.order.locked.then_some(self.order.thread)
     }
@@ -71,6 +72,7 @@ impl<H: History> Recorded<H> {
         self.history
     }
 
+    /// Moves back to the previous instruction of the order's thread, or to a stop on the way there.
     fn step_back(&mut self, walk: &Walk<'_>) -> Stop {
         let tid = walk.order.thread;
         let executed = self.history.index_of(tid, self.position);
@@ -90,6 +92,8 @@ impl<H: History> Recorded<H> {
         self.finish_step(walk, Direction::Backward, target)
     }
 
+    /// Moves past the next instruction of the order's thread, or to a stop on the way there. If the
+    /// thread has no more instructions, the others run on.
     fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
         let tid = walk.order.thread;
         let index = self.history.index_of(tid, self.position);
@@ -199,8 +203,8 @@ impl<H: History> Recorded<H> {
     }
 
     /// Returns the nearest breakpoint, system call or signal. After steps back of one thread alone,
-    /// searches from the position of the others, and skips the instructions that the lone thread has
-    /// gone back over already.
+    /// searches from the position of the others, and skips the instructions that the lone thread
+    /// has gone back over already.
     fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let goes_on = direction == Direction::Backward && !walk.order.locked;
         let Some(alone) = walk.alone.filter(|_| goes_on) else {
@@ -218,6 +222,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
+    /// Returns the nearest breakpoint, system call or signal in `direction` from position `from`,
+    /// excluded, to `until`.
     fn find_from(&self, from: u64, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let addrs = walk.breakpoints.addrs();
         let only = walk.only();
@@ -260,8 +266,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the breakpoint at the current position, if it was not reported since the last stop was
-    /// that of another thread than the one that runs here. Only forwards, and if all threads run.
+    /// Returns the breakpoint at the current position, if the last stop did not report it because
+    /// that was a stop of another thread. Only forwards, and if all threads run.
     fn pending_breakpoint(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let reported = thread == walk.last.thread || thread == walk.order.thread;

@@ -85,6 +85,8 @@ impl Recording {
         clock.is_known().then(|| clock.nanoseconds(tsc))
     }
 
+    /// Returns the facts of a thread. It has ended if the final state is known and has no such
+    /// thread.
     fn thread_info(&self, tid: Tid) -> ThreadInfo {
         let insns = self.timeline.instructions(tid);
         let at = |index| self.timeline.global_of(tid, index);
@@ -108,6 +110,8 @@ impl Recording {
         self.timeline.index_of(tid, g) == self.timeline.instructions(tid)
     }
 
+    /// Returns the mapped code and files at a position; those of the end if the time there is
+    /// unknown.
     fn image_at(&self, g: u64) -> &Image {
         let images = self.timeline.images();
         let epoch = self.timeline.time_at(g).map(|at| images.epoch_at(at));

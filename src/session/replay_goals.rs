@@ -41,6 +41,7 @@ pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
     conditions.hold(Addr(thread.registers.rip), &KnownRegisters::of(&thread), &read)
 }
 
+/// Returns the watch of a replay for a watchpoint.
 pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {
     let kind = match watchpoint.access {
         Access::Write => WatchKind::Write,

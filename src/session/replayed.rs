@@ -92,6 +92,8 @@ impl Replayed {
         }
     }
 
+    /// Executes an order, and returns the stop. Ends a diversion first, unless the order goes
+    /// forward with a thread that was moved in it.
     fn go(
         &mut self,
         order: &Order,
@@ -308,8 +310,8 @@ impl Run for Replayed {
         self.read(addr, buf)
     }
 
-    /// Sets a register in a diversion: in a copy of the replayed process, which is dropped once the
-    /// run moves.
+    /// Sets a register in a diversion ([`Replay::divert_registers`]), which ends once the run
+    /// moves.
     fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error> {
         if self.registers(tid).value(register) == Some(value) {
             return Ok(());

@@ -302,8 +302,8 @@ pub trait Run {
         false
     }
 
-    /// Returns the code addresses that `what` names in an exact recording: a function, `FILE:LINE`
-    /// or `*ADDRESS`.
+    /// Returns the code addresses that `what` names in an exact recording: a function, `FILE:LINE`,
+    /// or `*ADDRESS` in hexadecimal.
     fn code_of(&self, _what: &str) -> Vec<Addr> {
         Vec::new()
     }

@@ -75,6 +75,7 @@ impl Files for RecordedFiles {
 pub(super) struct RecordedSource(OnceCell<Source>);
 
 impl RecordedSource {
+    /// Returns the symbols, which `symbols` makes at the first call.
     pub(super) fn get(&self, symbols: impl FnOnce() -> Symbols) -> &Source {
         self.0.get_or_init(|| Source(symbols()))
     }
@@ -91,6 +92,7 @@ impl fmt::Debug for RecordedSource {
 pub(super) struct Source(Symbols);
 
 impl Source {
+    /// Returns the function at an address, and the line if it is known; `None` without a function.
     pub(super) fn place(&self, addr: Addr) -> Option<Place> {
         let function = self.0.function_at(addr)?;
         let location = self.0.location_at(addr);
@@ -101,7 +103,8 @@ impl Source {
         Some(Place { function: function.name, offset: function.offset, line })
     }
 
-    /// Returns the code addresses that `what` names: a function, `FILE:LINE` or `*ADDRESS`.
+    /// Returns the code addresses that `what` names, sorted: a function, `FILE:LINE`, or `*ADDRESS`
+    /// in hexadecimal.
     pub(super) fn code_of(&self, what: &str) -> Vec<Addr> {
         let mut addrs = match (what.strip_prefix('*'), what.rsplit_once(':')) {
             (Some(text), _) => {

@@ -21,7 +21,8 @@ pub struct Order {
     pub direction: Direction,
     /// The thread that steps, or from whose view the stop is reported.
     pub thread: Tid,
-    /// True if only this thread may stop the run (gdb's scheduler locking).
+    /// True if the other threads of a live program stay stopped, and in a path only this thread may
+    /// stop the run (gdb's scheduler locking).
     pub locked: bool,
     /// The signal to deliver to the thread of a live program; 0 for none.
     pub signal: i32,

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(40);
 /// The maximum number of rounds for which a waiting thread is skipped.
 const LONGEST_WAIT: u32 = 1 << 16;
 
-/// The rounds for which a thread that waits in a system call is skipped.
+/// The rounds for which a thread that waits in a system call is skipped: the length of the pause,
+/// which doubles each time, and the rounds of it that are left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
     rounds: u32,
@@ -168,6 +169,7 @@ impl Watching<'_> {
         self.split.slow.iter().map(value).collect()
     }
 
+    /// Returns the first watchpoint whose bytes are no longer those of `before`.
     fn written(&self, live: &Live, before: &[Vec<u8>]) -> Option<Watchpoint> {
         let now = self.values(live);
         let changed = before.iter().zip(&now).position(|(before, now)| before != now)?;

@@ -41,13 +41,13 @@ struct Avx512 {
     /// Offset of K0 to K7.
     masks: usize,
     /// Offset of the upper halves of ZMM0 to ZMM15.
-    zmm_high: usize,
+    upper_halves: usize,
     /// Offset of ZMM16 to ZMM31.
-    high_zmm: usize,
+    zmm16_to_31: usize,
 }
 
-const INTEL: Avx512 = Avx512 { masks: 1088, zmm_high: 1152, high_zmm: 1664 };
-const AMD: Avx512 = Avx512 { masks: 832, zmm_high: 896, high_zmm: 1408 };
+const INTEL: Avx512 = Avx512 { masks: 1088, upper_halves: 1152, zmm16_to_31: 1664 };
+const AMD: Avx512 = Avx512 { masks: 832, upper_halves: 896, zmm16_to_31: 1408 };
 const HIGH_ZMM_BYTES: usize = 16 * 64;
 
 /// The location of a register in an area.
@@ -66,7 +66,7 @@ impl Layout {
     pub(super) fn of(area: &[u8]) -> Option<Self> {
         area.get(YMM_HIGH..YMM_HIGH + 16 * 16)?;
         let has_avx512 = word(area, XCR0)? & AVX512 == AVX512;
-        let fits = |layout: &Avx512| area.len() >= layout.high_zmm + HIGH_ZMM_BYTES;
+        let fits = |layout: &Avx512| area.len() >= layout.zmm16_to_31 + HIGH_ZMM_BYTES;
         let avx512 = [INTEL, AMD].into_iter().find(fits).filter(|_| has_avx512);
         Some(Self { avx512 })
     }
@@ -106,17 +106,17 @@ impl Avx512 {
     /// are here.
     fn field(self, register: Extended) -> Option<Field> {
         let masks = self.masks..self.masks + 8 * 8;
-        let zmm_high = self.zmm_high..self.zmm_high + 16 * 32;
-        let high_zmm = self.high_zmm..self.high_zmm + HIGH_ZMM_BYTES;
-        let high = |n: u8, offset| self.high_zmm + 64 * usize::from(n - 16) + offset;
+        let upper_halves = self.upper_halves..self.upper_halves + 16 * 32;
+        let zmm16_to_31 = self.zmm16_to_31..self.zmm16_to_31 + HIGH_ZMM_BYTES;
+        let high = |n: u8, offset| self.zmm16_to_31 + 64 * usize::from(n - 16) + offset;
         let (at, size, component, whole) = match register {
             Extended::Mask(n) => (self.masks + 8 * usize::from(n), 8, MASKS, masks),
             Extended::ZmmHigh(n @ 0..16) => {
-                (self.zmm_high + 32 * usize::from(n), 32, ZMM_HIGH, zmm_high)
+                (self.upper_halves + 32 * usize::from(n), 32, ZMM_HIGH, upper_halves)
             }
-            Extended::Xmm(n @ 16..) => (high(n, 0), 16, HIGH_ZMM, high_zmm),
-            Extended::YmmHigh(n @ 16..) => (high(n, 16), 16, HIGH_ZMM, high_zmm),
-            Extended::ZmmHigh(n) => (high(n, 32), 32, HIGH_ZMM, high_zmm),
+            Extended::Xmm(n @ 16..) => (high(n, 0), 16, HIGH_ZMM, zmm16_to_31),
+            Extended::YmmHigh(n @ 16..) => (high(n, 16), 16, HIGH_ZMM, zmm16_to_31),
+            Extended::ZmmHigh(n) => (high(n, 32), 32, HIGH_ZMM, zmm16_to_31),
             _ => return None,
         };
         Some(Field { at, size, component, whole })

@@ -18,6 +18,7 @@ impl Timeline {
     }
 }
 
+/// Returns true if `pc` is the entry point of the ELF file that is mapped there.
 fn is_entry(image: &Image, pc: Addr) -> bool {
     let entry = || {
         let section = image.section_at(pc)?;

@@ -72,6 +72,7 @@ fn push_leb128(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value.to_le_bytes()[0]);
 }
 
+/// Removes and returns the next number; `None` at the end of the bytes.
 fn take_leb128<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -55,7 +55,7 @@ enum Transfer {
     /// An entry into the kernel at the instruction `site`. The kernel usually resumes at `next`, or
     /// at `site` to begin a system call again.
     Kernel { site: Addr, next: Addr },
-    /// One within a function, such as a branch: no arrival follows.
+    /// A transfer within a function, such as a branch: no arrival follows.
     Within,
 }
 

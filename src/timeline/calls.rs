@@ -51,6 +51,7 @@ impl Calls {
         }
     }
 
+    /// Applies one effect of the segment whose first instruction is `first`.
     fn step(&mut self, effect: Effect, first: u64, function_at: FunctionAt<'_>) {
         match effect {
             Effect::Push(mut frame) => {
@@ -82,6 +83,8 @@ impl Calls {
         }
     }
 
+    /// Processes a return to `ip`: pops the frame with this return address, and all frames inside
+    /// it. Without such a frame, all frames are lost, unless a signal handler returns.
     fn return_to(&mut self, ip: Addr) {
         let innermost = self.stack.frames().next();
         match innermost {
@@ -123,11 +126,13 @@ impl Calls {
         }
     }
 
+    /// Drops all frames, since the thread has switched stacks.
     fn switch(&mut self) {
         self.has_switched = true;
         self.lose(Older::Switched);
     }
 
+    /// Drops all frames. `why` is the kind of the frames that are missing from then on.
     fn lose(&mut self, why: Older) {
         self.stack = Stack::default();
         self.older = why;

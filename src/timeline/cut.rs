@@ -1,7 +1,8 @@
 //! Cuts the trace of a CPU into pieces of one thread each, by the times in the trace and the
-//! context switches. Cuts only where tracing was off, as it is while the kernel switches. Packets
-//! between two times may leave open which thread executed them: such a piece is marked as lost
-//! instead of being assigned to the likeliest thread.
+//! context switches. Cuts only where tracing was off, as it is while the kernel switches: a
+//! [`Period`] of tracing has one thread. Its times show in which runs of the CPU ([`Runs`]) it may
+//! lie. If these leave open which thread executed it, the piece is marked as lost instead of being
+//! assigned to the likeliest thread.
 
 use super::piece::Piece;
 use super::runs::{CpuHistory, Runs, Traceable, Who};
@@ -20,12 +21,14 @@ const RUNS_LIMIT: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Ran<'a> {
     pub(super) cpu: u32,
+    /// The threads that ran on the CPU.
     pub(super) runs: &'a Runs,
+    /// The CPUs on which each thread ran.
     pub(super) homes: &'a CpuHistory,
 }
 
 /// Cuts the trace with index `number` in the timeline. Returns the pieces in trace order, by the
-/// index of their thread.
+/// index of their thread. A part that any thread may have executed is a lost piece of each thread.
 pub(super) fn cut(
     number: usize,
     trace: &[u8],
@@ -120,7 +123,9 @@ struct Cutter<'a> {
     psb: usize,
     /// The trace offset at which the last period ended.
     boundary: usize,
+    /// The last time in the trace.
     now: Tsc,
+    /// The current period; `None` while tracing is off.
     on: Option<Period>,
     /// Periods that wait for the next time in the trace.
     waiting: Vec<Period>,
@@ -151,6 +156,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
+    /// Processes the next time in the trace, or change of tracing.
     fn turn(&mut self, turn: &OutlinePoint) {
         match turn.kind {
             // While tracing is on, another enable begins no period: the decoder handles it.
@@ -164,12 +170,15 @@ impl<'a> Cutter<'a> {
         }
     }
 
+    /// Begins a period. It includes the packets since the end of the last one, back to the PSB at
+    /// most.
     fn begin(&mut self) {
         let from = self.boundary.max(self.psb);
         let (psb, before) = (self.psb, self.now);
         self.on = Some(Period { psb, from, to: from, before, inside: None });
     }
 
+    /// Ends the current period, if there is one. It then waits for the next time in the trace.
     fn off(&mut self, to: usize) {
         if let Some(period) = self.on.take() {
             self.boundary = to;
@@ -193,6 +202,9 @@ impl<'a> Cutter<'a> {
         }
     }
 
+    /// Assigns a period to its thread if there is one candidate only, which ran on no other CPU at
+    /// that time. Otherwise marks the period as lost for each candidate. Leaves out a period that
+    /// no thread of the recording can have executed.
     fn give(&mut self, period: &Period, after: Option<Tsc>) {
         let found = self.whose(period, after.unwrap_or(Tsc(u64::MAX)));
         let who = &found.who;
@@ -226,6 +238,7 @@ impl<'a> Cutter<'a> {
             .unwrap_or_else(|| self.between(period.before, after))
     }
 
+    /// Returns the threads that may have run on the CPU from time `low` to `high`.
     fn between(&self, low: Tsc, high: Tsc) -> Found {
         let all = self.ran.runs;
         let (first, last) = (all.at(low), all.at(high.max(low)));
@@ -241,7 +254,7 @@ impl<'a> Cutter<'a> {
     }
 
     /// Assigns a period to a thread. `run` is the index of the CPU's run in which the thread
-    /// executed it.
+    /// executed it. Consecutive periods of one run are one piece.
     fn give_to(&mut self, thread: usize, period: &Period, run: usize) {
         let since = self.ran.runs.range(run, run).first().map_or(Tsc(0), |run| run.since);
         let since = if since == Tsc(0) { period.before } else { since };
@@ -262,7 +275,8 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Marks a period as lost in the pieces of a thread that may have executed it.
+/// Marks a period as lost in the pieces of a thread that may have executed it. Extends the last
+/// piece if that is lost, too.
 fn lose(pieces: &mut Vec<Piece>, trace: usize, period: &Period) {
     match pieces.last_mut() {
         Some(piece) if piece.lost => piece.to = period.to,

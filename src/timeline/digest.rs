@@ -56,7 +56,8 @@ pub(super) struct Digest {
 }
 
 /// The facts of a decoded segment without its blocks: instruction count, times, gaps and changes of
-/// the call stack. Instructions are counted from the segment's start.
+/// the call stack. Times and gaps have the number of the next instruction, counted from the
+/// segment's start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) insns: u64,
@@ -79,8 +80,8 @@ impl Content {
         }
     }
 
-    /// Returns the content of a segment without decoding it block by block. Counts its blocks in
-    /// `tally`.
+    /// Returns the same content as [`Self::of`], without a list of the block executions. Counts the
+    /// blocks in a round of `tally`, too.
     pub(super) fn skim(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         let mut content = Self::default();
@@ -165,6 +166,7 @@ impl Source<'_> {
         let ControlFlow::Continue(()) = workers.in_order(&stretches, worker, digest, take_stretch);
     }
 
+    /// Returns the work for all pieces, in order; a lost piece is one stretch.
     fn stretches(&self) -> Vec<Stretch> {
         let of_piece = |(number, piece): (usize, &Piece)| {
             let all = piece.psb..self.bytes(piece).len().min(piece.to);

@@ -52,22 +52,21 @@ impl Left {
 /// A change of the call stack. Instructions are counted from the segment's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
+    /// A call, or the start of a signal handler.
     Push(Frame),
+    /// A return to this address, if it cannot be matched with a call within the segment.
     Return(Addr),
+    /// The end of a signal handler, after which the program resumes at this address, if it cannot
+    /// be matched with the handler's start within the segment.
     Sigreturn(Addr),
     /// An arrival at an address with a loaded stack pointer.
     Land(Addr),
     /// A load of the stack pointer whose consequence the path does not show.
     Switch,
     /// A gap of the path before the instruction with this number.
-    Hole {
-        index: u64,
-    },
+    Hole { index: u64 },
     /// An arrival at an address after a transfer that precedes the segment.
-    Arrive {
-        ip: Addr,
-        index: u64,
-    },
+    Arrive { ip: Addr, index: u64 },
     /// The last transfer of control up to here, for the arrival that follows; `None` if it does not
     /// matter or is unknown.
     Left(Option<Left>),
@@ -80,18 +79,21 @@ pub(super) enum Effect {
 enum Known {
     /// The transfer precedes the segment.
     Before,
+    /// The transfer is in the segment; `None` if it does not matter or is unknown.
     Here(Option<Left>),
 }
 
 /// A collector of the effects of a segment, or of its beginning, on the call stack.
 #[derive(Debug)]
 pub(super) struct Effects<'a> {
+    /// The effects so far.
     steps: Vec<Effect>,
     left: Known,
     /// True if the current block has loaded the stack pointer.
     has_loaded_sp: bool,
     /// The times of the thread's exec(2) calls, in ascending order.
     execs: &'a [Tsc],
+    /// The number of `execs` that have happened by the last time in the trace.
     execs_over: usize,
     /// The number of instructions so far.
     index: u64,
@@ -104,7 +106,7 @@ impl<'a> Effects<'a> {
         Self { steps, left, has_loaded_sp: false, execs, execs_over: 0, index: 0 }
     }
 
-    /// Returns all effects.
+    /// Returns all effects. The last one is the last transfer of control, if the segment has one.
     pub(super) fn finish(mut self) -> Vec<Effect> {
         self.emit_left();
         self.steps
@@ -120,6 +122,7 @@ impl Effects<'_> {
         effects.finish()
     }
 
+    /// Processes the first `limit` instructions of a segment, as [`Self::of`] describes.
     fn walk(&mut self, segment: &Segment, limit: u64) {
         let mut marks = segment.marks.iter().peekable();
         for (number, run) in segment.runs.iter().enumerate() {
@@ -147,6 +150,7 @@ impl Effects<'_> {
         self.mark(what);
     }
 
+    /// Processes an event or gap before the next instruction.
     fn mark(&mut self, what: &What) {
         match *what {
             // The interrupted instruction had been reached, though it did not execute.
@@ -216,6 +220,7 @@ impl Effects<'_> {
         }
     }
 
+    /// Processes an arrival at `ip`: emits the effect of the last transfer, which is then over.
     fn arrive_from(&mut self, ip: Addr) {
         let Known::Here(left) = std::mem::replace(&mut self.left, Known::Here(None)) else {
             self.steps.push(Effect::Arrive { ip, index: self.index });

@@ -79,6 +79,7 @@ impl fmt::Debug for Functions {
     }
 }
 
+/// Returns the symbols of the ELF file in a section; `None` if there is none.
 fn symbols(section: &Section) -> Option<Symbols> {
     let bias = Elf::parse(&section.bytes).ok()?.bias(section.range.start, section.offset)?;
     let mut symbols = Symbols::new(|_: &Path| None);

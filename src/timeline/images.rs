@@ -102,6 +102,7 @@ impl Images {
 struct Files {
     paths: HashMap<FileId, String>,
     contents: HashMap<FileId, Bytes>,
+    /// All images opened so far, those of files included.
     special: HashMap<ImageId, Bytes>,
     /// The memory of the core file, for code that is mapped with [`Backing::Core`].
     core: Option<Image>,
@@ -109,6 +110,7 @@ struct Files {
 }
 
 impl Files {
+    /// Opens the images to which the records refer.
     fn load(reader: &Reader, records: &[Record]) -> Self {
         let mut files = Self::default();
         for record in records {
@@ -133,6 +135,7 @@ impl Files {
         files
     }
 
+    /// Opens an image, unless it is open already. Notes the error if it is missing.
     fn open(&mut self, reader: &Reader, id: &ImageId) -> Option<Bytes> {
         if let Some(bytes) = self.special.get(id) {
             return Some(bytes.clone());
@@ -167,6 +170,8 @@ fn core_memory(reader: &Reader) -> Image {
     core.map(|core| core.memory().clone()).unwrap_or_default()
 }
 
+/// Applies a record to the address space. A mapping without stored contents only removes the code
+/// that was mapped there.
 fn apply(record: &Record, space: &mut AddressSpace, files: &Files) {
     let at = record.tsc;
     match &record.event {
@@ -183,6 +188,7 @@ fn apply(record: &Record, space: &mut AddressSpace, files: &Files) {
     }
 }
 
+/// Returns the section of a mapping; `None` if its contents are not stored.
 fn section(
     range: AddrRange,
     protection: Protection,
@@ -214,10 +220,12 @@ fn section(
 #[derive(Default)]
 struct CodeRanges {
     ranges: RangeSet,
+    /// The times of the changes.
     changes: Vec<Tsc>,
 }
 
 impl CodeRanges {
+    /// Notes the changes of code by a record.
     fn note(&mut self, record: &Record) {
         match &record.event {
             Event::Exec { .. } => {

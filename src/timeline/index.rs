@@ -1,6 +1,6 @@
 //! The index of a thread's path: for each segment its offset, its instructions and blocks, and the
-//! call stack at its start. It is built once, on all cores. Seeks and searches use it and decode
-//! one segment at a time.
+//! call stack at its start. It is built once, on all cores: each worker, a decoding thread, numbers
+//! the blocks that it meets. Seeks and searches use the index and decode one segment at a time.
 
 use super::blocks::{BlockSet, Dictionary};
 use super::calls::Calls;
@@ -66,6 +66,8 @@ impl Index {
         (index, gaps)
     }
 
+    /// Appends the entry of the next segment. Moves `calls` from the call stack at its start to
+    /// that at its end.
     fn add(&mut self, digest: Digest, calls: &mut Calls, images: &Images) {
         let first = self.insns;
         if self.dictionaries.len() <= digest.worker {

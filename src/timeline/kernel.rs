@@ -197,7 +197,8 @@ fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> 
     value.filter(|_| at == last)
 }
 
-/// Returns the value that a path puts into RAX before a thread's instruction `index`.
+/// Returns the value that a path puts into RAX before a thread's instruction `index`. Follows
+/// copies between registers back to a constant; `None` if the path does not show it.
 fn put_into_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
     let mut register = Gpr::RAX;
     for at in (index.saturating_sub(REACH)..index).rev() {
@@ -235,6 +236,7 @@ impl InsnBytes {
     }
 }
 
+/// Returns the code of a thread's instruction `index`, as it was at that time.
 fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
     let ip = timeline.pc(tid, index)?;
     let images = timeline.images();

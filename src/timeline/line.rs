@@ -1,5 +1,6 @@
 //! The timeline: queries of the instructions that each thread executed. [`open`](super::open)
-//! creates a timeline from a recording.
+//! creates a timeline from a recording. A thread's instructions are numbered from 0 (`index`); a
+//! position `global` is a number in the order of all threads.
 
 use super::calls::{Calls, Older};
 use super::effects::Effects;
@@ -27,6 +28,7 @@ pub struct Timeline {
     /// The settings with which the traces were recorded.
     pub(super) config: Config,
     pub(super) traces: Vec<Trace>,
+    /// The errors of stored images that are missing from the recording.
     pub(super) lost: Vec<recording::Error>,
     pub(super) threads: Vec<Thread>,
     pub(super) order: Order,
@@ -45,6 +47,7 @@ pub(super) struct Thread {
     /// The gaps of the path, each with the number of the next instruction. If the index was read
     /// from the recording, they are found on first use: it notes only which segments contain gaps.
     pub(super) gaps: OnceLock<Vec<(u64, Gap)>>,
+    /// The final address that the recorder noted, if any.
     pub(super) final_pc: Option<Addr>,
 }
 
@@ -150,12 +153,14 @@ impl Timeline {
         self.threads.get(slice.thread).map(|thread| thread.tid)
     }
 
-    /// Returns the number of instructions that a thread executed before position `global`.
+    /// Returns the number of instructions that a thread executed before position `global`; 0 for an
+    /// unknown thread.
     pub fn index_of(&self, tid: Tid, global: u64) -> u64 {
         self.thread(tid).map_or(0, |(number, _)| self.order.index_of(number, global))
     }
 
-    /// Returns the position of a thread's instruction `index` in the order of all threads.
+    /// Returns the position of a thread's instruction `index` in the order of all threads; `None`
+    /// if the thread did not execute so many.
     pub fn global_of(&self, tid: Tid, index: u64) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
         self.order.global_of(number, index)
@@ -183,8 +188,8 @@ impl Timeline {
         self.order.times()
     }
 
-    /// Returns the address of a thread's instruction `index`; after the last one, the thread's
-    /// final address.
+    /// Returns the address of a thread's instruction `index`; right after the last instruction, the
+    /// thread's final address.
     pub fn pc(&self, tid: Tid, index: u64) -> Option<Addr> {
         let (number, thread) = self.thread(tid)?;
         if index >= thread.path.index.insns {
@@ -209,7 +214,8 @@ impl Timeline {
         place().unwrap_or(false)
     }
 
-    /// Returns a thread's final address, as the recorder noted it or as the trace shows it.
+    /// Returns a thread's final address, as the recorder noted it. Without a note, it is taken from
+    /// the trace, unless the recording is cut.
     fn final_pc(&self, number: usize, thread: &Thread) -> Option<Addr> {
         if thread.final_pc.is_some() || self.reader.is_cut() {
             return thread.final_pc;
@@ -265,13 +271,16 @@ impl Timeline {
     }
 
     /// Returns the kind of the frames that are missing outside the [`call_stack`](Self::call_stack)
-    /// of a thread.
+    /// of a thread. Some are always missing if the path before `index` contains neither the
+    /// thread's birth nor an exec(2).
     pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
         let Some(calls) = self.calls(tid, index) else { return Older::Nothing };
         let is_known = calls.execs > 0 || calls.older != Older::Nothing;
         if is_known || self.begins_at_birth(tid) { calls.older } else { Older::BeforeHistory }
     }
 
+    /// Returns the call stack before a thread's instruction `index`, or at the end of its path if
+    /// there is no such instruction.
     fn calls(&self, tid: Tid, index: u64) -> Option<Calls> {
         let (number, thread) = self.thread(tid)?;
         let last = thread.path.index.entries.len().checked_sub(1)?;
@@ -292,6 +301,7 @@ impl Timeline {
         thread.gaps.get_or_init(|| self.find_gaps(number, thread))
     }
 
+    /// Finds the gaps of a path in the segments that contain some, which it decodes.
     fn find_gaps(&self, number: usize, thread: &Thread) -> Vec<(u64, Gap)> {
         let entries =
             thread.path.index.entries.iter().enumerate().filter(|(_, entry)| entry.has_gaps);
@@ -307,6 +317,7 @@ impl Timeline {
         World { images: &self.images, config: &self.config }
     }
 
+    /// Returns a thread and its index in the timeline; `None` for an unknown thread.
     pub(super) fn thread(&self, tid: Tid) -> Option<(usize, &Thread)> {
         self.threads.iter().enumerate().find(|(_, thread)| thread.tid == tid)
     }
@@ -336,8 +347,10 @@ impl Timeline {
 /// A cache of decoded segments, which drops the least recently used ones beyond a size limit.
 #[derive(Debug)]
 pub(super) struct Cache {
+    /// The segments by thread and number, each with the value of `clock` at its last use.
     segments: HashMap<(usize, usize), (u64, Arc<Segment>)>,
     blocks: Caches,
+    /// The number of lookups so far.
     clock: u64,
     size_bytes: usize,
     limit_bytes: usize,
@@ -356,6 +369,7 @@ impl Cache {
         Some(segment.clone())
     }
 
+    /// Adds a segment. Over the limit, drops the least recently used ones, but keeps one.
     fn put(&mut self, key: (usize, usize), segment: Arc<Segment>) {
         self.size_bytes += segment.size_bytes();
         self.segments.insert(key, (self.clock, segment));

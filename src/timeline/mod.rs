@@ -2,6 +2,11 @@
 //! index of the segments, a bounded cache of decoded segments, and one order of the instructions of
 //! all threads.
 //!
+//! A *segment* is the part of a trace from one PSB to the next. A *piece* is the part of a trace
+//! that one thread executed: all of the thread's trace, or a part of a CPU's trace. In an *epoch*,
+//! the mapped code stays the same. The number `index` of an instruction counts per thread, `global`
+//! over all threads.
+//!
 //! This is the only room that joins flow, sideband and recording. It handles no signals and prints
 //! nothing.
 

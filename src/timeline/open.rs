@@ -121,6 +121,7 @@ impl Timeline {
     }
 }
 
+/// The inputs and the progress of building the indexes of all threads.
 struct Build<'a> {
     traces: &'a [Trace],
     bytes: &'a [&'a [u8]],
@@ -175,6 +176,7 @@ pub fn errata_of(manifest: &Manifest) -> Errata {
     decoder_config(manifest).errata
 }
 
+/// Returns the processor by which errata are looked up; `None` if its numbers are out of range.
 fn processor(cpu: &HostCpu) -> Option<Cpu> {
     let vendor = if cpu.vendor == "GenuineIntel" { Vendor::Intel } else { Vendor::Other };
     let family = u16::try_from(cpu.family).ok()?;
@@ -247,6 +249,7 @@ fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
     times
 }
 
+/// Returns the final addresses that the recorder noted.
 fn final_pcs(manifest: &Manifest) -> HashMap<Tid, Addr> {
     let entries = manifest.end.iter().flat_map(|end| &end.threads);
     // If several entries have the same thread ID, the first counts.

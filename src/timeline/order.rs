@@ -9,6 +9,7 @@ use crate::common::Tsc;
 /// Consecutive instructions of one thread, not interleaved with those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
+    /// The time at which the slice starts; 0 before the first time in the trace.
     pub(super) tsc: Tsc,
     /// The thread's index in the timeline.
     pub(super) thread: usize,
@@ -88,7 +89,8 @@ impl Order {
         last.map_or(0, |slice| slice.first + slice.insns.min(global - slice.global))
     }
 
-    /// Returns the position of the thread's instruction `index` in the order of all threads.
+    /// Returns the position of the thread's instruction `index` in the order of all threads; `None`
+    /// after the last instruction.
     pub(super) fn global_of(&self, thread: usize, index: u64) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);

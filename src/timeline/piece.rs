@@ -13,10 +13,11 @@ pub(super) struct Piece {
     pub(super) trace: usize,
     /// The offset of the PSB at which decoding starts.
     pub(super) psb: usize,
-    /// The offset after which code is decoded: before it other processes execute, and only packets
-    /// are read. At the PSB or later.
+    /// The offset from which on code is decoded, at the PSB or later. Before it other processes may
+    /// execute, so the packets there are only read for their state.
     pub(super) start: usize,
-    /// The offset of the piece's beginning, at `start` or later.
+    /// The offset at which the piece begins, at `start` or later. The code before it is decoded
+    /// only to know the state here.
     pub(super) from: usize,
     /// The offset of the piece's end.
     pub(super) to: usize,
@@ -57,7 +58,8 @@ impl Piece {
     }
 }
 
-/// The part of a segment that belongs to a piece.
+/// The part of a segment that belongs to a piece. Its fields are those of [`Piece`], but no offset
+/// is before the segment's PSB.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     /// The whole trace.

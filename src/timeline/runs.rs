@@ -38,7 +38,9 @@ impl Traceable {
 /// process. Empty for the kernel, the idle task or an untraced thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Who {
+    /// The indexes of the threads in the timeline.
     pub(super) threads: Vec<usize>,
+    /// True if a thread outside the timeline, which may be traced, may have run.
     pub(super) foreign: bool,
     /// True if any thread may have run, since switches are missing.
     pub(super) anybody: bool,
@@ -111,8 +113,8 @@ impl CpuHistory {
     }
 }
 
-/// A period between two context switches of a CPU, up to the next run, with the threads that may
-/// have run in it.
+/// The threads that may have run on a CPU from one context switch to the next. A run ends where the
+/// next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) since: Tsc,
@@ -130,10 +132,13 @@ pub(super) struct Runs {
 /// The state of a CPU after the last context switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Now {
+    /// There was no context switch yet.
     Beginning,
+    /// This thread was switched in.
     Runs(Pid, Tid),
     /// One thread was switched out, and the next is not known yet.
     Between,
+    /// Context switches were lost.
     Lost,
 }
 
@@ -160,6 +165,8 @@ impl Runs {
         runs
     }
 
+    /// Processes the next context switch. If it does not fit the one before, any thread may have
+    /// run in between.
     fn take(&mut self, record: &Record, traceable: &Traceable) {
         let (pid, tid) = (record.pid, record.tid);
         let who = Who::of(pid, tid, traceable);

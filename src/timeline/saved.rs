@@ -50,6 +50,7 @@ struct Segment {
     /// one.
     distance: u64,
     insns: u64,
+    /// The number of the innermost frame in `frames` of the thread, counted from 1; 0 for none.
     stack: u32,
     left: Option<Left>,
     older: Older,

@@ -92,6 +92,7 @@ impl Timeline {
         found
     }
 
+    /// Returns the nearest hit among the instructions `own` of a thread.
     fn find_in_thread(
         &self,
         number: usize,
@@ -136,6 +137,7 @@ impl Timeline {
 /// The number of skipped segments between two calls of `interrupted`.
 const SEGMENTS_PER_LOOK: usize = 1024;
 
+/// The result of a search in one thread. A hit has the number of the instruction in the thread.
 enum InThread {
     At(u64),
     Nothing,

@@ -1,5 +1,6 @@
 //! A decoded segment: its instructions by number, and the events and gaps between them. The
-//! addresses of a block are stored once, however often it executed.
+//! addresses of a [`Block`] are stored once, however often it executed: each execution is a
+//! [`Run`].
 
 use super::walk::Walker;
 use crate::common::{Addr, Tsc};
@@ -43,6 +44,7 @@ pub(super) struct Mark {
     pub(super) what: What,
 }
 
+/// The content of a [`Mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Event(EventKind),
@@ -102,6 +104,7 @@ impl Segment {
         segment
     }
 
+    /// Appends one execution of a span. A block that is new goes to [`Builder::fresh`].
     fn push(&mut self, span: &Span, epoch: usize, builder: &mut Builder) {
         let block = builder.guess(&self.blocks, span, epoch).unwrap_or_else(|| {
             let key = (span.ip.0, span.insns, span.exit, epoch);
@@ -277,6 +280,7 @@ struct Builder {
 }
 
 impl Builder {
+    /// Returns the previous successor of the last block if it is the block of this span.
     fn guess(&self, blocks: &[Block], span: &Span, epoch: usize) -> Option<u32> {
         let (follower, in_epoch) = *self.followers.get(self.last as usize)?;
         let block = blocks.get(follower as usize)?;
@@ -284,6 +288,7 @@ impl Builder {
         (same && in_epoch == epoch).then_some(follower)
     }
 
+    /// Notes that `block` followed the last block.
     fn learn(&mut self, block: u32, epoch: usize) {
         let wanted = self.last.max(block) as usize + 1;
         if self.followers.len() < wanted {

@@ -50,6 +50,7 @@ struct Node {
 const DEPTH_LIMIT: u32 = 4 << 20;
 
 impl Stack {
+    /// Adds the innermost frame; drops it if the stack is too deep.
     pub(super) fn push(&mut self, frame: Frame) {
         let depth = self.0.as_ref().map_or(0, |node| node.depth) + 1;
         if depth < DEPTH_LIMIT {

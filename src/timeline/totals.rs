@@ -38,8 +38,8 @@ enum Mark {
 }
 
 impl Timeline {
-    /// Counts the instructions of a thread and visits its events and gaps in order. Faster than
-    /// [`Self::visit`].
+    /// Counts the instructions of a thread. Visits its events and gaps in order, without times,
+    /// until the visitor breaks. Faster than [`Self::visit`].
     pub fn count<B>(
         &self,
         tid: Tid,
@@ -69,6 +69,8 @@ impl Timeline {
         ControlFlow::Continue(totals)
     }
 
+    /// Visits the events and gaps of a segment, whose first instruction is the thread's instruction
+    /// `first`.
     fn visit_marks<B>(
         &self,
         first: u64,
@@ -88,6 +90,7 @@ impl Timeline {
         ControlFlow::Continue(())
     }
 
+    /// Counts segment `number` of a thread.
     fn count_entry(&self, thread: &Thread, number: usize, caches: &mut Caches) -> Counted {
         let mut counted = Counted::default();
         let entry = thread.path.index.entries.get(number);
@@ -107,6 +110,7 @@ impl Timeline {
 }
 
 impl Counted {
+    /// Counts the blocks of a segment, and collects its events and gaps.
     fn walk(&mut self, walker: &mut Walker<'_>) {
         loop {
             let Totals { blocks, insns } = &mut self.totals;

@@ -50,8 +50,8 @@ pub enum Visit<'a> {
 }
 
 impl Timeline {
-    /// Visits a thread's history from the segment of instruction `from` on, until the visitor
-    /// breaks.
+    /// Visits a thread's history until the visitor breaks. Begins with the segment of instruction
+    /// `from`, which may contain earlier instructions.
     pub fn visit<B>(
         &self,
         tid: Tid,
@@ -92,6 +92,7 @@ impl Timeline {
         Config { clock: Some(clocks), ..self.config.clone() }
     }
 
+    /// Visits like [`Self::visit`], with times if `config` has a clock.
     fn visit_with<B>(
         &self,
         tid: Tid,
@@ -109,8 +110,9 @@ impl Timeline {
         })
     }
 
-    /// Walks the segments of a thread from the one with instruction `from`. Passes each segment,
-    /// with the number of its first instruction, to `walk`, until `walk` breaks.
+    /// Walks the segments of a thread from the one with instruction `from`; none if there is no
+    /// such instruction. Passes each segment, with the number of its first instruction, to `walk`,
+    /// until `walk` breaks.
     pub(super) fn walk_segments<B>(
         &self,
         tid: Tid,
@@ -146,7 +148,7 @@ impl Timeline {
     }
 }
 
-/// A segment of a thread's trace.
+/// A segment, as [`Timeline::walk_segments`] passes it.
 pub(super) enum Segment<'a, 'w> {
     /// The segment is lost.
     Hole(Gap),

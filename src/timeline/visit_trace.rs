@@ -65,6 +65,7 @@ impl RawTrace<'_> {
         ControlFlow::Continue(())
     }
 
+    /// Decodes the segments that start in a range of the trace.
     fn decode(self, range: &Range<usize>, code: &mut Code<'_>) -> Decoded {
         let mut found = Decoded::default();
         for (psb, end) in segments_in(self.bytes, range.clone()) {
@@ -104,6 +105,7 @@ struct Decoded {
 }
 
 impl Decoded {
+    /// Visits the items. `index` is the number of the next instruction, here and afterwards.
     fn visit<B>(
         self,
         index: &mut u64,

@@ -25,6 +25,7 @@ impl Caches {
         self.by_generation.remove(&generation).unwrap_or_default()
     }
 
+    /// Keeps a cache. At the limit, drops all others.
     fn put(&mut self, generation: u32, cache: BlockCache) {
         if self.by_generation.len() >= GENERATIONS {
             self.by_generation.clear();
@@ -87,7 +88,7 @@ impl<'a> Walker<'a> {
         walker
     }
 
-    /// Returns the next item.
+    /// Returns the next item. At a time in the trace, switches to the code of that time.
     #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
         let item = if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() };
@@ -139,9 +140,9 @@ impl<'a> Walker<'a> {
         self.decoder.next(self.code.as_mut()?)
     }
 
-    /// Returns the next item of a part; skips the items before the part, and ends after it. If a gap
-    /// precedes the part, decodes the part from its own packets alone. Returns the part's hole if
-    /// none of its items is found.
+    /// Returns the next item of a part; skips the items before the part, and ends after it. If a
+    /// gap precedes the part, decodes the part from its own packets alone. Returns the part's hole
+    /// if none of its items is found.
     fn next_of_cut(&mut self) -> Option<FlowItem> {
         loop {
             let item = self.next_of_all();
@@ -241,6 +242,7 @@ impl<'a> Walker<'a> {
         self.images.epochs().get(self.epoch).map_or(0, |epoch| epoch.generation)
     }
 
+    /// Switches to the code of a time, if it belongs to another epoch.
     fn time_is(&mut self, at: Tsc) {
         let epoch = self.images.epoch_at(at.max(self.since));
         if epoch != self.epoch {
@@ -249,6 +251,7 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Loads the code of an epoch, with the blocks known of its generation.
     fn open(&mut self, number: usize) {
         self.epoch = number;
         self.code = self.images.epochs().get(number).map(|epoch| {
@@ -256,6 +259,7 @@ impl<'a> Walker<'a> {
         });
     }
 
+    /// Keeps the blocks known of the current epoch for its generation, unless code was missing.
     fn close(&mut self) {
         let cache = self.code.take().map(Code::into_cache);
         let generation = self.images.epochs().get(self.epoch).map(|epoch| epoch.generation);

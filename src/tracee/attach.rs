@@ -9,7 +9,8 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 
-/// Attaches to a process and stops all its threads, which it returns. Loses no signal.
+/// Attaches to a process and stops all its threads, which it returns. Loses no signal. If it fails,
+/// leaves no thread attached.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     refuse(pid)?;
     let mut attached = Attached::new(pid, None);
@@ -53,6 +54,7 @@ pub fn detach_rest() {
     pids.flat_map(threads).filter(|tid| is_traced_here(*tid)).map(Tracee).for_each(detach_anywhere);
 }
 
+/// Detaches from a thread, and stops it before if it runs. Delivers the signal that stopped it.
 fn detach_anywhere(tracee: Tracee) {
     // Only a stopped thread can be detached from. For an untraced one, both requests fail.
     if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
@@ -89,11 +91,14 @@ fn refuse(pid: Pid) -> Result<(), Error> {
     }
 }
 
+/// An attach request in progress.
 struct Attached {
     pid: Pid,
     /// The only thread to attach to; `None` for all.
     only: Option<Tid>,
+    /// The traced threads, whether stopped or still running.
     seized: BTreeSet<Tid>,
+    /// Those of them that are in the requested stop.
     stopped: BTreeSet<Tid>,
 }
 
@@ -106,6 +111,8 @@ impl Attached {
         self.only.is_none_or(|only| only == tid)
     }
 
+    /// Attaches to the threads and stops them, until there are no new ones: a thread may create
+    /// others before it stops.
     fn stop_all(&mut self) -> Result<(), Error> {
         loop {
             let is_new = |tid: &Tid| self.is_wanted(*tid) && !self.seized.contains(tid);
@@ -119,6 +126,7 @@ impl Attached {
         }
     }
 
+    /// Attaches to a thread and requests its stop. Ignores a thread that is gone.
     fn seize(&mut self, tid: Tid) -> Result<(), Error> {
         match Tracee(tid).seize() {
             Ok(()) => {
@@ -136,6 +144,7 @@ impl Attached {
         }
     }
 
+    /// Returns true if a thread is traced already, because one of the traced threads created it.
     fn is_ours(&self, tid: Tid) -> bool {
         !self.seized.is_empty() && is_traced_here(tid)
     }
@@ -173,6 +182,7 @@ impl Attached {
     }
 }
 
+/// Returns true if a ptrace request succeeded, false if it failed because the thread is gone.
 fn is_there(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Err(error) if error.is_gone() => Ok(false),

@@ -1,4 +1,5 @@
-//! Copies stopped processes, and starts processes that are empty but for one page.
+//! Copies stopped processes, and starts processes that are empty but for one page. Both make the
+//! process execute system calls with a *gadget*, a SYSCALL instruction in its memory.
 
 use super::error::Error;
 use super::launch::end;
@@ -21,7 +22,7 @@ const MUNMAP: u64 = libc::SYS_munmap as u64;
 const RSEQ: u64 = libc::SYS_rseq as u64;
 const SETSID: u64 = libc::SYS_setsid as u64;
 const RSEQ_UNREGISTER: u64 = 1;
-/// SYSCALL; INT3.
+/// The gadget of an empty process, at the start of its page: SYSCALL; INT3.
 const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
 const SYSCALL_BYTES: u64 = 2;
 const PAGE_BYTES: u64 = 4096;
@@ -30,8 +31,9 @@ const PROGRAM_END: u64 = (1 << 47) - PAGE_BYTES;
 
 impl Tracee {
     /// Makes the only thread of a stopped process copy the process, by the SYSCALL instruction at
-    /// `gadget`. The copy is stopped where this process is, and has the same registers. Both have
-    /// the signal mask of before; during the call, all signals are blocked.
+    /// `gadget`. The copy is traced, is stopped where this process is, and has the same registers
+    /// and signal mask. To copy AMX tiles, `gadget` must be the page of [`start_empty`]. During the
+    /// call, all signals are blocked.
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -85,7 +87,7 @@ impl Tracee {
 
 /// Starts a process with nothing in it but one page, and returns both. The page begins with a
 /// SYSCALL instruction, at which the process is stopped. It also contains the code for AMX tiles,
-/// and has room. It overlaps none of `reserved`. The process has no files open and no terminal.
+/// and overlaps none of `reserved`. The process is traced, and has no open files and no terminal.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -160,7 +162,7 @@ fn stop_at_call(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
     Err(Error::System { call: "pause", errno: Errno::ETIMEDOUT })
 }
 
-/// Returns the address of a SYSCALL instruction right before an address, or soon after it.
+/// Returns the address of a SYSCALL instruction right before `ip`, or at most 63 bytes after it.
 fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     const REACH_BYTES: u64 = 64;
     let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);
@@ -170,7 +172,8 @@ fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     })
 }
 
-/// Returns the first page that overlaps no range of `taken`, of addresses in large steps.
+/// Returns the first page that overlaps no range of `taken`. Tries addresses in large steps, so it
+/// may miss a free page.
 fn free_page(taken: &[AddrRange]) -> Option<Addr> {
     const FIRST: u64 = 0x1000_0000_0000;
     const STEP: usize = 0x40_0000_0000;

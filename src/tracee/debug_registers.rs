@@ -38,8 +38,8 @@ pub fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
 
-/// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes. Stops at one more than there are
-/// debug registers.
+/// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes, one for each debug register. If the
+/// registers are not enough, returns one range more than there are registers, not all.
 pub fn slots(watches: &[Watch]) -> Vec<Slot> {
     let mut slots = Vec::new();
     for watch in watches {
@@ -75,7 +75,7 @@ fn control(slots: &[Slot]) -> u64 {
 pub struct Watched(Vec<Slot>);
 
 impl Watched {
-    /// Watches these ranges and no others, for a stopped thread.
+    /// Watches these ranges (at most four) and no others, for a stopped thread.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             watch(tracee, slots)?;
@@ -94,12 +94,13 @@ impl Watched {
         self.0.clear();
     }
 
-    /// Returns the address of a watch that was hit since the last call, if one was.
+    /// Returns the address of the first watch that was hit, if one was. Clears all hits, as
+    /// [`Self::take_hits`] does.
     pub fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
         Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
     }
 
-    /// Returns the hits since the last call, and clears them in the CPU's status.
+    /// Returns the hits since the last call, and clears them in the thread's DR6.
     pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -146,6 +147,7 @@ pub fn clear(tracee: Tracee) -> Result<(), Error> {
     watch(tracee, &[])
 }
 
+/// Makes a stopped thread's debug registers watch `slots` and nothing else.
 fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
     tracee.set_debug_register(CONTROL, 0)?;
     for (index, slot) in slots.iter().take(SLOTS).enumerate() {

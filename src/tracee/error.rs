@@ -4,7 +4,7 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// A failure of the tracing itself. The program's own actions are none, except where they disturb a
+/// A failure of the tracing itself. An action of the program is an error only if it disturbs a
 /// request ([`Error::Disturbed`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -67,7 +67,7 @@ pub enum Error {
         /// The kernel's error number.
         errno: Errno,
     },
-    /// The new process ended before it executed the program.
+    /// The new process ended before it executed the program, and reported no error.
     #[error("{}: cannot execute: the kernel failed to load the file; is it damaged?", program.display())]
     EndedEarly {
         /// The program.
@@ -108,7 +108,8 @@ impl Error {
         Self::System { call, errno: Errno::from_raw(errno) }
     }
 
-    /// Returns true if the thread is gone, for example killed: a wait reports its end.
+    /// Returns true if the thread is gone, for example killed: a wait reports its end. ptrace(2)
+    /// fails with the same error for a thread that is not stopped or not traced.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Ptrace { errno, .. } => *errno == Errno::ESRCH,

@@ -44,7 +44,8 @@ struct Prepared {
 }
 
 impl Launch<'_> {
-    /// Starts the program, traced by the calling thread and stopped at its first instruction.
+    /// Starts the program, traced by the calling thread and stopped at its first instruction. If
+    /// the kernel refuses to trace or execute it, no process is left.
     pub fn start(&self) -> Result<Pid, Error> {
         let prepared = self.prepare()?;
         let (go_read, go_write) = pipe()?;
@@ -63,6 +64,7 @@ impl Launch<'_> {
         }
     }
 
+    /// Converts the settings to C strings, before the fork.
     fn prepare(&self) -> Result<Prepared, Error> {
         let variable = |(name, value): &(OsString, OsString)| {
             let mut text = name.clone();
@@ -85,7 +87,8 @@ impl Launch<'_> {
         })
     }
 
-    /// Attaches to the child, makes it execute the program, and waits until it has.
+    /// Attaches to the child, lets it execute the program by a byte through `go`, and waits until
+    /// it has. The child reports a failure through `errors`.
     fn adopt(&self, pid: Pid, go: OwnedFd, errors: OwnedFd) -> Result<Pid, Error> {
         let tracee = Tracee(Tid(pid.0));
         if let Err(error) = tracee.seize() {
@@ -166,7 +169,8 @@ fn io_error(call: &'static str, error: &std::io::Error) -> Error {
     Error::System { call, errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) }
 }
 
-/// Runs in the child: waits until it is traced, then executes the program.
+/// Runs in the child: waits for a byte from `go`, then executes the program. If it cannot, writes
+/// the error number to `errors`.
 fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
     let mut byte = 0_u8;
     // SAFETY: async-signal-safe calls on descriptors and memory that the fork copied. The pointer

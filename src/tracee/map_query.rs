@@ -1,5 +1,5 @@
-//! The mappings in a part of a process's memory (`PROCMAP_QUERY` of Linux 6.11, `linux/fs.h`),
-//! where reading all of them would take long.
+//! Queries the mappings in a part of a process's memory (`PROCMAP_QUERY` of Linux 6.11,
+//! `linux/fs.h`). Reading all of them would take long.
 
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, Protection};
@@ -68,7 +68,8 @@ impl MapQuery {
     }
 }
 
-/// The kernel does not answer, or answers in another form than `/proc/PID/maps`.
+/// The error of a query: the kernel does not answer, or answers in another form than
+/// `/proc/PID/maps`.
 struct Unanswered;
 
 /// Returns the mapping at an address, or the next one after it; `None` if there is none.

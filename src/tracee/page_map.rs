@@ -1,4 +1,4 @@
-//! The pages of a process that were touched, as the kernel's page map has them
+//! Finds the pages of a process that were touched, in the kernel's page map
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
 use super::procfs::living;
@@ -74,6 +74,7 @@ impl PageMap {
         self.scan(range).or_else(|| self.read(range))
     }
 
+    /// Gets the touched ranges from the kernel (`PAGEMAP_SCAN`); `None` if that fails.
     fn scan(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         let mut touched = Vec::new();
         let mut regions = vec![Region::default(); SCANNED_RANGES];

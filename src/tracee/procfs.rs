@@ -59,7 +59,7 @@ pub fn comm(pid: Pid, tid: Tid) -> String {
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
 }
 
-/// Returns the arguments of a process, its own name first.
+/// Returns the arguments of a process, its own name first; one empty string if they are unknown.
 pub fn command_line(pid: Pid) -> Vec<OsString> {
     let line = fs::read(living(pid).join("cmdline")).unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
@@ -128,9 +128,10 @@ pub fn auxv(pid: Pid) -> Vec<u8> {
     fs::read(living(pid).join("auxv")).unwrap_or_default()
 }
 
-/// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h): the address of the program
-/// interpreter, and the program's entry point.
+/// The type of the auxiliary vector's entry with the address of the program interpreter
+/// (include/uapi/linux/auxvec.h).
 pub const AT_BASE: u64 = 7;
+/// The type of the auxiliary vector's entry with the program's entry point.
 pub const AT_ENTRY: u64 = 9;
 
 /// Returns the value of an entry of an auxiliary vector; `None` if there is none, or if it is 0.
@@ -187,14 +188,14 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
-/// Returns true if a process has more filters of system calls than `other`. Both may have some from
-/// their container, for instance.
+/// Returns true if a process has more seccomp filters than `other`. Both may have some from their
+/// container, for instance.
 pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
     let filters = |pid| state(pid).map_or(0, |state| state.filters);
     filters(pid) > filters(other)
 }
 
-/// Returns the real user of a process; `None` if there is no such process.
+/// Returns the number of the real user of a process; `None` if there is no such process.
 pub fn real_user(pid: Pid) -> Option<u32> {
     let status = text_of(&format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -253,8 +254,8 @@ pub fn is_traced_here(tid: Tid) -> bool {
 }
 
 /// Returns the number of the system call that a thread is in (proc(5), "syscall"); `None` if it is
-/// in none, or is gone. Polls for up to a second while the thread runs, as it is then about to
-/// leave the kernel or to sleep in it.
+/// in none, is gone, or still runs after a second. Polls while the thread runs, as it is then about
+/// to leave the kernel or to sleep in it.
 pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);

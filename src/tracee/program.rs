@@ -18,7 +18,7 @@ pub enum ProgramError {
     /// A directory, or without execute permission.
     #[error("{}: not executable", .0.display())]
     NotExecutable(PathBuf),
-    /// The file does not open.
+    /// The file cannot be opened or read.
     #[error("{}: {error}", path.display())]
     Io {
         /// The file.
@@ -94,7 +94,8 @@ pub fn image_of(program: &Path) -> PathBuf {
     image
 }
 
-/// Checks a file as execve(2) does, and its interpreter if it is a script.
+/// Checks that a file can be executed and recorded, and its interpreter if it is a script. Follows
+/// at most `interpreters` of them.
 fn check(found: &Path, interpreters: usize) -> Result<(), ProgramError> {
     let io = |error| ProgramError::Io { path: found.to_owned(), error };
     let path = fs::canonicalize(found).map_err(io)?;
@@ -117,6 +118,7 @@ fn check(found: &Path, interpreters: usize) -> Result<(), ProgramError> {
     checked.map_err(|error| ProgramError::Interpreter { path, error: Box::new(error) })
 }
 
+/// Reads the start of a file, up to [`HEAD_BYTES`].
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -130,6 +132,7 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
 }
 
+/// Finds the file as a shell does: in `PATH`, or as a path if the name contains a slash.
 fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
@@ -151,6 +154,7 @@ fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     )
 }
 
+/// Checks that a file is a regular file with an execute bit.
 fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(ProgramError::NotExecutable(path.to_owned()));
@@ -158,6 +162,7 @@ fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError
     Ok(())
 }
 
+/// Checks that a file is executable, and that its set-ID bits would not change the user or group.
 fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
     check_executable(path, metadata)?;
     let mode = metadata.permissions().mode();

@@ -26,7 +26,7 @@ pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 pub struct Rseq {
     /// The address of the thread's `struct rseq`.
     pub addr: u64,
-    /// The size of this structure in bytes.
+    /// The size of that `struct rseq` in bytes.
     pub size_bytes: u32,
     /// The value in front of each abort handler.
     pub signature: u32,
@@ -49,8 +49,8 @@ pub struct Tracee(pub Tid);
 const _: () = assert!(Registers::NAMES.len() * 8 == size_of::<libc::user_regs_struct>());
 
 impl Tracee {
-    /// Attaches to the thread with a recorder's options: stops at clone, fork, vfork, exec and
-    /// exit. The kernel kills the tracee if the tracer dies.
+    /// Attaches to the thread, without stopping it, with a recorder's options: stops at clone,
+    /// fork, vfork, exec and exit. The kernel kills the tracee if the tracer dies.
     pub fn seize(self) -> Result<(), Error> {
         let options = libc::PTRACE_O_EXITKILL
             | libc::PTRACE_O_TRACECLONE
@@ -62,7 +62,8 @@ impl Tracee {
         self.request("SEIZE", libc::PTRACE_SEIZE, 0, options.cast_unsigned() as usize)
     }
 
-    /// Executes one instruction, after delivering `signal` (0: none).
+    /// Resumes the thread for one instruction, after delivering `signal` (0: none). A wait reports
+    /// its stop, as SIGTRAP.
     pub fn step(self, signal: Signo) -> Result<(), Error> {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
@@ -95,12 +96,13 @@ impl Tracee {
         self.request("LISTEN", libc::PTRACE_LISTEN, 0, 0)
     }
 
-    /// Stops a running thread.
+    /// Requests a stop of the thread, which a wait reports as [`PtraceEvent::Stop`], unless another
+    /// stop comes first.
     pub fn interrupt(self) -> Result<(), Error> {
         self.request("INTERRUPT", libc::PTRACE_INTERRUPT, 0, 0)
     }
 
-    /// Detaches from the thread, which runs on after delivering `signal` (0: none).
+    /// Detaches from the stopped thread, which runs on after delivering `signal` (0: none).
     pub fn detach(self, signal: Signo) -> Result<(), Error> {
         self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
     }
@@ -272,7 +274,7 @@ impl Tracee {
         }
     }
 
-    /// Raises the job control stops again that were deferred.
+    /// Raises the deferred job control stops again; later waits report them.
     pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
         if stopped.signal {
             self.send(process_of(self.0).unwrap_or(Pid(self.0.0)), libc::SIGSTOP)?;
@@ -283,7 +285,7 @@ impl Tracee {
         Ok(())
     }
 
-    /// Sends a signal to the thread, which belongs to process `pid`.
+    /// Sends a signal to the thread, which must belong to process `pid`.
     pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
         // SAFETY: tgkill(2) touches no memory.
         let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
@@ -364,6 +366,7 @@ impl Tracee {
         unsafe { libc::kill(pid.0, libc::SIGKILL) };
     }
 
+    /// Makes ptrace request `number`; `request` is its name, for an error.
     fn request(
         self,
         request: &'static str,
@@ -386,7 +389,9 @@ impl Tracee {
 /// Job control stops that arrived while they could not be handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
+    /// True for a SIGSTOP that was not delivered.
     signal: bool,
+    /// True for a group stop or a requested stop.
     group: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The trap flag, which a step sets and which is hidden from the program.
+//! Hides the trap flag from the program: the kernel sets it in EFLAGS for a single step.
 
 use super::error::Error;
 use super::memory::Memory;
@@ -14,7 +14,8 @@ pub const TRAP_FLAG: u64 = 0x100;
 pub const RESUME_FLAG: u64 = 0x1_0000;
 
 /// Hides the trap flag after a step of an instruction that copies all flags as `flags` says.
-/// Returns the stop of the thread, if it is not the one of a step any more.
+/// Returns `None` if the thread can be treated as stopped by the step, otherwise its new stop,
+/// which the caller must handle.
 pub fn hide_after_step(
     tracee: Tracee,
     flags: FlagsCopy,
@@ -30,9 +31,10 @@ pub fn hide_after_step(
     }
 }
 
-/// Ends a series of steps after a step of POPF or IRET. The kernel would take the flag of the next
-/// step for the program's own, show it, and leave it set (`enable_single_step` in its
-/// arch/x86/kernel/step.c). The thread executes nothing.
+/// Ends a series of steps after a step of POPF or IRET, by a requested stop before the thread
+/// executes anything. Returns the stop if it is another one. Without this, the kernel would take
+/// the flag of the next step for the program's own, show it, and leave it set (`enable_single_step`
+/// in its arch/x86/kernel/step.c).
 fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
     tracee.resume(0)?;

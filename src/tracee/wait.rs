@@ -50,7 +50,8 @@ pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Returns the pending stop of one thread, without blocking; `None` if there is none.
+/// Returns the stop or end of one thread that no wait has reported yet, without blocking; `None` if
+/// there is none.
 pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
@@ -65,6 +66,8 @@ fn is_gone_unreported(pid: Pid) -> bool {
     is_gone && threads(pid).iter().any(is_stopped)
 }
 
+/// Waits for a thread, or for any if `who` is -1. Returns `None` only if `block` is false. After an
+/// interruption, returns a SIGKILL for a first thread whose end the kernel does not report.
 fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;

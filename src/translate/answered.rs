@@ -12,12 +12,15 @@ use super::logged::{
 };
 use super::slots;
 
-/// Answers for the next calls of a thread.
+/// Answers for the next calls of a thread, in the form that glue reads.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
+    /// For each answer: the result, the writes, and a 0. A write is its size, its address, and its
+    /// bytes, padded to a multiple of 8.
     bytes: Vec<u8>,
     /// The offset in bytes at which each answer begins.
     starts: Vec<usize>,
+    /// The limits on the answers and on their bytes.
     most: usize,
     most_bytes: usize,
 }
@@ -146,7 +149,7 @@ fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) ->
 }
 
 /// Emits code that makes the memory writes of the answer at R11, and leaves R11 at the 0 that ends
-/// them.
+/// them. It changes RCX, RSI, RDI and the flags.
 fn emit_copies(emitter: &mut Emitter) {
     // mov rcx, [r11]; jrcxz to the end
     emitter.put(&[0x49, 0x8b, 0x0b, 0xe3, 20]);

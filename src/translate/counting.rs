@@ -47,8 +47,8 @@ impl Bound {
 /// they are full, all code can be dropped.
 const ROOM_BYTES: u64 = 512 << 20;
 
-/// The instructions of an exit after its check (SDM volume 2, "Opcode Map"): NOPs, JMP to its target,
-/// and its request, which stores RCX in a slot and loads ECX.
+/// The instructions of an exit after its check (SDM volume 2, "Opcode Map"): NOPs, JMP to its
+/// target, and its request, which stores RCX in a slot and loads ECX.
 const NOP: u8 = 0x90;
 const JUMP: u8 = 0xe9;
 const MOV_ECX: u8 = 0xb9;
@@ -114,9 +114,9 @@ impl<M: CacheMemory> Translator<M> {
         u64::from(self.limits.bits) + 1
     }
 
-    /// Returns the budget of a thread that must execute at most `ticks` more ticks. When the budget
-    /// is spent, a few ticks are left. `None` if so few are left that the thread needs a
-    /// bounded superblock ([`Self::get_bounded`]).
+    /// Returns the budget of a thread that must execute at most `ticks` more ticks, up to
+    /// [`LARGEST_BUDGET`]. When the budget is spent, some ticks are left. `None` if so few are left
+    /// that the thread needs a bounded superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
         ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST_BUDGET))
@@ -136,8 +136,9 @@ impl<M: CacheMemory> Translator<M> {
         Some(u32::from_le_bytes(*edge).into())
     }
 
-    /// Returns the number of the superblock at `addr` that ends at a bound, for one thread that
-    /// starts it with [`SPENT`]: every exit makes a request. Ignores a stop at `addr` itself.
+    /// Returns the number of the superblock at `addr` that ends at a bound, and translates it if
+    /// there is none. One thread starts it with [`SPENT`] as its budget, so every exit makes a
+    /// request. Ignores a stop at `addr` itself.
     pub fn get_bounded(
         &mut self,
         addr: u64,
@@ -154,7 +155,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the edge by which a thread left a bounded superblock, from its request and its
-    /// counter; `None` if no edge of the superblock fits.
+    /// counter ([`slots::COUNTER`]); `None` if no edge of the superblock fits.
     pub fn edge_taken(&self, number: u32, request: u64, counter: u64) -> Option<Edge> {
         if request != slots::INDIRECT {
             let edge = usize::try_from(request).ok().and_then(|edge| self.edges.get(edge))?;

@@ -19,7 +19,7 @@ pub struct Module {
 #[derive(Debug)]
 pub(super) struct Sleeper {
     pub(super) number: u32,
-    /// Its pages and its exits, in the vectors of all.
+    /// Its pages and its exits, as indexes in the vectors of [`Dormant`].
     pub(super) pages: Range<usize>,
     pub(super) exits: Range<usize>,
 }
@@ -37,6 +37,7 @@ pub(super) struct Group {
 pub(super) struct Dormant {
     pub(super) modules: Vec<Module>,
     pub(super) groups: Vec<Group>,
+    /// The pages and the exits of all superblocks, for [`Sleeper`].
     pub(super) pages: Vec<u64>,
     pub(super) exits: Vec<Exit>,
     /// The number of superblocks that came with the persisted cache, in use or not.

@@ -1,4 +1,4 @@
-//! The meaning of a record in a trace buffer.
+//! The meaning of a record in a trace buffer: it is the number of an edge, an exit with its path.
 
 /// The way in which control leaves a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Edge {
     /// The highest address of the path after its last TNT bit.
     pub quiet_high: u64,
     /// The time-stamp counter since which the path's code is unchanged; 0 if since the start. The
-    /// translator leaves it 0 for the caller to set.
+    /// translator sets it to 0, and the caller changes it.
     pub since: u64,
     /// True if control leaves by a direct jump or call; false if it falls through or leaves at a
     /// TNT bit.

@@ -35,8 +35,9 @@ const FS_BASE: usize = 1 + PUSHED.len();
 const ADDRESS: usize = 2 + PUSHED.len();
 const WORD_BYTES: u32 = 8;
 
-/// Emits the code that shows the registers and waits. A thread that is to stop continues after this
-/// code. Returns the jump that is taken by a thread that is to go on.
+/// Emits the code that shows the registers of a thread at `ip` and waits for an answer. A thread
+/// that is to stop continues after this code, with its registers restored. Returns the jump that is
+/// taken by a thread that is to go on.
 pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
     emitter.load(Gpr::Rcx, slots::LISTENS);
@@ -59,6 +60,8 @@ pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize
     passes
 }
 
+/// Emits pushes of the flags, the registers, the base of FS and the program's instruction pointer
+/// to the thread's area.
 fn emit_pushes(emitter: &mut Emitter, log: CallLog, ip: u64) {
     emitter.store(Gpr::Rsp, slots::RSP);
     emitter.load(Gpr::Rsp, slots::GLANCE_STACK);

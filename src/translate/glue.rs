@@ -33,8 +33,9 @@ pub struct GlueRegisters {
 }
 
 impl GlueRegisters {
-    /// Executes the instruction at RIP; `tsc` is the result of RDTSC. Returns false and leaves the
-    /// registers unchanged if the instruction is not glue or needs unmapped memory.
+    /// Executes the instruction at RIP, with its stores to memory; `tsc` is the result of RDTSC.
+    /// Returns false and leaves the registers unchanged if the instruction is not glue or needs
+    /// unmapped memory.
     pub fn step(&mut self, memory: &impl GlueMemory, tsc: u64) -> bool {
         let mut next = *self;
         let done = next.execute(memory, tsc).is_some();
@@ -44,6 +45,8 @@ impl GlueRegisters {
         done
     }
 
+    /// Executes the instruction at RIP like [`Self::step`], but may change registers before it
+    /// fails.
     fn execute(&mut self, memory: &impl GlueMemory, tsc: u64) -> Option<()> {
         let mut bytes = [0; LONGEST_INSN_BYTES];
         // The memory may end right after the instruction.
@@ -123,6 +126,7 @@ impl GlueRegisters {
         Some(())
     }
 
+    /// Returns the register, or the base of the segment, that glue reads; `None` for others.
     fn register(&self, register: Register) -> Option<u64> {
         Some(match register.full_register() {
             Register::RAX => self.rax,
@@ -143,6 +147,7 @@ impl GlueRegisters {
         insn.virtual_address(number, 0, |register, _, _| self.register(register))
     }
 
+    /// Returns the value of an operand: a register, memory or an immediate.
     fn operand(&self, insn: &Instruction, number: u32, memory: &impl GlueMemory) -> Option<u64> {
         match insn.op_kind(number) {
             OpKind::Register => {
@@ -154,6 +159,7 @@ impl GlueRegisters {
         }
     }
 
+    /// Sets an operand in a register or memory; `None` if that is not possible.
     fn set_operand(
         &mut self,
         insn: &Instruction,

@@ -53,7 +53,7 @@ impl Heat {
         (self.starts.iter().copied().collect(), likely.collect())
     }
 
-    /// Adds what samples of earlier runs showed ([`Self::hints`]).
+    /// Adds [`Self::hints`] of earlier runs.
     pub(super) fn expect(&mut self, hot: Vec<u64>, likely: Vec<(u64, bool)>) {
         self.starts.extend(hot);
         self.likely.extend(likely);
@@ -95,9 +95,9 @@ impl<M: CacheMemory> Translator<M> {
         dropped
     }
 
-    /// Notes that a thread left the cache's code by a direct exit: the number of its edge. Drops
-    /// the superblock if the exit is one of its usual ones and its path may go on there from now
-    /// on. Returns true if it did.
+    /// Notes a sample: a thread left the cache's code by a direct exit, with the number of its
+    /// edge. Drops the superblock if the exit is one of its usual ones and its path may go on there
+    /// from now on. Returns true if it did.
     pub fn note_exit(&mut self, edge: u64) -> bool {
         let Ok(number) = u32::try_from(edge) else { return false };
         let Some(edge) = self.edges.get(number as usize).copied() else { return false };
@@ -117,8 +117,9 @@ impl<M: CacheMemory> Translator<M> {
         self.judge(edge.superblock, counted.collect())
     }
 
-    /// Judges a hot superblock by the numbers of threads that left it by its edges. Drops it if it
-    /// is worth retranslating. Returns true if it did.
+    /// Judges a hot superblock by the numbers of threads that left it by its edges. If most threads
+    /// at a branch left the path there, notes the direction that they took, for the next
+    /// translation. Drops the superblock if that or its heat is new, and returns true if it did.
     fn judge(&mut self, number: u32, mut edges: Vec<(Edge, u64)>) -> bool {
         if self.heat.dropped_bytes > DROPPED_BYTES {
             return false;
@@ -143,7 +144,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start.
-    /// Returns false if it was dropped before, or if the limit on dropped code is reached.
+    /// Returns false if it was dropped before, or if too much code was dropped.
     pub(super) fn drop_hot(&mut self, number: u32) -> bool {
         let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
             return false;

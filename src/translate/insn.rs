@@ -110,6 +110,7 @@ pub(super) fn treat(insn: &Instruction) -> Treatment {
     }
 }
 
+/// Returns the treatment of a conditional branch, by its size and the flags that it tests.
 fn conditional(insn: &Instruction) -> Treatment {
     let target = insn.near_branch_target();
     if insn.is_jcc_short_or_near() {
@@ -124,6 +125,7 @@ fn conditional(insn: &Instruction) -> Treatment {
     }
 }
 
+/// Returns the low four bits of the opcode of a conditional branch; `None` if it tests no flags.
 fn encoding_of(insn: &Instruction) -> Option<u8> {
     use iced_x86::ConditionCode as C;
     Some(match insn.condition_code() {
@@ -147,8 +149,8 @@ fn encoding_of(insn: &Instruction) -> Option<u8> {
     })
 }
 
-/// Returns true for instructions that cannot be translated: translated code owns GS, and a
-/// transaction would abort at the tracer's first intervention.
+/// Returns true for instructions that cannot be translated: those that use GS, which translated
+/// code owns, and those of transactions, which would abort at the tracer's first intervention.
 fn must_stay(insn: &Instruction) -> bool {
     let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
     let by_gs = insn.segment_prefix() == Register::GS && memory;
@@ -158,6 +160,7 @@ fn must_stay(insn: &Instruction) -> bool {
     by_gs || sets_gs || must_stay_by_mnemonic(insn.mnemonic())
 }
 
+/// Returns true for the operands of string instructions, which are implicit.
 const fn is_string(kind: OpKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,5 @@
-//! The exits of all superblocks. Each is linked to the superblock of its target, or waits for one.
+//! The exits of all superblocks. Each is on at most one list: of the exits that are linked to the
+//! superblock of its target ([`super::Superblock`] has that list), or of those that wait for one.
 
 use super::address_map::AddressMap;
 use super::builder::Exit;
@@ -65,7 +66,7 @@ impl Links {
         self.waiting.remove(&target).unwrap_or_default()
     }
 
-    /// Removes the first exit from a list and returns it.
+    /// Removes the first exit from a list and returns it, with its number.
     pub(super) fn pop(&self, list: &mut List) -> Option<(u32, LinkedExit)> {
         let number = list.0?;
         let way = *self.ways.get(number as usize)?;

@@ -1,14 +1,16 @@
-//! Translates a program's code, as it runs, into a code cache. Every exit of a superblock writes a
-//! record: the number of its edge, 4 bytes, and after a system call another 8 with the time. The
-//! records determine the path: the target of an indirect branch is the start of the next record's
-//! path.
+//! Translates a program's code, as it runs, into a code cache. A *superblock* is a translated piece
+//! of the program: one entry, one path of instructions, several exits. An exit with the path to it
+//! is an *edge* ([`Edge`]). Every exit writes a record: the number of its edge, 4 bytes, and after
+//! a system call another 8 with the time. The records determine the path: the target of an indirect
+//! branch is the start of the next record's path.
 //!
 //! At the edges of a superblock, all registers and flags hold the program's values, except R11: it
-//! points to where the next record goes, and the program's R11 is in a slot. Glue code does not
-//! touch the flags, the stack or vector registers, so the program's exact state can be recovered at
-//! each of its instructions: see [`Translator::locate`]. Exceptions are the glue that answers
-//! system calls ([`Answers`]) and the glue of glances ([`GlanceAnswer`]), in which no thread stops,
-//! and the glue that reads clocks ([`ClockCode`]), which saves the registers and flags first.
+//! points to where the next record goes, and the program's R11 is in a slot ([`slots`]). *Glue* is
+//! the code between the program's instructions. It does not touch the flags, the stack or vector
+//! registers, so the program's exact state can be recovered at each instruction of the cache: see
+//! [`Translator::locate`]. Exceptions are the glue that answers system calls ([`Answers`]) and the
+//! glue of glances ([`GlanceAnswer`]), in which no thread stops, and the glue that reads clocks
+//! ([`ClockCode`]), which saves the registers and flags first.
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
 //! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: the

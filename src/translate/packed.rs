@@ -55,7 +55,8 @@ pub(super) fn take_distance(bytes: &mut &[u8], from: u64) -> Option<u64> {
     Some(from.wrapping_add((number >> 1) ^ (number & 1).wrapping_neg()))
 }
 
-/// Appends a path that begins at `start`.
+/// Appends a path that begins at `start`: a byte for each step. The distance from the step's end to
+/// the next one follows if the outcome may lead elsewhere.
 pub(super) fn put_path(to: &mut Vec<u8>, start: u64, path: &[Step]) {
     debug_assert!(path.first().is_none_or(|step| step.ip == start));
     for (index, step) in path.iter().enumerate() {
@@ -103,7 +104,7 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Appends the points of a superblock that starts at `start`.
+/// Appends the points of a superblock that starts at `start`, each relative to the one before.
 pub(super) fn put_points(to: &mut Vec<u8>, start: u64, points: &[Point]) {
     let (mut offset, mut index, mut ip) = (0, 0, start);
     for point in points {
@@ -145,6 +146,7 @@ impl Iterator for Points<'_> {
     }
 }
 
+/// Returns a state as bits, for [`state_of`].
 fn bits_of(state: State) -> u16 {
     let facts = [
         state.exact,

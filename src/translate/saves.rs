@@ -133,7 +133,7 @@ fn can_be_copied(insn: &Instruction) -> bool {
 }
 
 /// Returns code with an XSAVEC, whose bytes are `xsavec`, and the stores that complete it. The
-/// stores change no register. `None` if the code cannot be moved.
+/// stores change no register. `None` if the operand cannot be used at other addresses.
 pub(super) fn saving_code(insn: &Instruction, xsavec: &[u8], saved: SavedState) -> Option<Vec<u8>> {
     if !can_be_copied(insn) {
         return None;

@@ -109,6 +109,7 @@ pub struct Superblock {
     pub(super) incoming: List,
     /// The number of the next superblock in the chain of its slot; `None` at the end.
     pub(super) next_of_slot: Option<u32>,
+    /// False for a dropped or dormant superblock.
     pub(super) alive: bool,
 }
 

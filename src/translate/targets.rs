@@ -39,6 +39,7 @@ struct Branch {
     since: u64,
     /// The usual target, and perhaps a second one; empty if none is expected.
     expected: Vec<u64>,
+    /// The number of times that `expected` changed.
     changes: u8,
 }
 
@@ -74,8 +75,8 @@ impl Targets {
 }
 
 impl Branch {
-    /// Adds a sample; `samples` is the number of samples of all branches. Returns true if other
-    /// targets are expected now.
+    /// Adds a sample; `samples` is the number of samples of all branches. Where they call for other
+    /// expected targets, sets these, forgets the samples, and returns true.
     fn add(&mut self, target: u64, samples: u64) -> bool {
         self.count += 1;
         let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
@@ -128,9 +129,9 @@ impl Branch {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Notes where a thread left the cache's code by an indirect branch: the number of its edge,
-    /// and the target. Drops the superblock if its path may go on there from now on. Returns true
-    /// if it did, or if some more samples of the branch may have that effect.
+    /// Notes a sample: a thread left the cache's code by an indirect branch, with the number of its
+    /// edge, to a target. Drops the superblock if its path may go on there from now on. Returns
+    /// true if it did, or if some more samples of the branch may have that effect.
     pub fn note_target(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;

@@ -78,6 +78,7 @@ pub struct Translator<M> {
     pub(super) superblocks: Vec<Superblock>,
     /// The paths and the points of all superblocks, packed.
     pub(super) packed: Vec<u8>,
+    /// The superblock that branches to an address enter.
     pub(super) by_start: AddressMap<u64, u32>,
     /// The numbers of each zone's superblocks, in the order of their addresses in the cache.
     pub(super) by_entry: Vec<Vec<u32>>,
@@ -90,8 +91,7 @@ pub struct Translator<M> {
     pub(super) stops: BTreeSet<u64>,
     /// Superblocks that start at a stop and ignore it, by start address.
     passing: AddressMap<u64, u32>,
-    /// In code that counts ticks: the program addresses to which branches lead back, the heads of
-    /// loops.
+    /// In code that counts ticks: the heads of loops, to which branches lead back.
     pub(super) loops: AddressSet<u64>,
     /// The last superblock that was built: its successors are translated ahead, and its allocations
     /// are reused.
@@ -112,8 +112,7 @@ pub struct Translator<M> {
     pub(super) heat: Heat,
     /// The usual targets of indirect branches.
     pub(super) targets: Targets,
-    /// The addresses at which earlier runs requested code, in order: code is translated ahead by
-    /// it.
+    /// The order in which earlier runs requested code, by which code is translated ahead.
     order: Order,
     /// The superblocks of a persisted cache whose code is not mapped yet.
     pub(super) dormant: Dormant,
@@ -238,7 +237,7 @@ impl<M: CacheMemory> Translator<M> {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
-    /// Returns a superblock by its number, also if it was dropped; `None` if none has had the number.
+    /// Returns a superblock by its number, also if it was dropped; `None` if none had the number.
     pub fn superblock(&self, number: u32) -> Option<&Superblock> {
         self.superblocks.get(number as usize)
     }
@@ -319,8 +318,8 @@ impl<M: CacheMemory> Translator<M> {
         edge.map_or(0, |edge| edge.target)
     }
 
-    /// Maps an instruction address in the cache to the program's state there. Returns `None` in a
-    /// zone's common code, and outside the cache.
+    /// Maps an address in the cache to the program's state there, also in dropped superblocks.
+    /// Returns `None` in the code that a zone's superblocks share, and outside the cache.
     pub fn locate(&self, at: u64) -> Option<Location> {
         let zone = self.zones.iter().position(|zone| zone.contains(at))?;
         let of_zone = &self.by_entry[zone];
@@ -345,8 +344,8 @@ impl<M: CacheMemory> Translator<M> {
         self.drop_code(start, end)
     }
 
-    /// Drops all superblocks with code from the pages of `start..end`. Returns true if there were
-    /// any.
+    /// Drops all superblocks with code from the pages of `start..end`, and their samples. Returns
+    /// true if there were any.
     fn drop_code(&mut self, start: u64, end: u64) -> bool {
         let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
             self.by_page
@@ -378,6 +377,8 @@ impl<M: CacheMemory> Translator<M> {
         self.translate(addr, Purpose::Bounded(bound), code)
     }
 
+    /// Builds a superblock at `addr` and registers it. Only one that is [`Purpose::Plain`] is
+    /// linked to the exits of others.
     fn translate(
         &mut self,
         addr: u64,

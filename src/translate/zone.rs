@@ -37,7 +37,8 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Lays out a zone. Returns the zone, and the code for its start.
+    /// Lays out a zone. Returns the zone, and the code for its start, which the caller writes
+    /// there. With `call_log`, that code logs or answers system calls.
     pub(super) fn new(
         base: u64,
         size: u64,

@@ -4,7 +4,9 @@
 use super::number::Number;
 use super::parse::{Binary, Unary};
 
-/// Returns the result of `left operator right`; `None` if there is none, as in a division by zero.
+/// Returns the result of `left operator right`; `None` if there is none, as in a division by zero,
+/// or a shift by as many bits as the number has. Comparisons and `&&` and `||` return the int 1 or
+/// 0.
 pub(super) fn binary(operator: Binary, left: Number, right: Number) -> Option<Number> {
     let truth = |is_true: bool| Some(Number::integer(is_true.into(), 4, true));
     match operator {
@@ -44,6 +46,8 @@ pub(super) fn binary(operator: Binary, left: Number, right: Number) -> Option<Nu
     Some(Number::integer(value, size_bytes, is_signed))
 }
 
+/// Returns the result for two operands of which at least one is a floating-point number; `None` for
+/// operators that need integers. It is a double, or the int of a comparison.
 #[expect(clippy::float_cmp, reason = "the user asks whether they are the same")]
 fn real(operator: Binary, left: Number, right: Number) -> Option<Number> {
     let (a, b) = (left.to_real(), right.to_real());

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 /// stack.
 #[derive(Clone, Debug)]
 pub struct Question {
+    /// The items, each with its text.
     pub(super) items: Vec<(String, Item)>,
 }
 
@@ -45,19 +46,22 @@ pub(super) enum Meaning {
 /// A question whose names are resolved at an address.
 #[derive(Clone, Debug)]
 pub struct Bound {
+    /// The items of the question, each with its text.
     pub(super) items: Vec<(String, Item)>,
+    /// The meaning of each name in the expressions.
     pub(super) names: HashMap<String, Meaning>,
 }
 
 impl Evaluator<'_> {
-    /// Resolves a question's names at an address. Fails if a name has no meaning there.
+    /// Resolves a question's names at an address. Fails if a name has no meaning there, or a
+    /// register does not exist.
     pub fn bind(&self, question: &Question, addr: Addr) -> Result<Bound, Error> {
         self.bind_known(question, addr, false)
     }
 
     /// Resolves a question's names at several addresses. Fails if a name has no meaning at any of
-    /// them. It need not have one at all of them: the compiler may have moved code of a line out of
-    /// the block that declares its variables.
+    /// them. It need not have one at all of them, and is missing at the others: the compiler may
+    /// have moved code of a line out of the block that declares its variables.
     pub fn bind_all(
         &self,
         question: &Question,
@@ -82,6 +86,7 @@ impl Evaluator<'_> {
         }
     }
 
+    /// Returns the error for a name without a meaning at an address.
     fn no_variable(&self, name: &str, addr: Addr) -> Error {
         if !self.symbols.has_debug_info(addr) {
             return Error::NoDebugInfo(addr);
@@ -92,6 +97,8 @@ impl Evaluator<'_> {
         Error::NoVariable { name: name.to_owned(), addr, function }
     }
 
+    /// Resolves a question's names at an address. If `is_lenient`, a name without a meaning becomes
+    /// [`Meaning::Nothing`] and is no error.
     fn bind_known(
         &self,
         question: &Question,
@@ -108,8 +115,8 @@ impl Evaluator<'_> {
         Ok(Bound { items: question.items.clone(), names: names.found })
     }
 
-    /// Returns the question for all arguments of the function at an address; `None` if they are
-    /// unknown.
+    /// Returns a bound question with an expression for each argument of the function at an address;
+    /// `None` if they are unknown.
     pub fn arguments(&self, addr: Addr) -> Option<Bound> {
         let signature = self.symbols.signature_at(addr)?;
         let found = HashMap::new();
@@ -131,16 +138,20 @@ impl Bound {
     }
 }
 
+/// The names of a question, while they are resolved at an address.
 struct Names<'a, 's> {
     evaluator: &'a Evaluator<'s>,
     addr: Addr,
+    /// The variables visible at the address; `None` before the first name.
     locals: Option<Vec<Variable>>,
+    /// The names that are resolved already.
     found: HashMap<String, Meaning>,
     /// True if an unknown name is no error but becomes [`Meaning::Nothing`].
     is_lenient: bool,
 }
 
 impl Names<'_, '_> {
+    /// Resolves all names in an expression, and adds them to `found`.
     fn note(&mut self, expr: &Expr) -> Result<(), Error> {
         match expr {
             Expr::Name(name) => {
@@ -167,6 +178,8 @@ impl Names<'_, '_> {
         }
     }
 
+    /// Returns the meaning of a name: a local variable, else a member of `this`, else a global
+    /// variable. For a member, adds `this` to `found`.
     fn meaning(&mut self, name: &str) -> Result<Meaning, Error> {
         let (symbols, addr) = (self.evaluator.symbols, self.addr);
         let locals = self.locals.get_or_insert_with(|| symbols.locals_at(addr));

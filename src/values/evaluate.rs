@@ -1,4 +1,8 @@
 //! Evaluates bound questions in a state of the program.
+//!
+//! An expression evaluates to a [`Val`]: a type, and the home of the bytes. So `a.b` only moves the
+//! home; bytes are read where an operator, a pointer or the user needs them. An evaluation fails
+//! ([`Fail`]) if the value is missing in this state, or if the expression is wrong.
 
 use super::arithmetic;
 use super::bind::{Bound, Meaning};
@@ -31,7 +35,7 @@ pub struct Evaluator<'s> {
 pub struct Frame<'a> {
     /// The frame's registers.
     pub registers: &'a FrameRegisters,
-    /// The memory and the thread's registers in the state.
+    /// The memory, and the registers of the thread, which are those of its innermost frame.
     pub machine: &'a dyn Machine,
     /// True if this is the innermost frame of its call stack.
     pub is_innermost: bool,
@@ -64,7 +68,7 @@ impl<'s> Evaluator<'s> {
         Self { symbols, types: RefCell::default() }
     }
 
-    /// Returns the arguments and the result of the innermost function at an address.
+    /// Returns the arguments and the result of the innermost function at an address, if known.
     pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
         self.symbols.signature_at(addr)
     }
@@ -78,9 +82,9 @@ impl<'s> Evaluator<'s> {
         read
     }
 
-    /// Evaluates the expressions of a question in a frame, which has to be at the address for which
-    /// the question was bound. A value that the state lacks is [`Shown::Missing`]. Fails if an
-    /// expression is wrong.
+    /// Evaluates the items of a question in a frame, which has to be at the address for which the
+    /// question was bound. Returns a value for each item, in order. A value that the state lacks is
+    /// [`Shown::Missing`]. Fails if an expression is wrong.
     pub fn answer(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Vec<Shown>, Error> {
         let machine = InFrame {
             registers: frame.registers,
@@ -105,8 +109,8 @@ impl<'s> Evaluator<'s> {
         target.is_some_and(|target| self.find_member(&target, name).is_some())
     }
 
-    /// Finds a member in a structure, then in its anonymous members and in its bases. Returns the
-    /// member's offset from the start of the structure in bytes, and the member.
+    /// Finds a member in a structure, its anonymous members and its bases. Returns its offset in
+    /// bytes and the member, whose `bits` too count from the start of `ty` then.
     fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
         let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
         for _ in 0..MAX_STRUCTURES {
@@ -130,7 +134,7 @@ impl<'s> Evaluator<'s> {
         None
     }
 
-    /// Returns a member of the structure `of`. `at` is the member's offset in bytes.
+    /// Returns a member of the structure `of`, at byte `at`; a bit field, at its `bits` instead.
     pub(super) fn member(&self, of: &Val, member: &Member, at: u64, machine: &dyn Machine) -> Val {
         let ty = Ty::or_void(member.type_id);
         let Some((first, bits)) = member.bits else {
@@ -141,6 +145,7 @@ impl<'s> Evaluator<'s> {
         Val { ty, home: Home::of(home) }
     }
 
+    /// Reads `bits` bits of a structure, from bit `first` on, as a value of type `ty`.
     fn bit_field(&self, of: &Val, first: u64, bits: u64, ty: &Ty, machine: &dyn Machine) -> Piece {
         let Some(shape) = self.shape(ty) else { return Piece::Unavailable };
         let is_signed = signedness(&shape.kind);
@@ -164,8 +169,8 @@ impl<'s> Evaluator<'s> {
         }
     }
 
-    /// Returns the members of a Rust enum's active variant, as one value; `None` if no variant
-    /// matches.
+    /// Returns the members of a Rust enum's active variant, as one value: the variant for the value
+    /// of the discriminant, else the one for all other values. `None` if there is neither.
     pub(super) fn variant(
         &self,
         of: &Val,
@@ -198,7 +203,7 @@ impl<'s> Evaluator<'s> {
         Ok(Some(self.member(of, &variant.member, at, machine)))
     }
 
-    /// Returns a value as a number, a pointer as its address; `None` for other types.
+    /// Returns a value as a number, a pointer or reference as its address; `None` for others.
     pub(super) fn number(&self, value: &Val, machine: &dyn Machine) -> Found<Option<Number>> {
         let Some(shape) = self.shape(&value.ty) else { return Ok(None) };
         let is_signed = match &shape.kind {
@@ -228,6 +233,7 @@ pub(super) struct Evaluation<'a, 's> {
 }
 
 impl Evaluation<'_, '_> {
+    /// Evaluates an expression. A register is a signed integer of 64 bits.
     pub(super) fn value(&self, expr: &Expr) -> Found<Val> {
         match expr {
             Expr::Name(name) => self.named(name),
@@ -267,6 +273,7 @@ impl Evaluation<'_, '_> {
         }
     }
 
+    /// Returns the value of a name. It is missing if the name has no meaning at the address.
     fn named(&self, name: &str) -> Found<Val> {
         match self.bound.names.get(name) {
             Some(Meaning::Variable(placed, type_id)) => {
@@ -295,6 +302,7 @@ impl Evaluation<'_, '_> {
         Err(Missing::Unavailable.into())
     }
 
+    /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust.
     fn member(&self, of: &Val, name: &str) -> Found<Val> {
         let mut of = self.structure(of)?;
         if let Some(shape) = self.evaluator.shape(&of.ty)
@@ -316,7 +324,7 @@ impl Evaluation<'_, '_> {
         Fail::Error(Error::WrongType { what, needs, of })
     }
 
-    /// Returns the target of a pointer, or the first element of an array or slice.
+    /// Returns the target of a pointer or reference, or the first element of an array or slice.
     fn target(&self, value: &Val) -> Found<Val> {
         let Some(ty) = self.evaluator.target_of(&value.ty) else {
             if let Some((ty, home)) = self.first_element(value) {
@@ -349,6 +357,7 @@ impl Evaluation<'_, '_> {
         Some(self.evaluator.member(slice, data, data.offset_bytes?, self.machine))
     }
 
+    /// Returns an element of an array, slice or pointer. Compares `index` with no length.
     fn index(&self, of: &Val, index: &Val) -> Found<Val> {
         let Number::Integer { value: index, .. } = self.number(index, "[]")? else {
             return Err(self.wrong("[]", "an integer", index));
@@ -370,8 +379,8 @@ impl Evaluation<'_, '_> {
         self.target(&self.offset_pointer(of, index)?)
     }
 
-    /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A target
-    /// without a size counts as one byte, as in GNU C.
+    /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A
+    /// target without a size counts as one byte, as in GNU C.
     fn offset_pointer(&self, pointer: &Val, by: i128) -> Found<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
@@ -382,6 +391,7 @@ impl Evaluation<'_, '_> {
         Ok(Val { ty: pointer.ty.clone(), home: Home::of(Piece::Bytes(bytes)) })
     }
 
+    /// Returns a value as a number. `what` is the operator, for the error if it is none.
     fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
         let value = self.without_reference(value)?;
         match self.evaluator.number(&value, self.machine)? {
@@ -398,6 +408,8 @@ impl Evaluation<'_, '_> {
         if is_reference { self.target(value) } else { Ok(value.clone()) }
     }
 
+    /// Evaluates `left operator right` by the rules of C, but always evaluates both operands: where
+    /// one is missing, so is the result, also of `&&` and `||`.
     fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
         let (left, right) = (
             self.without_reference(&self.value(left)?)?,
@@ -428,6 +440,7 @@ impl Evaluation<'_, '_> {
         Ok(value_of(result.ok_or(Missing::Unavailable)?))
     }
 
+    /// Converts a number or pointer to a basic type, or to a pointer to it with this many stars.
     fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
         let number = self.number(value, "a cast")?;
         let mut ty = Ty::Basic(basic);

@@ -1,4 +1,5 @@
-//! Reads values, in whole or in part, from their homes in memory and registers.
+//! Reads values, in whole or in part, from their homes. A [`Home`] is the list of a value's pieces:
+//! each is in memory or in a register, has computed bytes, or is missing.
 
 use super::shown::Missing;
 use crate::common::Addr;
@@ -37,7 +38,9 @@ pub(super) fn address(home: &Home) -> Option<Addr> {
     }
 }
 
-/// Returns the home of the `size` bytes at `offset` in a value.
+/// Returns the home of the `size` bytes at `offset` in a value. For a value in memory that is an
+/// address. Otherwise the bytes are read here, and the home has them, or the reason why they are
+/// missing.
 pub(super) fn part(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Home {
     if let [(None, Piece::Memory(addr))] = home.pieces.as_slice() {
         return Home::of(Piece::Memory(Addr(addr.0.wrapping_add(offset))));
@@ -55,6 +58,8 @@ pub(super) fn read(home: &Home, size: u64, machine: &dyn Machine) -> Result<Vec<
     read_at(home, 0, size, machine)
 }
 
+/// Reads the `size` bytes at `offset` in a value, from all pieces that they are in. Fails like
+/// [`read`].
 fn read_at(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Result<Vec<u8>, Missing> {
     if size > MAX_BYTES {
         return Err(Missing::Unavailable);
@@ -77,6 +82,7 @@ fn read_at(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Result
     if bytes.len() as u64 == size { Ok(bytes) } else { Err(Missing::Unavailable) }
 }
 
+/// Reads the `size` bytes at `offset` in a piece of a value.
 fn of_piece(
     piece: &Piece,
     offset: u64,

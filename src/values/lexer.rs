@@ -23,7 +23,8 @@ const SIGNS: [&str; 27] = [
     "-", "/", "%", "<", ">", "^", "|", "!", "~", ",",
 ];
 
-/// Returns the tokens of a text, each with the number of its first character, from 1.
+/// Returns the tokens of a text, each with the number of its first character, from 1. Fails at a
+/// character that begins no token, and at a malformed number.
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
     let mut tokens: Vec<(usize, Token)> = Vec::new();
     let (mut rest, mut at) = (text, 1);
@@ -77,8 +78,9 @@ fn name_length(text: &str) -> usize {
     }
 }
 
-/// Parses the number at the start of `text` and returns its length in bytes too. A number after a
-/// dot is a member of a tuple, whose name is `__N`.
+/// Parses the number at the start of `text` and returns its length in bytes too. It is decimal, or
+/// hexadecimal after `0x`; `_` and the suffixes `u` and `l` of integers mean nothing. After a dot
+/// it is a member of a tuple, whose name is `__N`. `None` if it is malformed or too large.
 fn number(text: &str, after_dot: bool) -> Option<(Token, usize)> {
     let is_part = |c: char| is_letter(c) || c == '.' && !after_dot;
     let length = text.find(|c: char| !is_part(c)).unwrap_or(text.len());

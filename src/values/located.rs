@@ -11,7 +11,8 @@ use crate::symbols::{Home, Piece};
 /// The value of an expression, and where it is.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// Where the value is: in memory, in registers, or in neither.
+    /// Where the value is: in memory, in registers, or in neither. [`Piece::Unavailable`] if that
+    /// is unknown.
     pub home: Home,
     /// The value's size; `None` if it is unknown.
     pub size_bytes: Option<u64>,
@@ -20,8 +21,9 @@ pub struct Located {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates a question in a frame. Fails if the question is not a single expression, or if the
-    /// expression is wrong.
+    /// Evaluates a question in a frame, like [`Self::answer`], and returns where the value is too.
+    /// The home may be known while the value is missing, as in memory that the state lacks. Fails
+    /// if the question is not a single expression, or if the expression is wrong.
     pub fn locate(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Located, Error> {
         let machine = InFrame {
             registers: frame.registers,

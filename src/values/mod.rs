@@ -1,9 +1,9 @@
 //! Values of a program by its debug information: expressions in the syntax of C, C++ and Rust,
 //! evaluated in any state of registers and memory.
 //!
-//! A [`Question`] is a list of expressions. It is bound once for each address, where its names get
-//! their meaning, and then evaluated in each state at that address. A value that the compiler
-//! dropped or the state lacks is missing, and is never made up.
+//! A [`Question`] is a list of expressions. [`Evaluator::bind`] resolves its names, once for each
+//! address, and [`Evaluator::answer`] evaluates it in a state at that address. A value that the
+//! compiler dropped or the state lacks is missing, and is never made up.
 
 mod arithmetic;
 mod backtrace;

@@ -85,6 +85,7 @@ pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
 }
 
 /// Returns the floating-point number that `bytes` contain, by the size and the name of its type.
+/// Fails for formats other than single, double and extended.
 pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
     // `__float128` has another format than `long double`.
     let is_quad = shape.name.as_ref().is_some_and(|name| name.contains("128"));

@@ -18,11 +18,15 @@ pub(super) enum Expr {
     Real(f64),
     /// `a.name` or `a->name`, which mean the same.
     Member(Box<Expr>, String),
+    /// `a[b]`
     Index(Box<Expr>, Box<Expr>),
+    /// `*a`
     Target(Box<Expr>),
+    /// `&a`
     Address(Box<Expr>),
     Unary(Unary, Box<Expr>),
     Binary(Binary, Box<Expr>, Box<Expr>),
+    /// `(basic) a`, or `(basic *) a` with this number of stars.
     Cast(Basic, u32, Box<Expr>),
 }
 
@@ -30,7 +34,9 @@ pub(super) enum Expr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unary {
     Minus,
+    /// `!`
     Not,
+    /// `~`
     Invert,
 }
 
@@ -53,7 +59,9 @@ pub(super) enum Binary {
     And,
     Xor,
     Or,
+    /// `&&`
     BothTrue,
+    /// `||`
     AnyTrue,
 }
 
@@ -75,7 +83,8 @@ pub(super) enum Item {
     Backtrace(usize),
 }
 
-/// Parses a list of expressions with commas between them. Returns each with its text.
+/// Parses a list of expressions with commas between them. Returns each with its text; none if the
+/// text is blank.
 pub(super) fn items(text: &str) -> Result<Vec<(String, Item)>, Error> {
     let parts = split(text);
     if let [only] = parts.as_slice()
@@ -104,6 +113,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Parses an expression, or `bt` with the number of frames after it, if there is one.
 fn item(text: &str) -> Result<Item, Error> {
     let mut words = text.split_whitespace();
     if words.next() == Some("bt") {
@@ -148,21 +158,27 @@ const BINARY: [(&str, Binary, u8); 18] = [
     ("%", Binary::Remainder, 10),
 ];
 
+/// A parser of one expression, by recursive descent.
 struct Parser<'a> {
     text: &'a str,
     tokens: &'a [(usize, Token)],
+    /// The index of the next token.
     next: usize,
+    /// The depth of the operand that is being parsed.
     depth: usize,
+    /// The number of binary and postfix operators so far.
     links: usize,
 }
 
 impl Parser<'_> {
+    /// Returns an error at the next token, or after the last one.
     fn fault(&self, what: &'static str) -> Error {
         let end = self.text.trim_end().chars().count() + 1;
         let at = self.tokens.get(self.next).map_or(end, |(at, _)| *at);
         Error::Syntax { text: self.text.to_owned(), at, what }
     }
 
+    /// Returns the next token if it is an operator or a bracket.
     fn sign(&self) -> Option<&'static str> {
         match self.tokens.get(self.next)? {
             (_, Token::Sign(sign)) => Some(sign),
@@ -170,6 +186,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Skips the next token if it is `sign`. Returns true if it was.
     fn take(&mut self, sign: &str) -> bool {
         let found = self.sign() == Some(sign);
         self.next += usize::from(found);
@@ -198,6 +215,8 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses an operand with the unary and postfix operators around it. Fails beyond
+    /// [`MAX_DEPTH`].
     fn unary(&mut self) -> Result<Expr, Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -208,6 +227,7 @@ impl Parser<'_> {
         expr
     }
 
+    /// Parses an operand like [`Self::unary`], without a limit on the depth.
     fn unary_within(&mut self) -> Result<Expr, Error> {
         let sign = self.sign();
         if let Some(cast) = self.cast() {
@@ -230,8 +250,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Parses a cast, such as `(char *)`, and returns its type and number of stars. `None` if there
-    /// is none here.
+    /// Parses a cast, such as `(char *)`, and returns its type and number of stars. `None`, with no
+    /// token skipped, if there is none here. Fails if it is to a type that is not basic.
     fn cast(&mut self) -> Option<Result<(Basic, u32), Error>> {
         let begin = self.next;
         if !self.take("(") {
@@ -261,6 +281,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses an operand and the `[]`, `.` and `->` after it.
     fn postfix(&mut self) -> Result<Expr, Error> {
         let mut expr = self.primary()?;
         loop {
@@ -285,6 +306,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses a name, a register, a literal, or an expression in parentheses. Fails at a call.
     fn primary(&mut self) -> Result<Expr, Error> {
         let Some((_, token)) = self.tokens.get(self.next) else {
             return Err(self.fault("an operand is missing"));

@@ -18,14 +18,18 @@ const MAX_PARTS: usize = 128;
 /// The class of an eightbyte of a value, by which the ABI selects a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
+    /// No member is in the eightbyte.
     Nothing,
+    /// In a general register.
     Integer,
+    /// In an SSE register.
     Sse,
 }
 
 impl Evaluator<'_> {
     /// Returns the value that a function has just returned. `frame` is its caller's frame, at the
-    /// return address. `None` if the function returns nothing.
+    /// return address. `None` if the function returns nothing. The value is missing where the
+    /// language does not determine its place, as for structures of Rust.
     pub fn returned(&self, of: &Signature, frame: &Frame<'_>) -> Option<Shown> {
         let type_id = of.returns?;
         let machine = InFrame {
@@ -39,6 +43,7 @@ impl Evaluator<'_> {
         Some(self.show(&Val { ty: Ty::Of(type_id), home }, &machine))
     }
 
+    /// Returns the home of a result just after the return; `None` if the ABI does not determine it.
     fn home_of_result(
         &self,
         type_id: TypeId,

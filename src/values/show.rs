@@ -37,6 +37,8 @@ impl Show<'_, '_> {
         self.known(value, depth).unwrap_or_else(Shown::Missing)
     }
 
+    /// Reads a value by the kind of its type. Fails if it is missing, if it is nested too deeply,
+    /// or if the limit on nested values is reached.
     fn known(&mut self, value: &Val, depth: usize) -> Result<Shown, Missing> {
         self.left = self.left.checked_sub(1).ok_or(Missing::Unavailable)?;
         if let [(_, Piece::OptimizedOut)] = value.home.pieces.as_slice() {
@@ -72,6 +74,7 @@ impl Show<'_, '_> {
         }
     }
 
+    /// Reads a number, a character, a boolean or a value of an enumeration.
     fn scalar(&self, value: &Val, shape: &Type) -> Result<Shown, Missing> {
         let size = shape.size_bytes.filter(|size| *size <= 16).ok_or(Missing::Unavailable)?;
         let bytes = read(&value.home, size, self.machine)?;
@@ -115,6 +118,7 @@ impl Show<'_, '_> {
         Ok(Val { ty, home: Home::of(Piece::Memory(self.address_in(pointer)?)) })
     }
 
+    /// Reads a pointer, with the string or the name of the function to which it points.
     fn pointer(&self, value: &Val) -> Result<Shown, Missing> {
         let addr = self.address_in(value)?;
         let target = self.evaluator.target_of(&value.ty);
@@ -134,8 +138,8 @@ impl Show<'_, '_> {
         Ok(Shown::Pointer { addr, string, function })
     }
 
-    /// Reads the string at `addr`: up to its zero byte, the end of memory, or [`ELEMENTS`] bytes.
-    /// `None` if there is no memory at `addr`.
+    /// Reads the string at `addr`: up to its zero byte, the end of known memory, or [`ELEMENTS`]
+    /// bytes. `None` if the memory at `addr` is unknown.
     fn string(&self, addr: Addr) -> Option<Text> {
         let (mut bytes, mut at) = (Vec::new(), addr.0);
         while bytes.len() < ELEMENTS {
@@ -156,6 +160,8 @@ impl Show<'_, '_> {
         Some(Text { bytes, has_more: true })
     }
 
+    /// Reads a structure. Strings and slices of Rust and Go are structures in the debug
+    /// information, and are read as strings and arrays.
     fn structure(
         &mut self,
         value: &Val,
@@ -182,6 +188,7 @@ impl Show<'_, '_> {
         Ok(self.members(value, shape, members, depth))
     }
 
+    /// Reads all members. If all are missing for one reason, so is the whole value.
     fn members(&mut self, value: &Val, shape: &Type, members: &[Member], depth: usize) -> Shown {
         let shown = members.iter().map(|member| {
             let part = member
@@ -206,6 +213,7 @@ impl Show<'_, '_> {
         Shown::Structure { variant: None, members, is_rust: shape.language == Language::Rust }
     }
 
+    /// Returns the member called `name`. Fails if there is none.
     fn field(&self, value: &Val, members: &[Member], name: &str) -> Result<Val, Missing> {
         let member = members.iter().find(|member| member.name.as_deref() == Some(name));
         let member = member.ok_or(Missing::Unavailable)?;
@@ -236,6 +244,7 @@ impl Show<'_, '_> {
         Ok(Shown::Text(Text { bytes, has_more: length > shown as u64 }))
     }
 
+    /// Reads a slice of Rust or Go. `length` is the name of the member with its length.
     fn slice(
         &mut self,
         value: &Val,
@@ -251,6 +260,7 @@ impl Show<'_, '_> {
         Ok(self.elements(&first.home, &first.ty, length, depth))
     }
 
+    /// Reads an array; one of one-byte characters of C is read as a string, up to its first zero.
     fn array(
         &mut self,
         value: &Val,
@@ -278,6 +288,8 @@ impl Show<'_, '_> {
         Ok(self.elements(&value.home, &element, count, depth))
     }
 
+    /// Reads at most [`ELEMENTS`] of `count` elements. If all are missing for one reason, so is the
+    /// whole value.
     fn elements(&mut self, home: &Home, element: &Ty, count: u64, depth: usize) -> Shown {
         let Some(size) = self.evaluator.size_of(element) else {
             return Shown::Missing(Missing::Unavailable);
@@ -298,7 +310,7 @@ impl Show<'_, '_> {
 }
 
 /// Returns an enumeration's value as flags, such as `(A | B)`. `None` if the value is 0 or has a
-/// bit without a name, or if a name has more than one bit.
+/// bit without a name, or if any name has more than one bit.
 fn flags(value: u64, names: &[(u64, String)]) -> Option<String> {
     let is_set = names.iter().all(|(of, _)| of.count_ones() <= 1);
     let set: Vec<&(u64, String)> =

@@ -29,7 +29,7 @@ impl fmt::Display for Text {
 }
 
 /// Writes a character of a literal as gdb does: a control character as an escape such as `\n`, or
-/// in octal.
+/// in octal, and `quote` and `\` after a backslash.
 fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\n' => f.write_str("\\n"),
@@ -110,6 +110,7 @@ impl fmt::Display for Shown {
     }
 }
 
+/// Writes the items, with the text `between` between them.
 fn list<T: fmt::Display>(items: &[T], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (number, item) in items.iter().enumerate() {
         if number > 0 {
@@ -132,6 +133,8 @@ fn float(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{value}")
 }
 
+/// Writes members by the syntax of their language: `{a = 1}` or, for Rust, `{a: 1}`, with tuples as
+/// `(1, 2)`. The name of a variant comes before its members, and alone if it has none.
 fn structure(
     variant: Option<&str>,
     members: &[(Option<String>, Shown)],
@@ -171,7 +174,8 @@ fn is_tuple(members: &[(Option<String>, Shown)]) -> bool {
 
 impl Shown {
     /// Returns the value as JSON. A missing value is null; pointers are strings in hexadecimal, and
-    /// pointers to characters are objects with the string.
+    /// those with a string are objects with both. Integers beyond 64 bits, infinity and NaN are
+    /// strings. The JSON of an array or string does not show that it has more.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Missing(_) => Value::Null,
@@ -203,10 +207,13 @@ fn integer(value: i128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value.to_string()), |value| json!(value))
 }
 
+/// Returns a string as it is if it is UTF-8, else in quotes and with escapes.
 fn string_of(text: &Text) -> String {
     std::str::from_utf8(&text.bytes).map_or_else(|_| text.to_string(), str::to_owned)
 }
 
+/// Returns members as an object by their names, or those of a tuple as an array. Those of a variant
+/// are in an object with its name as the key; a variant without members is its name.
 fn structure_json(variant: Option<&String>, members: &[(Option<String>, Shown)]) -> Value {
     let inner = if is_tuple(members) {
         let values = members.iter().map(|(_, value)| value.to_json());

@@ -1,4 +1,5 @@
-//! Types of intermediate values: those of the program, and those that operators make.
+//! Types of intermediate values: those of the program, and those that operators make. The *shape*
+//! of either is a [`Type`], as the debug information describes types.
 
 use super::evaluate::Evaluator;
 use super::parse::Basic;
@@ -31,7 +32,7 @@ impl Ty {
 }
 
 impl Evaluator<'_> {
-    /// Returns the description of a type. `None` if it is void, or damaged.
+    /// Returns the shape of a type. `None` if it is void, or damaged.
     pub(super) fn shape(&self, ty: &Ty) -> Option<Arc<Type>> {
         let made = |kind, size_bytes| {
             Some(Arc::new(Type { name: None, size_bytes, kind, language: Language::Other }))
@@ -54,7 +55,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the type of a pointer's target; `None` if the type is not a pointer.
+    /// Returns the type of the target of a pointer or reference; `None` for other types.
     pub(super) fn target_of(&self, ty: &Ty) -> Option<Ty> {
         match ty {
             Ty::Pointer(target) => Some((**target).clone()),
@@ -85,6 +86,7 @@ impl Evaluator<'_> {
         self.name_within(ty, 0)
     }
 
+    /// Returns words for a type that `level` pointers lead to.
     fn name_within(&self, ty: &Ty, level: usize) -> String {
         let Some(shape) = self.shape(ty) else { return "a value without a type".to_owned() };
         match (&shape.kind, &shape.name) {

@@ -43,7 +43,9 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 
 impl Engine {
     /// Begins to record a process whose threads are all stopped. The first of them executes next.
-    /// `gate` is `None` if the process has no filters of system calls (seccomp).
+    /// Those that were interrupted in a system call make it again. `gate` is `None` if the process
+    /// has no filters of system calls (seccomp). If it cannot be recorded exactly, gives `prepared`
+    /// up and returns the error.
     pub(super) fn take_over(
         &mut self,
         prepared: Prepared,
@@ -91,7 +93,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns what a thread has registered with the kernel.
+    /// Returns the pointers that a thread has registered with the kernel, which writes through them
+    /// when the thread ends. Notes for the user if the kernel does not report one.
     fn registered(&mut self, thread: &TranslatedThread) -> Result<Registered, Error> {
         let reported = self.engine.tid_address(thread)?;
         if reported.is_none() {
@@ -106,7 +109,8 @@ impl Process {
     }
 }
 
-/// Returns an error if a process cannot be recorded exactly.
+/// Returns an error if a process cannot be recorded exactly: the kernel writes to its memory at any
+/// time (`io_uring`, aio), or it runs 32-bit code.
 fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     let because = |why: String| Err(tracee::Error::NotAttachable { pid, why }.into());
     let is_filled = |m: &Mapping| FILLED_BY_KERNEL.iter().any(|name| m.name.starts_with(name));
@@ -122,8 +126,8 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets a thread back to before the system call that it is in, if it is in one: it will make the
-/// call again. Returns the call's number if it will do so by `restart_syscall(2)`.
+/// Settles a thread that is stopped in a system call: sets it back to before the call if the kernel
+/// would repeat the call. Returns the call's number if it will be repeated by `restart_syscall(2)`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = stand_before_call(&registers);

@@ -1,4 +1,5 @@
-//! Births of threads, which are recorded, and of processes, which go on natively.
+//! Births of threads, which are recorded, and of processes: these are followed (`follow`), kept for
+//! the debugger (`forks`), or go on natively.
 
 use super::effects::contents;
 use super::engine::Engine;
@@ -25,7 +26,9 @@ const SYSCALL_BYTES: u64 = 2;
 const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
 
 impl Engine {
-    /// Handles the birth of a thread or process, at the stop in the call of its parent.
+    /// Handles the birth of a thread or process, at the stop in the call of its parent. Then lets
+    /// the parent go on, and waits until the call is done: at a vfork(2) only up to
+    /// [`VFORKED_CHILD`], and not at all if the debugger gets a report of the child first.
     pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let message = Tracee(parent).event_message().unwrap_or(0);
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -52,6 +55,7 @@ impl Engine {
         }
     }
 
+    /// Lets a child end whose first stop is its end.
     fn stop_unborn(&mut self, child: Tid, first: Stop) -> Result<(), Error> {
         if matches!(first, Stop::Exited(_) | Stop::Killed { .. }) {
             return Ok(());
@@ -60,7 +64,8 @@ impl Engine {
         gone_is_fine(Tracee(child).resume(0))
     }
 
-    /// Adds a thread, which executes nothing before its parent's call is logged.
+    /// Prepares a new thread for the code cache, and keeps it in `unborn`: it executes nothing
+    /// before its parent's call is logged.
     fn newborn_thread(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
         let pid = self.pid;
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());

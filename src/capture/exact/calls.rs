@@ -1,5 +1,6 @@
-//! System calls: made by the thread itself, where it is in the program, and logged when they are
-//! done.
+//! System calls that stop the thread: it makes them itself, where it is in the program, by a single
+//! step. The trap after the step means that the call is done, and it is logged then. Calls that are
+//! made in the code cache are in `logged`.
 
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
@@ -49,7 +50,9 @@ enum InCall {
 }
 
 impl Engine {
-    /// Handles a system call that the thread with the token is about to make.
+    /// Handles a system call that the thread with the token is about to make: reports it to the
+    /// debugger, answers it, ends the recording, or lets the thread make it. In the last case,
+    /// waits for its end, but only a limited time if other threads can run during the call.
     pub(super) fn enter_call(&mut self, tid: Tid) -> Result<(), Error> {
         if self.debugger.is_some() {
             let next = self.with(tid, |_, thread| Ok(thread.tracee().registers()?))?;
@@ -136,7 +139,8 @@ impl Engine {
         self.wait_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
     }
 
-    /// Handles a stop of the thread with the token, which is in a system call.
+    /// Handles a stop of a thread in a system call: completes the call, delivers a signal, handles
+    /// the birth of a child, or lets the thread go on in the call.
     pub(super) fn go_on_in_call(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if let Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) =
             stop
@@ -164,6 +168,8 @@ impl Engine {
         }
     }
 
+    /// Logs a call that is done, and then the birth of the thread that it made. Reports the call
+    /// and its child to the debugger, and delivers the signal of a filter.
     fn finish_call(&mut self, tid: Tid) -> Result<(), Error> {
         let made = self.with(tid, |process, thread| {
             let Some(calling) = thread.take_call() else { return Ok(None) };
@@ -192,7 +198,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Finds out what a stop of a thread in a system call means.
+    /// Determines the meaning of a stop of a thread in a system call. After a stop that is the
+    /// recorder's, restores the program's signal mask and handler.
     fn in_call(&mut self, thread: &mut Thread, stop: Stop) -> Result<InCall, Error> {
         let signal = match stop {
             Stop::Signal(signal) => signal,
@@ -252,8 +259,9 @@ impl Process {
         Ok(thread.tracee().set_registers(&after)?)
     }
 
-    /// Reads all writable memory before a call whose effects are not known; `None` if they are
-    /// known.
+    /// Reads all writable memory before a call that may write any of it: one that the model does
+    /// not know, which is noted for the user, or whose child shares the memory. `None` for other
+    /// calls.
     fn before_unknown(
         &mut self,
         call: &Call,

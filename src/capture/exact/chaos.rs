@@ -18,9 +18,11 @@ const PRIORITIES_MS: u64 = 50;
 /// The random choices of a scheduler.
 #[derive(Debug)]
 pub(super) struct Chaos {
+    /// The state of the random numbers.
     state: u64,
     /// For each thread, true if it has low priority.
     is_low: BTreeMap<Tid, bool>,
+    /// When all priorities are chosen again.
     redraw_at: Instant,
 }
 
@@ -51,7 +53,8 @@ impl Chaos {
         self.below(END_ODDS) == 0
     }
 
-    /// Chooses one of the threads that can go on; `None` if there are none.
+    /// Chooses one of the threads that can go on, one with low priority only if there are no
+    /// others; `None` if there are none.
     pub(super) fn choose(&mut self, ready: &[Tid]) -> Option<Tid> {
         if Instant::now() >= self.redraw_at {
             let until = Duration::from_millis(self.below(PRIORITIES_MS + 1));

@@ -1,4 +1,5 @@
-//! The recorder of a followed child: a fork of its parent's recorder, which hands the child over.
+//! The recorder of a followed child: a fork of its parent's recorder, which hands the child over
+//! (`follow`).
 
 use super::engine::{Engine, FLUSH_PERIOD};
 use super::family::Family;
@@ -30,7 +31,7 @@ pub(super) struct Child {
     pub(super) registers: Registers,
     /// The signals that it blocks.
     pub(super) mask: u64,
-    /// The SYSCALL instruction by which it waits.
+    /// The SYSCALL instruction by which it waits in pause(2).
     pub(super) call: Addr,
     /// The child's code that the SYSCALL instruction replaces, if it replaces any.
     pub(super) code: Option<[u8; 2]>,
@@ -72,8 +73,8 @@ impl Child {
         }
     }
 
-    /// Ends the child if it could not be attached to: it would wait for ever. Returns a sentence
-    /// about that, unless somebody else has killed it.
+    /// Kills the child, which could not be attached to: it would wait for ever. Returns a note
+    /// about that; `None` if the child has ended already.
     fn give_up(&self, error: &Error) -> Option<String> {
         // If it is at its exit stop, it goes on with that.
         let _ = Tracee(self.tid()).resume(0);
@@ -98,6 +99,9 @@ impl Child {
 }
 
 /// Records a child in this process, a fork of its parent's recorder, and exits.
+///
+/// `socket` leads to the parent's recorder. It sends a byte once the child can be traced, gets one
+/// once the recording is created, and sends another once the child waits.
 pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixStream) -> ! {
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         let Some(followed) = parent.followed.take() else { return };
@@ -127,7 +131,8 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
     unsafe { libc::_exit(i32::from(recorded.is_err())) }
 }
 
-/// Returns true if this process's parent, which has closed its end of a socket, ends within a second.
+/// Returns true if this process's parent, which has closed its end of a socket, ends within a
+/// second.
 fn is_gone_soon(parent: Pid) -> bool {
     let begun = Instant::now();
     while nix::unistd::getppid().as_raw() == parent.0 {
@@ -139,7 +144,8 @@ fn is_gone_soon(parent: Pid) -> bool {
     true
 }
 
-/// Records a child that waits, up to its end and those of its children.
+/// Records a child that waits, up to its end and those of its children. Errors become notes of the
+/// family.
 fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
     let tid = child.tid();
     let shared_cpu = child.shared_cpu.and_then(|_| SharedCpu::begin().ok());

@@ -15,7 +15,8 @@ use crate::sideband::Mapping;
 type Part<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
 
 impl Process {
-    /// Reads the mappings again, and returns their changes since they were `before`.
+    /// Reads the mappings again, and returns their changes since they were `before`. Drops the
+    /// translated code of those that changed.
     pub(super) fn changed_since(
         &mut self,
         thread: &Thread,
@@ -66,6 +67,7 @@ fn parts<'a>(before: &'a [Mapping], now: &'a [Mapping]) -> Vec<Part<'a>> {
     parts.filter(|(range, before, now)| differ(*before, *now, range.start)).collect()
 }
 
+/// Returns true if two mappings at an address differ in protection or in what they show.
 fn differ(before: Option<&Mapping>, now: Option<&Mapping>, at: Addr) -> bool {
     match (before, now) {
         (None, None) => false,

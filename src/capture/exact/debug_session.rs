@@ -11,17 +11,21 @@ use std::collections::BTreeSet;
 /// The debugger's last request to go on, and its state between requests.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
+    /// The addresses at which threads stop before they execute the instruction.
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes one instruction.
     pub(super) stepping: Option<Tid>,
-    /// The thread that runs alone. Others run only where it cannot, and never if `is_locked`.
+    /// The thread that runs alone. Others run only while it cannot.
     pub(super) only: Option<Tid>,
+    /// True if no other thread than `only` ever runs.
     pub(super) is_locked: bool,
     /// Signals that are delivered without a stop; signal 1 in bit 0.
     pub(super) passed: u64,
     /// Signals that are delivered to the stepping thread without a stop; signal 1 in bit 0.
     pub(super) passed_to_stepper: u64,
+    /// The system calls that are reported, before and after.
     pub(super) catches: Catches,
+    /// The births of children that are reported.
     pub(super) forks: Forks,
     /// The contents of the threads' debug registers.
     pub(super) slots: Vec<Slot>,
@@ -50,6 +54,7 @@ pub(super) enum ChildReport {
 /// A thread as its debugger sees it.
 #[derive(Debug, Default)]
 pub(super) struct DebugState {
+    /// Its events for the debugger, and the signals of the debugger for it.
     pub(super) pending: Pending,
     /// The signal that it stopped for, which is not delivered yet.
     pub(super) held: Option<SiginfoBytes>,
@@ -67,5 +72,6 @@ pub(super) struct DebugState {
     pub(super) is_halted: bool,
     /// The registers before the debugger changed them; `None` if it changed none.
     pub(super) changed_from: Option<Registers>,
+    /// Its debug registers, by which memory is watched.
     pub(super) watched: Watched,
 }

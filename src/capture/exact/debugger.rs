@@ -75,7 +75,8 @@ impl Engine {
         true
     }
 
-    /// Stops a thread, once, at a system call that it is about to make. Returns true if it does.
+    /// Reports a system call that a thread is about to make, if the debugger catches it. Returns
+    /// true if the thread is to stop: not a second time when it goes on from there.
     pub(super) fn catches(&mut self, tid: Tid, call: &Call, ip: u64) -> bool {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return false;
@@ -159,6 +160,7 @@ impl Engine {
     }
 
     /// Executes one instruction of the stepping thread, or begins the system call that it is at.
+    /// Reports the end of the step, unless there is another event or the call's end reports it.
     pub(super) fn step(&mut self, tid: Tid) -> Result<(), Error> {
         let is_call = self.execute_next(tid)?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
@@ -231,8 +233,8 @@ impl Process {
 }
 
 impl Thread {
-    /// Changes the general registers. A system call that the thread is in is given up, as if it had
-    /// not been made.
+    /// Changes the general registers of a stopped thread. A system call that the thread is in is
+    /// given up, as if it had not been made. The change is logged by [`Engine::log_changes`].
     pub(super) fn change_registers(&mut self, registers: &Registers) -> Result<(), Error> {
         let tid = self.tid();
         let before = match &self.doing {

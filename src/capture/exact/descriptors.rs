@@ -1,6 +1,6 @@
-//! The classes of the program's descriptors, so that calls which use them are made in the code
-//! cache without a stop. A thread must not wait in such a call, since no other runs until it
-//! returns, and it must not change a mapped file unseen.
+//! The classes of the program's descriptors ([`DescriptorClass`]), so that calls which use them are
+//! made in the code cache without a stop. A thread must not wait in such a call, since no other
+//! runs until it returns, and it must not change a mapped file unseen.
 
 use super::process::Process;
 use crate::syscalls::Call;
@@ -37,7 +37,8 @@ const READY_DEVICES: [(u32, u32); 4] = [(1, 3), (1, 5), (1, 7), (1, 9)];
 
 impl Process {
     /// Takes note of what a completed call did to descriptors, and of the class of the one that it
-    /// used.
+    /// used. Makes all calls stop from now on if threads may have different descriptors, or share
+    /// them with another process.
     pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
         // The kernel takes 32 bits of these arguments.
         let [first, second, third, fourth, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
@@ -71,6 +72,7 @@ impl Process {
         }
     }
 
+    /// Takes note of the file that mmap(2) has mapped.
     fn learn_mapped_file(&mut self, call: &Call) {
         let [.., flags, fd, _] = call.args.map(|arg| arg & u64::from(u32::MAX));
         if flags & libc::MAP_ANONYMOUS as u64 == 0
@@ -89,6 +91,7 @@ impl Process {
         }
     }
 
+    /// Determines and notes the class of a descriptor, if that is not known.
     fn learn_descriptor(&mut self, fd: u64) {
         if self.engine.knows_descriptor(fd) {
             return;
@@ -114,6 +117,7 @@ impl Process {
         }
     }
 
+    /// Returns the class of a file or directory. Notes the device of one whose calls do not wait.
     fn class_of_file(&mut self, fd: u64, file: &Metadata) -> DescriptorClass {
         if !is_ordinary(&self.link_of(fd)) {
             return DescriptorClass::Waits;

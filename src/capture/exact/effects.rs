@@ -55,7 +55,8 @@ impl Before {
     }
 }
 
-/// Returns the pages that can be written; of private mappings only those that were touched.
+/// Returns the contents of the pages that the process can write; of private mappings only those
+/// that were touched.
 pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     let mut pages = BTreeMap::new();
     let map = PageMap::open(pid);

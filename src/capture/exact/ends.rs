@@ -1,4 +1,5 @@
-//! The ends of threads and of the process.
+//! The ends of threads, of the process, and of a recording whose process goes on natively. A thread
+//! that is to end has an *exit stop* (`PTRACE_EVENT_EXIT`) before it is gone.
 
 use super::effects::{contents, ranges_of};
 use super::engine::Engine;
@@ -34,7 +35,7 @@ impl Engine {
     }
 
     /// Logs the last place of the program, and what the kernel wrote when it ended the calls that
-    /// threads were killed in.
+    /// threads were killed in. Does nothing if no end was noted, or if it was logged before.
     pub(super) fn log_finish(&mut self) -> Result<(), Error> {
         let Some((tid, registers)) = self.last.place.take() else { return Ok(()) };
         let keeps_end = self.is_end_worth_a_keyframe();
@@ -54,7 +55,8 @@ impl Engine {
         process.log(thread, &registers, Happening::Finish { place: Some(place) })
     }
 
-    /// Handles the end of a thread: its exit stop, or that it is gone.
+    /// Handles the end of a thread: its exit stop, or that it is gone. If the whole process ends,
+    /// the thread stays at its exit stop until all threads are there.
     pub(super) fn ending(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
             return self.gone(tid, stop);
@@ -181,6 +183,8 @@ impl Engine {
         self.threads.values().try_for_each(|thread| gone_is_fine(thread.tracee().resume(0)))
     }
 
+    /// Removes a thread that is gone. If it is the process's first thread, whose end is reported
+    /// last, completes the recording.
     fn gone(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.last.place.is_some_and(|(last, _)| last == tid) {
             self.log_finish()?;
@@ -241,6 +245,8 @@ impl Engine {
         self.finish(self.exit)
     }
 
+    /// Logs the end of a recording whose program goes on: the place of the thread with the token,
+    /// before the system call that it may be in.
     fn log_last_place(&mut self) -> Result<(), Error> {
         let holder = self.holder;
         self.with(holder, Process::end_run)?;
@@ -253,14 +259,16 @@ impl Engine {
         self.log_finish()
     }
 
-    /// Lets the process go on untraced, and waits for its end, so that it keeps its terminal.
+    /// Lets the process go on untraced. Waits for its end if it is a child of the recorder, so that
+    /// it keeps its terminal.
     pub(super) fn let_go(&mut self) {
         self.part_from_process();
         tracee::detach_rest();
         self.wait_for_end();
     }
 
-    /// Takes the process out of the cache, and lets it go on untraced.
+    /// Takes the process out of the cache, and lets it go on untraced. Ignores failures. Does not
+    /// complete the recording.
     pub(super) fn part_from_process(&mut self) {
         self.followed.iter_mut().for_each(Followed::forget_borrowers);
         let Some(process) = &mut self.process else {
@@ -312,7 +320,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a process that goes on natively.
+    /// Waits for the end of a process that goes on natively, and notes its exit. Does not wait for
+    /// a process that is not a child of the recorder.
     fn wait_for_end(&mut self) {
         while let Ok(stop) = wait_for(Tid(self.pid.0)) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
@@ -339,7 +348,8 @@ impl Process {
     }
 }
 
-/// Stops a thread, if it is not stopped yet. Returns the signal that it was about to get.
+/// Stops a thread, if it is not stopped yet. Returns the signal that it was about to get; 0 for
+/// none.
 fn halt(pid: Pid, thread: &mut Thread) -> Signo {
     let tracee = thread.tracee();
     // The end of its call may have stopped it, which was not reported yet.

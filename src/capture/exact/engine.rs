@@ -27,14 +27,14 @@ use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// The longest time that a thread keeps the token while others can go on, however few ticks it
-/// executes between its system calls.
+/// The longest time that a thread keeps the token while others can go on.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
 
 /// The maximum time until a log entry is on disk.
 pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
-/// Launches a program, and records it up to its end.
+/// Launches a program, and records it to its end, from `request.start_at` on if that is set. After
+/// an error, the program goes on natively, and the recorder waits for its end.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If recorder and program cannot share one CPU, recording is only slower.
     let shared_cpu = SharedCpu::begin().ok();
@@ -80,7 +80,6 @@ pub(in crate::capture) struct Engine {
     pub(super) holder: Tid,
     /// True if the holder's slice is over: another thread may get the token.
     pub(super) is_slice_over: bool,
-    /// When the holder's slice began.
     pub(super) slice_began: Instant,
     /// The scheduler's random choices; `None` if threads run in the usual order.
     pub(super) chaos: Option<Chaos>,
@@ -89,7 +88,7 @@ pub(in crate::capture) struct Engine {
     pub(super) keyframes: Keyframes,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
-    /// Children that were left at their birth, and whose end may be reported.
+    /// Threads and processes that are left unrecorded, and whose end may be reported.
     pub(super) left: BTreeSet<Tid>,
     /// The recorders of children; `None` if children are not followed.
     pub(super) followed: Option<Followed>,
@@ -166,6 +165,7 @@ impl Engine {
         }
     }
 
+    /// Records the process until its end, or until the recorder is asked to leave it.
     pub(super) fn run(&mut self) -> Result<(), Error> {
         while self.finished.is_none() {
             self.flush_if_due()?;
@@ -178,6 +178,7 @@ impl Engine {
         Ok(())
     }
 
+    /// Flushes the log, and looks for other users of shared memory, if it is time to.
     pub(super) fn flush_if_due(&mut self) -> Result<(), Error> {
         match &mut self.process {
             Some(process) if Beat::is_due() => {
@@ -213,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Lets the thread with the token go on.
+    /// Handles the noted stop of the thread with the token, or lets it step or run a slice.
     fn advance(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let runs = matches!(thread.doing, Doing::Runs);
@@ -281,8 +282,8 @@ impl Engine {
         }
     }
 
-    /// Handles a stop of a thread that is not recorded: its birth was not reported yet, or it is a
-    /// child that was left at its birth.
+    /// Handles a stop of a thread that is not in `threads`. An end of the process's first thread
+    /// completes the recording. A first stop is kept in `early` until the birth is reported.
     pub(super) fn stop_of_stranger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } if tid.0 == self.pid.0 => {
@@ -300,8 +301,8 @@ impl Engine {
         }
     }
 
-    /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen`
-    /// is a stop of the run that was not handled yet.
+    /// Runs the program's code in the cache up to the next system call, signal, or the end of the
+    /// slice, and handles that. `seen` is a stop of the run that was not handled yet.
     fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
         if seen.is_none() {
             if self.stops_here(tid)? {
@@ -485,6 +486,7 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits for the children's recorders. Returns all recordings; an error without the program's.
     pub(super) fn outcome(mut self) -> Result<Outcome, Error> {
         self.wait_for_followed()?;
         let Some((dir, manifest, trace_bytes, mut notes)) = self.finished else {

@@ -32,6 +32,7 @@ pub(super) struct FamilyReport {
 }
 
 impl Family {
+    /// Creates the file, which is empty.
     pub(super) fn new() -> Result<Self, Error> {
         let fail = |call| move |errno| Error::from(tracee::Error::System { call, errno });
         let file = memfd_create("contraflow", MFdFlags::MFD_CLOEXEC).map_err(fail("memfd_create"));
@@ -75,6 +76,7 @@ impl Family {
     }
 }
 
+/// Parses the file's entries. Leaves out an incomplete one at the end, and repeated notes.
 fn parse(mut bytes: &[u8]) -> FamilyReport {
     let mut said = FamilyReport::default();
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {

@@ -39,8 +39,9 @@ struct Waits {
 }
 
 impl Engine {
-    /// Follows a child that is stopped at its birth. It does not have the recorder's memory any
-    /// more, unless it `shares` its parent's memory. Returns false if children are not followed.
+    /// Follows a child that is stopped at its birth. If it `shares` its parent's memory, it runs
+    /// natively until it executes a program. Otherwise it does not have the recorder's memory any
+    /// more, and is handed over. Returns false if children are not followed.
     pub(super) fn follow_newborn(&mut self, child: Tid, shares: bool) -> Result<bool, Error> {
         let Some(followed) = &mut self.followed else { return Ok(false) };
         let tracee = Tracee(child);
@@ -95,7 +96,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Follows a child that shared its parent's memory until it executed a program just now.
+    /// Hands a child over that shared its parent's memory until it executed a program just now.
+    /// Detaches from one that cannot be recorded, with a note.
     fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
         let tracee = Tracee(child);
         if let Some(clause) = reason_against(Pid(child.0), self.pid)? {
@@ -138,7 +140,8 @@ impl Engine {
         }
     }
 
-    /// Hands a stopped child over to a separate recorder. The child goes on with `registers`.
+    /// Hands a stopped child over to a separate recorder, for which this process forks. The child
+    /// goes on with `registers`: recorded, or natively if that fails.
     fn hand_over(
         &mut self,
         tid: Tid,
@@ -213,7 +216,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a child go on natively that cannot be recorded.
+    /// Lets a child go on natively that cannot be recorded, and notes why.
     fn leave_newborn(&self, child: &Child, why: &str) -> Result<(), Error> {
         if let Some(followed) = &self.followed {
             followed.family.add_note(&format!("process {} is not recorded: {why}", child.pid));

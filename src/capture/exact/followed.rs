@@ -1,4 +1,5 @@
-//! The children that are followed: their recorders, and those that have none yet.
+//! The state of the children that are followed. *Borrowers* are those without a recorder, which use
+//! the memory of their parent.
 
 use super::family::Family;
 use crate::capture::Error;

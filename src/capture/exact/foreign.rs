@@ -1,5 +1,9 @@
-//! Memory that processes outside the recording may write: shared mappings that a child has too, or
-//! another process. The program's accesses are executed one by one, and logged with what they read.
+//! Foreign memory: memory that processes outside the recording may write. These are shared mappings
+//! that a child or another process has, too.
+//!
+//! While the program executes, the memory is *closed*: the program's accesses to it fault. Each
+//! access is executed alone with the memory open, and logged with what it read. For a system call,
+//! the memory that it uses is opened until the program executes again.
 
 use super::effects::{Before, contents};
 use super::engine::Engine;
@@ -34,8 +38,8 @@ pub(super) struct BeforeAccess {
 }
 
 impl Engine {
-    /// Closes foreign memory before a thread executes the program, unless the kernel uses it for
-    /// another thread.
+    /// Closes foreign memory before a thread executes the program. If the kernel uses it for
+    /// another thread, leaves it open, and notes for the user that the replay may fail.
     pub(super) fn close_foreign(&mut self, tid: Tid) -> Result<(), Error> {
         if !self.process.as_ref().is_some_and(|process| process.engine.has_open_foreign()) {
             return Ok(());
@@ -96,6 +100,7 @@ impl Process {
     }
 
     /// Makes shared mappings in a range foreign if other processes can write them, or are meant to.
+    /// Postpones the look at other processes if the last one was costly (`rests_until`).
     pub(super) fn look_for_others(&mut self, range: AddrRange) {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);

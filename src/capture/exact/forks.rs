@@ -117,6 +117,7 @@ impl Engine {
 /// The program under a debugger, and the process beside it that the debugger has not left yet.
 #[derive(Debug)]
 pub(super) struct Processes {
+    /// The recorder of the program that is debugged.
     pub(super) program: Engine,
     /// The parent of a child that is followed since it executed a program, until it is left.
     pub(super) parent: Option<Engine>,
@@ -227,6 +228,8 @@ impl Processes {
         }
     }
 
+    /// Lets the newborn children and the parent go on natively, and the program if it is being left
+    /// (`parting`).
     pub(super) fn leave_all_others(&mut self) -> Result<(), Error> {
         self.leave_newborns();
         if let Some(child) = self.parting {
@@ -235,6 +238,7 @@ impl Processes {
         self.parent.take().map_or(Ok(()), |mut parent| parent.part())
     }
 
+    /// Lets the newborn children go on natively, and drops the reports of their births.
     fn leave_newborns(&mut self) {
         let engine = &mut self.program;
         engine.newborns.leave_all();
@@ -244,6 +248,7 @@ impl Processes {
         }
     }
 
+    /// Kills a newborn child or the parent, and waits for its end.
     pub(super) fn kill_other(&mut self, pid: Pid) -> Result<(), Error> {
         if let Some(newborn) = self.program.newborns.take(pid) {
             newborn.kill();

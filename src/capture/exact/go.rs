@@ -24,6 +24,9 @@ const LOOK_PERIOD: Duration = Duration::from_millis(50);
 const LONE_STEPS: u32 = 256;
 
 impl Engine {
+    /// Lets the program go on as `go` asks until a thread has an event or `interrupted` returns
+    /// true, and stops all threads. Returns the event to report, with its thread. An event that was
+    /// not reported yet is returned at once.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -171,6 +174,9 @@ impl Engine {
         Ok(())
     }
 
+    /// Stops a thread: at an exact place if it executes the program, otherwise in its system call.
+    /// Completes a call that is done by then. Does not stop a thread that waits for its child
+    /// (vfork(2)).
     fn halt(&mut self, tid: Tid) -> Result<(), Error> {
         self.with(tid, Process::end_run)?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };

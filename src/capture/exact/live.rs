@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     processes: Processes,
+    /// The directory of the recording, once it was saved.
     dir: PathBuf,
 }
 
@@ -40,6 +41,7 @@ impl Live {
         })
     }
 
+    /// Starts to record by `start`. After an error, lets the process go on natively.
     fn begin(
         mut engine: Engine,
         start: impl FnOnce(&mut Engine) -> Result<(), Error>,

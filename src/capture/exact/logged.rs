@@ -13,7 +13,8 @@ use crate::translate::Counter;
 
 impl Process {
     /// Logs the calls that a thread has made and logged in the code cache during a run. Returns the
-    /// ticks of the run up to the last one, from which `running` counts on.
+    /// ticks of the run up to the last one: the caller subtracts them from those of the run, since
+    /// they are in the log. `running` counts on from there.
     pub(super) fn take_calls(
         &mut self,
         thread: &mut Thread,

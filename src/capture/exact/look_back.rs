@@ -1,4 +1,4 @@
-//! When the recorder looks if memory is still foreign.
+//! When the recorder checks whether memory is still foreign (`taken_back`).
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,11 @@ const REST_AFTER_TAKING: u32 = 100;
 /// When to look if memory is still foreign.
 #[derive(Debug)]
 pub(super) struct LookBack {
+    /// The time of the next look.
     next: Instant,
+    /// The time between two looks, which doubles with each.
     pause: Duration,
+    /// The time before which there is no look, since the last one was costly.
     rests_until: Instant,
 }
 

@@ -1,4 +1,5 @@
-//! Changes of the mappings by system calls.
+//! Changes of the mappings by system calls, for the log. Contents that a replay cannot find
+//! elsewhere are stored in the recording, as images.
 
 use super::process::Process;
 use super::thread::Thread;
@@ -312,6 +313,7 @@ impl Process {
         Ok(self.recorder.writer().image_from_bytes(&bytes)?)
     }
 
+    /// Describes a mapping like `mapped_shared`, with a note for the user (`note_shared`).
     fn shared_by_others(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
         self.note_shared(mapping);
         self.mapped_shared(mapping)
@@ -323,6 +325,8 @@ impl Process {
         Ok(mapped_from(mapping, mapping.range, content))
     }
 
+    /// Notes for the user that another process may write to a mapping unseen, unless the mapping is
+    /// foreign or there is such a note.
     pub(super) fn note_shared(&mut self, mapping: &Mapping) {
         if self.engine.is_foreign_file(mapping) || self.notes.iter().any(|n| n.starts_with(MAPS)) {
             return;

@@ -1,9 +1,17 @@
-//! Exact recording: the program runs in translated code that counts ticks, one thread at a time.
-//! All inputs of the run go to a log (`recording::log`), from which the run can be repeated.
+//! Exact recording: the program runs in translated code that counts ticks (branches, by which
+//! places in the run are identified), one thread at a time. All inputs of the run go to a log
+//! (`recording::log`), from which the run can be repeated.
 //!
 //! The thread that executes holds the *token*. It gives the token up at the end of its slice if
 //! another thread can run, and in a system call that does not return at once. The events of a
 //! thread are logged while it has the token, so that the log is one sequence for all threads.
+//!
+//! Terms of several files: a thread is *in the program* while it is stopped at the program's own
+//! code with its own registers (`Place::Program`), and *in the cache* during a run of translated
+//! code. A *hook* is an instruction whose result does not follow from the program's state
+//! (`hooks`). *Foreign* memory is shared memory that processes outside the recording may write
+//! (`foreign`). The *gate* holds the SYSCALL instruction for the recorder's own calls in a process
+//! with filters of system calls (`filters`).
 
 mod attach;
 mod births;

@@ -16,7 +16,8 @@ pub(super) struct Written {
     pub is_partly_unknown: bool,
 }
 
-/// Returns which of some shared mappings processes other than `own` can write.
+/// Reads the mappings of all processes, and returns which of some shared mappings processes other
+/// than `own` can write.
 pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
     let mut written = Written::default();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -15,7 +15,8 @@ const LISTS: [&str; 2] = ["maps", "smaps"];
 const CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 
 impl Process {
-    /// Puts a copy without the recorder's mappings in the place of a list that a call opened.
+    /// Puts a copy without the recorder's mappings in the place of a list that a call opened. Does
+    /// nothing after other calls, or if the copy cannot be made.
     pub(super) fn hide_own_mappings(
         &self,
         thread: &Thread,

@@ -28,6 +28,7 @@ pub(super) type Finished = (PathBuf, Manifest, u64, Vec<String>);
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) recorder: Recorder,
+    /// Its code cache and its address space; not the recorder's `Engine`.
     pub(super) engine: TranslatedProcess,
     pub(super) mappings: MappingRecorder,
     /// The end of its heap, as brk(2) last returned it.
@@ -101,6 +102,8 @@ impl Process {
         Ok(())
     }
 
+    /// Forgets pages of code that may have changed. Lets the code of newly mapped files that
+    /// earlier runs executed be translated early.
     fn note_changes(&mut self, changes: &Changes) {
         if changes.code {
             self.engine.forget_stable_code(&changes.changed);

@@ -1,4 +1,4 @@
-//! Which thread has the token.
+//! The choice of the thread that has the token, and the log entries when it changes hands.
 
 use super::engine::Engine;
 use super::process::place_of;
@@ -34,8 +34,9 @@ impl Engine {
     }
 
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
-    /// the next one in turn, or a random one. `None` if no thread can go on. After the program's
-    /// end is noted, only threads with a stop to handle go on.
+    /// the next one in turn, or a random one. A thread that the debugger runs alone comes first.
+    /// `None` if no thread can go on. After the program's end is noted, only threads with a stop to
+    /// handle go on.
     pub(super) fn next_thread(&mut self) -> Option<Tid> {
         let can_go = |tid: &Tid| {
             let thread = self.threads.get(tid);

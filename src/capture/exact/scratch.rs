@@ -2,7 +2,8 @@
 //!
 //! The kernel fills a buffer some time before the call's entry is in the log. A thread that looks
 //! there in between would see bytes that the replay does not have yet. So the kernel fills memory
-//! of the recorder instead, and the program's buffer gets the bytes when the call is logged.
+//! of the recorder instead (in the thread's [`Area`]), and the program's buffer gets the bytes when
+//! the call is logged.
 
 use super::effects::ranges_of;
 use crate::capture::Error;

@@ -39,6 +39,7 @@ impl Engine {
         if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal(tid, info) }
     }
 
+    /// Delivers a signal to a thread that is stopped in the program.
     pub(super) fn deliver_signal(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
         let delivered = self.with(tid, |process, thread| {
             let before = thread.tracee().registers()?;
@@ -61,6 +62,8 @@ impl Engine {
         if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
     }
 
+    /// Delivers a signal to a thread that is in a system call. A handler or the thread's end ends
+    /// the call; after another signal, the kernel makes it again.
     pub(super) fn deliver_signal_in_call(
         &mut self,
         tid: Tid,
@@ -85,6 +88,7 @@ impl Engine {
         self.after_delivery(tid, delivered.as_ref())
     }
 
+    /// Handles or notes the stop that came in place of the delivery, if one did.
     fn after_delivery(&mut self, tid: Tid, delivered: Option<&Delivered>) -> Result<(), Error> {
         match delivered {
             Some(Delivered::Other(stop)) if stop.is_end() => self.ending(tid, *stop),
@@ -96,7 +100,8 @@ impl Engine {
 
 impl Process {
     /// Delivers a signal to a thread that is where `before` says, or in the system call there, and
-    /// logs it. `others` returns what else the kernel wrote.
+    /// logs it. `others` returns what else the kernel wrote. A signal that is ignored or only stops
+    /// the process is not logged; in the second case, waits until the process is continued.
     fn deliver(
         &mut self,
         thread: &mut Thread,

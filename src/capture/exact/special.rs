@@ -1,4 +1,4 @@
-//! System calls that the recorder answers itself, or prepares.
+//! System calls that the recorder answers itself, prepares, or ends the recording before.
 
 use super::engine::Engine;
 use super::filters::asks_for_filters;

@@ -32,7 +32,7 @@ const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;
 
 impl Engine {
-    /// Begins to record a program that was launched.
+    /// Begins to record a program that was launched, and is stopped in its execve(2).
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         leave_system_call(Tracee(Tid(self.pid.0)))?;
         self.start_executed(prepared, None)
@@ -80,7 +80,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles an execve: the process has another program, and this thread only.
+    /// Handles an execve: the process has another program, and this thread only. Begins its part of
+    /// the log. If the program cannot be recorded, ends the log, and lets the process go on
+    /// natively.
     pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let call = self.threads.values().find_map(|thread| {
             let calling = thread.calling().filter(|_| thread.debug.reports_return)?;
@@ -129,7 +131,7 @@ impl Engine {
 
 impl Process {
     /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is
-    /// one of them.
+    /// one of them. [`Self::begin`] logs its state and finds its mappings.
     pub(super) fn open(
         recorder: Recorder,
         tracee: Tracee,

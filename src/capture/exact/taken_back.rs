@@ -31,6 +31,8 @@ impl Engine {
 }
 
 impl Process {
+    /// Takes foreign files back that no other process can write any more, and logs their contents.
+    /// Files that are large, or meant for others, stay foreign.
     fn take_back_foreign(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let begun = Instant::now();
         let mut files = self.engine.foreign_files();

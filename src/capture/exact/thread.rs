@@ -27,6 +27,7 @@ pub(super) enum Doing {
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct Calling {
     pub(super) call: Call,
+    /// The effects of the call, as far as they are known before it.
     pub(super) open: OpenCall,
     /// The thread's registers before the call.
     pub(super) registers: Registers,
@@ -36,7 +37,7 @@ pub(super) struct Calling {
     pub(super) size_before: u64,
     /// True if the kernel may use foreign memory until the call returns.
     pub(super) uses_foreign: bool,
-    /// True if foreign memory was closed since the call was begun.
+    /// True if foreign memory may have been closed since the call was begun.
     pub(super) was_closed: bool,
     /// True if it is made once more, with all foreign memory open.
     pub(super) is_repeated: bool,
@@ -70,6 +71,7 @@ pub(in crate::capture) struct Thread {
     pub(super) stop: Option<Stop>,
     /// The ticks that it executed since its last entry in the log.
     pub(super) ticks: u64,
+    /// The pointers that it registered with the kernel, which writes through them when it ends.
     pub(super) registered: Registered,
     /// The number of the call that its `restart_syscall(2)` makes again.
     pub(super) restarts: Option<u64>,
@@ -84,6 +86,7 @@ pub(in crate::capture) struct Thread {
 }
 
 impl Thread {
+    /// Creates a thread that is stopped in the program.
     pub(super) fn new(translated: TranslatedThread) -> Self {
         Self {
             translated,

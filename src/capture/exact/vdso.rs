@@ -111,6 +111,7 @@ impl Vdso {
         self.old.iter().try_for_each(|(at, old)| write(memory, *at, old))
     }
 
+    /// Returns the addresses of those of [`FUNCTIONS`] that the vdso has, and their system calls.
     fn functions(&self, memory: &Memory) -> Vec<(Addr, u32)> {
         let mut bytes = vec![0; usize::try_from(self.range.size_bytes()).unwrap_or(0)];
         let known = memory.read(self.range.start, &mut bytes);
@@ -125,7 +126,8 @@ impl Vdso {
             .collect()
     }
 
-    /// Steps the threads that are in the vdso until they have left it.
+    /// Steps the threads that are in the vdso until they have left it, with all signals blocked. A
+    /// thread that is still there after `MAX_STEPS` stays there.
     fn bring_out(&self, threads: &[Tracee]) -> Result<(), Error> {
         threads.iter().try_for_each(|tracee| {
             if !self.range.contains(tracee.instruction_pointer()?) {
@@ -139,6 +141,7 @@ impl Vdso {
         })
     }
 
+    /// Steps a thread until it has left the vdso. Fails if the thread ends.
     fn step_out(&self, tracee: Tracee) -> Result<(), Error> {
         for _ in 0..MAX_STEPS {
             if !self.range.contains(tracee.instruction_pointer()?) {
@@ -154,6 +157,7 @@ impl Vdso {
     }
 }
 
+/// Returns the code of a function that makes a system call.
 fn stub(number: u32) -> [u8; STUB_BYTES] {
     let [a, b, c, d] = number.to_le_bytes();
     [0xb8, a, b, c, d, 0x0f, 0x05, 0xc3]

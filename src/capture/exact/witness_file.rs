@@ -25,11 +25,14 @@ use std::path::{Path, PathBuf};
 pub(super) struct Witness {
     pub(super) path: PathBuf,
     pub(super) file: BufWriter<File>,
+    /// The writable memory at the last moment.
     pages: Pages,
+    /// The state of the random numbers.
     random: u64,
 }
 
 impl Witness {
+    /// Creates the file. An existing one is emptied.
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
         let file = File::create(path).map_err(|error| not_written(path, error))?;
         let random = RandomState::new().build_hasher().finish();

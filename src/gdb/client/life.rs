@@ -104,7 +104,8 @@ impl<R: Run> Client<'_, R> {
         self.served.session.run().process().is_none()
     }
 
-    /// Starts a program or attaches to a process, in place of the current program.
+    /// Starts a program or attaches to a process, in place of the current program. Returns the stop
+    /// reply, or an error for the client.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,
@@ -124,7 +125,8 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Handles packets that start programs, and the thread list of a session without a program.
+    /// Handles packets that start programs; `qAttached` and `QProgramSignals`; and the thread list
+    /// of a session without a program, or with several processes. Returns `None` for other packets.
     pub(super) fn answer_of_life(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if let Some(understood) = self.preparation.take(body) {
             return Some(if understood { b"OK".to_vec() } else { b"E01".to_vec() });
@@ -154,7 +156,7 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Handles packets that only LLDB sends.
+    /// Handles packets that only LLDB sends; returns `None` for others.
     pub(super) fn answer_lldb(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if body == b"QListThreadsInStopReply" {
             self.features.lists_threads = true;
@@ -171,7 +173,8 @@ impl<R: Run> Client<'_, R> {
         lldb::answer(&self.served.session, self.features.signals, body)
     }
 
-    /// Returns a thread's stop reply: the session's stop, or a stop without a reason.
+    /// Returns a thread's stop reply: the session's stop, or a stop without a reason; an error if
+    /// the thread does not exist.
     fn thread_stop(&self, tid: Option<Tid>) -> Vec<u8> {
         let last = self.served.session.last_stop();
         match tid.filter(|tid| self.served.session.is_alive(*tid)) {

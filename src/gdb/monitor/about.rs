@@ -6,6 +6,7 @@ use crate::common::Visible;
 use crate::session::{History, Position, Run, Session};
 use std::fmt::Write;
 
+/// Describes the current position: its number, thread and time, and its share of the history.
 pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     let thread = session.last_stop().thread;
     let Some(position) = session.run().position() else {
@@ -65,6 +66,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
+/// Describes the program, its ending and its recording.
 pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     let run = session.run();
     let about = run.describe();
@@ -90,6 +92,7 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     text
 }
 
+/// Lists the gaps in the history.
 pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
     let gaps = session.run().gaps();
     if gaps.is_empty() {

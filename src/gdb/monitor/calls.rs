@@ -74,6 +74,7 @@ fn returned(
     }
 }
 
+/// Moves to a position, and describes it. Returns the text `otherwise` if there is none.
 fn go<R: Run>(session: &mut Session<R>, position: Option<u64>, otherwise: &str) -> String {
     let Some(position) = position else { return format!("{otherwise}\n") };
     match session.seek(position) {

@@ -10,6 +10,7 @@ use std::fmt::Write;
 const NAME_LIMIT_BYTES: usize = 100;
 const MARKS_LIMIT: usize = 10_000;
 
+/// Names the current position. A mark of that name moves here.
 pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     let Some(position) = session.run().position() else { return NO_HISTORY.to_owned() };
     if !is_name(name) {
@@ -30,6 +31,7 @@ pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     }
 }
 
+/// Returns true if a mark may have this name.
 fn is_name(name: &str) -> bool {
     let begins = name.chars().next().is_some_and(|first| first.is_alphabetic() || first == '_');
     let taken = matches!(name, "start" | "begin" | "end");

@@ -57,7 +57,8 @@ impl From<String> for Answer {
 }
 
 /// Answers a command. Calls `interrupted` regularly, and stops if it returns true; calls `say` with
-/// reports of progress.
+/// reports of progress. A command after `on-continue` is executed at once, and its move is repeated
+/// when the client resumes.
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,

@@ -19,6 +19,7 @@ const HITS_LIMIT: usize = 100_000;
 /// The depth up to which calls are indented.
 const INDENT_LIMIT: usize = 60;
 
+/// Parses a count from 1 to `limit`; the default if there is no text.
 fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, String> {
     let Some(text) = text else { return Ok(default) };
     let count = text.parse().ok().filter(|count| (1..=limit).contains(count));
@@ -72,6 +73,7 @@ pub(super) fn around<R: Run>(
     text
 }
 
+/// Returns the line of the current position in a list of calls.
 fn this_is_here<R: Run>(run: &R, tid: Tid, at: u64) -> String {
     let name = run.pc(tid).map_or_else(|| "unknown".to_owned(), |pc| name_of(run, pc));
     format!("{:>12}  => {name}\n", number_of(at, run.is_exact()))

@@ -87,7 +87,8 @@ pub(super) fn last<R: Run>(
     }
 }
 
-/// Returns the requested position, or an error message.
+/// Returns the requested position, or an error message. `to` is a mark, the start or the end, or a
+/// number, a percentage or a time; with a sign, these three count from here.
 pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
     let here = session.run().position().ok_or_else(|| NO_HISTORY.to_owned())?;
     if let Some(position) = session.marks().get(to) {

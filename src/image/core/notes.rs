@@ -63,6 +63,7 @@ pub(super) fn encode(contents: &CoreContents) -> Vec<u8> {
     notes
 }
 
+/// Appends the notes of the process. Omits those without contents, except for `NT_PRPSINFO`.
 fn push_process(notes: &mut Vec<u8>, contents: &CoreContents) {
     push_note(notes, "CORE", NT_PRPSINFO, &encode_process(&contents.process));
     if !contents.auxv.is_empty() {
@@ -94,6 +95,7 @@ fn push_note(notes: &mut Vec<u8>, owner: &str, kind: u32, bytes: &[u8]) {
     }
 }
 
+/// Encodes the contents of an `NT_PRSTATUS` note.
 fn encode_status(thread: &Thread, contents: &CoreContents) -> Vec<u8> {
     use prstatus as at;
     let CoreContents { process, signal, .. } = contents;
@@ -127,6 +129,7 @@ pub(super) fn decode_status(bytes: &[u8]) -> Option<(Thread, i32)> {
     Some((thread, signal))
 }
 
+/// Encodes the contents of an `NT_PRPSINFO` note. Cuts a long name and command line.
 fn encode_process(process: &ProcessInfo) -> Vec<u8> {
     use prpsinfo as at;
     let mut bytes = vec![0; at::SIZE];

@@ -43,6 +43,7 @@ impl Core {
     }
 }
 
+/// Checks that a file is a core of a 64-bit x86 process.
 fn check_kind(elf: &Elf) -> Result<(), Error> {
     let file_type = match elf.file_type {
         FileType::Core if elf.machine == EM_X86_64 && elf.is_64 => return Ok(()),
@@ -55,6 +56,7 @@ fn check_kind(elf: &Elf) -> Result<(), Error> {
     Err(Error::NotCore { file_type })
 }
 
+/// Converts a loadable segment to one of a core.
 fn core_segment(segment: &Segment) -> CoreSegment {
     CoreSegment {
         range: AddrRange::sized(segment.start, segment.memory_size_bytes),
@@ -80,6 +82,7 @@ fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
     })
 }
 
+/// Reads the contents that are in notes: all but the segments.
 fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     let damaged = |_| Error::DamagedElf { reason: "the notes of the core are cut off" };
     let data: &[u8] = bytes;
@@ -129,6 +132,7 @@ fn take_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
+/// Sets a field of a thread, if there is one.
 fn set(
     thread: Option<&mut Thread>,
     field: impl Fn(&mut Thread) -> &mut Option<Vec<u8>>,

@@ -1,7 +1,7 @@
 //! Writes a core file that gdb opens. Buffers only a small part of the memory at a time.
 //!
-//! Layout: file header, notes, memory (each run at a page boundary), program headers. The file
-//! header is written last, so that a truncated core is not an ELF file.
+//! Layout: file header, notes, memory (each run of known bytes at a page boundary), program
+//! headers. The file header is written last, so that a truncated core is not an ELF file.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::core::{CoreContents, CoreSegment, notes};
@@ -36,8 +36,9 @@ impl<F: FnMut(Addr, &mut [u8]) -> usize> CoreMemory for F {
     }
 }
 
-/// Writes `contents` as a core file to `out`, which must be empty. Omits unknown pages of `memory`
-/// from the core; pages of zeros become holes in the file.
+/// Writes `contents` as a core file to `out`, which must be empty. Omits each page of `memory` from
+/// its first unknown byte on; pages of zeros become holes in the file. An empty segment is an
+/// error.
 pub fn write(
     out: &mut (impl Write + Seek),
     contents: &CoreContents,
@@ -59,12 +60,15 @@ pub fn write(
     writer.finish()
 }
 
+/// A core file that is being written.
 struct Writer<'a, W> {
     out: &'a mut W,
+    /// The offset in the file at which output continues. Skipped bytes are holes.
     position: u64,
     headers: Vec<ProgramHeader>,
 }
 
+/// The fields of an `Elf64_Phdr`.
 struct ProgramHeader {
     kind: u32,
     flags: u32,
@@ -76,6 +80,7 @@ struct ProgramHeader {
 }
 
 impl<W: Write + Seek> Writer<'_, W> {
+    /// Writes the notes and adds their program header.
     fn write_notes(&mut self, contents: &CoreContents) -> Result<(), Error> {
         let notes = notes::encode(contents);
         self.headers.push(ProgramHeader {
@@ -124,6 +129,8 @@ impl<W: Write + Seek> Writer<'_, W> {
         Ok(())
     }
 
+    /// Adds the program header of `run`, whose bytes end at the current position, and moves to the
+    /// next page of the file. Does nothing for an empty run.
     fn end_run(&mut self, segment: &CoreSegment, run: AddrRange) {
         if !run.is_empty() {
             self.push_header(segment, run, run.size_bytes());

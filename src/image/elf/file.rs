@@ -133,6 +133,7 @@ impl Elf {
     }
 }
 
+/// Reads the headers of a file of class `H`: 32 or 64 bits.
 fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, Error> {
     let header = H::parse(data).map_err(|_| damaged("the file header is cut off"))?;
     let endian = header.endian().map_err(|_| damaged("its byte order is unknown"))?;
@@ -193,6 +194,7 @@ impl FileType {
     }
 }
 
+/// Returns the segment of a program header; `None` unless it is loadable.
 fn segment<P: ProgramHeader>(program: &P, endian: P::Endian) -> Option<Segment> {
     let flags = program.p_flags(endian);
     (program.p_type(endian) == raw::PT_LOAD).then(|| Segment {
@@ -218,6 +220,7 @@ struct Dynamic {
 const DF_1_PIE: u64 = 0x0800_0000;
 
 impl Dynamic {
+    /// Reads the dynamic tables of all program headers; a damaged one reads as absent.
     fn read<P: ProgramHeader>(programs: &[P], endian: P::Endian, data: &[u8]) -> Self {
         let mut dynamic = Self::default();
         let tables = programs.iter().filter_map(|each| each.dynamic(endian, data).ok().flatten());
@@ -233,6 +236,7 @@ impl Dynamic {
     }
 }
 
+/// Returns the GNU build ID, from the notes of program headers or else of sections.
 fn build_id<H: FileHeader>(
     programs: &[H::ProgramHeader],
     sections: &SectionTable<'_, H>,
@@ -251,6 +255,7 @@ fn build_id<H: FileHeader>(
         .filter(|id| !id.is_empty())
 }
 
+/// Reads the section `.gnu_debuglink`: a name with its NUL, padded to four bytes, and a CRC.
 fn debug_link<H: FileHeader>(
     sections: &SectionTable<'_, H>,
     endian: H::Endian,

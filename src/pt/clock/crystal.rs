@@ -1,4 +1,5 @@
-//! The crystal clock, from TMA and MTC packets. Knows nothing of cycles.
+//! The crystal clock, from TMA and MTC packets. An MTC is written at each *edge* of the clock: when
+//! bit `MTCFreq` of its counter toggles. Knows nothing of cycles.
 
 use super::{ClockConfig, CrystalRatio};
 
@@ -8,7 +9,7 @@ pub(super) struct Crystal {
     ratio: CrystalRatio,
     /// `MTCFreq`, below 16.
     freq: u8,
-    /// The TSC at the counter's last edge before the TMA.
+    /// The TSC when the counter last incremented before the TMA.
     anchor_tsc: u64,
     /// Crystal ticks from `anchor_tsc` to the last packet.
     elapsed: u64,

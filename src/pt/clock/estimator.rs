@@ -172,13 +172,15 @@ impl Clock {
         self.cyc = Cyc::Before;
     }
 
-    /// Handles a packet that a CYC can bind to.
+    /// Binds the CYC that was read last, if any, to the current packet, and then handles the packet
+    /// by `effect`.
     #[inline]
     fn eligible(&mut self, effect: impl FnOnce(&mut Self)) {
         self.cyc = if self.cyc == Cyc::Before { Cyc::Bound } else { Cyc::None };
         effect(self);
     }
 
+    /// Handles a TSC packet: the time is known. The crystal clock is unknown until the next TMA.
     fn tsc(&mut self, tsc: u64) {
         self.last_tsc = Some(tsc);
         self.crystal = None;
@@ -196,6 +198,8 @@ impl Clock {
         self.base = Some(Base { tsc, cycles: 0, cycle_exact: self.cyc == Cyc::Bound });
     }
 
+    /// Handles an MTC packet: the time at its edge is known, and may also determine the core's
+    /// speed. Ignores the packet without a TMA, or if it does not advance the clock.
     fn mtc(&mut self, mtc: u8) {
         let Some(tsc) = self.crystal.as_mut().and_then(|crystal| crystal.advance(mtc)) else {
             return;
@@ -206,7 +210,7 @@ impl Clock {
         self.rebase(tsc);
     }
 
-    /// Derives the core's speed from two points at which both clocks are known.
+    /// Derives the core's speed from `base` to `tsc`, if the core clocks at both are known exactly.
     fn calibrate(&mut self, base: Base, tsc: u64) {
         let exact = base.cycle_exact && self.cyc == Cyc::Bound && !self.lost;
         let ticks = tsc.saturating_sub(base.tsc);
@@ -215,6 +219,8 @@ impl Clock {
         }
     }
 
+    /// Returns the speed that the core:bus ratio `ratio` implies; `None` if it or the nominal ratio
+    /// is 0 or unknown.
     fn speed_by_ratio(&self, ratio: u8) -> Option<Speed> {
         let nominal = self.config.nominal_ratio.filter(|nominal| *nominal != 0)?;
         (ratio != 0).then_some(Speed { ticks: nominal.into(), cycles: ratio.into() })

@@ -1,7 +1,7 @@
-//! Loops of direct branches. They generate no packets, so an event that ends one binds to its first
-//! round (SDM section "Packet Binding"), and the other rounds are lost. With
-//! [`Config::report_circles`], this file reports each round, by the packets of a processor whose
-//! tracing is interrupted and resumes at once.
+//! Circles: loops of direct branches. They generate no packets, so an event that ends one binds to
+//! its first round (SDM section "Packet Binding"), and the other rounds are lost. With
+//! [`Config::report_circles`], this file *reports* an address in each round: it writes the packets
+//! of a processor whose tracing is interrupted there and resumes at once.
 //!
 //! [`Config::report_circles`]: super::Config::report_circles
 
@@ -23,18 +23,20 @@ impl Walked {
         self.0.clear();
     }
 
+    /// Returns true if the instruction at `ip` is in a run.
     fn holds(&self, ip: Addr) -> bool {
         self.meets((ip, ip))
     }
 
+    /// Returns true if code from `first` to `last` overlaps a run.
     fn meets(&self, (first, last): (Addr, Addr)) -> bool {
         self.0.iter().any(|run| run.0 <= last && first <= run.1)
     }
 }
 
 impl Unit {
-    /// Handles straight execution from the current IP to `ip`. If that reached code executed since
-    /// the last reported position, reports the current IP.
+    /// Handles straight execution from the current IP to `ip`. If part of that code was already
+    /// executed since the last position that the trace determines, reports the current IP.
     pub(super) fn reach(&mut self, ip: Addr) {
         let start = self.context.ip;
         if self.reports_circles() && self.walked.meets((start, ip)) {
@@ -42,8 +44,9 @@ impl Unit {
         }
     }
 
-    /// Reports the address of a direct branch that closes a loop, before the packets of the branch.
-    /// Returns true if the branch itself is reported then as well.
+    /// Reports the address of a direct branch that closes a circle or ends the last of [`MAX_RUNS`]
+    /// runs, before the packets of the branch. Returns true if the branch jumps to itself: the
+    /// packets written then include it, and the caller must write none for it.
     pub(super) fn close_circle(&mut self, branch: &Branch) -> bool {
         if !self.reports_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
             return false;

@@ -117,6 +117,7 @@ impl Config {
         self.with_range(n, range, 2)
     }
 
+    /// Sets `ADDRn` to `range` and `ADDRn_CFG` to `cfg`. Does nothing if n is not below 4.
     fn with_range(mut self, n: usize, range: IpRange, cfg: u8) -> Self {
         if let Some(slot) = self.ranges.get_mut(n) {
             *slot = range;

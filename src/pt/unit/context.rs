@@ -1,5 +1,5 @@
-//! The processor state that selects the generated packets, and its changes by the next far
-//! transfer.
+//! The processor state that selects the generated packets, and its changes by the next far transfer
+//! or interrupt.
 
 use super::{Config, RtitCtl};
 use crate::common::Addr;
@@ -36,7 +36,7 @@ pub(super) struct Mode {
     pub(super) interrupts: bool,
 }
 
-/// Changes that take effect with the next far transfer.
+/// Changes that take effect with the next far transfer or interrupt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Staged {
     pub(super) mode: Option<Mode>,
@@ -64,7 +64,8 @@ impl Context {
         self.in_enclave = staged.in_enclave.unwrap_or(self.in_enclave);
     }
 
-    /// Returns `ContextEn` (SDM section "Context Enable (`ContextEn`)").
+    /// Returns true if privilege level, CR3 and enclave mode allow tracing: `ContextEn` (SDM
+    /// section "Context Enable (`ContextEn`)").
     pub(super) fn is_traced(&self, config: &Config) -> bool {
         let ctl = config.ctl;
         let level = if self.cpl == 0 { RtitCtl::OS } else { RtitCtl::USER };

@@ -58,6 +58,8 @@ impl Unit {
         self.end();
     }
 
+    /// Sets whether the processor is in a transaction. Traces only a change, so no nested
+    /// transaction.
     fn transaction(&mut self, ip: Addr, in_tx: bool) {
         self.begin();
         if self.context.in_tx != in_tx {
@@ -142,6 +144,7 @@ impl Unit {
         self.end();
     }
 
+    /// Returns true if power event packets are generated.
     fn powered(&self) -> bool {
         self.triggered() && self.config.ctl.has(RtitCtl::PWR_EVT_EN)
     }
@@ -155,7 +158,8 @@ impl Unit {
     }
 
     /// Writes the event trace packets of the interrupt or far transfer that the next call reports.
-    /// If control flow packets are enabled, they give its IP; otherwise a FUP with `ip` does.
+    /// If control flow packets are enabled, those of that call contain its IP; otherwise this
+    /// writes a FUP with `ip`.
     pub fn flow_event(&mut self, ip: Addr, event: &FlowEvent<'_>) {
         self.begin();
         if self.in_context() && self.config.ctl.has(RtitCtl::EVENT_EN) {

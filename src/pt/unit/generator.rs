@@ -32,7 +32,7 @@ pub struct Unit {
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
-    /// The branches since the last packet, among which circles are found.
+    /// The code executed since the trace last determined the position, to find circles.
     pub(super) walked: Walked,
     pub(super) overflow: super::overflow::Overflow,
     /// The number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17
@@ -79,19 +79,22 @@ impl Unit {
         self.status
     }
 
-    /// Returns the number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17 bits.
+    /// Returns the number of bytes written since the last PSB: `PacketByteCnt`, without its limit
+    /// of 17 bits.
     pub(super) const fn packet_byte_count(&self) -> u64 {
         self.since_psb_bytes
     }
 
-    /// Replaces the configuration. Must be called while the unit is off.
+    /// Replaces the configuration, and drops buffered branch outcomes. Must be called while the
+    /// unit is off.
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
     }
 
-    /// Replaces the `ADDRn` ranges, and their use as in `ctl`. No packet reports the change, so the
-    /// ranges may only contain code that is not executed yet.
+    /// Replaces the `ADDRn` ranges and the `ADDRn_CFG` fields by those of `ctl`, whose other bits
+    /// are ignored. No packet reports the change, so the ranges may only contain code that is not
+    /// executed yet.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -178,8 +181,8 @@ impl Unit {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes `packet` unchanged: for packets without a cause in this model (MNT, PAD, the blocks
-    /// of BIP packets), and for tests of decoders.
+    /// Writes `packet` as it is, and does not set the unit's state by it: for packets without a
+    /// cause in this model (MNT, PAD, the blocks of BIP packets), and for tests of decoders.
     pub fn inject(&mut self, packet: &Packet) {
         self.begin();
         self.put(packet);
@@ -199,6 +202,8 @@ impl Unit {
         }
     }
 
+    /// Adds the outcome of a conditional branch or compressed return to the buffer. Writes the TNT
+    /// when it is full.
     pub(super) fn outcome(&mut self, taken: bool) {
         self.walked.clear();
         if self.tnt.is_empty() {
@@ -210,6 +215,7 @@ impl Unit {
         }
     }
 
+    /// Writes a TIP, and before it MODE.Exec if the trace has not reported the current mode.
     pub(super) fn tip(&mut self, target: Addr) {
         self.walked.clear();
         self.write_mode();
@@ -241,6 +247,7 @@ impl Unit {
         self.put(&Packet::TipPge(payload));
     }
 
+    /// Writes a TIP.PGD with `target`, or without an IP. Does not change the enables.
     pub(super) fn tip_pgd(&mut self, target: Option<Addr>) {
         self.walked.clear();
         let payload = target.map_or(SUPPRESSED, |target| self.last_ip.compress(target));

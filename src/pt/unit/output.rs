@@ -123,6 +123,7 @@ impl Output {
         self.mask_ptrs = self.mask_ptrs & !0xffff_ffff | low;
     }
 
+    /// Checks the registers as those of a single range.
     fn check_range(&self) -> Result<(), OperationalError> {
         let mask = self.mask();
         if mask & (mask + 1) != 0 {

@@ -1,5 +1,5 @@
-//! Internal buffer overflow, when the caller asks for one (SDM section "Internal Buffer Overflow").
-//! `ContextEn` and `FilterEn` keep changing during it; only packets are lost.
+//! Internal buffer overflow (SDM section "Internal Buffer Overflow"), which starts and ends when
+//! the caller says so. `ContextEn` and `FilterEn` keep changing during it; only packets are lost.
 
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;

@@ -9,8 +9,9 @@ impl Unit {
         self.put_psb(self.packet_en());
     }
 
-    /// Writes a PSB+. `packet_en` is true if control flow packets are enabled at the PSB. Resets
-    /// compression, so that later packets depend on no earlier ones.
+    /// Writes a PSB+, with mode and IP if `packet_en`: if control flow packets are enabled at the
+    /// PSB. Resets compression, so that later packets depend on no earlier ones. Does nothing while
+    /// `TriggerEn` is clear or in an overflow.
     pub(super) fn put_psb(&mut self, packet_en: bool) {
         if !self.triggered() || self.overflow.is_on() {
             return;
@@ -25,6 +26,7 @@ impl Unit {
         self.put(&Packet::PsbEnd);
     }
 
+    /// Writes the packets between PSB and PSBEND: the time and the processor's state.
     fn put_state(&mut self, packet_en: bool) {
         self.put_times();
         self.put_pip();

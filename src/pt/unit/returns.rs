@@ -30,9 +30,10 @@ impl ReturnStack {
         self.len = (self.len + 1).min(DEPTH);
     }
 
-    /// Pops the innermost call. Returns true if its return address is `target`.
+    /// Pops the innermost call and returns true, if its return address is `target`. Otherwise
+    /// returns false and clears the stack.
     ///
-    /// A mismatch clears the stack: some decoders drop the call that the return does not match and
+    /// A mismatch clears it, since some decoders drop the call that the return does not match and
     /// some keep it, and the calls kept here must be on top of both their stacks.
     pub(super) fn matches(&mut self, target: Addr) -> bool {
         if self.len == 0 || self.slots[self.top] != target {

@@ -122,6 +122,7 @@ impl Rtit {
         self.error
     }
 
+    /// Writes a register other than `IA32_RTIT_CTL`.
     fn write(&mut self, register: Register, value: u64) {
         let mut config = *self.unit.config();
         match register {
@@ -136,6 +137,8 @@ impl Rtit {
         self.unit.configure(config);
     }
 
+    /// Changes `IA32_RTIT_CTL` from `old` to `new`, which was checked: turns the unit off or on,
+    /// and configures it. Sets `Error` if the output registers are invalid.
     fn write_ctl(&mut self, old: RtitCtl, new: RtitCtl, at: At, capabilities: &Capabilities) {
         let was_on = old.has(RtitCtl::TRACE_EN);
         let on = new.has(RtitCtl::TRACE_EN);
@@ -156,6 +159,8 @@ impl Rtit {
         }
     }
 
+    /// Moves the bytes that the unit has written to the output. Halts the unit if output stops or
+    /// fails.
     fn store(&mut self) {
         let bytes = self.unit.drain();
         let Some(capabilities) = self.capabilities.filter(|_| !bytes.is_empty()) else { return };

@@ -33,7 +33,8 @@ impl Clock {
         self.cycles = 0;
     }
 
-    /// Returns the crystal clock counter, and the TSC ticks since it last incremented.
+    /// Returns the crystal clock counter, and the TSC ticks since it last incremented. `None` if
+    /// the time or the ratio is unknown.
     fn crystal_clock(&self) -> Option<(u64, u64)> {
         let (tsc, ratio) = (u128::from(self.tsc?.0), self.crystal?);
         let (ebx, eax) = (u128::from(ratio.ebx), u128::from(ratio.eax));
@@ -90,7 +91,7 @@ impl Unit {
         self.end();
     }
 
-    /// Writes TSC, TMA and CBR, which give the full time.
+    /// Writes TSC, TMA and CBR: the full time, as far as it is enabled and known.
     pub(super) fn put_times(&mut self) {
         self.put_tsc();
         if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.triggered()) {
@@ -98,6 +99,8 @@ impl Unit {
         }
     }
 
+    /// Writes a TSC packet, if `TSCEn` is set and the time is known, and a TMA, if `MTCEn` is set
+    /// and the crystal ratio is known.
     fn put_tsc(&mut self) {
         let ctl = self.config.ctl;
         let Some(tsc) = self.clock.tsc.filter(|_| self.triggered() && ctl.has(RtitCtl::TSC_EN))

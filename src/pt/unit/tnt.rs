@@ -1,15 +1,20 @@
-//! Buffers branch outcomes until a TNT packet is full, and the TIPs deferred with them.
+//! Buffers branch outcomes until a TNT packet is full, and the TIPs that are deferred until then
+//! (see `deferred_tips` in [`Config`]).
 
 use super::{Config, RtitCtl};
 use crate::pt::{Packet, Tnt};
 
 const NONE: Tnt = Tnt { bits: 0, len: 0 };
 
+/// The branch outcomes and TIPs that are not yet written.
 #[derive(Clone, Debug)]
 pub(super) struct TntBuffer {
+    /// The number of outcomes in a full TNT.
     capacity: u8,
+    /// True if TIPs may be deferred.
     deferring: bool,
     pending: Tnt,
+    /// TIPs to write after the outcomes.
     deferred: Vec<Packet>,
 }
 

@@ -54,6 +54,8 @@ impl Topa<'_> {
         self.current().map(drop)
     }
 
+    /// Stores `bytes` at the current position of the table, and advances it through the entries.
+    /// Loses the bytes after a full region with STOP.
     pub(super) fn store(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
             let region = self.current()?;
@@ -97,7 +99,8 @@ impl Topa<'_> {
         self.current().map(drop)
     }
 
-    /// Returns the entry in use, with the output offset inside its region. Follows END.
+    /// Returns the entry in use, which is a region. If it was END, moves to the start of the table
+    /// that it points to. Fails if the entry is invalid or the output offset is outside its region.
     fn current(&mut self) -> Result<TopaEntry, OperationalError> {
         let entry = self.entry()?;
         let entry = if entry.has(TopaEntry::END) {
@@ -133,6 +136,7 @@ impl Topa<'_> {
         Ok(entry)
     }
 
+    /// Checks the flags of the entry with number `index`, at `at`, and the alignment of its region.
     fn check_kind(&self, entry: TopaEntry, at: u64, index: u64) -> Result<(), OperationalError> {
         let end = entry.has(TopaEntry::END);
         if end && entry.has(TopaEntry::STOP | TopaEntry::INT) {

@@ -73,6 +73,7 @@ impl Unit {
     }
 
     /// Sets `TraceEn`, by a `WRMSR` or similar; `next` is the address of the next instruction.
+    /// Writes a TIP.PGE if the code there is traced.
     ///
     /// `packet_byte_count` is `PacketByteCnt`: 0 writes a PSB+; otherwise the trace continues an
     /// earlier one.
@@ -95,7 +96,8 @@ impl Unit {
         self.stop_if(stop);
     }
 
-    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`.
+    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`. Before that, ends an overflow and writes
+    /// the last packets and the buffered ones.
     pub fn disable(&mut self, ip: Addr) {
         self.begin();
         self.reach(ip);
@@ -127,7 +129,9 @@ impl Unit {
         self.clock.restart_cycles();
     }
 
-    /// Moves to `ip` and updates the enables. Returns true if `ip` is in a `TraceStop` range.
+    /// Moves to `ip` without a packet, and updates the enables; `taken` is false if execution fell
+    /// through. Returns true if `ip` is in a `TraceStop` range: the caller must then call
+    /// [`Self::stop_if`] after the packets of the transfer.
     pub(super) fn land(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
         if !self.triggered() {
@@ -143,7 +147,8 @@ impl Unit {
         verdict == Verdict::Stop
     }
 
-    /// Writes the last packet of an asynchronous transfer: a TIP, TIP.PGD or TIP.PGE.
+    /// Writes the last packet of an asynchronous transfer to the current IP: a TIP, TIP.PGD or
+    /// TIP.PGE. `was_on` is true if control flow packets were enabled before it.
     pub(super) fn arrive(&mut self, was_on: bool) {
         let target = self.context.ip;
         match (was_on, self.packet_en()) {
@@ -154,7 +159,7 @@ impl Unit {
         }
     }
 
-    /// Stops the trace if `stop` is true, as when entering a `TraceStop` range.
+    /// Ends the trace with a `TraceStop` packet if `stop`, the result of [`Self::land`], is true.
     pub(super) fn stop_if(&mut self, stop: bool) {
         if stop {
             self.put(&Packet::TraceStop);
@@ -171,6 +176,7 @@ impl Unit {
         }
     }
 
+    /// Writes a PIP with the current paging, if the OS is traced.
     pub(super) fn put_pip(&mut self) {
         let Paging { cr3, non_root } = self.context.paging;
         if self.in_context() && self.config.ctl.has(RtitCtl::OS) {
@@ -201,6 +207,7 @@ impl Unit {
         }
     }
 
+    /// Adds the return address of a direct call to the stack for RET compression.
     fn call(&mut self, branch: &Branch) {
         // A call to the next instruction only reads the IP; no return matches it.
         if branch.target != branch.next {
@@ -208,6 +215,7 @@ impl Unit {
         }
     }
 
+    /// Writes a return to `target`: a taken TNT bit if it is compressed, or else a TIP.
     fn ret(&mut self, target: Addr) {
         let compress = !self.config.ctl.has(RtitCtl::DIS_RETC);
         if compress && self.returns.matches(target) {

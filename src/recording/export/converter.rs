@@ -41,10 +41,12 @@ pub(super) struct Converter<'a> {
     /// else.
     of_core: RangeSet,
     mapped: RangeSet,
+    /// The errors of images that are missing or damaged.
     pub(super) lost: Vec<String>,
 }
 
 impl<'a> Converter<'a> {
+    /// Creates a converter. Looks up the files of `records`, and writes the settings of the traces.
     pub(super) fn new(
         reader: &'a Reader,
         symfs: &'a Symfs,
@@ -154,6 +156,7 @@ impl<'a> Converter<'a> {
         SampleId { task: Some((record.pid, record.tid)), time_ns, cpu: None }
     }
 
+    /// Writes perf's records for a sideband record; none for an event that perf does not have.
     pub(super) fn record(&mut self, record: &Record) -> Result<(), Error> {
         let (pid, tid, id) = (record.pid, record.tid, self.id(record));
         let of_cpu = |cpu| SampleId { cpu: Some(cpu), ..id };
@@ -194,6 +197,8 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
+    /// Writes a mapping, and stores its file in `symfs`. Skips memory without a file that is not
+    /// executable, which perf does not need.
     fn map(
         &mut self,
         record: &Record,
@@ -315,6 +320,7 @@ impl<'a> Converter<'a> {
         }
     }
 
+    /// Stores the collected code that was in no file in `symfs`.
     pub(super) fn code_files(&self) -> Result<(), Error> {
         let files = [(CODE_NAME, &self.code), (CORE_NAME, &self.core_code)];
         let mut files = files.into_iter().filter(|(_, bytes)| !bytes.is_empty());

@@ -65,6 +65,7 @@ fn remove(out: &Path, root: &Path) -> Result<(), Error> {
 /// The name of a file that marks directories of exports.
 const MARK: &str = ".contraflow";
 
+/// Writes the records and traces to `file`, and the code to the new directory `root`.
 fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<ExportedPerf, Error> {
     let records = reader.sideband()?;
     let ids = reader.traces()?;

@@ -1,4 +1,4 @@
-//! The settings with which a recording's traces were taken, for perf: the event's `config`, and the
+//! The settings of a recording's traces, as perf describes them: the event's `config`, and the
 //! clock.
 
 use super::super::manifest::{Import, Manifest};

@@ -109,6 +109,7 @@ impl Bundle {
     }
 }
 
+/// Parses the CPU that wrote the traces.
 fn cpu(info: &Field<'_>) -> Result<HostCpu, BadBundle> {
     let vendor = info.get("vendor")?;
     let name = match vendor.text()? {
@@ -130,6 +131,7 @@ fn cpu(info: &Field<'_>) -> Result<HostCpu, BadBundle> {
 
 type Process = (Pid, Vec<BundleThread>, Vec<Module>);
 
+/// Parses a process with its threads and modules.
 fn process(process: &Field<'_>) -> Result<Process, BadBundle> {
     let pid = Pid(task(&process.get("pid")?)?);
     let triple = process.get("triple")?;
@@ -157,10 +159,12 @@ fn process(process: &Field<'_>) -> Result<Process, BadBundle> {
     Ok((pid, threads, modules.iter().map(module).collect::<Result<_, _>>()?))
 }
 
+/// Parses the ID of a process or thread.
 fn task(number: &Field<'_>) -> Result<i32, BadBundle> {
     Ok(i32::try_from(number.number(1, MAX_TID)?).unwrap_or(i32::MAX))
 }
 
+/// Parses a module.
 fn module(module: &Field<'_>) -> Result<Module, BadBundle> {
     let system_path = module.get("systemPath")?.text()?.to_owned();
     let file = module.get("file")?;
@@ -184,6 +188,7 @@ fn build_id(uuid: &Field<'_>) -> Result<Vec<u8>, BadBundle> {
     bytes.ok_or_else(|| uuid.wrong(format!("is {text:?}, which is not a UUID")))
 }
 
+/// Parses the CPUs with traces and their clock; none if the traces are of threads.
 fn cpus(root: &Field<'_>) -> Result<(Vec<BundleCpu>, Option<TscToNs>), BadBundle> {
     let listed = root.get("cpus")?;
     if !listed.is_there() {

@@ -31,6 +31,7 @@ impl<'a> Field<'a> {
         Self { place: String::new(), value: Some(value) }
     }
 
+    /// Returns an error at the place of this value.
     pub(super) fn wrong(&self, what: impl Into<String>) -> BadBundle {
         let place = if self.place.is_empty() { ROOT } else { &self.place };
         BadBundle { place: place.to_owned(), what: what.into() }
@@ -73,6 +74,7 @@ impl<'a> Field<'a> {
         Ok(array.iter().enumerate().map(element).collect())
     }
 
+    /// Returns this string. Fails for other values.
     pub(super) fn text(&self) -> Result<&'a str, BadBundle> {
         self.value.and_then(Value::as_str).ok_or_else(|| self.unlike("a string"))
     }

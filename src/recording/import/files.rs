@@ -38,6 +38,7 @@ fn open(path: &Path) -> Result<Bytes, Error> {
     Ok(Bytes::new(Mapped::open(path).at(path)?))
 }
 
+/// A bundle whose files are to be opened.
 struct Opening {
     /// The path of the description.
     path: PathBuf,
@@ -47,6 +48,7 @@ struct Opening {
 }
 
 impl Opening {
+    /// Opens the traces, switches and modules, and returns them as an imported trace.
     fn imported(&self) -> Result<Imported, Error> {
         let bundle = &self.bundle;
         let mut traces = Vec::new();
@@ -89,6 +91,7 @@ impl Opening {
         Ok(Bytes::new(self.map_inside(name)?))
     }
 
+    /// Maps a file that must be in the bundle's directory.
     fn map_inside(&self, name: &str) -> Result<Mapped, Error> {
         let path = self.dir.join(name);
         let real = fs::canonicalize(&path).at(&path)?;
@@ -98,6 +101,7 @@ impl Opening {
         Mapped::open(&real).at(&real)
     }
 
+    /// Reads the context switches of a CPU.
     fn switches(&self, cpu: u32, name: &str) -> Result<Vec<CpuSwitch>, Error> {
         let bytes = self.inside(name)?;
         let switches = perf_switches(&bytes);
@@ -128,6 +132,7 @@ impl Opening {
         }
     }
 
+    /// Opens a module. Fails if its build ID is not the one that the bundle lists.
     fn module(&self, module: &Module) -> Result<Loaded, Error> {
         let path = self.dir.join(&module.file);
         let bytes = open(&path)?;

@@ -179,6 +179,7 @@ impl Imported {
         }
     }
 
+    /// Returns the end of the manifest, without the facts that only decoding shows ([`Totals`]).
     fn end(&self) -> End {
         let sizes = self.traces.iter().map(|(id, bytes)| (*id, bytes.size_bytes()));
         let sizes: HashMap<TraceId, u64> = sizes.collect();
@@ -217,6 +218,7 @@ impl Imported {
         names.collect()
     }
 
+    /// Stores the code as images. Returns the records of the sideband, in order of time.
     fn records(&self, writer: &Writer) -> Result<Vec<Record>, Error> {
         let (pid, tid) = (self.pid, self.threads.first().copied().unwrap_or(Tid(self.pid.0)));
         let mut files =
@@ -259,6 +261,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
+    /// Adds the events of a mapping of code, and stores the code.
     fn map(&mut self, code: &Code) -> Result<(), Error> {
         let section = code.section();
         let backing = match code {
@@ -276,6 +279,8 @@ impl Files<'_> {
         Ok(())
     }
 
+    /// Returns the source of a mapping of a file. At the first mapping of the file, stores the file
+    /// and adds its events.
     fn backing(&mut self, section: &Section) -> Result<Backing, Error> {
         let offset = section.offset;
         if let Some((file, bytes)) = self.ids.get(&section.name) {
@@ -312,6 +317,7 @@ impl Files<'_> {
     }
 }
 
+/// Returns true if these are the same bytes in memory, not only equal ones.
 fn is_same(a: &Bytes, b: &Bytes) -> bool {
     std::ptr::eq(a.as_ptr(), b.as_ptr()) && a.len() == b.len()
 }

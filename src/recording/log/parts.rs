@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The log of a recording that is being written.
+/// The log of a recording that is being written, in one or more files.
 #[derive(Debug)]
 pub(in crate::recording) struct LogParts {
     dir: PathBuf,

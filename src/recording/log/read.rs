@@ -41,10 +41,12 @@ pub(in crate::recording) struct BrokenPart {
     pub(in crate::recording) file_bytes: u64,
 }
 
+/// The place of a chunk of encoded entries.
 #[derive(Debug)]
 struct Chunk {
     /// The index of the file that contains the chunk.
     part: usize,
+    /// The payloads of the chunk, as ranges of that file.
     frames: Vec<Range<usize>>,
 }
 
@@ -226,6 +228,7 @@ impl Cursor {
         Ok(self.take()?.map(Arc::unwrap_or_clone))
     }
 
+    /// Returns the next entry and moves past it, as [`Self::read`] does, without a copy.
     fn take(&mut self) -> Result<Option<Current>, Error> {
         self.peek()?;
         let Some((entry, end)) = self.next.take() else { return Ok(None) };

@@ -23,7 +23,7 @@ impl LogSink {
         Self { file, pending: Vec::new(), error: None, has_failed: false }
     }
 
-    /// Appends an entry.
+    /// Appends an entry. If it cannot be written, the next flush of the log fails.
     pub fn entry(&mut self, entry: &Entry) {
         encode_entry(entry, &mut self.pending);
         self.write_if_full();
@@ -35,7 +35,7 @@ impl LogSink {
         self.write_if_full();
     }
 
-    /// Appends encoded entries.
+    /// Appends encoded entries, as [`Self::entry`] does.
     pub(super) fn encoded(&mut self, entries: &[u8]) {
         self.pending.extend_from_slice(entries);
         self.write_if_full();
@@ -52,6 +52,7 @@ impl LogSink {
         }
     }
 
+    /// Writes the pending entries as a chunk. Drops them if a write has failed.
     fn write(&mut self) {
         if !self.has_failed {
             let written = pack(&self.pending, |payload| self.file.append_framed(payload));
@@ -62,7 +63,7 @@ impl LogSink {
     }
 
     /// Writes out all entries. Returns the size of the file in bytes, or the first error of all
-    /// writes.
+    /// writes, once.
     pub(super) fn flush(&mut self) -> Result<u64, Error> {
         self.write();
         self.error.take().map_or(Ok(self.file.size_bytes()), Err)

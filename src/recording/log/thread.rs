@@ -31,6 +31,7 @@ impl fmt::Debug for Part {
 }
 
 impl Part {
+    /// Writes these entries to a sink.
     pub(super) fn write(self, to: &mut LogSink) {
         match self {
             Self::Encoded(bytes) => to.encoded(&bytes),
@@ -96,7 +97,7 @@ impl LogThread {
         size.recv().unwrap_or_else(|_| self.report_panic())
     }
 
-    /// Waits until everything is written, and ends the thread. Returns its sink.
+    /// Waits until all orders are executed, and ends the thread. Returns its sink.
     pub(super) fn end(mut self) -> Option<Box<LogSink>> {
         self.orders = None;
         let thread = self.thread.take()?;
@@ -129,6 +130,7 @@ impl Drop for LogThread {
     }
 }
 
+/// Executes orders until the sender is dropped.
 fn write_all(
     sink: &mut LogSink,
     orders: &Receiver<Order>,

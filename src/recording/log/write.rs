@@ -1,4 +1,5 @@
-//! Writes the log.
+//! Writes a file of the log. Entries are collected in batches, and handed over to a thread if there
+//! is much to write.
 
 use super::super::chunk::Appender;
 use super::super::error::Error;
@@ -52,7 +53,8 @@ impl fmt::Debug for Placement {
     }
 }
 
-/// Entries that are made where they are written.
+/// Entries that are made only when they are written, on the thread that writes the log if there is
+/// one. That saves time of the caller.
 pub struct Later {
     /// The number of the entries.
     pub entries: u64,
@@ -103,6 +105,8 @@ impl LogFile {
         self.hand_over_if_large()
     }
 
+    /// Hands over the pending entries if they are a batch, and first starts the thread if there is
+    /// none. Returns an error of an earlier write.
     fn hand_over_if_large(&mut self) -> Result<(), Error> {
         if self.pending_bytes < BATCH_BYTES {
             return Ok(());
@@ -126,6 +130,7 @@ impl LogFile {
         started.map_or_else(Sink::Here, Sink::Thread)
     }
 
+    /// Hands over the pending entries to the thread, or writes them if there is none.
     fn hand_over(&mut self) {
         let parts = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;

@@ -53,6 +53,7 @@ pub(super) fn header(name: &str, size_bytes: u64, segments: &[Segment]) -> Vec<u
     blocks
 }
 
+/// Returns the header of a file with a short name.
 fn of_file(name: &[u8], size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     if are_whole(segments, size_bytes) {
         return plain(name, REGULAR, size_bytes).to_vec();
@@ -79,6 +80,7 @@ fn of_file(name: &[u8], size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     blocks
 }
 
+/// Returns a header block without segments.
 fn plain(name: &[u8], kind: u8, size_bytes: u64) -> Block {
     let mut block = [0; BLOCK_BYTES];
     block[..name.len()].copy_from_slice(name);
@@ -118,6 +120,7 @@ fn put_number(field: &mut [u8], number: u64) {
     }
 }
 
+/// Parses a number as [`put_number`] writes it.
 fn number(field: &[u8]) -> Option<u64> {
     let (last, digits) = field.split_last()?;
     if field[0] == 0x80 {

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Unpacks a recording into `dir`, which must not exist, and opens it. Leaves nothing if it fails.
-/// Calls `watch` with the number of bytes done and that of all; `watch` returns false to stop.
+/// Calls `watch` with the number of bytes done and that of all, and fails if it returns false.
 pub fn unpack(
     file: &Path,
     dir: &Path,
@@ -92,6 +92,7 @@ struct Unpacking<'a> {
 }
 
 impl Unpacking<'_> {
+    /// Writes the files of the archive to the directory, and returns their list.
     fn run(mut self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<Member>, Error> {
         let members = self.contents()?;
         for sub in [TRACE_DIR, IMAGE_DIR] {
@@ -108,6 +109,7 @@ impl Unpacking<'_> {
         Ok(members)
     }
 
+    /// Reads the first file of the archive, the list of the others.
     fn contents(&mut self) -> Result<Vec<Member>, Error> {
         let file = self.file;
         let size_bytes = self.read(|from| read_first(from, CONTENTS))?;
@@ -125,6 +127,7 @@ impl Unpacking<'_> {
         parse(&bytes).map_err(|kind| Error::new(file, kind))
     }
 
+    /// Reads a file of the archive, and writes it to the directory. Fails if `watch` returns false.
     fn member(&mut self, member: &Member, watch: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
         let Member { name, size_bytes } = member;
         let segments = self.read(|from| read_header(from, name, *size_bytes))?;

@@ -70,8 +70,8 @@ struct Item {
 }
 
 /// Packs a recording and additional files into `out`, which must not exist. Fails if the recording
-/// is damaged. Calls `watch` with the number of bytes done and that of all; `watch` returns false
-/// to stop.
+/// is damaged. Calls `watch` with the number of bytes done and that of all, and fails if it returns
+/// false. Removes a partial file.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,
@@ -180,6 +180,7 @@ fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
+/// Returns the file to be packed, with its present size.
 fn item(name: String, content: Content) -> Result<Item, Error> {
     let size_bytes = match &content {
         Content::File(path) => fs::metadata(path).at(path)?.len(),
@@ -189,12 +190,14 @@ fn item(name: String, content: Content) -> Result<Item, Error> {
     Ok(Item { member: Member { name, size_bytes }, content })
 }
 
+/// An archive that is being written.
 struct Packing<'a> {
     out: &'a Path,
     to: GzEncoder<BufWriter<File>>,
 }
 
 impl Packing<'_> {
+    /// Writes the list of the files, then the files, and the end of the archive.
     fn write(
         mut self,
         items: &[Item],
@@ -226,6 +229,7 @@ impl Packing<'_> {
         file.at(self.out)
     }
 
+    /// Writes a file with these bytes.
     fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let size_bytes = bytes.len() as u64;
         let whole = [Segment { offset: 0, size_bytes }];

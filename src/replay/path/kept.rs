@@ -29,6 +29,7 @@ pub fn path_of(
     Ok(Reader::open(&dir)?)
 }
 
+/// Waits for the right to make the path, and returns the lock. Fails if `goes_on` returns false.
 fn wait_for_turn(
     reader: &Reader,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,

@@ -89,6 +89,7 @@ impl PathWriter {
         self.written.mappings(now, tid, &self.replay.epoch.engine)
     }
 
+    /// Repeats the run to its end, and writes the path up to each entry, then the entry.
     fn follow(&mut self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         let total = self.replay.total_ticks();
         loop {
@@ -182,7 +183,8 @@ impl PathWriter {
         self.replay.iterate(tid, place)
     }
 
-    /// Runs the loaded thread once, and encodes its path.
+    /// Runs the loaded thread once, and encodes its path. Executes one instruction more if the run
+    /// ends before one that the cache cannot execute, unless it has a hook.
     fn run(&mut self, tid: Tid, limit: Limit) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?.0);
         self.tracer.enter(tid, ip, now);
@@ -234,8 +236,9 @@ impl PathWriter {
         Ok(())
     }
 
-    /// Ends the thread's path where an entry takes it out of the program. Returns the instruction
-    /// that the entry executes, whose successor is not known yet.
+    /// Ends the thread's path at an entry at which it leaves the program. Returns the instruction
+    /// that the entry executes, if it executes one: its successor is not known yet, so the caller
+    /// encodes it.
     fn leaves_path(&mut self, entry: &Entry, site: Site) -> Result<Option<Insn>, Error> {
         if site == Site::Here {
             return Ok(None);
@@ -317,6 +320,7 @@ impl PathWriter {
         self.written.trace(tid, &packets)
     }
 
+    /// Writes the packets that are left, and completes the recording.
     fn finish(self) -> Result<(), Error> {
         let Self { replay, tracer, mut written, .. } = self;
         let mut instructions = Vec::new();

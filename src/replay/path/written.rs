@@ -153,6 +153,8 @@ impl WrittenPath {
         Ok(())
     }
 
+    /// Returns the backing of a mapping; anonymous, unless it is of a stored file. Copies the file
+    /// to the recording, and appends its events, when it is first mapped.
     fn backing(&mut self, tsc: u64, tid: Tid, mapping: &Mapping) -> Result<Backing, Error> {
         let file_name = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
         let image = ImageId(file_name.unwrap_or_default().to_owned());

@@ -50,6 +50,7 @@ impl Live {
         }
     }
 
+    /// Notes in `vfork` whether a thread waits for its child, by a report that the debugger gets.
     fn note_vfork(&mut self, thread: Tid, news: Report) {
         match news {
             Report::Vforked(_) => self.vfork = Some(Vfork::Waits(thread)),
@@ -102,6 +103,8 @@ impl Live {
         if self.is_of_process_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
     }
 
+    /// Returns the reason why a live program cannot execute an order, due to the processes beside
+    /// it; `None` if it can, and in the past.
     pub(super) fn refuse_order(&self, order: &Order) -> Option<Error> {
         if self.ended.is_some() || self.in_past {
             return None;
@@ -115,6 +118,8 @@ impl Live {
         (is_beside && goes_back).then_some(Error::NotRecordedYet)
     }
 
+    /// Detaches from a process ([`Run::leave_process`]). Begins a new history if another process is
+    /// the program then.
     pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
         let before = self.program.get_mut().pid();
         let only = self.program.get_mut().beside().is_empty();
@@ -144,6 +149,7 @@ impl Live {
         (self.held, self.ended) = (None, None);
     }
 
+    /// Kills the program, or a process beside it.
     pub(super) fn kill_one(&mut self, pid: Pid) {
         if self.program.get_mut().beside().iter().all(|(_, beside)| *beside != pid) {
             return self.kill();
@@ -153,6 +159,7 @@ impl Live {
         }
     }
 
+    /// Detaches from the processes beside the program. The session is over if no thread is left.
     pub(super) fn leave_beside(&mut self) {
         if let Err(error) = self.program.get_mut().leave_all_beside() {
             self.failure.replace(Some(error.to_string()));

@@ -8,6 +8,8 @@ use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
 impl Live {
+    /// Returns the stop reason for a report of the capture. Notes that the program is at its end or
+    /// gone.
     pub(super) fn reason(
         &mut self,
         thread: Tid,

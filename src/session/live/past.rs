@@ -1,7 +1,7 @@
 //! The past of a live program: the recording so far, opened like one that was cut off.
 //!
-//! `Live::history` is the past up to now. `Live::outdated` is a replay of a shorter past, or one that
-//! was interrupted; `replay_history` continues it.
+//! `Live::history` is the past up to now. `Live::outdated` is a replay of a shorter past, or one
+//! that was interrupted; `replay_history` continues it.
 
 use super::Live;
 use crate::capture::Live as Program;
@@ -129,8 +129,8 @@ impl Live {
         if self.in_past { self.history() } else { None }
     }
 
-    /// Returns a replay of everything up to now. Continues an outdated or interrupted one, if there is
-    /// one.
+    /// Returns a replay of everything up to now. Continues an outdated or interrupted one, if there
+    /// is one.
     fn replay_history(&self, interrupted: &dyn Fn() -> bool) -> Result<Box<Replayed>, NoPast> {
         let mut program = self.program.borrow_mut();
         let dir = program.save().map_err(|error| NoPast::failed(&error))?.to_owned();
@@ -153,6 +153,7 @@ impl Live {
         Err(NoPast::Interrupted)
     }
 
+    /// Returns the path up to now, at its end, with the current registers as the final state.
     fn open_path(&self) -> Result<Recorded<Recording>, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let mut program = self.program.borrow_mut();
@@ -168,8 +169,8 @@ impl Live {
     }
 
     /// Returns the current registers, which are valid from each thread's last instruction on.
-    /// Memory is not included: its current contents say nothing of the past. The registers go through
-    /// a core file in memory, from which final states are read.
+    /// Memory is not included: its current contents say nothing of the past. The registers go
+    /// through a core file in memory, from which final states are read.
     fn final_state(&self, program: &Program) -> FinalState {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();

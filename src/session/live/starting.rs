@@ -89,7 +89,8 @@ impl Live {
         Ok(request)
     }
 
-    /// Starts a program or attaches to a process, in place of the current program.
+    /// Starts a program or attaches to a process, in place of the current program, which is killed
+    /// unless the request is refused at once.
     pub(super) fn begin(&mut self, start: &Start) -> Result<(), Error> {
         let request = self.request_of(start)?;
         self.kill();

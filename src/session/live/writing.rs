@@ -1,5 +1,5 @@
-//! Changes that a debugger makes to a live program: at its live end, or in a copy of its exact
-//! past.
+//! Changes that a debugger makes to a live program: at its live end, or in a diversion from its
+//! exact past.
 
 use super::Live;
 use crate::common::{Addr, Tid};
@@ -20,8 +20,8 @@ impl Live {
         }
     }
 
-    /// Returns the history if the debugger is in the past of an exact recording, where a copy can
-    /// be changed.
+    /// Returns the history if the debugger is in the past of an exact recording, whose values can
+    /// be changed in a diversion.
     fn exact_past(&mut self) -> Option<&mut dyn Run> {
         if self.in_past && self.is_exact() { self.opened_history_mut() } else { None }
     }
@@ -31,6 +31,7 @@ impl Live {
         self.refuse_beside(tid)
     }
 
+    /// Sets a register of a thread at the live end or in the exact past; refuses it elsewhere.
     pub(super) fn change_register(
         &mut self,
         tid: Tid,
@@ -55,6 +56,7 @@ impl Live {
         written.map_err(|error| refused(&error))
     }
 
+    /// Writes memory at the live end or in the exact past; refuses it elsewhere.
     pub(super) fn change_memory(
         &mut self,
         tid: Tid,
@@ -68,6 +70,7 @@ impl Live {
         self.program.get_mut().write(addr, bytes).map_err(|error| refused(&error))
     }
 
+    /// Changes the `siginfo_t` of a thread at the live end; refuses it elsewhere.
     pub(super) fn change_siginfo(&mut self, tid: Tid, info: &[u8]) -> Result<(), Error> {
         self.refuse_write(tid)?;
         let info = info.try_into().map_err(|_| Error::NotSiginfo)?;

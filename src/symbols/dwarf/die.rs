@@ -23,17 +23,17 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Returns the place of an entry; `None` if there is no such unit.
-    pub(super) fn place(self, id: EntryId) -> Option<Place<'a>> {
+    pub(super) fn place(self, id: EntryId) -> Option<Die<'a>> {
         let units = if id.is_shared { self.supplement? } else { self.units };
         let unit = units.find(id.unit).filter(|unit| unit.offset == id.unit)?;
-        Some(Place { unit: unit.entries(&units.dwarf, self.opener), id })
+        Some(Die { unit: unit.entries(&units.dwarf, self.opener), id })
     }
 
     /// Returns the place of the first entry of a unit of the module itself.
-    pub(super) fn root(self, unit: &'a Unit) -> Place<'a> {
+    pub(super) fn root(self, unit: &'a Unit) -> Die<'a> {
         let entries = unit.entries(&self.units.dwarf, self.opener);
         let entry = entries.header.root_offset().0;
-        Place { unit: entries, id: EntryId { is_shared: false, unit: unit.offset, entry } }
+        Die { unit: entries, id: EntryId { is_shared: false, unit: unit.offset, entry } }
     }
 }
 
@@ -50,12 +50,12 @@ pub(in crate::symbols) struct EntryId {
 
 /// A DWARF entry (DIE) in its unit, which is read on demand.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Die<'a> {
     pub(super) unit: UnitRef<'a, Reader>,
     pub(super) id: EntryId,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Die<'a> {
     /// Reads the tag and the attributes of the entry; `None` if it is damaged.
     pub(super) fn read(&self) -> Option<Entry<Reader>> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;

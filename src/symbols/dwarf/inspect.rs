@@ -1,7 +1,7 @@
 //! Queries the DWARF of one module about variables, types and the homes of values.
 
+use super::die::{Context, EntryId};
 use super::locate::{Located, State, is_stored, locate};
-use super::place::{Context, EntryId};
 use super::query::Dwarf;
 use super::scopes::Scope;
 use super::types::Types;

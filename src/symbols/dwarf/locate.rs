@@ -2,7 +2,7 @@
 //! from location lists or constants; [`State::home`] evaluates it in a state of the program.
 
 use super::Reader;
-use super::place::{Context, Place};
+use super::die::{Context, Die};
 use super::types::number;
 use crate::common::Addr;
 use crate::symbols::machine::{Home, Machine, Piece};
@@ -34,8 +34,8 @@ pub(in crate::symbols) enum Located {
 /// the frame base.
 pub(super) fn locate(
     context: Context<'_>,
-    variable: Place<'_>,
-    function: Option<Place<'_>>,
+    variable: Die<'_>,
+    function: Option<Die<'_>>,
     addr: u64,
 ) -> Located {
     if let Some((place, value)) = variable.inherited(gimli::DW_AT_location, context) {
@@ -64,7 +64,7 @@ pub(super) fn locate(
 
 /// Returns true if an argument's only location is a slot of its function's own frame. The prologue
 /// must then have stored it there.
-pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
+pub(super) fn is_stored(context: Context<'_>, variable: Die<'_>) -> bool {
     let found = variable.inherited(gimli::DW_AT_location, context);
     let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };
     let mut operations = expression.operations(place.unit.encoding());
@@ -176,7 +176,7 @@ impl State<'_> {
             .map_err(|_| unavailable())?;
         }
         let pieces = evaluation.result().into_iter().map(|piece| {
-            let place = match piece.location {
+            let part = match piece.location {
                 // A part of a register or of memory that does not begin at its first bit.
                 _ if piece.bit_offset.is_some_and(|bits| bits != 0) => Piece::Unavailable,
                 Location::Empty | Location::ImplicitPointer { .. } => Piece::OptimizedOut,
@@ -186,7 +186,7 @@ impl State<'_> {
                 Location::Bytes { value } => gimli::Reader::to_slice(&value)
                     .map_or(Piece::Unavailable, |bytes| Piece::Bytes(bytes.into_owned())),
             };
-            (piece.size_in_bits, place)
+            (piece.size_in_bits, part)
         });
         Ok(Home { pieces: pieces.collect() })
     }

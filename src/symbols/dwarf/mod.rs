@@ -4,11 +4,11 @@
 
 mod companions;
 mod data;
+mod die;
 mod inspect;
 mod lines;
 mod locate;
 mod origin;
-mod place;
 mod query;
 mod scopes;
 mod sections;
@@ -18,8 +18,8 @@ mod variables;
 
 pub use companions::{Companions, companions};
 pub(super) use data::Data;
+pub(super) use die::EntryId;
 pub(super) use locate::Located;
-pub(super) use place::EntryId;
 pub(super) use query::Dwarf;
 pub use query::{Frame, Location};
 pub(super) use sections::{has_dwarf, section};

@@ -1,8 +1,8 @@
-//! Reads a [`Type`] from its DWARF entry (a [`Place`]). Skips the typedefs and qualifiers around
+//! Reads a [`Type`] from its DWARF entry (a [`Die`]). Skips the typedefs and qualifiers around
 //! it.
 
 use super::Reader;
-use super::place::{Context, Place, is_aggregate, is_declaration};
+use super::die::{Context, Die, is_aggregate, is_declaration};
 use super::units::text;
 use crate::common::Addr;
 use crate::symbols::types::{Kind, Language, Member, Type, TypeId, Variant};
@@ -22,7 +22,7 @@ pub(super) struct Types<'a> {
 
 impl<'a> Types<'a> {
     /// Returns the type that an attribute refers to; `None` without one.
-    pub(super) fn reference(&self, place: Place<'a>, name: DwAt) -> Option<TypeId> {
+    pub(super) fn reference(&self, place: Die<'a>, name: DwAt) -> Option<TypeId> {
         let (place, value) = place.inherited(name, self.context)?;
         let target = place.follow(&value, self.context)?;
         Some(TypeId { module: self.module, entry: target.id })
@@ -30,7 +30,7 @@ impl<'a> Types<'a> {
 
     /// Reads a type, under the name of its outermost typedef. Returns `None` if it is void, or
     /// damaged.
-    pub(super) fn read(&self, place: Place<'a>) -> Option<Type> {
+    pub(super) fn read(&self, place: Die<'a>) -> Option<Type> {
         let (mut place, mut name) = (place, None);
         for _ in 0..MAX_LAYERS {
             let entry = place.read()?;
@@ -53,7 +53,7 @@ impl<'a> Types<'a> {
     }
 
     /// Reads a type that is no typedef or qualifier, with `name` as its name.
-    fn plain(&self, place: Place<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
+    fn plain(&self, place: Die<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
         let size = entry.attr_value(gimli::DW_AT_byte_size).and_then(|size| size.udata_value());
         let language = language_of(place.unit);
         let mut size_bytes = size;
@@ -85,7 +85,7 @@ impl<'a> Types<'a> {
         Type { name, size_bytes, kind, language }
     }
 
-    fn structure(&self, place: Place<'a>) -> Kind {
+    fn structure(&self, place: Die<'a>) -> Kind {
         let children = place.children();
         let part = children.iter().find(|(_, entry)| entry.tag == gimli::DW_TAG_variant_part);
         match part {
@@ -94,14 +94,14 @@ impl<'a> Types<'a> {
         }
     }
 
-    fn members(&self, place: Place<'a>) -> Vec<Member> {
+    fn members(&self, place: Die<'a>) -> Vec<Member> {
         let children = place.children();
         let members = children.iter().filter_map(|(place, entry)| self.member(*place, entry));
         members.collect()
     }
 
     /// Returns the member that an entry describes; `None` for static members and other entries.
-    fn member(&self, place: Place<'a>, entry: &Entry<Reader>) -> Option<Member> {
+    fn member(&self, place: Die<'a>, entry: &Entry<Reader>) -> Option<Member> {
         let is_base = entry.tag == gimli::DW_TAG_inheritance;
         let is_member = is_base || entry.tag == gimli::DW_TAG_member;
         let is_static = entry.attr_value(gimli::DW_AT_external).is_some() || is_declaration(entry);
@@ -121,12 +121,12 @@ impl<'a> Types<'a> {
     }
 
     /// Reads the variants of an enum of Rust from its variant part.
-    fn variants(&self, part: Place<'a>, entry: &Entry<Reader>) -> Kind {
+    fn variants(&self, part: Die<'a>, entry: &Entry<Reader>) -> Kind {
         let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
             let place = part.follow(&reference, self.context)?;
             self.member(place, &place.read()?)
         });
-        let variant = |(place, entry): &(Place<'a>, Entry<Reader>)| {
+        let variant = |(place, entry): &(Die<'a>, Entry<Reader>)| {
             if entry.tag != gimli::DW_TAG_variant {
                 return None;
             }
@@ -140,7 +140,7 @@ impl<'a> Types<'a> {
     }
 
     /// Reads an enumeration. An unknown `size_bytes` becomes that of the underlying type.
-    fn enumeration(&self, place: Place<'a>, size_bytes: &mut Option<u64>) -> Kind {
+    fn enumeration(&self, place: Die<'a>, size_bytes: &mut Option<u64>) -> Kind {
         let underlying = self.reference(place, gimli::DW_AT_type);
         let underlying = underlying.and_then(|id| self.read(self.context.place(id.entry)?));
         *size_bytes = size_bytes.or(underlying.as_ref().and_then(|of| of.size_bytes));
@@ -184,10 +184,10 @@ fn base(entry: &Entry<Reader>) -> Kind {
 
 /// Returns the number of elements in each dimension of an array, outermost first; `None` if
 /// unknown.
-fn counts(place: Place<'_>) -> Vec<Option<u64>> {
+fn counts(place: Die<'_>) -> Vec<Option<u64>> {
     let children = place.children();
     let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
-    let count = |(_, entry): &(Place<'_>, Entry<Reader>)| {
+    let count = |(_, entry): &(Die<'_>, Entry<Reader>)| {
         let value = |name| entry.attr_value(name).as_ref().and_then(number);
         let upper = || value(gimli::DW_AT_upper_bound)?.checked_add(1);
         // The bound of an array of size zero is -1.

@@ -2,7 +2,7 @@
 //! variables outside of functions.
 
 use super::Reader;
-use super::place::{Context, EntryId, Place, is_aggregate, is_declaration};
+use super::die::{Context, Die, EntryId, is_aggregate, is_declaration};
 use super::scopes::{Kind as ScopeKind, Scope};
 use super::types::{Types, language_of};
 use super::units::is_sane;
@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 /// The unit around an address, in which variables are found.
 pub(super) struct Around<'a> {
     /// The first entry of the unit.
-    pub(super) root: Place<'a>,
+    pub(super) root: Die<'a>,
     pub(super) context: Context<'a>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Around<'a> {
 
     /// Returns the variables that are direct children of a scope, and those of its abstract origin
     /// to which no child of the scope refers.
-    fn variables_of(&self, module: Addr, scope: Place<'a>) -> Vec<Variable> {
+    fn variables_of(&self, module: Addr, scope: Die<'a>) -> Vec<Variable> {
         let mut variables = Vec::new();
         let mut seen = HashSet::new();
         for (place, entry) in scope.children() {
@@ -66,7 +66,7 @@ impl<'a> Around<'a> {
         }
         let origin = scope.read().and_then(|entry| entry.attr_value(gimli::DW_AT_abstract_origin));
         let origin = origin.and_then(|origin| scope.follow(&origin, self.context));
-        for (place, entry) in origin.iter().flat_map(Place::children) {
+        for (place, entry) in origin.iter().flat_map(Die::children) {
             if !seen.contains(&place.id) {
                 variables.extend(self.variable(module, place, &entry));
             }
@@ -76,7 +76,7 @@ impl<'a> Around<'a> {
 
     /// Returns the variable or argument that an entry describes; `None` for other entries, and
     /// without a name.
-    fn variable(&self, module: Addr, place: Place<'a>, entry: &Entry<Reader>) -> Option<Variable> {
+    fn variable(&self, module: Addr, place: Die<'a>, entry: &Entry<Reader>) -> Option<Variable> {
         let is_argument = entry.tag == gimli::DW_TAG_formal_parameter;
         if !is_argument && entry.tag != gimli::DW_TAG_variable {
             return None;
@@ -95,7 +95,7 @@ impl<'a> Around<'a> {
     pub(super) fn function<'s>(
         &self,
         mut scopes: impl Iterator<Item = &'s Scope>,
-    ) -> Option<Place<'a>> {
+    ) -> Option<Die<'a>> {
         let function = scopes.find(|scope| matches!(scope.kind, ScopeKind::Function))?;
         Some(self.root.sibling(function.entry))
     }
@@ -106,12 +106,12 @@ pub(super) type Globals = HashMap<String, Vec<EntryId>>;
 
 /// Adds the variables of a unit that are defined outside of functions, also in namespaces and
 /// classes.
-pub(super) fn note_globals(root: Place<'_>, globals: &mut Globals) {
+pub(super) fn note_globals(root: Die<'_>, globals: &mut Globals) {
     // On damage, keep the entries before it.
     let _ = read_globals(root, globals);
 }
 
-fn read_globals(root: Place<'_>, globals: &mut Globals) -> gimli::Result<()> {
+fn read_globals(root: Die<'_>, globals: &mut Globals) -> gimli::Result<()> {
     let mut entries = root.unit.entries_raw(None)?;
     let mut entry = Entry::default();
     // The names of open namespaces, and their depths.

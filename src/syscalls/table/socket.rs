@@ -24,8 +24,14 @@ pub(super) const CALLS: &[Model] = &[
     call(52, "getpeername", &[length_word(2), by_length(1, 2)], &[]),
     // The kernel writes the numbers of the descriptors before it makes the sockets.
     call(53, "socketpair", &[structure(3, 2 * INT).always()], &[]),
-    mostly(54, "setsockopt", &[], by_computed(option), SETSOCKOPT),
-    mostly(55, "getsockopt", &[length_word(4), by_length(3, 4)], by_computed(option), GETSOCKOPT),
+    mostly(54, "setsockopt", &[], by_computed(option_of), SETSOCKOPT),
+    mostly(
+        55,
+        "getsockopt",
+        &[length_word(4), by_length(3, 4)],
+        by_computed(option_of),
+        GETSOCKOPT,
+    ),
     call(288, "accept4", &[length_word(2), by_length(1, 2)], &[MayBlock]),
     call(299, "recvmmsg", RECVMMSG, &[MayBlock]),
     // How much of each message was sent is at the end of its struct mmsghdr.
@@ -42,30 +48,46 @@ const SOL_IPV6: u64 = 41;
 /// These options replace a table. The kernel writes the counters of the old table to a buffer:
 /// `struct xt_counters`.
 const SETSOCKOPT: &[Operation] = &[
-    op(at(SOL_IP, 64), "IPT_SO_SET_REPLACE", &[pointed(u64_at(3, 88), u32_at(3, 84), 16)]),
-    op(at(SOL_IP, 96), "ARPT_SO_SET_REPLACE", &[pointed(u64_at(3, 72), u32_at(3, 68), 16)]),
-    op(at(SOL_IP, 128), "EBT_SO_SET_ENTRIES", &[pointed(u64_at(3, 104), u32_at(3, 96), 16)]),
-    op(at(SOL_IPV6, 64), "IP6T_SO_SET_REPLACE", &[pointed(u64_at(3, 88), u32_at(3, 84), 16)]),
+    op(
+        option_number(SOL_IP, 64),
+        "IPT_SO_SET_REPLACE",
+        &[pointed(u64_at(3, 88), u32_at(3, 84), 16)],
+    ),
+    op(
+        option_number(SOL_IP, 96),
+        "ARPT_SO_SET_REPLACE",
+        &[pointed(u64_at(3, 72), u32_at(3, 68), 16)],
+    ),
+    op(
+        option_number(SOL_IP, 128),
+        "EBT_SO_SET_ENTRIES",
+        &[pointed(u64_at(3, 104), u32_at(3, 96), 16)],
+    ),
+    op(
+        option_number(SOL_IPV6, 64),
+        "IP6T_SO_SET_REPLACE",
+        &[pointed(u64_at(3, 88), u32_at(3, 84), 16)],
+    ),
 ];
 
 const GETSOCKOPT: &[Operation] = &[
     // The length counts instructions of 8 bytes: before the call those that fit, after it those
     // that were written.
     op(
-        at(SOL_SOCKET, 26),
+        option_number(SOL_SOCKET, 26),
         "SO_GET_FILTER",
         &[length_word(4), pointed(Value::Arg(3), u32_at(4, 0), 8).by_field(u32_at(4, 0))],
     ),
     // The option maps pages of the socket's data.
-    unknown_op(at(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),
+    unknown_op(option_number(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),
 ];
 
 /// Returns the level and the name of an option as one number.
-const fn at(level: u64, name: u64) -> u64 {
+const fn option_number(level: u64, name: u64) -> u64 {
     level << 32 | name
 }
 
 /// Returns the option that the arguments name, as one number.
-fn option(args: &[u64; 6]) -> u64 {
-    at(args[1] & 0xffff_ffff, args[2] & 0xffff_ffff)
+fn option_of(args: &[u64; 6]) -> u64 {
+    option_number(args[1] & 0xffff_ffff, args[2] & 0xffff_ffff)
 }

@@ -57,7 +57,7 @@ impl Builder<'_, '_> {
     }
 
     /// Translates a branch that only has an 8-bit displacement: keeps its opcode, and leads it to a
-    /// jump with a 32-bit one.
+    /// jump with a 32-bit one. The path goes on where the branch is not taken.
     pub(super) fn short_jcc(&mut self, bytes: &[u8], next: u64, target: u64) {
         self.step(next, Outcome::NotTaken);
         let edge = self.branch_edge(target, 1);
@@ -83,7 +83,8 @@ impl Builder<'_, '_> {
         self.literals.push((field, address));
     }
 
-    /// Translates a direct call. Returns true if the path ends with it.
+    /// Translates a direct call. Returns true if the path ends with it: it is nested too deeply, or
+    /// its target is on the path already.
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {
@@ -107,7 +108,8 @@ impl Builder<'_, '_> {
         !follow
     }
 
-    /// Translates a return: pops its target into RDX. Returns true if the path ends with it.
+    /// Translates a return: pops its target into RDX. The path goes on after a return to its own
+    /// call, and maybe at the usual target of another return. Returns true if it ends here.
     pub(super) fn ret(&mut self, next: u64, extra_bytes: u16) -> bool {
         self.emitter.store(Gpr::Rdx, slots::RDX);
         self.exact_point();
@@ -135,8 +137,8 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Translates an indirect jump or call, with its target in RDX. Returns true if the path ends
-    /// with it.
+    /// Translates an indirect jump or call: loads its target into RDX. Returns true if the path
+    /// ends with it.
     pub(super) fn indirect(&mut self, insn: &Instruction, call: bool) -> bool {
         let emitted = self.emitter.len();
         self.emitter.store(Gpr::Rdx, slots::RDX);
@@ -166,8 +168,9 @@ impl Builder<'_, '_> {
         self.follow_indirect(edge)
     }
 
-    /// Follows an indirect branch, whose target is in RDX, to its usual target. Returns true if the
-    /// path ends with it. The program's RCX and RDX are in their slots.
+    /// Lets the path go on at the usual target of an indirect branch, whose target is in RDX, if
+    /// the code counts ticks, has no bound and such a target is known. Otherwise ends the path with
+    /// an exit to the target, and returns true. The program's RCX and RDX are in their slots.
     fn follow_indirect(&mut self, edge: u32) -> bool {
         let expected = (self.site.expected)(self.ip);
         let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {
@@ -245,7 +248,8 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Emits a jump that is taken if there is no room in the log. Returns its field.
+    /// Emits a jump that is taken if there is no room in the log. Returns its field. The program's
+    /// RCX is in its slot from here on.
     fn unless_log_is_full(&mut self) -> usize {
         self.exact_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);

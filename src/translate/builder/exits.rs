@@ -23,7 +23,8 @@ impl Builder<'_, '_> {
         self.direct_tail(edge, target, self.r11_is_program);
     }
 
-    /// Adds the current instruction to the path. `next` is the address after it.
+    /// Adds the current instruction to the path, with its ticks. `next` is the address after it.
+    /// The caller moves on to the next instruction.
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });
@@ -71,8 +72,8 @@ impl Builder<'_, '_> {
         self.add_edge(edge)
     }
 
-    /// Adds the edge whose last branch is here: a conditional one with the TNT bit `bit`. Returns its
-    /// number.
+    /// Adds the edge whose last branch is here: a conditional one with the TNT bit `bit`. Returns
+    /// its number.
     pub(super) fn branch_edge(&mut self, target: u64, bit: u64) -> u32 {
         let here = self.edge_here(EdgeKind::Direct, target);
         self.add_edge(Edge {
@@ -120,6 +121,8 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Emits the stubs and the literals after the path, and returns the superblock. `accepted` and
+    /// `chain_field` are from the prologue, and `body` is the address after it.
     pub(super) fn finish(
         mut self,
         accepted: u64,

@@ -40,7 +40,7 @@ impl Builder<'_, '_> {
     }
 
     /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
-    /// whole superblock, and this returns true.
+    /// whole superblock, an INT3 at which the thread stops, and this returns true.
     pub(super) fn native(&mut self) -> bool {
         if !self.path.is_empty() {
             self.end_at(self.ip);
@@ -51,7 +51,8 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Ends the path before an instruction that cannot be translated at this address.
+    /// Ends the path before an instruction that cannot be translated at this address, like
+    /// [`Self::native`]. Its point was removed. Returns true in any case, for the end of the path.
     pub(super) fn leave_to_native(&mut self) -> bool {
         if self.path.is_empty() {
             // At most the exchange of R11 has been emitted.

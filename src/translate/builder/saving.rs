@@ -10,8 +10,8 @@ const MOST_SAVES: usize = 4;
 
 impl Builder<'_, '_> {
     /// Translates an XSAVEC, whose bytes are at the start of `bytes`, so that its result follows
-    /// from the program's state. Returns false if that is impossible, or if the path has
-    /// [`MOST_SAVES`].
+    /// from the program's state; the path goes on after it. Returns false, with nothing emitted, if
+    /// that is impossible, or if the path has [`MOST_SAVES`].
     pub(super) fn save(
         &mut self,
         insn: &Instruction,

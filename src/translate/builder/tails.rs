@@ -6,6 +6,7 @@ use super::super::slots;
 use super::{Builder, Exit};
 
 impl Builder<'_, '_> {
+    /// Emits an exit to `target`: records the edge or counts its ticks, then jumps.
     pub(super) fn direct_tail(&mut self, edge: u32, target: u64, r11_is_program: bool) {
         if r11_is_program {
             self.emitter.trace_pointer_in();

@@ -1,4 +1,7 @@
-//! Glue that checks system calls before they are made, and files after they were opened.
+//! Glue that checks system calls before they are made, and files after they were opened. A call is
+//! made in the cache only if it does not wait and has no effect but those of its [`LoggedClass`].
+//! This follows from its arguments, from the classes of its descriptors ([`DescriptorClass`]), or
+//! from a *look*: a system call of the glue itself, which writes to the record.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -20,7 +23,8 @@ const MOV_ECX_R10D: [u8; 3] = [0x44, 0x89, 0xd1];
 const MOV_RCX_RSI: [u8; 3] = [0x48, 0x89, 0xf1];
 const MOV_RCX_RDI: [u8; 3] = [0x48, 0x89, 0xf9];
 const MOV_RCX_RDX: [u8; 3] = [0x48, 0x89, 0xd1];
-/// The lowest class of calls that are checked, and the number of these classes.
+/// The lowest class of calls that are checked, and the number of these classes. Calls of other
+/// classes are made at once; those without a class never get here.
 const FIRST_CHECKED: u8 = LoggedClass::TimeAtRsi as u8;
 const CHECKED_CLASSES: usize = LoggedClass::EventsByMask as usize - FIRST_CHECKED as usize + 1;
 const FSTAT: u32 = 5;
@@ -56,7 +60,8 @@ pub(super) struct Checks {
 }
 
 /// Emits code that checks a call, whose registers are in the record. It continues after its end if
-/// the call is to be made; otherwise the thread stops before the call.
+/// the call is to be made, and leaves by a returned jump for a look for events or a clock.
+/// Otherwise it goes to the stop before the call.
 pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     let (mut to_call, mut to_stop) = (Vec::new(), Vec::new());
     // movzx ecx, ax
@@ -178,8 +183,8 @@ pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
     some
 }
 
-/// Emits code by which the thread stops before the call: [`STOP_BYTES`] before the address to go on
-/// at.
+/// Emits code that goes to the stop before the call: it is [`STOP_BYTES`] before the address to go
+/// on at. R11 is the budget there.
 fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.load(Gpr::Rcx, slots::JUMP);
     // lea rcx, [rcx - bytes]
@@ -189,8 +194,8 @@ fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.jump_slot(slots::JUMP);
 }
 
-/// Emits code that takes a jump of `to_call` if `set` copies nonzero to RCX and `unset` copies 0,
-/// and otherwise one of `to_stop`.
+/// Emits code that takes a jump of `to_call` if the register that `set` copies to RCX is not 0 and
+/// that of `unset` is, and otherwise one of `to_stop`.
 fn emit_pointer_check(
     emitter: &mut Emitter,
     set: [u8; 3],
@@ -266,8 +271,9 @@ fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
     to_call.push(emitter.jump_from_here());
 }
 
-/// Emits code that finds out, by newfstatat(2), which kind of file an openat(2) is about to open.
-/// Returns the address from which on all registers are the program's again.
+/// Emits code that looks, by newfstatat(2), at the file that an openat(2) is about to open. Makes
+/// the call if there is none, or if it is a regular file or directory of a known device; otherwise
+/// the thread stops. Returns the address from which on all registers are the program's again.
 fn emit_look(emitter: &mut Emitter, to_call: &mut Vec<usize>, to_stop: &mut Vec<usize>) -> u64 {
     emitter.load(Gpr::Rdx, slots::LOG);
     // lea rdx, [rdx + header]; mov r10d, 0; mov eax, number; syscall
@@ -324,9 +330,10 @@ fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     others
 }
 
-/// Emits code that finds out, by fstat(2), which file an openat(2) has opened, with the descriptor
-/// in RAX. Notes the class of the descriptor, and restores the registers. Returns the jumps that
-/// are taken if the record is complete, and if the thread must stop.
+/// Emits code that looks, by fstat(2), at the file that an openat(2) has opened, with the
+/// descriptor in RAX. Notes the class of the descriptor of a regular file that is not mapped, and
+/// restores the registers. Returns the jumps that are taken if the record is complete, and if the
+/// thread must stop.
 pub(super) fn emit_look_after_opening(emitter: &mut Emitter) -> (usize, usize) {
     // mov rdi, rax
     emitter.put(&[0x48, 0x89, 0xc7]);

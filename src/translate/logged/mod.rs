@@ -1,9 +1,10 @@
 //! System calls that are made in the code cache and logged there, without a stop of the thread.
 //!
 //! A byte of the table of classes says for each call what it writes ([`LoggedClass`]). Before the
-//! call, glue writes the registers to the thread's log; after it, the result and a copy of what the
-//! kernel wrote. Where that is not known from the class and the result alone, the thread stops
-//! after the call, before it executes anything else of the program.
+//! call, glue writes the registers to a record in the thread's log; after it, the result and a copy
+//! of what the kernel wrote. Where that is not known from the class and the result alone, the
+//! thread stops after the call, before it executes anything else of the program. Before a call that
+//! may wait, or has other effects, the thread stops for its tracer to make the call.
 //!
 //! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and
 //! events ([`checks`]) or reads the clock ([`clock`]), it uses other registers, and restores them.
@@ -39,7 +40,8 @@ const SIGACTION_BYTES: u32 = 32;
 /// The size of the code by which a thread stops before a call. The code for after the call follows.
 pub(super) const STOP_BYTES: u8 = 10;
 
-/// The words of a record before its copied bytes.
+/// The words of a record before its copied bytes, in their order: the header. The registers are
+/// those before the call.
 #[derive(Clone, Copy)]
 pub(super) enum Word {
     Rax,
@@ -62,7 +64,9 @@ pub(super) enum Word {
     Budget,
     /// The number of the edge after the call.
     Edge,
+    /// The base of FS, where [`CallLog::has_fs_base`]; else not written.
     FsBase,
+    /// The result of the call, or the time-stamp counter.
     Result,
     Flags,
     /// The number of copied bytes; [`Word::From`] is the address that they are from.
@@ -130,7 +134,8 @@ pub(super) const R11: u8 = 11;
 pub struct LogCode {
     /// The start of the code.
     pub start: u64,
-    /// Where it looks for files or events: RAX, RDX and R10 may be in the record only.
+    /// The start and the end of its looks for files or events: there, RAX, RDX and R10 may be in
+    /// the record only.
     pub looks: (u64, u64),
     /// The code that reads each clock.
     pub clocks: [ClockCode; 2],
@@ -150,6 +155,23 @@ pub const LOG_INSN_BYTES: u64 = 2;
 /// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the
 /// budget are in their slots, as are the number of the edge after the call, and the address to go
 /// on at. At that address, R11 is the budget again, and the code there sets RCX.
+///
+/// The code has these parts in this order, with jumps from one to the other:
+///
+/// ```text
+/// registers  writes the registers to the record
+/// checks     by the class: -> call, events or clock, or stops before the call
+/// call       SYSCALL -> result
+/// events     epoll_wait(2) without waiting: some -> result; none: stops before the call
+/// clock      reads a clock by the vdso: success -> commit; failure -> call
+/// result     success -> sizes; refused -> commit; another error -> stop
+/// sizes      the call wrote nothing -> commit; known memory -> copy; else -> stop
+///            it opened a file -> opened
+/// opened     looks which file that is: harmless -> commit; else -> stop
+/// copy       copies the memory to the record -> commit; direction flag set -> stop
+/// commit     adds the record to the log, goes on with the program
+/// stop       adds the record with `Word::Stops` set, INT3, goes on with the program
+/// ```
 pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let start = emitter.here();
     emit_registers(emitter, log.has_fs_base);
@@ -203,8 +225,8 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop, counters }
 }
 
-/// Emits code that writes the registers to the record, and from their slots RCX, R11, the budget and
-/// the edge. It leaves RCX at the record, and destroys R11.
+/// Emits code that writes the registers to the record, and from their slots RCX, R11, the budget
+/// and the edge. It leaves RCX at the record, and destroys R11.
 pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     emitter.load(Gpr::Rcx, slots::LOG);
     for (register, word) in PLAIN {
@@ -256,7 +278,8 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
 enum Written {
     /// This many bytes, at the address that the instruction with these bytes copies to R11.
     Bytes([u8; 3], u32),
-    /// As many bytes as the result says, at the address that this instruction copies to R11.
+    /// As many bytes as the result says, at the address that this instruction copies to R11. The
+    /// thread stops after the call if they are more than [`LARGEST_COPY_BYTES`].
     Result([u8; 3]),
     /// The settings of a terminal at RDX. The thread stops after other requests.
     Terminal,
@@ -274,7 +297,8 @@ struct SizeJumps {
     to_stop: Vec<usize>,
 }
 
-/// Emits code that looks up what the call wrote.
+/// Emits code that finds the memory that a successful call wrote, by its class and its result. It
+/// always leaves by one of the returned jumps.
 fn emit_sizes(emitter: &mut Emitter) -> SizeJumps {
     emitter.load(Gpr::Rcx, slots::LOG);
     // movzx ecx, word [rcx + number]
@@ -282,6 +306,7 @@ fn emit_sizes(emitter: &mut Emitter) -> SizeJumps {
     emitter.put_u32(Word::Rax.offset());
     emitter.load_class();
     let (mut to_copy, mut to_stop) = (Vec::new(), Vec::new());
+    // RCX counts down from the class: it is 0 at the code for that class.
     emitter.decrement_rcx();
     let mut to_commit = vec![emitter.jump_if_rcx_is_0()];
     // mov r11, rsi / rdx / rdi / r8
@@ -411,7 +436,8 @@ fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
     (copy, downwards)
 }
 
-/// Emits code that adds the record to the log, and loads the budget into R11.
+/// Emits code that adds the record to the log: moves the address for the next one, and reduces the
+/// room. It loads the budget into R11, and destroys RCX.
 fn emit_commit(emitter: &mut Emitter) {
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.load_at(R11, RCX, Word::Size.offset());

@@ -1,4 +1,9 @@
-//! Reads the records of a log of calls.
+//! Reads the records of a log of calls, which glue has written ([`super::emit_log_code`]). A record
+//! is a header of words ([`Word`]) and a copy of the memory that the call wrote.
+//!
+//! Glue writes an edge in the place of the instruction's address, and R11, an address, as the
+//! budget. Both mean something for the process and its code cache only. To *settle* a record is to
+//! replace them by the address of the instruction and a number of ticks.
 
 use super::{Counter, HEADER_BYTES, Word};
 use crate::insn::Registers;
@@ -22,9 +27,9 @@ impl<'a> LoggedCall<'a> {
         Some((Self { words, written }, rest))
     }
 
-    /// Settles the first record of a log, which no longer depends on the process then: sets the
-    /// address of its instruction, in place of the edge after it, the budget before the
-    /// instruction, and how many of its copied bytes stay. Does not remove the others.
+    /// Settles the first record of a log: replaces its edge by `rip`, the address of its
+    /// instruction, and its budget by the number of ticks that were left before the instruction.
+    /// Sets the size of the copied bytes to `written`; the caller removes the bytes after these.
     pub fn settle(log: &mut [u8], rip: u64, budget: u64, written: usize) {
         let Some(words) = log.get_mut(..HEADER_BYTES as usize) else { return };
         let words = words.as_chunks_mut::<8>().0;
@@ -37,24 +42,24 @@ impl<'a> LoggedCall<'a> {
         }
     }
 
-    /// Returns the registers before the instruction, with segments and GS from `now`. Their
-    /// instruction pointer is only that of the program if the record is settled.
+    /// Returns the registers before the instruction, with segments and the base of GS from `now`.
+    /// Only a settled record has the program's instruction pointer.
     #[inline]
     pub fn registers(&self, now: &Registers) -> Registers {
         registers(self.words, now)
     }
 
-    /// Returns the budget before the instruction.
+    /// Returns the budget before the instruction: in ticks if the record is settled, else R11.
     pub fn budget(&self) -> u64 {
         value(self.words, Word::Budget)
     }
 
-    /// Returns the number of the edge after the instruction, if the record is not settled.
+    /// Returns the number of the edge after the instruction. Only for a record that is not settled.
     pub fn edge(&self) -> u64 {
         value(self.words, Word::Edge)
     }
 
-    /// Returns the call's result, or the time-stamp counter.
+    /// Returns the call's result, or the time-stamp counter that the instruction read.
     pub fn result(&self) -> i64 {
         value(self.words, Word::Result).cast_signed()
     }
@@ -77,14 +82,14 @@ impl<'a> LoggedCall<'a> {
         value(self.words, Word::Stops) == 1
     }
 
-    /// Returns the registers of a record that may be incomplete, without segments and GS; `None` if
-    /// the record is too short.
+    /// Returns the registers of a record that may be incomplete, without instruction pointer,
+    /// segments and base of GS; `None` if the record is too short.
     pub fn registers_of(record: &[u8]) -> Option<Registers> {
         let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
         Some(registers(words, &Registers::default()))
     }
 
-    /// Returns the budget in a record's words.
+    /// Returns the budget in a record's header, as [`Self::budget`].
     pub fn budget_of(header: &[u8; HEADER_BYTES as usize]) -> u64 {
         value(header.as_chunks::<8>().0, Word::Budget)
     }
@@ -94,6 +99,7 @@ fn value(words: &[[u8; 8]], word: Word) -> u64 {
     words.get(word as usize).copied().map_or(0, u64::from_le_bytes)
 }
 
+/// Returns the registers in a record's words, with segments and the base of GS from `now`.
 #[inline]
 fn registers(words: &[[u8; 8]], now: &Registers) -> Registers {
     let word = |word| value(words, word);

@@ -137,6 +137,7 @@ impl Known {
         is_new
     }
 
+    /// Writes the small tables, except for those of flags and descriptors.
     fn write(&self, table: &mut [u8]) {
         let at = |start: u32| start as usize;
         table[at(FILE_KINDS)..][DIRECTORIES].fill(1);
@@ -153,8 +154,9 @@ impl Known {
     }
 }
 
-/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` returns true
-/// for an error, as a negative number, after which the kernel has surely written nothing.
+/// Returns the table of classes: those of `calls`, and 0 for all others, with the small tables by
+/// `known`. `is_refusal` returns true for an error, as a negative number, after which the kernel
+/// has surely written nothing.
 pub fn classes(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,

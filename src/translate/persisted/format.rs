@@ -9,6 +9,7 @@ pub(super) const FIELD_BYTES: u64 = 4;
 /// The code is read in parts of this size.
 pub(super) const PART_BYTES: usize = 128 << 10;
 
+/// The bit of a superblock's facts for `Superblock::native`.
 pub(super) const NATIVE: u64 = 1;
 /// Bits of an edge's facts: its kind, and what else is true of it.
 pub(super) const KIND_BITS: u64 = 7;

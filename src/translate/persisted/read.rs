@@ -48,7 +48,8 @@ impl<'a> Reader<'a> {
         take_number(&mut self.0)
     }
 
-    /// Reads a number of things that take a byte each at least.
+    /// Reads a number of things that take a byte each at least. `None` if the bytes left are fewer,
+    /// so that a damaged number reserves no memory.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         Some(count).filter(|count| *count <= self.0.len())
@@ -65,6 +66,7 @@ impl<'a> Reader<'a> {
         (0..self.count()?).map(|_| item(self)).collect()
     }
 
+    /// Reads the whole description, in the order in which it is written.
     fn code<M: CacheMemory>(mut self) -> Option<PersistedCode> {
         let zones = self.list(Self::zone)?;
         let modules = self.list(Self::module)?;
@@ -103,6 +105,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Reads a zone; `None` if its sizes contradict each other.
     fn zone(&mut self) -> Option<ZoneSizes> {
         let [base, size] = [self.number()?, self.number()?];
         let [shared, used] = [self.number()?, self.number()?];
@@ -113,6 +116,7 @@ impl<'a> Reader<'a> {
         is_valid.then_some(ZoneSizes { base, size, shared, used })
     }
 
+    /// Reads a module; `None` if its range or its text is invalid.
     fn module(&mut self) -> Option<Module> {
         let [start, end, offset] = [self.number()?, self.number()?, self.number()?];
         let count = self.count()?;
@@ -129,6 +133,7 @@ impl<'a> Reader<'a> {
         usize::try_from(self.number()?).ok().filter(|index| *index < count)
     }
 
+    /// Reads an edge. It lacks the facts that only encoders need.
     fn edge(&mut self, superblock: u32, start: u64) -> Option<Edge> {
         let facts = self.number()?;
         let kind = *KINDS.get(usize::try_from(facts & KIND_BITS).ok()?)?;
@@ -167,7 +172,8 @@ impl Superblocks {
         Self { free, made: M::vector(), edges, packed: 0, dormant }
     }
 
-    /// Reads the superblock with the next number, with its edges.
+    /// Reads the superblock with the next number, with its edges. One that was not kept, and its
+    /// edges, become unused ones.
     fn read(&mut self, number: u32, from: &mut Reader<'_>) -> Option<()> {
         let group = from.number()?;
         let edges = from.count()?;
@@ -202,6 +208,8 @@ impl Superblocks {
         Some(())
     }
 
+    /// Reads the addresses and facts of a superblock; `None` if it is not in its zone after the
+    /// last one.
     fn superblock(&mut self, from: &mut Reader<'_>) -> Option<Superblock> {
         let start = from.number()?;
         let zone = from.index(self.free.len())?;

@@ -16,8 +16,9 @@ impl<M: CacheMemory> Translator<M> {
         (persisted, self.superblocks.len() - persisted)
     }
 
-    /// Returns all on which the code depends beside the program's code and the build of the
-    /// translator, as text; `None` if it cannot be persisted, since its edges are more than counts.
+    /// Returns the settings on which the code depends, beside the program's code and the build of
+    /// the translator, as text. `None` for code that writes records, which cannot be persisted: its
+    /// edges have facts that are not kept.
     pub fn variant(&self) -> Option<String> {
         let variant = (self.hooks, self.saves, self.call_log, self.limits);
         self.counts.then(|| format!("{variant:?}"))
@@ -29,8 +30,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Takes over the superblocks of a persisted cache, all dormant, with their code from `from`.
-    /// Returns false, with no superblock changed, unless this cache is empty and has the same zones,
-    /// and all code can be read.
+    /// Returns false, with no superblock changed, unless this cache is empty and has the same zones
+    /// with the same shared code, and all code can be read.
     pub fn resume(&mut self, code: PersistedCode, from: &mut dyn Read) -> bool {
         let are_same = self.superblocks.is_empty()
             && self.zones.len() == code.zones.len()
@@ -87,9 +88,9 @@ impl<M: CacheMemory> Translator<M> {
         Ok(())
     }
 
-    /// Notes that a module was just mapped. Threads use the dormant superblocks whose modules all are
-    /// mapped, and were not changed since. `is_fixed` returns true for the pages whose bytes are the
-    /// file's.
+    /// Notes that a module was just mapped. Threads use the dormant superblocks whose modules all
+    /// are mapped, and were not changed since. `is_fixed` returns true for the pages whose bytes
+    /// are the file's.
     pub fn wake(&mut self, module: &Module, is_fixed: &dyn Fn(u64) -> bool) {
         self.forget_modules(module.range);
         self.present.push(module.clone());
@@ -104,8 +105,8 @@ impl<M: CacheMemory> Translator<M> {
         self.present.retain(|module| !module.range.overlaps(range));
     }
 
-    /// Lets threads use a dormant superblock, unless there is another for its code by now, or its
-    /// code is not the file's.
+    /// Lets threads use a dormant superblock, unless there is another for its code by now, its code
+    /// is not the file's, or threads stop on its pages: then it stays unused.
     fn wake_one(&mut self, sleeper: &Sleeper, is_fixed: &dyn Fn(u64) -> bool) {
         let superblock = &self.superblocks[sleeper.number as usize];
         let (start, zone) = (superblock.start, superblock.zone);

@@ -22,8 +22,8 @@ pub struct Persisted {
 
 impl<M: CacheMemory> Translator<M> {
     /// Returns a cache that the next run of the program can read. It has the superblocks with code
-    /// of modules that are mapped and were not changed, where `is_fixed` is true, and the dormant
-    /// ones. Returns `None` if most of the code is neither.
+    /// of modules that are mapped and were not changed, on pages for which `is_fixed` returns true,
+    /// and the dormant ones. Returns `None` if these have less than half of the code.
     pub fn persist(&self, is_fixed: &dyn Fn(u64) -> bool) -> Option<Persisted> {
         let writer = Writer::of(self, is_fixed);
         writer.is_worth_it().then(|| writer.write())
@@ -34,7 +34,7 @@ impl<M: CacheMemory> Translator<M> {
 #[derive(Debug)]
 struct Kept {
     group: u64,
-    /// Its pages and its exits, in the vectors of all.
+    /// Its pages and its exits, as indexes in the vectors of [`Writer`].
     pages: Range<usize>,
     exits: Range<usize>,
 }
@@ -51,6 +51,7 @@ struct Writer<'a, M> {
 }
 
 impl<'a, M: CacheMemory> Writer<'a, M> {
+    /// Selects the superblocks to keep.
     fn of(of: &'a Translator<M>, is_fixed: &dyn Fn(u64) -> bool) -> Self {
         let mut writer = Self {
             of,
@@ -79,6 +80,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         *self.groups.entry(modules).or_insert(next)
     }
 
+    /// Keeps the superblocks that are dormant still.
     fn keep_dormant(&mut self) {
         let of = self.of;
         for group in of.dormant.groups.iter().filter(|group| !group.sleepers.is_empty()) {
@@ -144,6 +146,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }
     }
 
+    /// Writes the description and the code of all zones.
     fn write(self) -> Persisted {
         let mut to = Vec::new();
         self.put_zones(&mut to);
@@ -171,6 +174,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
         }
     }
 
+    /// Appends the modules, and the groups by their numbers.
     fn put_modules(&self, to: &mut Vec<u8>) {
         put_number(to, self.modules.len() as u64);
         for module in &self.modules {
@@ -276,6 +280,7 @@ fn put_superblock(to: &mut Vec<u8>, superblock: &Superblock, ends: &mut [u64]) {
     ends[zone] = end;
 }
 
+/// Appends an edge, without the facts that only encoders need.
 fn put_edge(to: &mut Vec<u8>, edge: &Edge) {
     let kind = KINDS.iter().position(|kind| *kind == edge.kind).unwrap_or(0) as u64;
     let branch = if edge.branch { IS_BRANCH } else { 0 };

@@ -3,7 +3,8 @@
 use super::{CacheMemory, FAR_JUMP_BYTES, Translator};
 
 impl<M: CacheMemory> Translator<M> {
-    /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on.
+    /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on, also
+    /// the exits that wait for one.
     pub(in super::super) fn offer(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
         self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
@@ -48,6 +49,7 @@ impl<M: CacheMemory> Translator<M> {
         self.superblocks.get(number as usize).is_some_and(|superblock| superblock.alive)
     }
 
+    /// Lets the jump at `field` lead to `destination`, while threads may be executing it.
     pub(in super::super) fn aim(&self, zone: usize, field: u64, destination: u64) {
         let zone = &self.zones[zone];
         let displacement = destination.wrapping_sub(field + 4).to_le_bytes();
@@ -55,6 +57,9 @@ impl<M: CacheMemory> Translator<M> {
         self.memory.store_u32(zone.offset + (field - zone.base), u32::from_le_bytes([a, b, c, d]));
     }
 
+    /// Drops a superblock: nothing leads there any more, and the exits that were linked to it are
+    /// requests again. Threads inside leave it at its exits. Returns false if it was dropped
+    /// before.
     pub(in super::super) fn drop_superblock(&mut self, number: u32) -> bool {
         let superblock = &mut self.superblocks[number as usize];
         if !superblock.alive {

@@ -35,6 +35,7 @@ impl Order {
         self.is_learning
     }
 
+    /// Appends addresses to those that are expected, except for known ones.
     fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
         for addr in addresses {
             if self.expected.len() < MOST && !self.index.contains_key(&addr) {
@@ -44,6 +45,7 @@ impl Order {
         }
     }
 
+    /// Notes an address of this run, if that is wanted and the address was not expected.
     fn note(&mut self, addr: u64) {
         let is_new = self.is_learning && !self.index.contains_key(&addr);
         if is_new && self.unexpected.len() < MOST {

@@ -15,6 +15,7 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
+    /// Stops, expected addresses and what samples showed stay.
     pub fn clear(&mut self) {
         self.superblocks.clear();
         self.packed.clear();

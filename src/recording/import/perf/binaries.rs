@@ -67,6 +67,8 @@ impl<'a> Binaries<'a> {
         self.listed.get(&*map.name).map(|id| id.to_vec()).unwrap_or_default()
     }
 
+    /// Returns the first file that is found under a name and has the build ID; `None` if no file is
+    /// found. Fails if all files found have other build IDs.
     fn find(&mut self, name: &str, build_id: &[u8]) -> Result<Option<Bytes>, Error> {
         let mut other = None;
         for path in places(name, build_id, self.with) {
@@ -90,6 +92,7 @@ impl<'a> Binaries<'a> {
     }
 }
 
+/// Returns the paths at which a file may be, in order of preference.
 fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {
     let path = Path::new(name);
     let mut places = match &with.symfs {

@@ -128,6 +128,7 @@ fn clamp(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
+/// The history of a process while it is made from the records of perf.data.
 struct Builder<'a> {
     process: &'a Process,
     known: &'a Known<'a>,
@@ -173,6 +174,7 @@ impl Builder<'_> {
         self.reported.extend(sections.map(reported));
     }
 
+    /// Adds a mapping of code. Ignores mappings without execute permission.
     fn map(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
         let is_file = is_file(&map.name);
         // Memory without execute permission may have been written before, like relocated data.
@@ -234,6 +236,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Returns the code of a mapping of the vdso.
     fn vdso(&mut self, map: &PerfMap, section: Section) -> Result<Code, Error> {
         let section = Section { name: "[vdso]".into(), ..section };
         let bytes = match self.binaries.vdso(map)? {
@@ -247,6 +250,8 @@ impl Builder<'_> {
         })
     }
 
+    /// Returns the code of a mapping of a file, else that of the core file. Notes a file that is
+    /// not found. Fails if the core file has other code there.
     fn file(&mut self, map: &PerfMap, section: Section) -> Result<Code, Error> {
         let bytes = if let Some(known) = self.files.get(&map.name) {
             known.clone()
@@ -275,6 +280,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Returns true if the core file has the memory at `addr`, and was added already.
     fn core_holds(&self, addr: Addr) -> bool {
         let core = self.known.core.filter(|_| self.has_core);
         core.is_some_and(|core| core.read(addr, &mut [0]) == 1)

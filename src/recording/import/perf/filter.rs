@@ -6,6 +6,7 @@ use crate::common::{Addr, AddrRange};
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap};
 use std::collections::{HashMap, HashSet};
 
+/// A part of a filter: a range of offsets in a file.
 struct Part<'a> {
     start: u64,
     size: u64,

@@ -1,5 +1,6 @@
-//! The pieces of the AUX areas as traces of CPUs or threads, in stream order. Missing bytes become
-//! an overflow packet, and the trace continues at the next PSB.
+//! The pieces of the AUX areas as traces of CPUs or threads, in stream order. A *stream* is the
+//! bytes of one CPU or thread, and a *piece* is a part of it that perf copied to the file. Missing
+//! bytes become an overflow packet, and the trace continues at the next PSB.
 
 use super::super::super::error::ErrorKind;
 use super::super::super::format::TraceId;
@@ -223,6 +224,7 @@ fn bytes(file: &[u8], run: &Run) -> Vec<u8> {
     parts.collect::<Vec<_>>().concat()
 }
 
+/// Returns the part of a run from its first PSB on; empty if it has none.
 fn from_first_psb(file: &[u8], run: &Run) -> Run {
     for window in WINDOWS_BYTES {
         if let Some(psb) = find_psb(&bytes(file, &cut(run, 0, window)), 0) {
@@ -232,6 +234,7 @@ fn from_first_psb(file: &[u8], run: &Run) -> Run {
     Vec::new()
 }
 
+/// Returns the part of a run up to the end of its last whole packet; empty if it has no PSB.
 fn to_last_packet(file: &[u8], run: &Run) -> Run {
     let size = size(run);
     for window in WINDOWS_BYTES {
