@@ -35,7 +35,19 @@ pub(super) enum Meeting {
     Far,
 }
 
-/// One of the two paths, in a search for where they meet.
+/// The result of reading one path up to its next item in the activation that is searched.
+enum Next {
+    /// The path is there, at an item with this key.
+    At(u64),
+    /// The path has left the activation.
+    Left,
+    Ended,
+    /// The maximum number of items is kept.
+    Full,
+}
+
+/// One of the two paths, in a search for where they meet. Activations are numbered by level: 0 is
+/// the function in which the paths parted, -1 its caller.
 struct Side<'a, S: Items> {
     items: &'a mut S,
     /// The depth at which the paths parted.
@@ -66,41 +78,41 @@ impl<'a, S: Items> Side<'a, S> {
         !self.has_left && !self.has_ended
     }
 
-    /// Reads up to the next item in the activation at `level`. Returns the item's key; `None` if
-    /// the path left the activation or ended, or if the maximum number of items is kept.
-    fn advance(&mut self, level: isize) -> Option<u64> {
+    /// Reads up to the next item in the activation at `level`.
+    fn advance(&mut self, level: isize) -> Next {
         while self.kept.len() < MOST_KEPT {
             let Some(item) = self.items.next() else {
                 self.has_ended = true;
-                return None;
+                return Next::Ended;
             };
             self.kept.push(item);
             let here = self.level(item);
             if here < level {
                 self.has_left = true;
-                return None;
+                return Next::Left;
             }
             if here == level {
                 self.places.entry(item.key()).or_insert(self.kept.len() - 1);
-                return Some(item.key());
+                return Next::At(item.key());
             }
         }
-        None
+        Next::Full
     }
 
-    /// Prepares the search of the outer activation at `level`: keeps only the last item.
-    fn leave(&mut self, level: isize) {
-        let last = self.kept.pop();
-        self.kept.clear();
+    /// Begins the search of the outer activation at `level`, which the path is in or inside of. Only
+    /// the last item is kept; it is the first place of the activation if it is at its level.
+    fn enter_outer(&mut self, level: isize) {
+        self.kept.drain(..self.kept.len().saturating_sub(1));
         self.places.clear();
-        let Some(last) = last else { return };
-        self.kept.push(last);
-        if self.level(last) == level {
-            self.has_left = false;
+        self.has_left = false;
+        if let Some(last) = self.kept.last().filter(|last| self.level(**last) == level) {
             self.places.insert(last.key(), 0);
-        } else if self.level(last) > level {
-            self.has_left = false;
         }
+    }
+
+    /// Returns the level of the last item that was read.
+    fn last_level(&self) -> Option<isize> {
+        self.kept.last().map(|last| self.level(*last))
     }
 
     fn put_back_from(&mut self, key: u64) {
@@ -117,19 +129,20 @@ pub(super) fn meet<S: Items>(items: [&mut S; 2], depths: [usize; 2]) -> Meeting 
     let mut sides = [Side::new(good, depths[0]), Side::new(bad, depths[1])];
     let mut level = 0;
     loop {
+        // Both advance in turn, so that the nearest place is found.
         for this in 0..2 {
             if !sides[this].can_go_on() {
                 continue;
             }
-            let key = sides[this].advance(level);
-            if let Some(key) = key.filter(|key| sides[1 - this].places.contains_key(key)) {
-                for side in &mut sides {
-                    side.put_back_from(key);
+            match sides[this].advance(level) {
+                Next::At(key) if sides[1 - this].places.contains_key(&key) => {
+                    for side in &mut sides {
+                        side.put_back_from(key);
+                    }
+                    return Meeting::Met;
                 }
-                return Meeting::Met;
-            }
-            if key.is_none() && sides[this].can_go_on() {
-                return Meeting::Far;
+                Next::At(_) | Next::Left | Next::Ended => {}
+                Next::Full => return Meeting::Far,
             }
         }
         if sides.iter().any(Side::can_go_on) {
@@ -138,10 +151,9 @@ pub(super) fn meet<S: Items>(items: [&mut S; 2], depths: [usize; 2]) -> Meeting 
         if sides.iter().any(|side| side.has_ended) {
             return Meeting::Ended;
         }
-        let last = |side: &Side<'_, S>| side.kept.last().map(|last| side.level(*last));
-        level = sides.iter().filter_map(last).min().unwrap_or(level - 1);
+        level = sides.iter().filter_map(Side::last_level).min().unwrap_or(level);
         for side in &mut sides {
-            side.leave(level);
+            side.enter_outer(level);
         }
         let [good, bad] = &sides;
         let both = good.places.keys().find(|key| bad.places.contains_key(key)).copied();
