@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, NO_VALUES};
 use super::rows::Cell;
-use super::{EXIT_ERROR, Failure, ask, ask_arguments, say};
+use super::{EXIT_ERROR, Failure, ask, ask_arguments, count_of, say};
 use crate::ask::{Cause, Compared, Difference, Pair, Place, Step};
 use crate::session::Position;
 use serde_json::{Value, json};
@@ -62,13 +62,14 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     })
 }
 
+/// Reports what the comparison left out.
 fn say_rest(compared: &Compared) {
     if compared.in_libraries > 0 {
         let count = compared.in_libraries;
         say(&format!("{count} in libraries left out: --libraries lists them"));
     }
     if compared.lone_threads > 0 {
-        say(&format!("{} threads are in one of the runs only", compared.lone_threads));
+        say(&format!("{} in one of the runs only", count_of(compared.lone_threads, "thread")));
     }
     if compared.is_cut {
         say(
@@ -78,7 +79,8 @@ fn say_rest(compared: &Compared) {
     }
 }
 
-/// A difference, to be printed as cells or as lines.
+/// A difference, to be printed as cells or as lines. In pairs, the good run comes first: `side` is
+/// 0 for it, and 1 for the bad run.
 struct Texts<'a> {
     found: &'a Difference,
     are_exact: [bool; 2],
@@ -98,6 +100,7 @@ impl Texts<'_> {
         Some([count(0)?, count(1)?])
     }
 
+    /// Returns the values that decided a branch; both values of a name if they differ.
     fn values(&self) -> String {
         let mut text = String::new();
         for (name, [good, bad]) in &self.found.values {

@@ -76,7 +76,9 @@ impl AddrRange {
 
     /// Returns true if the two ranges share a byte.
     pub const fn overlaps(self, other: Self) -> bool {
-        self.start.0 < other.end.0 && other.start.0 < self.end.0
+        let start = if self.start.0 > other.start.0 { self.start.0 } else { other.start.0 };
+        let end = if self.end.0 < other.end.0 { self.end.0 } else { other.end.0 };
+        start < end
     }
 
     /// Returns the size of the range in bytes; 0 if it is empty.
@@ -93,5 +95,24 @@ impl AddrRange {
 impl fmt::Display for AddrRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.start, self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_if_they_share_a_byte() {
+        let range = |start, end| AddrRange::new(Addr(start), Addr(end));
+        for (one, other, overlaps) in [
+            (range(3, 8), range(7, 9), true),
+            (range(3, 8), range(4, 5), true),
+            (range(3, 8), range(8, 9), false),
+            (range(3, 8), range(5, 5), false),
+            (range(5, 5), range(5, 5), false),
+        ] {
+            assert_eq!((one.overlaps(other), other.overlaps(one)), (overlaps, overlaps));
+        }
     }
 }

@@ -34,8 +34,8 @@ impl Write for Escaping<'_, '_> {
 }
 
 fn is_escaped(c: char) -> bool {
-    let is_bidi =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // The characters with the property Bidi_Control of Unicode.
+    let is_bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     is_bidi || c.is_control()
 }
 
@@ -50,5 +50,6 @@ mod tests {
         assert_eq!(shown("\x1b[31mred\x07\n"), "\\x1b[31mred\\x07\\n");
         assert_eq!(shown("\u{9b}2J\u{202e}txt"), "\\u{9b}2J\\u{202e}txt");
         assert_eq!(shown("\x7f\x7f"), "\\x7f\\x7f");
+        assert_eq!(shown("\u{61c}1\u{2066}"), "\\u{61c}1\\u{2066}");
     }
 }

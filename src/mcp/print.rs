@@ -102,7 +102,9 @@ impl Debuggee {
         let machine = ThreadMachine::new(self.run(), tid);
         // The error if no frame is tried:
         let untried = match frame {
-            Some(frame) => format!("frame {frame} is inlined into its caller"),
+            Some(frame) => {
+                format!("another function is inlined into frame {frame}: ask for the frame of that")
+            }
             None => "the thread has no registers here".to_owned(),
         };
         let mut first_error = None;

@@ -122,6 +122,8 @@ impl Debuggee {
     fn activation_of(&self, frame: usize) -> Result<usize, String> {
         let activations = self.activations(self.session.last_stop().thread);
         let found = activations.iter().position(|one| one.level == frame);
-        found.ok_or_else(|| format!("frame {frame} is inlined into its caller, or there is none"))
+        found.ok_or_else(|| {
+            format!("there is no frame {frame}, or another function is inlined into it")
+        })
     }
 }

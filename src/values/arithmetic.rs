@@ -5,15 +5,10 @@ use super::number::Number;
 use super::parse::{Binary, Unary};
 
 /// Returns the result of `left operator right`; `None` if there is none, as in a division by zero,
-/// or a shift by as many bits as the number has. Comparisons and `&&` and `||` return the int 1 or
-/// 0.
+/// or a shift by as many bits as the number has. Comparisons return the int 1 or 0. Not for `&&` and
+/// `||`, which may not evaluate their right operand.
 pub(super) fn binary(operator: Binary, left: Number, right: Number) -> Option<Number> {
     let truth = |is_true: bool| Some(Number::integer(is_true.into(), 4, true));
-    match operator {
-        Binary::BothTrue => return truth(left.is_true() && right.is_true()),
-        Binary::AnyTrue => return truth(left.is_true() || right.is_true()),
-        _ => {}
-    }
     let (Number::Integer { .. }, Number::Integer { .. }) = (left, right) else {
         return real(operator, left, right);
     };

@@ -9,7 +9,7 @@ use super::bind::{Bound, Meaning};
 use super::error::Error;
 use super::home::{InFrame, address, part, read};
 use super::number::{Number, integer_of, real_of, signedness};
-use super::parse::{Basic, Binary, Expr, Item};
+use super::parse::{Basic, Expr, Item};
 use super::shown::{Missing, Shown};
 use super::ty::{MAX_LEVELS, Ty};
 use crate::common::Addr;
@@ -381,7 +381,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns `pointer + by` as in C: moved by `by` times the size of the pointer's target. A
     /// target without a size counts as one byte, as in GNU C.
-    fn offset_pointer(&self, pointer: &Val, by: i128) -> Found<Val> {
+    pub(super) fn offset_pointer(&self, pointer: &Val, by: i128) -> Found<Val> {
         let target = self.evaluator.target_of(&pointer.ty);
         let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
         let size = i128::from(size.unwrap_or(1));
@@ -392,7 +392,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns a value as a number. `what` is the operator, for the error if it is none.
-    fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
+    pub(super) fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
         let value = self.without_reference(value)?;
         match self.evaluator.number(&value, self.machine)? {
             Some(number) => Ok(number),
@@ -401,43 +401,11 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the target of a reference of C++; any other value as it is.
-    fn without_reference(&self, value: &Val) -> Found<Val> {
+    pub(super) fn without_reference(&self, value: &Val) -> Found<Val> {
         let shape = self.evaluator.shape(&value.ty);
         let is_reference = shape
             .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { is_reference: true, .. }));
         if is_reference { self.target(value) } else { Ok(value.clone()) }
-    }
-
-    /// Evaluates `left operator right` by the rules of C, but always evaluates both operands: where
-    /// one is missing, so is the result, also of `&&` and `||`.
-    fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
-        let (left, right) = (
-            self.without_reference(&self.value(left)?)?,
-            self.without_reference(&self.value(right)?)?,
-        );
-        let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
-        match (operator, is_pointer(&left), is_pointer(&right)) {
-            (Binary::Add, true, false) => {
-                return self.offset_pointer(&left, self.number(&right, "+")?.to_integer());
-            }
-            (Binary::Subtract, true, false) => {
-                let by = self.number(&right, "-")?.to_integer().wrapping_neg();
-                return self.offset_pointer(&left, by);
-            }
-            (Binary::Subtract, true, true) => {
-                let target = self.evaluator.target_of(&left.ty);
-                let size = target.and_then(|target| self.evaluator.size_of(&target)).unwrap_or(1);
-                let of = |value| Ok::<_, Fail>(self.number(value, "-")?.to_integer());
-                let difference = of(&left)?.wrapping_sub(of(&right)?);
-                let count = difference.checked_div(size.into()).ok_or(Missing::Unavailable)?;
-                return Ok(value_of(Number::integer(count, 8, true)));
-            }
-            _ => {}
-        }
-        let (left, right) =
-            (self.number(&left, "this operator")?, self.number(&right, "this operator")?);
-        let result = arithmetic::binary(operator, left, right);
-        Ok(value_of(result.ok_or(Missing::Unavailable)?))
     }
 
     /// Converts a number or pointer to a basic type, or to a pointer to it with this many stars.
@@ -468,7 +436,7 @@ impl Evaluation<'_, '_> {
     }
 }
 
-fn value_of(number: Number) -> Val {
+pub(super) fn value_of(number: Number) -> Val {
     let (ty, bytes) = number.to_bytes();
     Val { ty, home: Home::of(Piece::Bytes(bytes)) }
 }

@@ -14,6 +14,7 @@ mod home;
 mod lexer;
 mod located;
 mod number;
+mod operators;
 mod parse;
 mod returned;
 mod show;

@@ -69,6 +69,9 @@ fn operators_have_the_precedence_of_c() {
         ("2147483647 + 1", "-2147483648"),
         ("0xffffffff + 1", "4294967296"),
         ("1 < 2 && 2 < 1 || 1", "1"),
+        ("0 && 1 / 0", "0"),
+        ("2 || *(int *) 0", "1"),
+        ("$rdx == 1 || $rdx", "1"),
         ("7 / 2.0", "3.5"),
         ("(unsigned char) 300", "44 ','"),
         ("(int) 2.9", "2"),
@@ -94,7 +97,9 @@ fn registers_and_memory_are_read() {
 #[test]
 fn unknown_values_are_missing_and_not_zero() {
     let missing = Shown::Missing(Missing::Unavailable);
-    for text in ["$rbx", "$rbx + 1", "*(int *) 0", "1 / 0", "*(int *) 0x1fff", "1 << 99"] {
+    for text in
+        ["$rbx", "$rbx + 1", "*(int *) 0", "1 / 0", "*(int *) 0x1fff", "1 << 99", "1 && $rbx"]
+    {
         assert_eq!(answer(text), Ok(vec![missing.clone()]), "{text}");
         assert!(missing.to_json().is_null());
     }

@@ -1,0 +1,60 @@
+//! Evaluates binary operators.
+
+use super::arithmetic;
+use super::evaluate::{Evaluation, Fail, Found, Val, value_of};
+use super::number::Number;
+use super::parse::{Binary, Expr};
+use super::shown::Missing;
+
+impl Evaluation<'_, '_> {
+    /// Evaluates `left operator right` by the rules of C: `&&` and `||` evaluate their right operand
+    /// only if the left one does not decide.
+    pub(super) fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
+        // Long rows of operators recurse here, so this has few variables.
+        match operator {
+            Binary::BothTrue if !self.is_true(left)? => Ok(truth(false)),
+            Binary::AnyTrue if self.is_true(left)? => Ok(truth(true)),
+            Binary::BothTrue | Binary::AnyTrue => self.is_true(right).map(truth),
+            _ => self.combined(operator, &self.value(left)?, &self.value(right)?),
+        }
+    }
+
+    /// Evaluates an expression as a condition: returns true if it is not 0.
+    fn is_true(&self, of: &Expr) -> Found<bool> {
+        let value = self.value(of)?;
+        self.number(&value, "this operator").map(|number| number.is_true())
+    }
+
+    /// Returns `left operator right`, of two values.
+    fn combined(&self, operator: Binary, left: &Val, right: &Val) -> Found<Val> {
+        let (left, right) = (self.without_reference(left)?, self.without_reference(right)?);
+        let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
+        match (operator, is_pointer(&left), is_pointer(&right)) {
+            (Binary::Add, true, false) => {
+                return self.offset_pointer(&left, self.number(&right, "+")?.to_integer());
+            }
+            (Binary::Subtract, true, false) => {
+                let by = self.number(&right, "-")?.to_integer().wrapping_neg();
+                return self.offset_pointer(&left, by);
+            }
+            (Binary::Subtract, true, true) => {
+                let target = self.evaluator.target_of(&left.ty);
+                let size = target.and_then(|target| self.evaluator.size_of(&target)).unwrap_or(1);
+                let of = |value| Ok::<_, Fail>(self.number(value, "-")?.to_integer());
+                let difference = of(&left)?.wrapping_sub(of(&right)?);
+                let count = difference.checked_div(size.into()).ok_or(Missing::Unavailable)?;
+                return Ok(value_of(Number::integer(count, 8, true)));
+            }
+            _ => {}
+        }
+        let (left, right) =
+            (self.number(&left, "this operator")?, self.number(&right, "this operator")?);
+        let result = arithmetic::binary(operator, left, right);
+        Ok(value_of(result.ok_or(Missing::Unavailable)?))
+    }
+}
+
+/// Returns the result of a condition: the int 1 or 0.
+fn truth(is_true: bool) -> Val {
+    value_of(Number::integer(is_true.into(), 4, true))
+}
