@@ -61,7 +61,7 @@ impl<'f> Blocks<'f> {
         }
     }
 
-    /// Proceeds to the next block of the path.
+    /// Proceeds to the next block of the path, whose facts [`Self::last`] then returns.
     #[inline]
     pub(super) fn pass(&mut self, span: &Span, code: &BlockCode<'_>) {
         let key = (span.ip, span.insns, span.exit, code.generation());

@@ -24,7 +24,7 @@ impl Called {
 
 impl Asked {
     /// Returns the functions with some names, or all functions if there are no names; with
-    /// `is_own`, only those in the program's own file. Fails if no function has one of the names.
+    /// `is_own`, only those in the program's own file. Fails at a name that no function has.
     pub(super) fn called(&self, names: &[String], is_own: bool) -> Result<Called, Error> {
         let mut starts = BTreeSet::new();
         for name in names {

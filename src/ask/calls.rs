@@ -54,9 +54,9 @@ pub struct Call {
     pub caller: Option<Arc<Place>>,
     /// The kind of entry into the function.
     pub how: CallKind,
-    /// The arguments by their names, if they are known.
+    /// The arguments by their names; `None` if they are unknown or not wanted.
     pub arguments: Option<Vec<(String, Shown)>>,
-    /// The returned value. `None` if there is none, or it is unknown.
+    /// The returned value. `None` if there is none, or it is unknown or not wanted.
     pub returned: Option<Shown>,
     /// The position after the return; `None` if the path shows no return, or if neither returned
     /// values nor durations are wanted.
@@ -118,9 +118,10 @@ enum Values {
 struct Activation {
     /// The number of the call; `None` if it is not wanted.
     number: Option<u64>,
+    /// The number of the function's first instruction, counted per thread.
     index: u64,
     /// The address after the prologue, where the arguments are to be read; `None` if they are not
-    /// wanted or were passed.
+    /// wanted, or the path has passed it.
     body: Option<Addr>,
 }
 
@@ -133,9 +134,10 @@ impl Asked {
         self.called(question.functions, question.is_own).map(|_| ())
     }
 
-    /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when
-    /// it begins, after its prologue, or when it returns. Calls `reached` with positions, as
-    /// progress.
+    /// Finds calls, and passes each to `sink` when everything that is wanted of it is known (when
+    /// it begins, after its prologue, or when it returns), until `sink` breaks or `interrupted`
+    /// returns true. Without an exact recording, no values are known. Calls `reached` with
+    /// positions, as progress.
     pub fn calls(
         &mut self,
         question: CallsQuestion<'_>,
@@ -178,10 +180,13 @@ impl Asked {
 struct Walker<'a> {
     asked: &'a Asked,
     called: &'a Called,
+    /// The address after the prologue of each function whose arguments are wanted, by its start.
     bodies: &'a HashMap<Addr, Addr>,
 }
 
 impl Walker<'_> {
+    /// Sends the steps of a thread's wanted calls. The calls that are open at the end of the path
+    /// are lost at position `u64::MAX`.
     fn walk(&self, tid: Tid, sender: &mut Sender<Step>) {
         let functions = self.asked.functions();
         let mut tracker: Tracker<Activation> = Tracker::default();
@@ -256,6 +261,7 @@ struct Calls<'a> {
     question: CallsQuestion<'a>,
     sink: Sink<'a>,
     events: Merged<Step>,
+    /// The calls that are not complete, by thread and number.
     open: HashMap<(Tid, u64), Call>,
     /// True if a call is complete only after its prologue, where its arguments are read.
     waits_for_arguments: bool,
@@ -265,6 +271,7 @@ struct Calls<'a> {
     arguments: HashMap<Addr, Option<Bound>>,
     /// A cache of the functions' signatures, by the address of their first instruction.
     signatures: HashMap<Addr, Option<Signature>>,
+    /// The outcome of the steps up to the last stop of the replay.
     outcome: Result<ControlFlow<()>, Error>,
 }
 
@@ -289,7 +296,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Passes on the calls of a path, without values.
+    /// Processes the remaining steps of the path, without values.
     fn walked(
         mut self,
         reached: &dyn Fn(u64),
@@ -305,7 +312,7 @@ impl<'a> Calls<'a> {
     }
 
     /// Replays the run, stops where arguments or returned values are to be read, and processes the
-    /// steps of the path up to each stop. Passes complete calls to the sink.
+    /// steps of the path up to each stop. The steps after the last stop get no values.
     fn replayed(
         self,
         replay: &mut Replay,
@@ -338,7 +345,8 @@ impl<'a> Calls<'a> {
     }
 
     /// Processes the steps of the path up to a stop of the replay. Steps at the stop get its
-    /// values.
+    /// values. A step that needs more registers than are known ([`Replay::needs_stop`]) is left for
+    /// a second call. Breaks if the sink does.
     fn reach(&mut self, state: &Stopped<'_>, moment: u64) -> Result<ControlFlow<()>, Error> {
         let addr = Addr(state.registers.rip);
         while let Some(next) = self.events.peek() {

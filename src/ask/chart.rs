@@ -137,6 +137,7 @@ impl Names<'_> {
 struct Sample {
     /// The position of the column's middle.
     at: u64,
+    /// The number of the instruction, counted per thread.
     index: u64,
     /// The open calls, outermost first, up to the maximum level.
     frames: Vec<Frame>,
@@ -168,6 +169,8 @@ impl Pen<'_> {
         from.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
+    /// Samples the call stack in each column, and makes slices of the samples. Returns `None` if
+    /// the user interrupted it.
     fn draw(&self, names: &mut Names<'_>, interrupted: &dyn Fn() -> bool) -> Option<ChartThread> {
         let (from, to) = self.scale.life();
         let mut thread = self.thread(from, to);
@@ -202,6 +205,7 @@ impl Pen<'_> {
         Some(thread)
     }
 
+    /// Returns the thread with its name, before anything is drawn.
     fn thread(&self, from: u64, to: u64) -> ChartThread {
         let manifest = self.asked.timeline.reader().manifest();
         let entries = manifest.end.iter().flat_map(|end| &end.threads);
@@ -218,6 +222,8 @@ impl Pen<'_> {
         self.asked.timeline.segments_between(self.tid, from, to)
     }
 
+    /// Returns the call stack at instruction `index`, or at the start of its segment unless
+    /// `decodes`.
     fn sample(&self, at: u64, index: u64, decodes: bool) -> Option<Sample> {
         let (timeline, tid) = (&self.asked.timeline, self.tid);
         let (index, mut frames, pc) = if decodes {

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 /// A writer of a trace in this JSON: an object with an array of events.
 pub(super) struct Chrome<'a> {
     out: &'a mut dyn Write,
+    /// Formats a position.
     text: &'a dyn Fn(u64) -> String,
     is_first: bool,
 }

@@ -1,4 +1,9 @@
 //! Positions of a thread's instructions as its path is walked.
+//!
+//! In an exact recording, a position is a moment ([`Replay::moment`]) and the number of
+//! instructions since it began ([`Position::exact`]). Each tick and each entry of the log begins
+//! another moment: the path shows the ticks, and its places ([`PathPlace`]) show where the entries
+//! are.
 
 use crate::common::Tid;
 use crate::recording::PathPlace;
@@ -105,8 +110,8 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reports that instruction `index` is next. Several intervals of the thread may begin there:
-    /// the last one executes it.
+    /// Proceeds to instruction `index`, past all places up to it. Several places may be there: the
+    /// last one counts. Does nothing for a path.
     pub(super) fn reach(&mut self, index: u64) {
         let Self::Exact { places, moment, begins } = self else { return };
         while let Some((next, rest)) = places.split_first()
@@ -119,7 +124,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reports that the instruction before `after` ticked.
+    /// Counts a tick of the instruction before instruction `after`. Does nothing for a path.
     pub(super) fn tick(&mut self, after: u64) {
         if let Self::Exact { moment, begins, .. } = self {
             (*moment, *begins) = (moment.saturating_add(1), after);

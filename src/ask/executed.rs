@@ -33,6 +33,7 @@ pub(super) struct Block {
     key: BlockKey,
     pub(super) count: u64,
     pub(super) addrs: Box<[Addr]>,
+    /// The function with the block's first instruction.
     callee: Callee,
 }
 
@@ -71,7 +72,7 @@ impl Asked {
         let mut blocks: Vec<Block> = Vec::new();
         let (mut passed_blocks, mut stay) = (0_u64, None);
         let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |passed| {
-            // The stack of the innermost call as the changes before this item happen.
+            // The stack of the innermost call, which the changes before this item replace.
             let mut current = tracker.innermost().map(|open| open.kept);
             tracker.pass(passed, &mut |change| match change {
                 Change::Began(begins) => {

@@ -24,7 +24,8 @@ pub enum CallFormat {
 
 impl Asked {
     /// Writes the calls of the whole run. Calls `goes_on` with the number of instructions so far
-    /// and that of the run; if it returns false, the output ends and this returns false.
+    /// and that of the run; if it returns false, the output ends there, incomplete, and this
+    /// returns false.
     pub fn export_calls(
         &self,
         format: CallFormat,
@@ -59,6 +60,7 @@ impl Profile {
     pub fn to_pprof(&self) -> Vec<u8> {
         let mut strings = Strings::default();
         let mut message = Message::default();
+        // The first string has to be empty.
         strings.number("");
         let (kind, unit) = (strings.number("instructions"), strings.number("count"));
         // sample_type: ValueType { type, unit }.
@@ -81,6 +83,7 @@ impl Profile {
         functions.sort_by_key(|(_, id)| *id);
         for (name, id) in functions {
             let name = strings.number(name);
+            // Each function has one location, with the same ID.
             // location: Location { id, line: Line { function_id } };
             // function: Function { id, name }.
             message.message(4, |location| {
@@ -107,6 +110,7 @@ struct Strings {
 }
 
 impl Strings {
+    /// Returns the index of a string. Adds the string if it is new.
     fn number(&mut self, text: &str) -> u64 {
         if let Some(number) = self.numbers.get(text) {
             return *number;

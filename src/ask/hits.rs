@@ -41,9 +41,10 @@ pub struct Hit {
     pub place: Arc<Place>,
     /// The number of open calls around its function; `None` if the path does not show it.
     pub depth: Option<usize>,
-    /// The place from which its function was called; `None` if the path does not show it.
+    /// The place from which its function was called; `None` if the path does not show a call, as
+    /// for a signal handler, or after a tail call.
     pub caller: Option<Arc<Place>>,
-    /// The values of the expressions.
+    /// The values of the expressions; all unavailable if only the path was recorded.
     pub values: Vec<Shown>,
 }
 
@@ -52,6 +53,7 @@ pub struct Hit {
 struct Executed {
     addr: Addr,
     depth: usize,
+    /// The address of the call of its function; `None` if the path does not show a call.
     site: Option<Addr>,
 }
 
@@ -101,7 +103,8 @@ impl Asked {
         Ok(())
     }
 
-    /// Walks a thread's path, and sends the executions of some addresses.
+    /// Walks a thread's path, and sends the executions of some addresses. Without an exact
+    /// recording, they include the instruction at which the thread was killed, if it is known.
     fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Executed>) {
         let functions = self.functions();
         let (Some(first), Some(last)) = (stops.first(), stops.last()) else { return };
@@ -133,7 +136,7 @@ impl Asked {
         if end.is_break() || self.places.is_some() {
             return;
         }
-        // The path does not contain the instruction at which the program was killed.
+        // The instructions of the path do not include the one at which the program was killed.
         let count = self.timeline.instructions(tid);
         if let Some(addr) = self.timeline.pc(tid, count).filter(|addr| stops.contains(addr)) {
             let (depth, site) = (tracker.depth(), tracker.caller());
@@ -156,7 +159,7 @@ struct Search<'a, 's> {
 }
 
 impl Search<'_, '_> {
-    /// Passes on the executions of a path, without values.
+    /// Passes on the executions of a path from `question.from` on, without values.
     fn walked(
         &self,
         events: Merged<Executed>,
@@ -191,9 +194,10 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Replays the run, stops at each execution, and evaluates the expressions there. The number of
-    /// instructions since the last tick is from the path: a replay at full speed does not count
-    /// them.
+    /// Replays the run once from `question.from` on, evaluates the expressions at each execution,
+    /// and passes it to `sink`. The path's `events` have the instructions since the last tick,
+    /// which a replay at full speed does not count, and the callers. An instruction that faults is
+    /// a hit without an event. Calls `reached` with positions, as progress.
     fn replayed(
         &self,
         replay: &mut Replay,

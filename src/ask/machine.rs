@@ -12,6 +12,7 @@ use std::cell::OnceCell;
 pub(super) struct Stopped<'a> {
     pub(super) replay: &'a Replay,
     pub(super) registers: Registers,
+    /// The thread's XSAVE area, read at its first use; `None` in it if it is unknown.
     extended: OnceCell<Option<Vec<u8>>>,
 }
 

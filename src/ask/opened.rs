@@ -30,13 +30,15 @@ pub struct Recorded {
 /// A recording that is open for questions.
 pub struct Asked {
     pub(super) timeline: Timeline,
+    /// The places of an exact recording.
     pub(super) places: Option<Places>,
+    /// The replay of an exact recording. A question that moves it takes it out and puts it back.
     pub(super) replay: Option<Replay>,
     pub(super) symbols: Symbols,
 }
 
 impl Asked {
-    /// Opens a recording for questions.
+    /// Opens a recording for questions, and stores the index of its path for the next open.
     pub fn open(recorded: Recorded) -> Result<Self, Error> {
         let replay = recorded.exact.map(Replay::open).transpose()?;
         let places = match &replay {
@@ -44,7 +46,7 @@ impl Asked {
             None => None,
         };
         let timeline = Timeline::open(recorded.path, Options::default())?;
-        // If it cannot be saved, the next open builds it again.
+        // If it cannot be stored, the next open builds it again.
         let _ = timeline.save_index();
         let symbols = symbols_of(timeline.images());
         Ok(Self { timeline, places, replay, symbols })
@@ -70,7 +72,7 @@ impl Asked {
         self.replay.is_some()
     }
 
-    /// Returns a position as text, as `cf-seek` reads it.
+    /// Formats a position as users read and write it.
     pub fn text_of(&self, position: u64) -> String {
         Position::text(position, self.is_exact())
     }
@@ -99,8 +101,9 @@ impl Asked {
         self.timeline.threads().collect()
     }
 
-    /// Calls `walk` for each thread, for some threads at a time, and passes each result to `take`.
-    /// Returns false if the user interrupted it.
+    /// Calls `walk` for each thread, for several at the same time, and passes the results to `take`
+    /// in the order of the threads. Returns false if `is_over` returned true between them: then
+    /// results may be missing.
     pub(super) fn each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,
@@ -135,7 +138,8 @@ impl Asked {
     }
 
     /// Returns the addresses that `what` names: those of a line (`FILE:LINE`), that after the
-    /// prologue of each function with a name, or an address (`0x401136`).
+    /// prologue of each function with a name, or an address (`0x401136`), which is not checked.
+    /// Fails if there are none.
     pub fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
         let text = what.strip_prefix('*').unwrap_or(what);
         if let Some(digits) = text.strip_prefix("0x") {

@@ -29,9 +29,12 @@ const POSITION: u64 = 1;
 /// A writer of a trace of Perfetto.
 pub(super) struct Perfetto<'a> {
     out: &'a mut dyn Write,
+    /// Formats a position.
     text: &'a dyn Fn(u64) -> String,
     program: &'a str,
+    /// The interned IDs of the names of slices.
     names: HashMap<String, u64>,
+    /// The processes whose tracks are written.
     pids: Vec<i32>,
 }
 
@@ -76,6 +79,7 @@ impl<'a> Perfetto<'a> {
         number
     }
 
+    /// Writes an event on the track of a thread: its time, type, name and position.
     fn event(
         &mut self,
         thread: &SlicedThread,

@@ -67,6 +67,7 @@ impl Asked {
         Ok(Some(Profile { instructions, gaps, functions, lines, stacks }))
     }
 
+    /// Returns the lines that were executed, in descending order of their instructions.
     fn lines_of(&self, executed: &Executed) -> Vec<LineCost> {
         let mut lines: HashMap<(Arc<str>, u32, Arc<str>), u64> = HashMap::new();
         let functions = self.functions();
@@ -122,6 +123,7 @@ impl Names {
     }
 }
 
+/// Returns the functions that were executed, in descending order of their own instructions.
 fn functions_of(executed: &Executed, names: &Names) -> Vec<FunctionCost> {
     let totals = executed.stacks.totals(|callee| names.number(callee));
     let mut functions: HashMap<usize, FunctionCost> = HashMap::new();
@@ -139,6 +141,7 @@ fn functions_of(executed: &Executed, names: &Names) -> Vec<FunctionCost> {
     functions
 }
 
+/// Returns the stacks by function names. Stacks with the same names are one.
 fn stacks_of(executed: &Executed, names: &Names) -> Vec<(Vec<String>, u64)> {
     let mut by_names: BTreeMap<Vec<String>, u64> = BTreeMap::new();
     for (chain, own) in executed.stacks.chains() {

@@ -98,7 +98,7 @@ impl Scale<'_> {
     }
 }
 
-/// Returns the share `done / of` of `whole`.
+/// Returns `whole * done / of`, at most `whole`; `whole` if `of` is 0.
 fn part(done: u64, of: u64, whole: u64) -> u64 {
     if of == 0 {
         return whole;

@@ -17,7 +17,8 @@ pub(super) struct Sites {
 }
 
 impl Asked {
-    /// Walks all paths, and collects the sites of the calls of some functions, or of all.
+    /// Walks all paths, and collects the sites of the calls of some functions, or of all. If the
+    /// user interrupts it, some are missing.
     pub(super) fn sites(&self, called: &Called, interrupted: &dyn Fn() -> bool) -> Sites {
         let mut sites = Sites::default();
         let add = |of_thread: Sites| {

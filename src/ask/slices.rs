@@ -48,8 +48,9 @@ impl Asked {
         SlicedThread { tid, pid: self.timeline.process_of(tid).0, name }
     }
 
-    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the number of instructions
-    /// so far and that of the run; if it returns false, the walk ends and this returns false.
+    /// Passes the calls, system calls and gaps of all threads to `sink`, thread by thread. Calls
+    /// `goes_on` with the number of instructions so far and that of the run; if it returns false,
+    /// the walk ends without the end of the thread, and this returns false.
     pub(super) fn slices(
         &self,
         sink: &mut dyn SliceSink,
@@ -92,10 +93,12 @@ struct Walked<'a, 's> {
     thread: &'a SlicedThread,
 }
 
-/// The number of items of a path between two calls of `goes_on`.
+/// The number of items (blocks, events and gaps) of a path between two calls of `goes_on`.
 const BLOCKS: u64 = 1 << 14;
 
 impl Walked<'_, '_> {
+    /// Passes the slices of the thread to the sink, and ends those that are open at the end of the
+    /// path. Breaks if `goes_on` returns false or the sink fails: `outcome` is then the result.
     fn walk(
         &mut self,
         goes_on: &mut dyn FnMut(u64) -> bool,
@@ -125,6 +128,7 @@ impl Walked<'_, '_> {
                 }
             });
             match passed.visit {
+                // SYSCALL is a far call.
                 Visit::Block { index, span, .. } if span.exit == Exit::FarCall => {
                     let last = index + u64::from(span.insns) - 1;
                     let position = passed.clock.position(last);

@@ -10,11 +10,14 @@ use std::sync::Arc;
 /// A writer of a file of speedscope. The list of frames comes last, when all are known.
 pub(super) struct Speedscope<'a> {
     out: &'a mut dyn Write,
+    /// The names of functions, by their numbers.
     frames: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, usize>,
+    /// The numbers of the thread's open functions, outermost first.
     open: Vec<usize>,
     is_first_thread: bool,
     is_first_event: bool,
+    /// The time of the thread's last event.
     last: u64,
 }
 

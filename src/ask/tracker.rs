@@ -115,7 +115,7 @@ impl<T> Tracker<T> {
             Left { site: Some(span.last), exit: Some(span.exit), function: block.last_function };
     }
 
-    /// Ends and begins activations before the instruction at `ip`, the thread's instruction `index`.
+    /// Ends and begins activations before the thread's instruction `index`, which is at `ip`.
     #[inline(never)]
     fn change(
         &mut self,
@@ -132,8 +132,9 @@ impl<T> Tracker<T> {
         }
     }
 
-    /// Ends the activations that the path has left. The innermost of them returned before the
-    /// thread's instruction `index` if the path `goes_on` there in an open activation.
+    /// Ends the activations that the path has left. If the path `goes_on` in an open activation,
+    /// the outermost of them returned to it at the thread's instruction `index`, with its tail
+    /// calls.
     fn end_returned(
         &mut self,
         index: u64,
@@ -148,7 +149,8 @@ impl<T> Tracker<T> {
         }
     }
 
-    /// Processes an arrival at a function.
+    /// Begins an activation at an arrival. If no call and no signal led there, ends those at the
+    /// same depth first.
     fn arrive(&mut self, arrival: Arrival, changed: &mut dyn FnMut(Change<T>) -> Option<T>) {
         let how = match arrival.how {
             How::Start | How::Return => Beginning::Start,

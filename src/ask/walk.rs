@@ -15,7 +15,7 @@ pub(super) struct Path<'a> {
     pub(super) tid: Tid,
 }
 
-/// An item of a path, and the positions there.
+/// An item of a path (a block, an event or a gap), and the positions there.
 pub(super) struct Passed<'a> {
     pub(super) visit: &'a Visit<'a>,
     /// The facts of the block; `None` if the item is none.

@@ -17,6 +17,8 @@ pub(super) struct Beat {
 }
 
 impl Beat {
+    /// Starts the timer, for the calling thread. `period` is less than a second. If the kernel
+    /// refuses a timer, there is no signal.
     pub(super) fn start(period: Duration) -> Self {
         let handler: extern "C" fn(libc::c_int) = beat;
         // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an

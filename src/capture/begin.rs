@@ -35,6 +35,7 @@ impl Prepared {
         })
     }
 
+    /// Creates the recording, then the process by `begin`. Removes the recording if that fails.
     fn with<T>(
         request: &Request,
         backend: Backend,

@@ -13,7 +13,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 /// Lets `engine`, which has translated no code yet, begin with the cache that earlier runs of the
 /// program left. The program's entry point is at `entry`. `tracee` is stopped in it. Returns the
-/// place of the cache.
+/// place of the cache, even if it is still empty; `None` if the program can have none.
 pub(super) fn resume(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,
@@ -32,7 +32,8 @@ pub(super) fn resume(
     Ok(cache)
 }
 
-/// Keeps the code cache of `engine` for the next run of the program, if this one added to it.
+/// Stores the code cache of `engine` for the next run of the program if this run added enough to
+/// it, or removes the stored one if it has grown too large.
 pub(super) fn keep(engine: &TranslatedProcess, cache: &CodeCache) {
     match engine.updated_cache() {
         CacheUpdate::None => {}

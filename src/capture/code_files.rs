@@ -76,7 +76,7 @@ impl CodeFiles {
     }
 
     /// Returns the number of the file that `mapping` maps, and records a new file. Stores the file
-    /// when it is first mapped as code.
+    /// when it is first mapped as code; in a set that stores data, when it is first mapped.
     pub(super) fn number(
         &mut self,
         mapping: &Mapping,
@@ -124,6 +124,8 @@ impl CodeFiles {
 }
 
 impl Stored {
+    /// Returns true if the file's content differs from the stored one. Otherwise notes its new
+    /// attributes.
     fn is_overwritten(&mut self) -> bool {
         let now = stamp(&self.file).ok();
         if now == Some(self.stamp) {
@@ -154,8 +156,8 @@ fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error
     Ok(Some(Stored { image, file, stamp }))
 }
 
-/// Returns true if a mapping needs the whole of a file that seems not to change, as the archive of
-/// Java's classes: stored as a whole, it is a link in the next recording.
+/// Returns true if a mapping covers the whole of a file that seems not to change, such as the
+/// archive of Java's classes: stored as a whole, it is a link in the next recording.
 fn is_mapped_as_a_whole(mapping: &Mapping, file: &Metadata) -> bool {
     let is_written = mapping.protection.shared && mapping.protection.write;
     let has_holes = file.blocks().saturating_mul(BLOCK_BYTES) < file.len();

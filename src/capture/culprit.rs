@@ -30,10 +30,12 @@ pub(super) struct Culprit {
 }
 
 impl Culprit {
-    /// Handles the exit stop of a thread. Returns true if its process ends with it: not if the
-    /// thread made the system call `exit`, nor if another thread executes a program. `one_executes`
-    /// decides the latter. It waits for running threads, so it is called only if the thread did not
-    /// make that call: no other thread keeps running then.
+    /// Handles the exit stop of a thread. Returns true if its process ends with it, and notes the
+    /// thread as the one that ended it if none is known, or if only this one did so for certain.
+    /// Returns false if the thread made the system call `exit`. Returns false and forgets the noted
+    /// thread if another thread executes a program, as `one_executes` decides. That waits for
+    /// running threads, so it is called only if the thread did not make that call: no other thread
+    /// keeps running then.
     pub(super) fn take(&mut self, stop: &LastStop, one_executes: impl FnOnce() -> bool) -> bool {
         let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
         let chose_to_end = signal == 0 && stop.call == Some(EXIT);

@@ -39,7 +39,8 @@ impl Pending {
         passed & 1 << (signal - 1).clamp(0, 63) == 0
     }
 
-    /// Forgets reported events, since the thread is resumed with `signal` (0: none).
+    /// Forgets the event and the reported stop, since the thread is resumed with `signal`. If that
+    /// is 0 (none), also forgets the debugger's siginfo.
     pub(super) fn go_on(&mut self, signal: Signo) {
         (self.news, self.reported) = (None, None);
         if signal == 0 {
@@ -162,7 +163,8 @@ pub(super) trait Debugged {
     }
 
     /// Takes and returns the event that `go.thread` has not reported yet, since it happened while
-    /// all threads were halted for another one. Drops stops at addresses and ends of steps.
+    /// all threads were halted for another one. Drops stops at addresses and ends of steps. If it
+    /// returns an event, the thread is not resumed, so the signal of `go` is sent to it.
     fn take_unreported(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
@@ -199,7 +201,8 @@ pub(super) trait Debugged {
     }
 
     /// Sets the information of the signal for which a thread is stopped, or else of the next signal
-    /// that the debugger delivers to it.
+    /// that the debugger delivers to it. Returns an error if the thread is gone, or at its exit
+    /// stop.
     fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_end());
         let thread = thread.ok_or(Error::NotStanding { tid })?;
@@ -218,8 +221,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns an unreported event of another thread than `go.thread`: one that happened while all
-    /// were being stopped, or its stop at one of `go.stops`.
+    /// Takes and returns an unreported event of another thread than `go.thread`: one that happened
+    /// while all were being stopped, or its stop at one of `go.stops`. Drops ends of steps.
     fn news_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
@@ -243,7 +246,8 @@ pub(super) trait Debugged {
         None
     }
 
-    /// Takes and returns an event of any thread, preferably of `first`; only of `first` if `alone`.
+    /// Takes and returns an event of the program: its end, or an event of any thread, preferably of
+    /// `first`; only of `first` if `alone`. Returns `None` if there is none.
     fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
         let Some(culprit) = self.culprit() else { return Some(self.gone()) };
         let program = self.program();

@@ -134,6 +134,7 @@ impl Resolver {
         unknown.map(note).collect()
     }
 
+    /// Adds the ranges of all functions of the filter that the file of a mapping has.
     fn look_into(&mut self, mapping: &Mapping) {
         let wanted = |code: &&Code| match code {
             Code::Range(_) => false,
@@ -168,6 +169,7 @@ fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
     around.map(|function| AddrRange::sized(function.start, function.size_bytes.max(1))).collect()
 }
 
+/// Reads the symbols of a mapped file; `None` if it cannot be read or is no ELF file.
 fn symbols(mapping: &Mapping) -> Option<Symbols> {
     let bytes = Bytes::new(Mapped::open(Path::new(&mapping.name)).ok()?);
     let bias = Elf::parse(&bytes).ok()?.bias(mapping.range.start, mapping.offset)?;

@@ -47,7 +47,8 @@ pub(super) fn thread_with(
     }
 }
 
-/// Returns the state of a thread that ran translated, from its register sets.
+/// Marks the address of the last x87 instruction as unknown in the state of a thread that ran
+/// translated: it is an address in the code cache.
 pub(super) fn of_translated(mut thread: Thread) -> Thread {
     for area in thread.fpregs.iter_mut().chain(&mut thread.xstate) {
         forget_last_x87(area);
@@ -127,6 +128,8 @@ fn is_memory(mapping: &Mapping) -> bool {
     !device && mapping.name != "[vsyscall]" && !mapping.name.starts_with("[vvar")
 }
 
+/// Returns the segment of a mapping. It has no contents if the memory is inaccessible, is too
+/// large, or is that of an unchanged file.
 fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
     let protection = mapping.protection;
     let accessible = protection.read || protection.write || protection.execute;
@@ -172,6 +175,7 @@ impl Pages {
         self.touched.is_some()
     }
 
+    /// Returns true if the process is known to have no private copies of a mapped file's pages.
     fn are_of_file(&mut self, range: AddrRange) -> bool {
         self.load(range);
         let is_own = |(_, state): &(AddrRange, PageState)| *state == PageState::Private;

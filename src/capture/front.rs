@@ -67,6 +67,7 @@ fn expect_end_of(front: Pid) -> Result<(), Errno> {
 /// The recorder's process ID, for the signal handler.
 static RECORDER: AtomicI32 = AtomicI32::new(0);
 
+/// Waits for the end of the recorder, and returns it. Passes signals on to the recorder.
 fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {
     RECORDER.store(recorder.as_raw(), Ordering::Relaxed);
     ignore_others();

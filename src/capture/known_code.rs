@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct KnownCode {
     lists: recording::KnownCode,
+    /// The loaded lists: offsets in the file, by its content.
     loaded: BTreeMap<ImageId, Vec<u64>>,
 }
 

@@ -11,7 +11,8 @@ use crate::tracee::{SiginfoBytes, auxv};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A live program of one backend. The default methods suit a backend that follows no children.
+/// A live program of one backend. The methods are those of [`super::Live`]. The default ones suit a
+/// backend that follows no children.
 pub(super) trait LiveProgram {
     /// The backend's recorder, which runs the program's threads.
     type Engine: Debugged;

@@ -1,5 +1,8 @@
 //! Records live processes. Several backends have one interface; `step` is the slow reference that
 //! the others are compared with. Imported by `cli` and `session` only.
+//!
+//! Each backend is a folder. Its main loop is in `engine`, its view of the program in `process` and
+//! `thread`, and its interface for debuggers in `live`, with `debugger` and `go` below it.
 
 mod backend;
 mod beat;

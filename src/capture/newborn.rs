@@ -103,7 +103,8 @@ impl Newborn {
     }
 
     /// Runs the child natively, without a recording, until there is an event: a child that shares
-    /// its parent's memory cannot be translated. Single-steps it if it is to stop at addresses.
+    /// its parent's memory cannot be translated. Single-steps it if it is to stop at addresses. Its
+    /// signals are delivered without a stop. Detaches from its children.
     pub(super) fn run(
         &self,
         go: &Go,

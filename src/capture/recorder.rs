@@ -37,7 +37,10 @@ pub(super) struct Recorder {
     /// The threads that have ended, each with the number of log entries before its end: they are
     /// forgotten together with that part of the log. `None` if the whole log is kept.
     ended: Option<VecDeque<(u64, Tid)>>,
+    /// The time of the last flush.
     flushed: Instant,
+    /// The time since the start from which on only the end of the history is kept; `None` if the
+    /// recording has not become a ring.
     ring_since_ns: Option<u64>,
     /// The file through which other processes request snapshots; `None` if it could not be created.
     bell: Option<Bell>,
@@ -93,6 +96,7 @@ impl Prepared {
         Self::in_place(destination, request, backend)
     }
 
+    /// Creates the recording at `destination`, which is given up if that fails.
     fn in_place(
         destination: Destination,
         request: &Request,
@@ -177,7 +181,7 @@ impl Recorder {
         self.writer.log(entry)
     }
 
-    /// Appends entries to the log that are made where it is written.
+    /// Appends entries to the log, which the thread that writes the log makes.
     pub(super) fn log_later(&mut self, later: Later) -> Result<(), recording::Error> {
         self.writer.log_later(later)
     }

@@ -14,9 +14,10 @@ const SPARE_PERIOD: Duration = Duration::from_millis(150);
 /// The unit of the kernel's times of CPUs (`USER_HZ`).
 const TICK_MS: u64 = 10;
 
-/// The CPUs that program and recorder may use when they do not share one.
+/// The CPUs of a program that shares one with its recorder.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct SharedCpu {
+    /// All CPUs that program and recorder may use when they do not share one.
     pub(in crate::capture) own: Cpus,
     /// The CPU that they share.
     here: Cpus,

@@ -26,6 +26,7 @@ const DIGITS: usize = 20;
 pub(super) struct Bell {
     file: File,
     path: PathBuf,
+    /// The number of snapshots started.
     begun: u64,
 }
 

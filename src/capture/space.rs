@@ -69,6 +69,7 @@ impl MappingRecorder {
         self.record(&seen, space, recorder, memory, tid)
     }
 
+    /// Records the changes that a refresh of `space` found, and stores new mapped files.
     fn record(
         &mut self,
         seen: &MappingChanges,
@@ -176,6 +177,8 @@ impl MappingRecorder {
         patched
     }
 
+    /// Returns the backing of a mapping, for its event. Stores the mapped file if necessary, and
+    /// the memory of the vdso.
     fn backing(
         &mut self,
         mapping: &Mapping,

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const INT3: u8 = 0xcc;
 
 /// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
-/// Returns the threads, that one first.
+/// Returns the threads, that one first; an error if the program ends before. Detaches from its
+/// children.
 pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
@@ -31,8 +32,10 @@ pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     lifted.map(|()| standing)
 }
 
+/// A program that runs to the function.
 struct Approach {
     pid: Pid,
+    /// The name of the function, for errors.
     name: String,
     resolver: Resolver,
     memory: Memory,

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, stdout};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-/// Says why there are no values.
+/// The message if values are requested that the recording does not have.
 pub(super) const NO_VALUES: &str =
     "this recording is of the path, which has no values before its end; they are left out";
 
@@ -27,7 +27,8 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Begins an answer with columns of these names, of at most `limit` rows. `last` is the last
-    /// position of the run.
+    /// position of the run. Until the answer is dropped, Ctrl-C only makes
+    /// [`Self::is_interrupted`] true.
     pub(super) fn begin(
         form: Form,
         names: Vec<String>,
@@ -82,7 +83,8 @@ impl Answer {
         self.leaving.is_asked()
     }
 
-    /// Ends the answer. `nothing` is the message for an answer without rows.
+    /// Ends the answer, and returns the exit status: that of an error if the user interrupted it.
+    /// `nothing` is the message for an answer without rows.
     pub(super) fn end(self, nothing: &str) -> io::Result<ExitCode> {
         drop(self.bar);
         self.rows.borrow_mut().flush()?;

@@ -19,7 +19,7 @@ pub(super) fn open(recording: Option<&Path>) -> Result<(Found, Asked), Failure> 
     Ok((found, asked))
 }
 
-/// Opens a recording that was found.
+/// Opens a found recording for questions. Reports the CPU features that a replay would lack.
 pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
     let reader = Reader::open(found.dir())?;
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
@@ -30,7 +30,8 @@ pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
     Ok(Asked::open(Recorded { path: path_of(reader)?, exact })?)
 }
 
-/// Returns a function that opens the recording in a directory for questions, in another thread.
+/// Returns a function that opens the recording in a directory for questions, in another thread. It
+/// prints nothing, and calls its `goes_on` as [`replay::path_of`] does.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
     Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| with_remedy(failure.as_ref())))
 }

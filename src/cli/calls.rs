@@ -38,6 +38,7 @@ pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure>
     Ok(answer.end(&format!("{functions} was not called"))?)
 }
 
+/// Returns the names of the columns, in the order of `cells`.
 fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
     let mut names = vec!["position", "thread", "address", "function", "depth", "how", "caller"];
     names.extend(wanted.arguments.then_some("arguments"));

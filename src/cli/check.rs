@@ -1,4 +1,5 @@
-//! `contraflow check`: replays a recording to its end, and says whether it is the recorded run.
+//! `contraflow check`: replays an exact recording to its end, and reports whether the replay is the
+//! recorded run. The exit status is that of an error if it is not.
 
 use super::found::Found;
 use super::open::say_what_cpu_lacks;

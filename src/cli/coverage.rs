@@ -1,4 +1,5 @@
-//! `contraflow coverage`: a tracefile of lcov (geninfo(1), FILES).
+//! `contraflow coverage`: the executions of each function, branch and line, as a tracefile of lcov
+//! (geninfo(1), FILES).
 
 use super::{EXIT_ERROR, Failure, ask, ask_arguments, say};
 use crate::ask::FileCoverage;
@@ -36,6 +37,7 @@ pub(super) fn run(arguments: &ask_arguments::Coverage) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the section of one source file.
 fn write(out: &mut dyn Write, path: &str, file: &FileCoverage) -> std::io::Result<()> {
     writeln!(out, "TN:\nSF:{path}")?;
     for (name, (line, _)) in &file.functions {

@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Listens at an address, and starts an adapter for each client.
+/// Listens at an address, and starts an adapter for each client of this user. Returns only if it
+/// fails.
 fn listen(address: &str) -> Result<(), Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
@@ -88,6 +89,7 @@ fn start_adapter(socket: OwnedFd) {
 /// The surroundings of an adapter on the standard streams. Other writers to these streams, such as
 /// live programs, write to pipes, whose contents go to the client's console.
 struct Surroundings {
+    /// The pipes from standard output and standard error; `None` once they are taken.
     printed: RefCell<Option<(PipeReader, PipeReader)>>,
 }
 
@@ -191,6 +193,8 @@ fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
     start(command, recording)
 }
 
+/// Starts a recorder or importer as the leader of a process group, with its output piped. It is
+/// terminated if this process ends first.
 fn start(mut command: Command, recording: PathBuf) -> Result<Recorder, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     end_with_parent(&mut command, OrphanEnd::Terminate);

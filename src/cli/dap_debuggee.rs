@@ -33,6 +33,7 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
     let reader = Reader::open(&dir)?;
     let scene = Scene::make(&reader, &dir, temporary.dir())?;
     let mut commands = scene.commands();
+    // The last command connects gdb: the scripts are loaded before.
     let connect = commands.pop();
     commands.push(import_scripts(temporary.dir())?);
     commands.extend(connect);
@@ -84,6 +85,8 @@ pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
     open_live(request, Start::Process(Pid(pid)), file.as_deref(), temporary)
 }
 
+/// Starts or attaches to a program, which is recorded exactly, under a server for the adapter's
+/// gdb. `file` is the executable for gdb, if it is known.
 fn open_live(
     request: crate::capture::Request,
     start: Start,
@@ -122,6 +125,7 @@ fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
     Ok(format!("python {import}; import {DAP_MODULE}").into())
 }
 
+/// Serves a session to gdb until gdb disconnects. Abandons the session if `inquired` is `None`.
 fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: Options) {
     let Some(inquired) = inquired else {
         // The server ends before a gdb has connected.
@@ -148,7 +152,8 @@ struct Server {
 }
 
 impl Server {
-    /// Opens a session in a thread, and listens at `socket`. Returns when gdb may connect.
+    /// Listens at `socket`, and runs `open` in a thread: it opens a session and returns the
+    /// function that serves it. Returns when gdb may connect.
     fn start(
         socket: &Path,
         open: impl FnOnce(Accept, Options) -> Result<Serve, Failure> + Send + 'static,
@@ -190,8 +195,8 @@ impl Server {
         }
     }
 
-    /// Returns the debuggee for the adapter, with `commands` for gdb. `kept` is dropped after its
-    /// end.
+    /// Returns the debuggee for the adapter, with `commands` for gdb. `kept` is dropped once the
+    /// debuggee has ended.
     fn debuggee(self, commands: Vec<OsString>, kept: impl Sized + 'static) -> Debuggee {
         let Self { socket, inquirer, is_to_end, thread } = self;
         let end = move || {

@@ -24,6 +24,7 @@ pub(super) struct Line {
 pub(super) struct Disassembler {
     symbols: Symbols,
     formatter: GasFormatter,
+    /// The lines of instructions, by address and bytes.
     known: HashMap<(Addr, [u8; 15]), Line>,
 }
 

@@ -1,4 +1,5 @@
-//! `contraflow dump`: each rung of the ladder as text, for a recording or a raw trace.
+//! `contraflow dump`: a recording or a raw trace as text or JSON, on one rung of the ladder
+//! ([`What`]): packets, events, blocks, instructions; also calls, counts, the sideband or the log.
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
@@ -38,6 +39,8 @@ pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a raw trace, with the code that the arguments name. Fails for the sideband and the log,
+/// which it does not have.
 fn of_trace(
     arguments: &Dump,
     what: What,
@@ -105,6 +108,7 @@ fn needs_clock(what: What, stats: &Stats) -> bool {
     what.is_timed() && (what != What::Stats || stats.reports_cycles())
 }
 
+/// Prints a recording. The path of an exact one is made first, by a replay.
 fn of_recording(
     arguments: &Dump,
     what: What,
@@ -155,6 +159,7 @@ fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failu
     Ok(vec![tid])
 }
 
+/// Prints the histories of threads, one after the other, or the counts of all of them together.
 fn threads(
     arguments: &Dump,
     what: What,
@@ -231,6 +236,7 @@ fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Fai
     Ok(())
 }
 
+/// Returns the error that broke off a visit, if any. A break without one is the end of the range.
 fn finish(flow: ControlFlow<Option<io::Error>>) -> io::Result<()> {
     match flow {
         ControlFlow::Break(Some(error)) => Err(error),

@@ -39,7 +39,8 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// Returns the rung to print, and the recording if one is given.
+    /// Returns the rung to print, and the recording if one is given, in either order. Of two names
+    /// of rungs, the second is a recording. Fails if no name is a rung.
     pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
         let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
         let (wanted, others): (Vec<_>, Vec<_>) =

@@ -19,6 +19,8 @@ const LOWEST_ERROR: i64 = -4095;
 /// The lowest result of a system call that is printed as an address.
 const FIRST_ADDRESS: i64 = 1 << 32;
 
+/// Prints the entries in the requested range, of the requested thread. Fails if the recording has
+/// no log.
 pub(super) fn print(reader: &Reader, dump: &Dump, out: &mut impl Write) -> Result<(), Failure> {
     let Some(log) = reader.log()? else {
         let dir = reader.dir().display();
@@ -53,13 +55,15 @@ struct Printer {
     calls: BTreeMap<Tid, u64>,
 }
 
-/// An entry in words.
+/// The facts of an entry that are printed, besides its index, thread and ticks.
 #[derive(Default)]
 struct Line<'a> {
     kind: &'static str,
     /// The name of the system call, and its result if it has returned.
     call: Option<(String, Option<i64>)>,
+    /// The address at which the entry happened.
     place: Option<Addr>,
+    /// Facts of this kind of entry, in words; may be empty.
     words: String,
     maps: &'a [MapChange],
     writes: &'a [Written],
@@ -67,6 +71,8 @@ struct Line<'a> {
 }
 
 impl Printer {
+    /// Converts an entry. Keeps the number of a system call until the entry of its return, which
+    /// does not have it.
     fn line<'a>(&mut self, entry: &'a Entry) -> Line<'a> {
         match &entry.happening {
             Happening::Start(start) => {
@@ -184,7 +190,7 @@ fn of_call<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
     }
 }
 
-/// Returns the name of a system call.
+/// Returns the name of a system call. The number is `u64::MAX` if it is unknown.
 fn name(number: u64) -> String {
     match Model::of(number) {
         Some(model) => model.name.to_owned(),
@@ -222,6 +228,7 @@ fn writes_text(writes: &[Written]) -> Option<String> {
     }
 }
 
+/// Returns a change of the mappings in words.
 fn map_text(change: &MapChange) -> String {
     match change {
         MapChange::Map(mapped) => {

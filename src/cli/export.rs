@@ -21,6 +21,7 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Exports a recording as perf.data. Fails if the recording is cut.
 fn to_perf(perf: &arguments::ExportPerf) -> Result<ExitCode, Failure> {
     let found = Found::new(perf.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;

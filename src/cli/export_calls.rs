@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
+/// Exports all calls as a timeline. An interrupted file is left incomplete.
 pub(super) fn run(arguments: &ExportCalls, format: CallFormat) -> Result<ExitCode, Failure> {
     let (_found, asked) = ask::open(arguments.recording.as_deref())?;
     let mut out = BufWriter::with_capacity(1 << 16, create(arguments)?);
@@ -27,6 +28,7 @@ pub(super) fn run(arguments: &ExportCalls, format: CallFormat) -> Result<ExitCod
     Ok(ExitCode::from(EXIT_ERROR))
 }
 
+/// Exports the profile of the run, for pprof.
 pub(super) fn pprof(arguments: &ExportCalls) -> Result<ExitCode, Failure> {
     let (_found, asked) = ask::open(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();
@@ -38,6 +40,7 @@ pub(super) fn pprof(arguments: &ExportCalls) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Creates the output file. Replaces an existing one only with --force.
 fn create(arguments: &ExportCalls) -> Result<File, Failure> {
     let path = &arguments.output;
     let mut options = OpenOptions::new();

@@ -48,7 +48,8 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
     Ok(status)
 }
 
-/// Adds a recording to the dataset. Returns false if the user interrupted it.
+/// Adds a recording to the dataset, and its run to `added`; skips a run that is there. Returns
+/// false if the user interrupted it.
 fn add(
     recording: Option<&Path>,
     question: &DatasetQuestion,

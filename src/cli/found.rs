@@ -16,7 +16,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Finds the recording `name`, or the latest.
+    /// Finds the recording `name`, or the latest. Unpacks it if it is packed.
     pub(super) fn new(name: Option<&Path>) -> Result<Self, Failure> {
         let path = Store::of_user().find(name)?;
         if !path.is_file() {

@@ -27,7 +27,8 @@ use std::{fs, io};
 /// Size of a socket's path with its terminating zero (`sun_path` of unix(7)).
 const SOCKET_PATH_BYTES: usize = 108;
 
-/// Runs gdb on the recording, with the recording's files as gdb's sysroot.
+/// Runs gdb on the recording, with the recording's files as gdb's sysroot. Returns gdb's exit
+/// status; 128 plus the signal number if a signal killed it.
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let found = Found::new(arguments.recording.as_deref())?;
     let dir = fs::canonicalize(found.dir())?;
@@ -53,7 +54,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Returns the text of a position that the user gave. Fails if it is none.
+/// Returns the text of a position that the user gave. Fails if it does not have the form of one.
 fn position<'a>(text: &'a str, reader: &Reader) -> Result<&'a str, Failure> {
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     match Position::parse(text, is_exact) {
@@ -71,7 +72,8 @@ struct Server {
 }
 
 impl Server {
-    /// Opens the recording and listens at `socket`. Returns when gdb may connect.
+    /// Opens the recording and listens at `socket`. Returns when gdb may connect. `edge_as_trap` is
+    /// [`Options::edge_as_trap`].
     fn start(recording: PathBuf, socket: &Path, edge_as_trap: bool) -> Result<Self, Failure> {
         let listener = Listener::unix(socket)?;
         let is_to_end = Arc::new(AtomicBool::new(false));
@@ -102,6 +104,8 @@ impl Server {
     }
 }
 
+/// Opens a recording, sends the outcome to `opened`, and serves the recording until the end of the
+/// server. This is the body of the server's thread.
 fn serve(
     recording: &Path,
     listener: Listener,
@@ -125,12 +129,16 @@ pub(super) struct Scene {
     sysroot: Sysroot,
     pub(super) socket: PathBuf,
     script: PathBuf,
+    /// The script that keeps gdb from loading scripts of the recording.
     sysroot_script: PathBuf,
     recording: PathBuf,
+    /// The directories of the sources, for `set substitute-path`.
     sources: Vec<SourceDirectory>,
 }
 
 impl Scene {
+    /// Writes the sysroot and the scripts of `recording` into the directory `dir`. Fails if gdb
+    /// cannot connect to a socket there.
     pub(super) fn make(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
         let scene = Self {
             sysroot: Sysroot::make(reader, dir.join("root"))?,
@@ -146,6 +154,7 @@ impl Scene {
         Ok(scene)
     }
 
+    /// Starts gdb with the commands of the scene, and then the arguments `more`.
     fn gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
         let commands = self.commands().into_iter();
         let commands = commands.flat_map(|command| [OsString::from("-ex"), command]);
@@ -162,6 +171,7 @@ impl Scene {
     /// Returns the commands that prepare gdb; the last one connects it to the server.
     pub(super) fn commands(&self) -> Vec<OsString> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
+        // gdb must not run scripts that come with the files in these directories.
         let protect = command(&[
             "contraflow-sysroot".as_ref(),
             &*quoted::given(self.sysroot.dir().as_os_str()),

@@ -49,7 +49,8 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
 }
 
 impl arguments::Import {
-    /// Opens perf.data or an LLDB trace bundle, whichever it is.
+    /// Opens perf.data or an LLDB trace bundle, whichever it is. Fails if an option of perf.data is
+    /// given with a bundle.
     fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
         if is_of_perf(trace)? {
             let with = Perf {
@@ -76,8 +77,8 @@ impl arguments::Import {
     }
 }
 
-/// Returns true if a path is perf.data, by its first bytes, or a directory of perf with a file
-/// `data`.
+/// Returns true if a path is perf.data, by its first bytes, or a directory of perf: with a file
+/// `data`, and without LLDB's `trace.json`.
 fn is_of_perf(path: &Path) -> Result<bool, Failure> {
     if path.is_dir() {
         return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
@@ -85,7 +86,8 @@ fn is_of_perf(path: &Path) -> Result<bool, Failure> {
     Ok(is_perf_data(raw::map(path)?.as_ref()))
 }
 
-/// Writes the recording and its index; returns the manifest and the number of gaps.
+/// Writes the recording and its index; returns the manifest and the number of gaps. Reports threads
+/// whose trace ends before the state of the core file.
 fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> {
     imported.write(dir)?;
     let mut bar = Bar::new("indexing");
@@ -141,7 +143,7 @@ impl Raw {
         let memory = memory.cloned().map(Code::Core);
         let nominal_hz =
             self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
-        // This also reports if no errata of the processor are known.
+        // `config` also reports on stderr if errata cannot be worked around.
         let filter = self.config().filter;
         Ok(Imported {
             program: self.program(pt)?,

@@ -21,6 +21,7 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ERROR) })
 }
 
+/// Returns all lines to print. `shown` is the path that the user knows, `damage` the damaged files.
 fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
     let manifest = reader.manifest();
     let mut lines = vec![
@@ -119,8 +120,8 @@ fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     [instructions].into_iter().chain(end).collect()
 }
 
-/// Returns the size of the log as text; `None` without a log. `damaged` returns true for the name
-/// of a damaged file.
+/// Returns the entries, ticks and size of the log as text, or `damaged`; `None` without a log.
+/// `damaged` returns true for the name of a damaged file.
 fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
     if damaged("log.bin") {
         return Some("damaged".to_owned());

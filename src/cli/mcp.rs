@@ -32,7 +32,7 @@ pub(super) fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recordings of this machine.
+/// The host of the server: opens the recordings of this machine, and runs gdb on them.
 struct Recordings;
 
 impl Host for Recordings {
@@ -61,6 +61,7 @@ impl Host for Recordings {
     }
 }
 
+/// Opens a recording twice: as a session at its end, and for questions.
 fn open_recording(name: Option<&Path>) -> Result<Opened, Failure> {
     let found = Found::new(name)?;
     let dir = fs::canonicalize(found.dir())?;
@@ -73,7 +74,8 @@ fn open_recording(name: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { dir, asked, session, sources, kept: Box::new(found) })
 }
 
-/// Starts a gdb on the same recording for one question, and returns the answer.
+/// Starts a gdb on the same recording for one question, and returns the answer. Without an answer,
+/// the error is the last line of gdb's messages.
 fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result<String, Failure> {
     let GdbQuestion { dir, position, frame, expression } = question;
     let mut gdb = Command::new("/proc/self/exe");
@@ -98,8 +100,8 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     }
 }
 
-/// Waits for the end of a process, or kills it if the user interrupts. Returns the text that it
-/// wrote to its standard output, and to its standard error.
+/// Waits for the end of a process, and returns the text that it wrote to its standard output, and
+/// to its standard error. Kills it and fails once `interrupted` returns true.
 fn output_of(
     mut child: Child,
     interrupted: &dyn Fn() -> bool,

@@ -1,7 +1,7 @@
 //! The command line: one file per subcommand. Results go to stdout, progress and messages to
 //! stderr. The exit status is 0, or 2 for an error; gaps in a history are data, not errors.
-//! `doctor` also returns 2 if no program can be recorded. `record` returns the program's own
-//! status, and `replay` gdb's.
+//! `doctor` also returns 2 if no program can be recorded, and `diff` 1 if the runs differ. `record`
+//! returns the program's own status, and `replay` gdb's.
 
 mod answer;
 mod arguments;
@@ -112,7 +112,7 @@ fn count_of(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
-/// Prints a message. Names and paths in it may come from others, and are escaped.
+/// Prints a message to stderr. Names and paths in it may come from others, and are escaped.
 fn say(message: &dyn std::fmt::Display) {
     // Without a stderr there is nowhere to report an error.
     let _ = writeln!(std::io::stderr(), "contraflow: {}", Visible(message));

@@ -20,7 +20,8 @@ pub(super) enum Opened {
     Exact(Box<Replayed>),
 }
 
-/// Opens the recording in `dir` for a debugger.
+/// Opens the recording in `dir` for a debugger, with progress and messages about its faults. An
+/// exact one is replayed to its end, or to the place where the replay fails.
 pub(super) fn run(dir: &Path) -> Result<Opened, Failure> {
     let reader = Reader::open(dir)?;
     if reader.log()?.is_none() {
@@ -59,8 +60,8 @@ pub(super) fn say_what_cpu_lacks(reader: &Reader) {
     }
 }
 
-/// Opens a recording of the path: reads its final state, builds or loads its index, and reports
-/// missing parts.
+/// Opens a recording of the path: reads its final state, loads its index or builds and saves it,
+/// and reports missing parts.
 fn recording(reader: Reader) -> Result<Recording, Failure> {
     say_if_cut(&reader);
     let state = final_state(&reader).unwrap_or_else(|fault| {
@@ -77,8 +78,9 @@ fn recording(reader: Reader) -> Result<Recording, Failure> {
     Ok(Recording::new(timeline, state))
 }
 
-/// Opens the path of a recording. The path of an exact recording is made by a replay on first use,
-/// and kept in the recording's directory.
+/// Returns the path of a recording: the recording itself, unless it is exact. The path of an exact
+/// one is made by a replay on first use, which Ctrl-C ends with an error, and kept in its
+/// directory.
 pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
     if reader.manifest().capture.backend != BackendName::Exact {
         return Ok(reader);

@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The names of the columns, in the order of `cells`.
 const NAMES: [&str; 11] = [
     "position",
     "thread",
@@ -86,6 +87,7 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
     Ok(answer.end("there is no such value")?)
 }
 
+/// Parses an address in hexadecimal, with or without `0x`.
 fn address(text: &str) -> Result<Addr, Failure> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let addr = u64::from_str_radix(digits, 16).map(Addr);
@@ -151,6 +153,7 @@ const fn is_executed(did: &Did) -> bool {
     }
 }
 
+/// Returns a step in words. `value` is the expression whose origin is searched.
 fn text_of(step: &OriginStep, value: &str) -> String {
     let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex);
     match &step.did {
@@ -172,6 +175,7 @@ fn text_of(step: &OriginStep, value: &str) -> String {
     }
 }
 
+/// Returns an input of the run in words, after the bytes that came from it to `at`.
 fn of_input(input: &Input, at: ValuePlace) -> String {
     match input {
         Input::Call(call) => of_call(call, at),
@@ -209,7 +213,8 @@ fn of_call(call: &SystemCall, at: ValuePlace) -> String {
     }
 }
 
-/// Returns up to 8 bytes as a little-endian number, and more as hexadecimal bytes in memory order.
+/// Returns up to 8 bytes as a little-endian number, and more as hexadecimal bytes in memory order,
+/// of which only the first [`SHOWN_BYTES`] are shown.
 fn hex(bytes: &[u8]) -> String {
     if let 1..=8 = bytes.len() {
         let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

@@ -61,7 +61,8 @@ fn default_output(dir: &Path) -> Result<PathBuf, Failure> {
 
 /// Unpacks a packed recording into a directory or into the store. Prepares a directory that the
 /// user named before all else, to fail early, and discards it if unpacking fails. A directory in
-/// the store is named after the program, which is known only after unpacking.
+/// the store is named after the program, which is known only after unpacking. The recording becomes
+/// the latest of the store.
 pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Failure> {
     let store = Store::of_user();
     let named_place = match &arguments.output {
@@ -100,9 +101,8 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks into a temporary directory, on the file system of the recording to be, so that a rename
-/// can move it there. `place` is the directory that the user named, if any: then the temporary one
-/// is beside it. Otherwise `place` is the store, and the temporary one is inside.
+/// Unpacks into a temporary directory beside `place`, the directory that the user named, or inside
+/// `place` if it is the store. From there a rename can move the recording into place.
 fn unpack_beside(
     arguments: &arguments::Unpack,
     place: &Path,

@@ -1,4 +1,5 @@
-//! Items of a history as text or JSON, one line each. Gaps go to stderr.
+//! The items of a history, which a timeline passes to [`Printer::visit`], as text or JSON for
+//! `contraflow dump`, one line each. Gaps go to stderr.
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
@@ -22,6 +23,7 @@ pub(super) struct Printer<'a, W> {
     pub(super) disassembler: &'a mut Disassembler,
     pub(super) stats: &'a mut Stats,
     what: What,
+    /// The requested range of instructions.
     range: Range<u64>,
     addresses: bool,
     json: bool,
@@ -30,7 +32,7 @@ pub(super) struct Printer<'a, W> {
     calls: CallTrace,
     /// The image of a raw trace's code, which never changes; `None` for a recording.
     image: Option<&'a Image>,
-    /// The number of instructions visited so far.
+    /// The index after the last instruction visited.
     end: u64,
 }
 
@@ -63,7 +65,7 @@ impl<'a, W: Write> Printer<'a, W> {
         Self { image: Some(image), ..self }
     }
 
-    /// Returns the number of instructions visited so far.
+    /// Returns the index after the last instruction visited.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -73,7 +75,8 @@ impl<'a, W: Write> Printer<'a, W> {
         self.stats.executed(totals);
     }
 
-    /// Prints an item of the history. Breaks after the requested range, or if the output fails.
+    /// Prints or counts an item of the history. Breaks after the requested range, or if the output
+    /// fails.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
         match self.item(visit) {
             Ok(true) => ControlFlow::Continue(()),
@@ -82,6 +85,7 @@ impl<'a, W: Write> Printer<'a, W> {
         }
     }
 
+    /// Prints or counts an item. Returns false after the requested range.
     fn item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
         if let Visit::Block { index, span, .. } = visit {
             self.end = index + u64::from(span.insns);
@@ -118,6 +122,7 @@ impl<'a, W: Write> Printer<'a, W> {
         Ok(true)
     }
 
+    /// Prints a gap to stderr, and as an object among the others for JSON.
     fn gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
         self.out.flush()?;
         let mapping = mapping(gap, image.or(self.image));
@@ -200,6 +205,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{addr:016x}  {}  {}  {}", line.function, line.place, line.text)
     }
 
+    /// Prints a line if the item begins where a call, a return or a signal led, or at the start.
     fn call(&mut self, visit: &Visit<'_>) -> io::Result<()> {
         let arrival = self.calls.visit(visit);
         let Some(Arrival { index, depth, ip, how }) = arrival else { return Ok(()) };
@@ -268,7 +274,8 @@ fn with_moment(mut object: Value, moment: Timing) -> Value {
 /// The offset of a packet in the trace, and the packet or the error in its place.
 pub(super) type Found = (u64, Result<Packet, PacketError>);
 
-/// Returns an iterator over packets that releases the memory of the mapped trace as it is read.
+/// Returns the same packets. Each packet that is read releases the memory of the mapped trace
+/// before it.
 pub(super) fn once<'a>(
     packets: Packets<'a>,
     mut releaser: Releaser<'a>,
@@ -276,7 +283,8 @@ pub(super) fn once<'a>(
     packets.inspect(move |(offset, _)| releaser.pass(usize::try_from(*offset).unwrap_or(0)))
 }
 
-/// Prints the packets of a trace, each with the time if the clocks are known.
+/// Prints the packets of a trace in the requested range of offsets, each with the time if the
+/// clocks are known.
 pub(super) fn packets(
     trace: impl Iterator<Item = Found>,
     arguments: &Dump,

@@ -28,6 +28,7 @@ pub(super) fn run(arguments: &ask_arguments::Profile) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints each call stack with its instructions on one line, for tools that draw flame graphs.
 fn collapsed(profile: &Profile) -> Result<(), Failure> {
     let mut out = BufWriter::new(stdout().lock());
     for (stack, count) in &profile.stacks {
@@ -37,7 +38,7 @@ fn collapsed(profile: &Profile) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Returns a count as text, with its share of the whole in percent.
+/// Returns a count as text, with its share of the whole `of` in percent.
 fn share(count: u64, of: u64) -> String {
     let hundredths = u128::from(count) * 10_000 / u128::from(of.max(1));
     format!("{count:>14} {:>3}.{:02}%", hundredths / 100, hundredths % 100)

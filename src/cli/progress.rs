@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 const WIDTH: usize = 40;
 /// The time for which an operation runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// The minimum time between two drawings of a bar.
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A progress bar; erased on drop.
@@ -15,6 +16,7 @@ pub(super) struct Bar {
     /// The name of the operation.
     doing: &'static str,
     enabled: bool,
+    /// The time before which the bar is not drawn.
     next: Instant,
     drawn: bool,
 }
@@ -30,7 +32,7 @@ impl Bar {
         Self { enabled: false, ..Self::new("") }
     }
 
-    /// Shows how much of a trace is done.
+    /// Shows how much of a trace is done, and the size of the trace.
     pub(super) fn show(&mut self, progress: Progress) {
         let Progress { done_bytes, total_bytes } = progress;
         self.draw(|doing| {

@@ -1,4 +1,4 @@
-//! Paths quoted for a shell.
+//! Words of commands, such as paths, quoted for shells and for gdb.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,5 @@
-//! A raw trace and its code, as the command line describes them: opens the files.
+//! A raw trace, which is a file of PT packets and nothing else, and its code: opens the files that
+//! the command line names.
 
 use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
 use super::{Failure, say};
@@ -41,7 +42,8 @@ impl Raw {
     }
 
     /// Returns the code of files under their full paths: of ELF files, the list, and single parts
-    /// of files. Where addresses overlap, later sections hide earlier ones.
+    /// of files. Where addresses overlap, later sections hide earlier ones; a line of the list
+    /// hides those after it.
     pub(super) fn files(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
         for elf in &self.elf {
@@ -93,6 +95,7 @@ pub(super) fn full_path(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
+/// Returns the section of a part of a file, or of all of it. Fails if the file is too short.
 fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
     let (offset, size) = code.part.unwrap_or((0, bytes.len() as u64));
     let end = offset.checked_add(size);

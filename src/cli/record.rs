@@ -27,6 +27,8 @@ use std::time::Duration;
 /// The default size of a thread's ring, in MiB.
 const DEFAULT_RING_MIB: u64 = 32;
 
+/// Records as the arguments say. With `--on-recorder-death go-on`, this process becomes the front:
+/// it only waits for its child, which records.
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     sweep_up();
     let is_of_path = arguments.is_of_path();
@@ -66,6 +68,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         store: Store::of_user(),
     };
     let backend = if is_of_path { backend(chosen, &request) } else { Backend::Exact };
+    // If the CPU cannot trace, `hardware` returns the reason, which is the more useful error.
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config requires --backend perf".into());
@@ -98,6 +101,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         if backend == Backend::Perf {
             return Err("--on-recorder-death go-on is not for the perf backend".into());
         }
+        // `Some` is for the front, after the end of its child, the recorder. The child goes on.
         if let Some(end) = record_with_front()? {
             return Ok(front_exit_code(end));
         }
@@ -121,7 +125,8 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     Ok(exit_code(&outcome))
 }
 
-/// Records a program until a run fails, at most `most` times. Keeps only the last recording.
+/// Records a program until a run fails or the recorder detaches from it, at most `most` times.
+/// Keeps only the recordings of the last run.
 fn until_failure<E>(
     most: NonZero<u32>,
     request: &Request,
@@ -154,7 +159,8 @@ where
     Ok(outcome)
 }
 
-/// Returns the backend that the user chose, or the fastest that this machine supports.
+/// Returns the backend that the user chose; else the stepping one for `--step-log`, or the fastest
+/// that this machine supports.
 fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
     match chosen {
         // The log that --step-log writes is made by single steps.
@@ -173,7 +179,7 @@ fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
 }
 
 /// Decodes the recordings of a CPU's traces once: adds the instruction counts, which are known only
-/// after decoding, to the manifests, and saves the indexes.
+/// after decoding, to the manifests, also the one in `outcome`, and saves the indexes.
 fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
@@ -191,7 +197,8 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the part of the history that the options ask to keep.
+/// Returns the part of the history to keep. Ignores `max` without `full`: clap requires `--full`
+/// for `--max-size`. Fails if the options contradict each other.
 fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
     let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
     match (full, max) {
@@ -212,7 +219,7 @@ fn progress(written: &Written) {
     say(&format!("{} are written after {seconds} s{rest}", size(written.bytes)));
 }
 
-/// Returns the program and arguments of a running process.
+/// Returns the program and arguments of a running process. Fails if this user may not trace it.
 pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if state(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
@@ -237,6 +244,8 @@ fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter,
     }
 }
 
+/// Prints the notes, the end of the run and the places of its recordings, and checks recordings of
+/// the stepping backend.
 fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let Some(end) = &outcome.manifest.end else { return };
     for note in &outcome.notes {
@@ -326,7 +335,8 @@ fn check(dir: &Path) {
     }
 }
 
-/// Returns the exit code of the front process, whose child was the recorder.
+/// Returns the exit code of the front process, by the end of its child, the recorder. Reports if a
+/// signal killed the recorder.
 fn front_exit_code(end: RecorderEnd) -> ExitCode {
     match end {
         RecorderEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)),
@@ -338,7 +348,8 @@ fn front_exit_code(end: RecorderEnd) -> ExitCode {
     }
 }
 
-/// Returns the program's exit code; 128 plus the signal number, as in shells.
+/// Returns the program's exit code; 128 plus the signal number, as in shells; 0 if the recorder
+/// detached from it.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     match outcome.manifest.end.as_ref().and_then(|end| end.exit) {
         Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -353,7 +364,7 @@ pub(super) fn signal_name(number: i32) -> String {
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
-/// Returns a size as text.
+/// Returns a size as text, such as `1.5 MB`, in powers of 1000.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];

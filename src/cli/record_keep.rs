@@ -4,8 +4,9 @@ use super::Failure;
 use crate::capture::Outcome;
 use crate::recording::{Exit, Manifest, Reader, Store};
 
-/// Removes the recordings of processes that did not fail: all recordings if the program itself did
-/// not fail. Returns true if the program failed.
+/// Removes the recordings of processes that did not fail, also from `outcome`: all recordings if
+/// the program itself did not fail. Returns true if the program failed. An unknown end is a
+/// failure.
 pub(super) fn keep_failures(outcome: &mut Outcome, store: &Store) -> Result<bool, Failure> {
     let is_failure = !has_succeeded(&outcome.manifest);
     let mut kept = Vec::new();

@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use std::error::Error;
 use std::iter::successors;
 
-/// Returns the sentence of an error, with the remedy if there is one.
+/// Returns the sentence of an error, with the remedy for it or for the first of its causes that has
+/// one.
 pub(super) fn with_remedy(failure: &(dyn Error + 'static)) -> String {
     let mut causes =
         successors(Some(failure), |error: &&(dyn Error + 'static)| Error::source(*error));
@@ -39,6 +40,7 @@ pub(super) fn note_with_remedy(note: &str) -> String {
     }
 }
 
+/// Returns the remedy for an error itself, not for its causes.
 fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(kind) = error.downcast_ref() {
         return of_recording(kind);

@@ -39,7 +39,8 @@ pub(super) fn serve(listener: Listener, run: Opened, options: Options) -> Result
     }
 }
 
-/// Opens a listening socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
+/// Opens a listening socket at `:PORT` of the loopback address, `HOST:PORT`, or `unix:PATH`. Prints
+/// a warning if other machines can reach it.
 pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::unix(Path::new(path))?);

@@ -106,7 +106,7 @@ impl Rows {
     }
 }
 
-/// Returns a cell of comma-separated values (RFC 4180).
+/// Returns a text as a cell of comma-separated values, quoted if it must be (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

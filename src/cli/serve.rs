@@ -75,7 +75,9 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the request for a live program, whose history is written to a directory.
+/// Returns the request for a live program whose history is written to the directory `output`, with
+/// the defaults of all options. `program` is `None` for a running process, or if a debugger is to
+/// name the program.
 pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: PathBuf) -> Request {
     Request {
         attach: None,
@@ -103,6 +105,8 @@ pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: Pat
     }
 }
 
+/// Returns the fate of the program when its debugger disconnects. By default the program is kept,
+/// or killed if no other debugger can follow.
 fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> {
     use arguments::OnDisconnect as Said;
     let alone = arguments.once || arguments.stdio;
@@ -117,8 +121,8 @@ fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> 
     }
 }
 
-/// Returns the standard streams for the debugger. Those of the program become `/dev/null` and
-/// standard error.
+/// Returns the standard streams for the debugger. Replaces those of this process, which the program
+/// inherits, by `/dev/null` and standard error.
 fn standard_streams() -> Result<Listener, Failure> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -130,6 +134,7 @@ fn standard_streams() -> Result<Listener, Failure> {
 
 /// The directory to which the program is recorded.
 enum Place {
+    /// The directory that the user named.
     Kept(PathBuf),
     Temporary(Temporary),
 }

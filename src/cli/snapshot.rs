@@ -1,4 +1,5 @@
-//! `contraflow snapshot`: makes a running recorder write what is in its rings.
+//! `contraflow snapshot`: makes a running recorder write the contents of its rings, the trace
+//! buffers that keep the end of a history only, to the recording.
 
 use super::{Failure, arguments, quoted, say};
 use crate::capture::{recorder_of, snapshot};

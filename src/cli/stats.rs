@@ -1,4 +1,4 @@
-//! Counts of the contents of a trace.
+//! Counts of the contents of a trace, for `contraflow dump stats`.
 
 use super::print::once;
 use crate::flow::{EventKind, Pace, Timing};
@@ -16,6 +16,7 @@ use std::mem::{Discriminant, discriminant};
 pub(super) struct Stats {
     bytes: u64,
     packets: Kinds<Packet>,
+    /// The number of places where a packet cannot be decoded.
     errors: u64,
     /// True if there are CYC packets, the only ones with core clocks.
     cycles: bool,
@@ -28,7 +29,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Counts the packets of a mapped trace.
+    /// Counts the packets of a mapped trace, and releases its memory as it is read.
     pub(super) fn packets(&mut self, trace: &[u8], releaser: Releaser<'_>, errata: Errata) {
         self.bytes += trace.len() as u64;
         for (_, packet) in once(Packets::synced(trace).with_errata(errata), releaser) {
@@ -42,7 +43,7 @@ impl Stats {
         }
     }
 
-    /// Returns true if a counted packet has core clocks.
+    /// Returns true if a counted packet is CYC, the only one with core clocks.
     pub(super) const fn reports_cycles(&self) -> bool {
         self.cycles
     }
@@ -63,7 +64,7 @@ impl Stats {
         }
     }
 
-    /// Counts executed blocks and instructions.
+    /// Adds blocks and instructions that were counted without visits.
     pub(super) const fn executed(&mut self, totals: Totals) {
         self.blocks += totals.blocks;
         self.instructions += totals.insns;

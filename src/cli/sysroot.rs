@@ -20,7 +20,8 @@ pub(super) struct Sysroot {
 }
 
 impl Sysroot {
-    /// Creates the links in `dir`, for the files at the end of the run.
+    /// Creates the links in `dir` to the files of the recording, at each path that gdb may look
+    /// for: that of the mapping, those that the dynamic linker uses, and usual names of libraries.
     pub(super) fn make(reader: &Reader, dir: PathBuf) -> Result<Self, Failure> {
         let mut sysroot = Self { dir, program: None };
         let records = reader.sideband()?;
@@ -91,6 +92,7 @@ impl Sysroot {
         self.program.as_deref()
     }
 
+    /// Returns the place of a path in the sysroot.
     fn inside(&self, path: &Path) -> PathBuf {
         let relative = path.strip_prefix("/").unwrap_or(path);
         // A path of a hostile recording must not lead out of the directory.
@@ -116,6 +118,7 @@ impl Sysroot {
         Ok(())
     }
 
+    /// Creates a link at `path` in the sysroot to `target`, with its parent directories.
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
         let link = self.inside(path);
         if let Some(parent) = link.parent() {

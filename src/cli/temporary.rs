@@ -1,5 +1,6 @@
-//! A private directory in the temporary directory, removed at exit. If the program is killed, the
-//! directory remains until the next `record`, `serve` or `replay` removes it.
+//! Private directories, in the temporary directory or hidden beside a file to write. They are
+//! removed at exit. If the program is killed, its directory remains until a later run sweeps it:
+//! removes the directories whose lock is not held.
 
 use super::Failure;
 use nix::fcntl::{Flock, FlockArg};
@@ -30,7 +31,8 @@ impl Temporary {
         Self::make_in(&std::env::temp_dir(), NAME)
     }
 
-    /// Creates a hidden directory in the parent of `path`, to which a file in it can be renamed.
+    /// Creates a hidden directory in the parent of `path`, so that a file in it can be renamed to
+    /// `path`.
     pub(super) fn beside(path: &Path) -> Result<Self, Failure> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         Self::hidden_in(parent.unwrap_or(Path::new(".")))
@@ -41,6 +43,7 @@ impl Temporary {
         Self::make_in(parent, HIDDEN_NAME)
     }
 
+    /// Sweeps `parent`, and creates a directory there whose name begins with `name`.
     fn make_in(parent: &Path, name: &str) -> Result<Self, Failure> {
         sweep(parent, name);
         let failed = |error: io::Error| format!("{}: {error}", parent.display());
@@ -76,12 +79,13 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes the directories of processes of this program that were killed.
+/// Removes the directories of killed processes of this program in the temporary directory.
 pub(super) fn sweep_up() {
     sweep(&std::env::temp_dir(), NAME);
 }
 
-/// Removes this user's directories that are no longer in use.
+/// Removes this user's directories in `parent` whose names begin with `name`, if they are no longer
+/// in use. Ignores errors.
 fn sweep(parent: &Path, name: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));

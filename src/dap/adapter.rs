@@ -170,7 +170,7 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Answers a request that a thread returned, since a replay cannot evaluate its expressions.
+    /// Answers a request that a thread returned, since only the session can answer it.
     fn take_without_question(&mut self, request: &Request) {
         let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
         let is_cancelled = questions.is_some_and(|questions| questions.forget(request.seq));
@@ -307,9 +307,9 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles a request that arrives while another one, the current one, is being answered: answers
-    /// `cancel`, and `pause` if the program is stopped, and defers all others. Returns true if the
-    /// current request has to end.
+    /// Handles a request that arrives while another one, the current one, is being answered:
+    /// answers `cancel`, and `pause` if the program is stopped, and defers all others. Returns true
+    /// if the current request has to end.
     fn handle_early(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
             "cancel" => self.cancel(request),
@@ -324,9 +324,9 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles `cancel`, which names a request by its number, or by the ID of its progress, which
-    /// contains this number. Cancels that request if it is deferred, or a question that a thread
-    /// answers. Returns true if it is the current one.
+    /// Handles and answers `cancel`, which names a request by its number or by the ID of its
+    /// progress. Cancels that request if it is deferred, or if a thread answers it. Returns true if
+    /// it is the current one, which the caller has to end.
     fn cancel(&mut self, request: &Request) -> bool {
         let progress = request.arguments["progressId"].as_str();
         let by_progress = progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
@@ -348,7 +348,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Sends a request to our Python module in gdb, by name, and returns its answer.
+    /// Sends a request to our Python module in gdb, by name, and returns its answer. The request
+    /// may change values or resume the program.
     pub(super) fn look(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
         let arguments = if arguments.is_object() { arguments } else { json!({}) };
         let request = json!([what, arguments]).to_string();
@@ -368,7 +369,8 @@ impl<'a> Adapter<'a> {
     }
 
     /// Calls `question` in the thread of the session, and waits for its answer. The function that
-    /// the question gets returns true once the client cancels the request.
+    /// the question gets returns true once the current request has to end: the client cancels it,
+    /// pauses, disconnects or is gone.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
@@ -416,7 +418,8 @@ impl<'a> Adapter<'a> {
         self.ask(|session, _| Here::of(session))
     }
 
-    /// Ends gdb and the server, and cancels the questions without an answer.
+    /// Ends gdb and the server, and answers each open question as cancelled. Ends the move under
+    /// way without an answer.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
             for unanswered in debugged.questions.end() {

@@ -1,4 +1,5 @@
-//! Breakpoints of all kinds, and values that the client sets.
+//! Breakpoints of all kinds, values that the client sets, expressions and console commands, and the
+//! list of sources.
 
 use super::adapter::Adapter;
 use super::inbox::Input;
@@ -25,8 +26,8 @@ impl Adapter<'_> {
         self.look(&request.command, request.arguments.clone())
     }
 
-    /// Evaluates an expression, or executes a command of gdb. If the program moves, reports the
-    /// stop.
+    /// Evaluates an expression. In the console, also executes commands of gdb, and reports where
+    /// the program has moved to, or notes that it runs.
     pub(super) fn evaluate(&mut self, request: &Request) -> Result<Value, Fault> {
         if request.arguments["context"].as_str() != Some("repl") {
             return self.look("evaluate", request.arguments.clone());

@@ -1,6 +1,7 @@
 //! `contraflow/hits`: the executions of a line, a function or an instruction over the whole
-//! history, with the values of expressions there. With a token, hits are sent as they are found: a
-//! thread replays the recording once, from front to back.
+//! history, with the values of expressions there. The session searches backwards, from the newest
+//! hit on. With a token, hits are sent as they are found, and a thread searches for most of them:
+//! once through the recording, from its beginning forwards.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -48,7 +49,7 @@ struct Arguments {
     limit: Option<usize>,
     values: Vec<String>,
     token: Value,
-    /// The number of hits of this search that were sent before.
+    /// The number of hits that the client has of this search already.
     sent: usize,
 }
 
@@ -56,7 +57,8 @@ struct Arguments {
 pub(super) struct Hits {
     /// The code, as `cf-find` takes it.
     what: String,
-    /// The position before which hits are wanted; `None` for the end of the history.
+    /// The upper end of the search: the position before which hits are wanted; `None` for the end
+    /// of the history. It moves down as the session finds hits.
     from: Option<String>,
     /// The expressions to evaluate at each hit.
     values: Vec<String>,
@@ -64,7 +66,7 @@ pub(super) struct Hits {
     left: usize,
     /// The client's name for the search, if the hits are to be sent as they are found; null if not.
     token: Value,
-    /// The number of hits found so far.
+    /// The number of hits found so far, with those that the client had before.
     count: usize,
     /// The hits that are not sent yet.
     found: Vec<Value>,
@@ -87,16 +89,16 @@ impl Hits {
         }
     }
 
-    /// Sends an event with the hits that are not sent yet; only with `now` if the last event was
-    /// recent.
+    /// Sends the hits that are not sent yet, if there are any and the client gave a token. Soon
+    /// after the last event, does so only if `now` is set.
     fn send(&mut self, client: &mut Client, now: bool) {
         if let Some(body) = self.event(now) {
             client.event(EVENT, body);
         }
     }
 
-    /// Returns an event with the hits that are not sent yet; `None` if there are none, or if the
-    /// client wants no events (no token). Without `now`, also `None` if the last one was recent.
+    /// Returns the event for [`Self::send`], and takes its hits as sent; `None` if there is nothing
+    /// to send.
     fn event(&mut self, now: bool) -> Option<Value> {
         let is_early = self.sent.is_some_and(|sent| sent.elapsed() < EVENT_PERIOD);
         if self.token.is_null() || self.found.is_empty() || is_early && !now {
@@ -162,9 +164,9 @@ impl Adapter<'_> {
         end
     }
 
-    /// Begins a search that sends its hits as they are found, if the request has a token. For a
-    /// line or an address, the session first searches for the newest hits, which the thread would
-    /// find last.
+    /// Begins a search that sends its hits as they are found, if the request has a token and a
+    /// thread can evaluate the expressions. For a line or an address, the session first searches
+    /// for the newest hits, which the thread would find last; the search is over if these are all.
     pub(super) fn begin_hits(&mut self, request: &Request) -> Result<Asking, Fault> {
         let arguments: Arguments = request.arguments()?;
         if arguments.token.is_null() {
@@ -196,6 +198,7 @@ impl Adapter<'_> {
         loop {
             let known = hits.found.len();
             let end = self.search(hits, at_a_time.min(hits.left), false)?;
+            // The hits are added again once they have their values.
             let mut fresh = hits.found.split_off(known);
             hits.count -= fresh.len();
             hits.left -= fresh.len();
@@ -224,7 +227,8 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Searches in the session for up to `count` hits. With `sends`, sends them as they are found.
+    /// Searches backwards in the session for up to `count` hits before `from`, and adds them. With
+    /// `sends`, sends them as they are found. The caller counts `left` down.
     fn search(&mut self, hits: &mut Hits, count: usize, sends: bool) -> Result<SearchEnd, Fault> {
         let (sender, fresh): (_, Receiver<Value>) = channel();
         let (what, from) = (hits.what.clone(), hits.from.clone());
@@ -348,8 +352,9 @@ fn path_hits(
 }
 
 impl Hits {
-    /// Searches a recording from front to back, and sends the hits that it finds. Returns `None` if
-    /// a replay cannot evaluate the expressions.
+    /// Searches a recording from its beginning up to `from`, for the hits that are still wanted,
+    /// and sends them as they are found. Returns `None` if the session has to answer instead: there
+    /// is no such code, or only gdb can evaluate the expressions.
     pub(super) fn search(
         &mut self,
         asked: &mut Asked,

@@ -29,8 +29,7 @@ pub(super) enum Input {
     Answer(Request, Result<Value, Fault>),
     /// An event for the client.
     Event(&'static str, Value),
-    /// A request that a thread for questions returned, since a replay cannot evaluate its
-    /// expressions. The session answers it.
+    /// A request that a thread for questions returned, since only the session can answer it.
     NoQuestion(Request),
     /// The progress of opening the recording for questions: work done, and all work.
     Prepared(u64, u64),

@@ -93,6 +93,8 @@ impl Adapter<'_> {
         }))
     }
 
+    /// Opens the thing to debug and starts gdb on it. Then the client may set breakpoints, until
+    /// [`Self::configured`].
     pub(super) fn launch(&mut self, request: &Request) -> Result<Value, Fault> {
         if self.debugged.is_some() {
             return Err(Fault::new("something is debugged already: end that session first"));
@@ -117,6 +119,7 @@ impl Adapter<'_> {
         Ok(Value::Null)
     }
 
+    /// Returns what to debug: records the program or imports the trace first, if asked to.
     fn target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
         if attaches {
             return match arguments.pid {
@@ -156,7 +159,8 @@ impl Adapter<'_> {
     }
 
     /// Waits for the end of a recorder, shows its output, and returns the directory of its
-    /// recording. `fault` is the error if it wrote none.
+    /// recording. A request to pause, cancel or end interrupts the program, whose recording is
+    /// still written. `fault` is the error's text if there is no recording.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
@@ -200,6 +204,8 @@ impl Adapter<'_> {
         Err(Fault::new(format!("{fault} ({status}); its output says why")))
     }
 
+    /// Starts gdb, prepares it and connects it to the server. If that fails halfway, the caller
+    /// calls [`Self::close`].
     fn start_gdb(
         &mut self,
         arguments: &Arguments,
@@ -233,6 +239,8 @@ impl Adapter<'_> {
         Ok(())
     }
 
+    /// Runs a program that was launched, unless it is to stop on entry; otherwise reports the first
+    /// stop. Does nothing the second time.
     pub(super) fn configured(&mut self) -> Result<Value, Fault> {
         if self.debugged.is_none() {
             return Err(Fault::new("nothing is debugged: launch something first"));
@@ -251,6 +259,8 @@ impl Adapter<'_> {
         Ok(Value::Null)
     }
 
+    /// Ends the debugging. Kills a live program, or detaches from it: as `disconnect` asks for, by
+    /// default only from one that was attached.
     pub(super) fn disconnect(&mut self, request: &Request) {
         let kills = request.arguments["terminateDebuggee"].as_bool();
         let debugged = self.debugged.as_ref();

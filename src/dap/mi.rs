@@ -80,6 +80,7 @@ impl Parser<'_> {
         name.to_owned()
     }
 
+    /// Parses the rest of a record; `None` if it is damaged.
     fn class_and_results(&mut self) -> Option<(String, Value)> {
         let class = self.name();
         let mut results = Map::new();
@@ -153,7 +154,9 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the byte that an escape sequence means, and the sequence's size after its backslash.
+/// Returns the byte that an escape sequence means, and the sequence's size without its backslash,
+/// after which `text` begins. A character without a special meaning means itself. `None` if `text`
+/// is empty.
 fn escape(text: &[u8]) -> Option<(u8, usize)> {
     let byte = match *text.first()? {
         b'n' => b'\n',

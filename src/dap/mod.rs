@@ -3,8 +3,8 @@
 //! The adapter runs gdb as a child, whose target is the server of this process ([`crate::gdb`]).
 //! gdb's machine interface runs the program and reports its stops. Python in that gdb answers
 //! whatever looks at values, one round trip a request ([`DAP_SCRIPTS`]). The session itself answers
-//! questions about the history, without gdb ([`crate::gdb::Inquirer`]). Another thread answers
-//! questions about the whole of it ([`crate::ask`]), and opens the recording once more for that.
+//! questions about the history, without gdb ([`crate::gdb::Inquirer`]). Other threads answer
+//! questions about the whole of it ([`crate::ask`]); each opens the recording once more for that.
 //!
 //! This room knows neither how recordings are stored nor how programs are started: its [`Host`]
 //! does. No message of a client ends it.

@@ -72,6 +72,7 @@ impl Adapter<'_> {
             || matches!(command, "restart" | "restartFrame" | "goto" | "contraflow/seek")
     }
 
+    /// Starts a move. One to a place in the history is over when this returns.
     pub(super) fn start_move(&mut self, request: &Request) -> Result<Value, Fault> {
         match request.command.as_str() {
             "restart" => return self.seek("start").map(|_| Value::Null),
@@ -107,6 +108,8 @@ impl Adapter<'_> {
         self.run(Kind::Continue, false, None)
     }
 
+    /// Resumes the program for a move, which becomes the current one. Steps by instruction where
+    /// the code has no lines.
     fn run(&mut self, kind: Kind, is_back: bool, thread: Option<i64>) -> Result<(), Fault> {
         let line = is_back && matches!(kind, Kind::Next | Kind::Step);
         let thread = thread.unwrap_or(self.thread);
@@ -168,6 +171,7 @@ impl Adapter<'_> {
         answer
     }
 
+    /// Interrupts the current move, if there is one. Its stop is reported later.
     pub(super) fn pause(&mut self) {
         if let Some(motion) = &mut self.motion {
             motion.pauses = true;
@@ -176,7 +180,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Waits for the stop of a running program. Returns `None` after [`STOP_PATIENCE`].
+    /// Waits for the stop of a running program, and returns it without reporting it. The move is
+    /// over then. Returns `None` after [`STOP_PATIENCE`].
     pub(super) fn await_stop(&mut self) -> Option<Value> {
         let is_stop = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "stopped");
         let deferred = self.inbox.take_deferred(is_stop);

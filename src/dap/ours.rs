@@ -31,8 +31,9 @@ struct WritersArguments {
 }
 
 impl Adapter<'_> {
-    /// Answers a request by the session, or by our Python module in gdb. Questions that threads
-    /// answer for a recording (`begins_question`) arrive here only if no thread can answer them.
+    /// Answers one of our own requests (`contraflow/NAME`), by the session or by our Python module
+    /// in gdb. Questions that threads answer for a recording (`begins_question`) arrive here only
+    /// if no thread can answer them.
     pub(super) fn answer_ours(&mut self, name: &str, request: &Request) -> Result<Value, Fault> {
         match name {
             "when" => Ok(self.here()?.json()),
@@ -71,7 +72,7 @@ impl Adapter<'_> {
         answered
     }
 
-    /// Returns the JSON of a client's drawing without calls: current place, threads, gaps, marks.
+    /// Returns the JSON of a timeline without calls: current place, threads, gaps, marks.
     pub(super) fn timeline(&mut self) -> Result<Value, Fault> {
         self.ask(|session, _| timeline(session))
     }

@@ -49,7 +49,8 @@ pub(super) enum Message {
     },
 }
 
-/// Reads the next message; `None` at the end of the stream.
+/// Reads the next message; `None` at the end of the stream. A message that is not valid becomes
+/// [`Message::Damaged`], and reading can go on; an error is one of the stream.
 pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Message>> {
     let mut length = None;
     loop {
@@ -139,6 +140,7 @@ impl Client {
         Self { output, seq: 0, is_gone: false }
     }
 
+    /// Sends a message with the next number. Notes if the client is gone.
     fn send(&mut self, mut message: Value) {
         self.seq += 1;
         message["seq"] = self.seq.into();

@@ -1,5 +1,7 @@
-//! Questions about the whole history, such as the calls over time or the number of executions of
-//! each function. Threads answer them beside the session, so that the user can continue to debug.
+//! Questions about the whole history, such as the calls over time (the *timeline* that a client
+//! draws) or the number of executions of each function. Threads answer them beside the session, so
+//! that the user can continue to debug: each opens the recording once, and its answers come back as
+//! inputs of the adapter.
 
 use super::adapter::Adapter;
 use super::here::share;
@@ -45,8 +47,8 @@ struct PositionArguments {
 
 /// A question about the whole history.
 pub(super) enum Question {
-    /// The calls over time. `known` is the drawing without calls, `chart` the part of the history
-    /// to draw, and `total` the last position.
+    /// The timeline with the calls. `known` is the one without, `chart` the part of the history to
+    /// draw, and `total` the last position.
     Calls { known: Value, chart: ChartQuestion, total: u64 },
     /// The number of executions of each function in a source file.
     Counts(PathBuf),
@@ -84,10 +86,11 @@ struct Desk {
 #[derive(Default)]
 pub(super) struct Questions {
     open: Option<OpenAsked>,
-    /// The threads for drawings, for hits and for counts: a drawing does not wait for a long
-    /// search.
+    /// The threads for timelines and positions, for hits, and for counts: a timeline does not wait
+    /// for a long search.
     workers: [Desk; 3],
     is_over: Arc<AtomicBool>,
+    /// The requests without an answer, by number, each with its flag to cancel it.
     asked: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
     /// True while the client shows the progress of opening the recording.
     shows_progress: bool,
@@ -131,7 +134,7 @@ impl Questions {
         asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
     }
 
-    /// Ends the threads, and returns the questions without an answer.
+    /// Ends the threads, and returns the requests that are still open.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.is_over.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut self.workers).map(|desk| desk.thread);
@@ -151,8 +154,9 @@ impl Questions {
 }
 
 impl Adapter<'_> {
-    /// Answers a question about the whole history, or passes it on to a thread. Returns false for
-    /// other requests, and if there is no recording or the program runs.
+    /// Returns true if the request is a question about the whole history, after answering it or
+    /// passing it on to a thread. Returns false for other requests, and if there is no recording or
+    /// the program runs.
     pub(super) fn begins_question(&mut self, request: &Request) -> bool {
         let is_able = |questions: &Questions| questions.can_answer();
         let is_able = self.debugged.as_ref().is_some_and(|debugged| is_able(&debugged.questions));
@@ -178,6 +182,7 @@ impl Adapter<'_> {
         true
     }
 
+    /// Returns the question in a request, which may have been answered already.
     fn question(&mut self, request: &Request) -> Result<Asking, Fault> {
         Ok(Asking::Question(match request.command.as_str() {
             "contraflow/hits" => return self.begin_hits(request),
@@ -205,6 +210,7 @@ impl Adapter<'_> {
         }))
     }
 
+    /// Requests the end of the question with this number; does nothing for other requests.
     pub(super) fn cancel_question(&self, seq: &Value) {
         let asked = self.debugged.as_ref().map(|debugged| &debugged.questions.asked);
         let asked = asked.zip(seq.as_i64()).and_then(|(asked, seq)| asked.get(&seq));
@@ -246,7 +252,8 @@ fn position_at(share: f64, total: u64) -> u64 {
 }
 
 /// Opens the recording, and answers questions until the sender of `jobs` or the receiver of
-/// `answers` is gone. The body of a thread.
+/// `answers` is gone. Returns those for hits that only the session can answer. The body of a
+/// thread.
 fn answer(
     open: &OpenAsked,
     jobs: &Receiver<Job>,
@@ -350,7 +357,7 @@ impl Answerer {
     }
 }
 
-/// Adds the threads with their calls, and the signals, to the JSON of a drawing.
+/// Adds the threads with their calls, and the signals, to the JSON of a timeline.
 fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64) -> Value {
     let shares = |from, to| [share(from, total).min(1.0), share(to, total).min(1.0)];
     let slice = |slice: &ChartSlice| {

@@ -34,6 +34,7 @@ impl Adapter<'_> {
         }
     }
 
+    /// Reports a stop in the program, its place in the history, and the threads that changed.
     fn report(&mut self, motion: Motion, results: &Value) -> Result<(), Fault> {
         let about = self.look("stopped", Value::Null)?;
         let here = self.here()?;
@@ -66,6 +67,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
+    /// Describes a stop. Stores a signal as the exception of the stop.
     fn shown(&mut self, motion: Motion, results: &Value, about: &Value, here: &Here) -> Shown {
         let text = |key: &str| results[key].as_str().map(str::to_owned);
         let edge = match here.reason {
@@ -150,6 +152,7 @@ impl Adapter<'_> {
         Shown { reason, description: Some(description), ..Shown::default() }
     }
 
+    /// Describes a stop at a breakpoint. Stores an exception of the language as that of the stop.
     fn breakpoint(&mut self, results: &Value, about: &Value) -> Shown {
         let number = results["bkptno"].as_str().unwrap_or_default();
         let of_client = &about["points"][number];
@@ -180,6 +183,7 @@ impl Adapter<'_> {
         shown
     }
 
+    /// Replaces the threads that the client knows, and reports those that are new or gone.
     fn update_threads(&mut self, listed: &Value) {
         let listed = listed.as_array().map(Vec::as_slice).unwrap_or_default();
         let name = |thread: &Value| thread["name"].as_str().unwrap_or_default().to_owned();

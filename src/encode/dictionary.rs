@@ -93,6 +93,7 @@ pub(super) struct Plain {
 }
 
 impl Dictionary {
+    /// Adds new parts: an edge's number is its index over all calls.
     pub fn learn(&mut self, news: NewEdges) {
         self.plain.extend(news.edges.iter().map(Plain::of));
         // Number 0 is no edge. The slow path rejects it.
@@ -146,6 +147,7 @@ impl Plain {
     }
 }
 
+/// Returns the treatment of an edge's records.
 fn treatment(edge: &Edge) -> Treatment {
     let slow = if edge.kind.is_indirect() { Treatment::SlowIndirect } else { Treatment::Slow };
     if edge.kind == EdgeKind::SyscallReturn {

@@ -34,8 +34,8 @@ pub enum Item {
         offset: u64,
         /// The size of the records in bytes.
         len: usize,
-        /// The buffer, by its index, that becomes free once the records are read: if they are its
-        /// last ones, and it is not one of a ring.
+        /// The buffer to free once the records are read, by its index; `None` if more of its
+        /// records follow, or if it is one of a ring.
         frees: Option<(Arc<Busy>, usize)>,
     },
     /// The thread is created at this time.
@@ -97,6 +97,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
+    /// Starts the encoder on a new thread, which calls `prepare` first.
     pub(super) fn start(
         shared: Arc<Shared>,
         psb_period: u32,
@@ -220,6 +221,8 @@ impl Worker {
         }
     }
 
+    /// Handles an item about a thread, which is new with its first one. Once a thread's trace is
+    /// damaged, only frees its buffers.
     fn of_thread(&mut self, tid: Tid, item: Item) {
         let new = || Encoding {
             trace: Trace::new(self.psb_period, &self.ranges),

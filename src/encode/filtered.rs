@@ -78,7 +78,8 @@ impl Filtered {
         self.path.has_stopped()
     }
 
-    /// Requests an overflow packet: everything until the next beginning is lost.
+    /// Requests an overflow packet after the packets of the next [`Self::drain`]: everything until
+    /// the next beginning is lost.
     pub(super) fn lose(&mut self) {
         self.lost = true;
     }
@@ -99,6 +100,7 @@ impl Filtered {
         self.path.set_time(Tsc(tsc));
     }
 
+    /// Starts the history at `ip`, if it begins with the current record or event.
     fn begin_at(&mut self, ip: u64) {
         if std::mem::take(&mut self.begins) {
             self.path.enter_user(Addr(ip));
@@ -107,6 +109,7 @@ impl Filtered {
         }
     }
 
+    /// Encodes records, as [`super::Trace::records`] describes. Ignores them after a `TraceStop`.
     pub(super) fn records(
         &mut self,
         dictionary: &Dictionary,
@@ -135,7 +138,7 @@ impl Filtered {
         Ok(bytes.len())
     }
 
-    /// Completes the last record, which led to `ip`.
+    /// Encodes the owed record, if there is one: its branch led to `ip`.
     pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         self.owed.take().map_or(Ok(()), |edge| self.record(dictionary, &edge, ip))
     }
@@ -228,7 +231,7 @@ impl Filtered {
     }
 
     /// Reports the time since which an edge's code is unchanged, as it is newer than the last
-    /// reported time.
+    /// reported time: encodes an entry into the kernel, and a return from it at that time.
     #[cold]
     fn catch_up(&mut self, edge: &Edge) {
         self.leave(edge.start);

@@ -42,6 +42,7 @@ impl InlineTracer {
         *self = Self { threads, ..Self::new(self.psb_period_bytes) };
     }
 
+    /// Adds the translator's new items to the dictionary.
     fn learn<M: CacheMemory>(&mut self, code: &Translator<M>) {
         let edges = code.edges_from(self.edges).to_vec();
         let pushes = code.return_addresses(self.pushes).to_vec();
@@ -63,11 +64,11 @@ impl InlineTracer {
         self.trace(tid).0.born(tsc);
     }
 
-    /// Encodes records of a thread, and then `partial`: the executed steps of a path that is in no
-    /// record. `Some(&[])` means that the thread is about to begin a path; `None`, that it is where
-    /// the last record leads, as after a system call. Afterwards the thread is at `ip`; if
-    /// `partial` has steps, it has left the program. Returns the number of ticks of the records and
-    /// steps.
+    /// Encodes records of a thread, and then `partial`: the steps that it executed of a path that
+    /// is in no record. The thread is at `ip` after both. If there are steps, also encodes its
+    /// entry into the kernel there. `Some(&[])` means that the thread is about to begin a path;
+    /// `None`, that it is where the last record leads, as after a system call. Returns the number
+    /// of ticks of the records and steps.
     pub fn records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,

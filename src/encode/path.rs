@@ -93,7 +93,8 @@ impl Path {
         self.in_kernel
     }
 
-    /// Executes `insn`, after which the thread is at `next`.
+    /// Encodes an executed instruction, after which the thread is at `next`. Enters the program
+    /// first if the thread is in the kernel. A far branch leaves it.
     pub fn retire(&mut self, insn: &Insn, next: Addr) {
         self.enter_user(insn.ip);
         self.count(insn.ip);
@@ -118,15 +119,16 @@ impl Path {
         }
     }
 
-    /// Takes a far branch at `ip` into the kernel. `next` is the address after it.
+    /// Encodes a far branch at `ip` into the kernel, which [`Self::count`] has counted. `next` is
+    /// the address after it.
     pub fn leave(&mut self, ip: Addr, next: Addr) {
         let kind = BranchKind::Far;
         self.unit.branch(&Branch { kind, ip, next, target: KERNEL, cpl: 0 });
         self.in_kernel = true;
     }
 
-    /// Takes a near branch at `ip`. `next` is the address of the instruction after it, and `target`
-    /// its target, which counts only if it is taken.
+    /// Encodes a near branch at `ip`, which [`Self::count`] has counted. `next` is the address of
+    /// the instruction after it, and `target` its target, which matters only if it is taken.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
         if !self.is_reported() {

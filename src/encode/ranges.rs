@@ -32,7 +32,8 @@ impl Ranges {
         }
     }
 
-    /// Adds these ranges to a PT unit's configuration.
+    /// Adds these ranges to a PT unit's configuration. Ignores those beyond [`MOST_RANGES`]: the
+    /// filter's come first.
     pub fn configure(&self, mut config: Config) -> Config {
         let mut number = 0..MOST_RANGES;
         let placeholder = (self.filters && self.only.is_empty()).then_some(NOTHING);
@@ -56,7 +57,8 @@ impl Ranges {
         self.filters
     }
 
-    /// Returns the ranges of traced code; empty also if there is no filter.
+    /// Returns the ranges of the filter; empty if there is none, or if none of its code is mapped
+    /// yet.
     pub fn only(&self) -> &[AddrRange] {
         &self.only
     }

@@ -56,12 +56,12 @@ impl Ring {
         self.overwritten = true;
     }
 
-    /// Takes the items of a thread that goes on.
+    /// Removes and returns the items so far of a thread that goes on.
     pub(super) fn hand_over(&mut self, tid: Tid) -> VecDeque<Item> {
         self.threads.get_mut(&tid).map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes the items of a thread that ended.
+    /// Removes and returns the items of a thread that ended, and forgets the thread.
     pub(super) fn take(&mut self, tid: Tid) -> VecDeque<Item> {
         self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()

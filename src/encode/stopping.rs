@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Returns true if the records in a thread's buffer, up to `pointer`, have a branch to code that
-/// ends its trace.
+/// ends its trace. Notes the last record in `lane`: the first one of the next buffer shows its
+/// target.
 pub(super) fn has_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,

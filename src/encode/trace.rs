@@ -79,7 +79,8 @@ impl Trace {
         )
     }
 
-    /// Completes the last record, which led to `ip`.
+    /// Encodes the last record, if it is a return or indirect branch whose target was unknown: it
+    /// led to `ip`.
     pub fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         either!(self, encoder => encoder.arrive(dictionary, ip), encoder.arrive(dictionary, ip))
     }
@@ -106,8 +107,8 @@ impl Trace {
         either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
     }
 
-    /// Encodes the executed steps of a path that an event interrupted: it took the thread into the
-    /// kernel before the instruction at `ip`.
+    /// Encodes the steps that a thread executed of a path, up to the instruction at `ip`, where an
+    /// event interrupted it. Does not encode the event: call [`Self::leave`] next.
     pub fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         either!(self, encoder => encoder.partial(dictionary, steps, ip), encoder.partial(steps, ip));
     }
@@ -118,6 +119,7 @@ impl Trace {
     }
 
     /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
+    /// Encodes nothing if the thread is in the kernel.
     pub fn leave(&mut self, ip: u64) {
         either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
     }
@@ -128,7 +130,7 @@ impl Trace {
         either!(self, encoder => encoder.end(dictionary), encoder.end());
     }
 
-    /// Encodes a return to the program, at `ip`.
+    /// Encodes a return to the program, at `ip` and time `tsc`, if the thread is in the kernel.
     pub fn enter(&mut self, ip: u64, tsc: u64) {
         either!(self, encoder => encoder.enter(ip, tsc), encoder.enter(ip, tsc));
     }

@@ -31,8 +31,9 @@ pub struct Tracer {
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
-    /// Pairs of an edge's number and a time, in order: the code of the edges from this number up to
-    /// the next pair's is unchanged since that time. Cleared once the encoder has the edges.
+    /// The ages of code that the program changed, as pairs of an edge's number and a time, in
+    /// order: the code of the edges from this number up to the next pair's is unchanged since that
+    /// time. Cleared once the encoder has the edges.
     young: Vec<(usize, u64)>,
 }
 
@@ -60,7 +61,7 @@ impl Tracer {
         Self { feed, shared, ring, ranges, sent: Sent::default(), young: Vec::new() }
     }
 
-    /// Starts over for another program of the process, whose only thread is `tid`.
+    /// Starts over after an execve(2): the process has a new program, with one thread, `tid`.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
         self.feed.send(tid, Item::Program(shared));
@@ -118,8 +119,8 @@ impl Tracer {
         }
     }
 
-    /// Sends a thread's records up to `pointer`, which is input. If it is invalid, nothing more of
-    /// the thread is encoded.
+    /// Sends a thread's records up to `pointer`, which the program can damage. If it is invalid,
+    /// nothing more of the thread is encoded.
     pub fn records(
         &mut self,
         code: &Code,
@@ -129,6 +130,7 @@ impl Tracer {
         self.records_of(code, lane, pointer, None)
     }
 
+    /// Does the same as [`Self::records`], and lets the encoder free a buffer after it.
     fn records_of(
         &mut self,
         code: &Code,
@@ -150,9 +152,10 @@ impl Tracer {
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
 
-    /// Sends the records of a full buffer, up to `pointer`, and lets the thread use the next one.
-    /// First waits until the encoder has read that one; a ring overwrites the oldest records
-    /// instead. `tsc` is the time now.
+    /// Sends the records of a full buffer, up to `pointer`, and moves the lane to the next one, as
+    /// soon as the encoder has read that; a ring overwrites the oldest records instead. If the
+    /// thread's trace has ended in a ring, drops the records and reuses the buffer. `tsc` is the
+    /// time now.
     pub fn next_buffer(
         &mut self,
         code: &Code,
@@ -180,6 +183,7 @@ impl Tracer {
         lane.began[next] = tsc;
         lane.buffer = next;
         lane.unsent = lane.area.buffer(next);
+        // Not earlier: a trace that has ended keeps no items, and these records are part of it.
         if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
             ring.stop(lane.tid);
         }
@@ -200,7 +204,7 @@ impl Tracer {
 
     /// Sends a running thread's records up to `pointer`, except for the last one, which may yet be
     /// removed. `pointer` is the one that the thread last stored, at its last system call or later.
-    /// Returns true if there may be records.
+    /// Returns false if it shows no record that was not sent, or is invalid.
     pub fn records_so_far(
         &mut self,
         code: &Code,

@@ -104,6 +104,8 @@ impl AddressSpace {
         }
     }
 
+    /// Returns the means to ask the kernel for mappings of a process, opened at the first use;
+    /// `None` if the kernel has none.
     fn query_of(&mut self, pid: Pid) -> Option<Arc<MapQuery>> {
         let known = self.query.take().filter(|(of, _)| *of == pid);
         let (_, query) = self.query.insert(match known {

@@ -21,7 +21,8 @@ impl TranslatedProcess {
         self.window.budget_guard.end.0 + budget.min(LARGEST_BUDGET)
     }
 
-    /// Returns the budget that is left at a value of R11: less than 0 if it is spent.
+    /// Returns the budget that is left at a value of R11; if it is spent, a negative number, which
+    /// is more than [`LARGEST_BUDGET`] as an unsigned one.
     pub(super) fn budget_at(&self, pointer: u64) -> u64 {
         pointer.wrapping_sub(self.pointer_of(0))
     }
@@ -46,8 +47,8 @@ impl TranslatedProcess {
             && self.request_of_spent(&thread.tracee.registers()?).is_some())
     }
 
-    /// Makes the request of a thread that is at the check of a budget, which is spent. Returns
-    /// false if the thread is elsewhere.
+    /// Stores the request of a thread that is at the check of a budget, which is spent, as the
+    /// cache's code does for other requests. Returns false if the thread is elsewhere.
     pub(super) fn request_if_spent(
         &self,
         thread: &TranslatedThread,

@@ -85,6 +85,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns a page of code; `None` if it cannot be read, or is neither stable nor executable.
     fn page(&mut self, page: u64) -> Option<&[u8; PAGE_BYTES]> {
         let memory = self.memory;
         let read = || {

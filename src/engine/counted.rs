@@ -1,5 +1,9 @@
 //! Runs of threads in code that counts ticks: up to a number of ticks or instructions, a stop, or
 //! an instruction that the tracer executes.
+//!
+//! `begin_run` moves a thread to the code cache, and `go_on` serves its requests for code until a
+//! stop ends the run. A run ends where the program's state is exact: `ran_to` is for a known such
+//! state, `come_out` steps the thread to the next one, and `take_back` undoes a branch.
 
 use super::actions::FORCED;
 use super::error::Error;
@@ -26,8 +30,8 @@ pub(super) enum SteppedOut {
 }
 
 impl TranslatedProcess {
-    /// Returns the budget for a run of at most `ticks` ticks. `None` if these are so few that
-    /// it takes a run up to a bound.
+    /// Returns the budget for a run of at most `ticks` ticks. `None` if `ticks` is too small for a
+    /// budget: use [`Distance::Bound`].
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         self.translator.budget(ticks)
     }
@@ -67,6 +71,7 @@ impl TranslatedProcess {
         thread.set_trace_pointer(&self.window.shared, pointer);
         self.enter(thread, address)?;
         let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
+        // No glances, unless [`Self::listen`] asks for them.
         self.window.shared.store(thread.area.slot(slots::LISTENS), 0);
         let budget = self.budget_at(pointer);
         Ok(Running { budget, bounded, requests: 0, glances: None })
@@ -230,7 +235,8 @@ impl TranslatedProcess {
         Ok(Run::Signal(ran, info))
     }
 
-    /// Ends a run early, at the next place where the program's state is exact.
+    /// Ends the run of a stopped thread early, at the next place where the program's state is
+    /// exact.
     pub fn end_run(&self, thread: &mut TranslatedThread, running: &Running) -> Result<Run, Error> {
         self.come_out(thread, running, RunEnd::Distance)
     }
@@ -263,6 +269,7 @@ impl TranslatedProcess {
         }
     }
 
+    /// Ends a run at an exact state: sets the program's registers, and returns the ticks.
     fn ran_to(
         &self,
         thread: &mut TranslatedThread,

@@ -94,6 +94,7 @@ impl TranslatedProcess {
         Some(self.exact_of(thread, registers, &location))
     }
 
+    /// Returns the program's state at `at`, with the steps that no record has yet.
     fn exact_of(&self, thread: &TranslatedThread, registers: &Registers, at: &Location) -> Exact {
         let (program, pointer) = self.convert(thread, registers, at);
         let partial = (!at.point.state.recorded).then(|| {
@@ -157,8 +158,8 @@ impl TranslatedProcess {
         at.is_none_or(|at| at.point.state.r11_in_slot)
     }
 
-    /// Takes a thread out of the cache: sets its registers to `program`, and the trace pointer that
-    /// is kept for its return to `pointer`.
+    /// Moves a stopped thread from the cache to the program's own code: sets its registers to
+    /// `program`, and the trace pointer that is kept for its return to the cache to `pointer`.
     pub fn enter_program(
         &self,
         thread: &mut TranslatedThread,

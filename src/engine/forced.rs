@@ -16,6 +16,7 @@ const SET_BYTES: u64 = 8;
 /// Offset of the signal mask from the stack pointer at `rt_sigreturn`: `uc_sigmask` in the kernel's
 /// ucontext.
 const FRAME_MASK: u64 = 296;
+/// The flag `SA_RESETHAND`: the kernel resets the action before it calls the handler.
 const RESET_HANDLER: u64 = 0x8000_0000;
 /// Offset of 32 bytes among a thread's own slots that only hold an action for `rt_sigaction`.
 const SCRATCH: u32 = 0x80;
@@ -74,12 +75,17 @@ impl TranslatedProcess {
         signal == libc::SIGTRAP && self.actions.get(&signal).is_some_and(is_ignoring)
     }
 
+    /// Returns true if the kernel has to force a fault or trap with this signal on the program, and
+    /// then resets the program's action: the signal is SIGTRAP or SIGSEGV, and the program blocks
+    /// or ignores it.
     fn is_forced(&self, thread: &TranslatedThread, signal: Signo) -> bool {
         let ignored = self.actions.get(&signal).is_some_and(is_ignoring);
         thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
     }
 
-    /// Restores the program's mask and handler after a stop for `signal` that was the tracer's.
+    /// Restores the program's mask and action for `signal`, if the kernel has reset them, after a
+    /// stop for it that was the tracer's. Also sends the program's own signal again if the tracer's
+    /// took its place.
     pub fn restore_signal_state(
         &mut self,
         thread: &mut TranslatedThread,
@@ -111,8 +117,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Notes the delivery of a signal of the program's. There is nothing to restore any more if the
-    /// kernel forced it, or if its handler is reset once it is called (`SA_RESETHAND`).
+    /// Notes the delivery of a signal of the program's. Forgets the program's action for it, and
+    /// that it is blocked, if the kernel has reset these: it forced the signal, or the handler is
+    /// called once only (`SA_RESETHAND`).
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
@@ -125,15 +132,17 @@ impl TranslatedProcess {
 }
 
 impl TranslatedThread {
-    /// Returns true if a signal of the program's, which it blocks, took the place of one of the
-    /// tracer's: the kernel keeps one signal where another of its number is pending already.
+    /// Returns true if `info` is of a signal that was sent to the program, which blocks it: it was
+    /// delivered in place of a forced one of the tracer's, since the kernel queues one signal of a
+    /// number.
     pub fn hides_forced_signal(&self, info: &SiginfoBytes) -> bool {
         let blocked = self.blocked & bit(siginfo::signal_of(info)) != 0;
         blocked && siginfo::code_of(info) <= 0
     }
 
-    /// Blocks SIGSEGV again, so that a fault of the code cache is raised once more whose place a
-    /// signal of the program took. That signal is sent again after the fault.
+    /// Lets a fault of the code cache happen again, since a SIGSEGV of the program was delivered in
+    /// its place. Blocks SIGSEGV, so that the fault is forced. The program's signal is sent again
+    /// after it.
     pub fn fault_again(&mut self) -> Result<(), Error> {
         self.owes_segv = true;
         Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)

@@ -17,7 +17,7 @@ pub(super) const PAGE_BYTES: u64 = 0x1000;
 const SYSCALL_BYTES: u64 = 2;
 /// The first word of the gate's page: SYSCALL, and INT3s.
 const ENTRY: [u8; 8] = [0x0f, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
-/// Offset in the page of the name of the shared memory (`memfd_create(2)`).
+/// Offset in the page of the name that `memfd_create(2)` gets, for the shared memory.
 const NAME: u64 = 16;
 const READ_EXECUTE: u64 = 5;
 
@@ -36,6 +36,7 @@ impl Gate {
         self.0.wrapping_add(SYSCALL_BYTES)
     }
 
+    /// Returns the address of the name for the shared memory.
     pub(super) fn name(self) -> Addr {
         self.0.wrapping_add(NAME)
     }

@@ -30,15 +30,15 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread
-    /// stops.
+    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread has
+    /// given up, and stops.
     pub fn answer(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
         let slot = self.window.shared.word(thread.area.slot(slots::GLANCE));
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         slot.compare_exchange(GLANCE_POSTED, answer as u64, success, failure).is_ok()
     }
 
-    /// Waits for a stop of a thread. `None` if it shows its registers at a glance before.
+    /// Waits until a thread stops; `None` if it shows its registers at a glance instead.
     pub(super) fn wait_or_glance(&self, thread: &TranslatedThread) -> Result<Option<Stop>, Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         let is_posted = || shared.load(area.slot(slots::GLANCE)) == GLANCE_POSTED;

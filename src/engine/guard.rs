@@ -92,6 +92,7 @@ impl TranslatedProcess {
         entries.map_or(0, |(accepted, body)| if is_indirect { accepted } else { body })
     }
 
+    /// Adds a zone to the code cache, in reach of `near`. Fails if the cache may not grow.
     fn add_zone(&mut self, tracee: Tracee, near: u64) -> Result<(), Error> {
         if !self.translator.may_add_zone(near) {
             return Err(no_room());
@@ -103,9 +104,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Write-protects pages that code was translated from, so that writes to them fault. Returns
-    /// false if one was written since it was read: the code that was translated from it is dropped
-    /// then.
+    /// Write-protects pages that code was translated from, and other mappings of the same parts of
+    /// files, so that writes to them fault. Returns false if one was written since it was read: the
+    /// code that was translated from it is dropped then.
     pub fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut is_current = true;
         for &page in pages {
@@ -174,7 +175,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Lets the program write the pages that a store at `addr` may reach.
+    /// Lets the program write the pages that a store at `addr` may reach, and drops the code that
+    /// was translated from them.
     pub fn open_for_write(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
         let last = addr.wrapping_add(LARGEST_STORE_BYTES - 1);
         self.give_back_protection(tracee, AddrRange::sized(addr.page(), PAGE_BYTES))?;
@@ -202,7 +204,8 @@ impl TranslatedProcess {
         Ok(opened)
     }
 
-    /// Drops all that was translated from code in `range`, which changed.
+    /// Drops all that was translated from code in `range`, which changed, and in other mappings of
+    /// the same parts of files.
     pub fn forget_code(&mut self, range: AddrRange) {
         let places: Vec<_> = std::iter::once(range).chain(self.space.aliases(range)).collect();
         for place in &places {
@@ -223,7 +226,8 @@ impl TranslatedProcess {
         self.pages.reported_in(ranges)
     }
 
-    /// Returns true if the kernel lets the program write at `addr`, as things are now.
+    /// Returns true if the kernel lets the program write at `addr`, with the write protection that
+    /// the guard has in place.
     pub(super) fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
         let maps = mappings(self.pid)?;
         let at = maps.iter().find(|mapping| mapping.range.contains(addr));

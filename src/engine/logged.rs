@@ -168,8 +168,9 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Removes the calls from a thread's log and returns them. `now` returns the thread's registers,
-    /// from which the calls get their segment registers; if it returns `None`, the calls are lost.
+    /// Removes the calls from a thread's log and returns them. `now` returns the thread's
+    /// registers, from which the calls get their segment registers; if it returns `None`, the calls
+    /// are lost.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,
@@ -235,8 +236,8 @@ impl TranslatedProcess {
             .then(|| self.at_call(thread, &again))
     }
 
-    /// Returns the state before the call that a thread makes or logs. `registers` are the
-    /// program's, except for RCX and R11.
+    /// Returns the state before the call that a thread makes or logs: RIP, RCX and R11 from the
+    /// thread's slots, its own GS base, and all other registers from `registers`.
     fn at_call(&self, thread: &TranslatedThread, registers: &Registers) -> Exact {
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {

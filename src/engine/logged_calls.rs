@@ -91,8 +91,7 @@ impl LoggedCalls {
         LoggedCall::first_of(&self.log[self.last..]).map(|(call, _)| call.budget())
     }
 
-    /// Removes and returns the last call if the thread stopped after it: no call before it stopped
-    /// the thread.
+    /// Removes and returns the last call, if it is one that stops the thread; only the last can.
     pub fn split_stopping(&mut self) -> Option<Self> {
         let (last, _) = LoggedCall::first_of(&self.log[self.last..])?;
         if !last.stops() {

@@ -39,6 +39,8 @@ pub(super) fn unmask(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping>
     joined.into_iter().map(|(mapping, _)| mapping).collect()
 }
 
+/// Appends a mapping, or joins it to the last one, if they fit together and one of the two is a
+/// part that was split off (`touched`).
 pub(super) fn join(joined: &mut Vec<(Mapping, bool)>, mapping: Mapping, touched: bool) {
     if let Some((last, last_touched)) = joined.last_mut() {
         let goes_on = last.offset + last.range.size_bytes() == mapping.offset;

@@ -1,6 +1,12 @@
 //! A process whose code runs translated: what it shares with its tracer, its address space, its
 //! code.
 //!
+//! The process and its tracer share memory ([`Shared`]): the tables and the code cache, which is
+//! mapped in *zones* in reach of the program's code, and for each thread an [`Area`] with its slots
+//! and trace buffers. A thread is in the cache or in the program's own code ([`Place`]). To leave
+//! the cache, it needs the program's [`Exact`] state. The tracer makes a stopped thread execute
+//! system calls by a SYSCALL instruction, the *gadget*.
+//!
 //! Knows nothing of recordings, traces or debuggers.
 
 mod actions;

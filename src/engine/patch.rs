@@ -22,6 +22,7 @@ impl Patch {
         Self::write(memory, at, &SYSCALL_INSN)
     }
 
+    /// Overwrites bytes at `at`, and returns the former ones.
     pub(super) fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
         let mut old = vec![0; bytes.len()];
         if memory.read(at, &mut old) < old.len() {

@@ -12,8 +12,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// The limit, in bytes, on the code of a persisted cache. Dropped code stays in it, so it grows with
-/// each run that adds to it.
+/// The limit, in bytes, on the code of a persisted cache. Dropped code stays in it, so it grows
+/// with each run that adds to it.
 const MOST_CODE_BYTES: u64 = 48 << 20;
 /// A cache is written if at least this share of its superblocks is new, and this many are.
 const NEW_SHARE: usize = 16;
@@ -31,8 +31,8 @@ pub enum CacheUpdate {
 }
 
 impl TranslatedProcess {
-    /// Returns the address near which the code cache of a program with this auxiliary vector is best
-    /// made: the same in all of its runs and in its children, so that a persisted cache fits.
+    /// Returns the address near which the code cache of a program with this auxiliary vector is
+    /// best made: the same in all of its runs and in its children, so that a persisted cache fits.
     pub fn usual_place(auxv: &[u8]) -> Option<u64> {
         [AT_BASE, AT_ENTRY].into_iter().find_map(|kind| auxv_value(auxv, kind))
     }
@@ -44,9 +44,9 @@ impl TranslatedProcess {
         Some([build()?, variant.into_bytes()].concat())
     }
 
-    /// Begins with a persisted cache, its description and its code, if it is whole and can be mapped
-    /// where it was: no code is translated yet. Its code is used once its files are mapped
-    /// ([`Self::wake_code`]). `tracee` is stopped in the program.
+    /// Begins with a persisted cache, given as its description and its code, if it is whole and can
+    /// be mapped where it was. No code may be translated yet. The code is used once its files are
+    /// mapped ([`Self::wake_code`]). `tracee` is stopped in the program.
     pub fn resume_code(
         &mut self,
         tracee: Tracee,

@@ -99,8 +99,8 @@ impl TranslatedProcess {
     }
 
     /// Makes the code cache of a process, as [`Self::open`] does, away from `reserved`, where the
-    /// process will have its own mappings, for code at `near`; for that at which `tracee` is stopped
-    /// if it is `None`.
+    /// process will have its own mappings, for code at `near`; for that at which `tracee` is
+    /// stopped if it is `None`.
     pub fn open_beside(
         tracee: Tracee,
         pid: Pid,
@@ -225,6 +225,7 @@ impl TranslatedProcess {
         self.window.shared.write(CLASSES, &vec![1; CLASS_COUNT]);
     }
 
+    /// Hides the tracer's new mappings from the address space.
     pub(super) fn hide_ranges(&mut self) {
         let known = self.space.hidden().len();
         for range in self.window.ranges.iter().skip(known) {
@@ -270,7 +271,8 @@ impl TranslatedProcess {
         self.window.ranges.iter().any(|range| range.contains(addr))
     }
 
-    /// Makes an area for a thread that is about to be created.
+    /// Makes sure that there is a spare area for one more thread, which is about to be created.
+    /// Call [`Self::settle_prepared_area`] when it exists, or when there will be none.
     pub fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
         let gadget = self.gadget();
         self.window.prepare_area(tracee, gadget)?;
@@ -278,7 +280,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Removes and returns a spare area, with empty buffers; `None` if there is none.
+    /// Removes a spare area, empties its buffers and its log, and returns it; `None` if there is
+    /// none.
     pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         let (area, busy) = self.window.take_area()?;
         self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
@@ -344,8 +347,8 @@ impl TranslatedProcess {
         self.window.leave(tracee, &self.memory)
     }
 
-    /// Lets a thread, which is stopped in the program, go on at an address of the cache when it is
-    /// resumed.
+    /// Moves a thread, which is stopped in the program, to an address of the cache, where it goes
+    /// on when it is resumed. Keeps its R11 and GS base, which are the tracer's there.
     pub fn enter(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
         let mut registers = thread.tracee.registers()?;
         let shared = &self.window.shared;

@@ -35,6 +35,7 @@ fn large_pages_of<T>(vector: &[T]) -> usize {
     (vector.as_ptr().addr() + SMALL_BYTES) & !(PAGE_BYTES - 1)
 }
 
+/// Advises the kernel to use large pages for a vector's memory, but for its first part.
 fn advise<T>(vector: &Vec<T>) {
     let first = large_pages_of(vector);
     let end = vector.as_ptr().addr() + vector.capacity() * size_of::<T>();

@@ -60,7 +60,8 @@ pub enum Run {
 pub struct Ran {
     /// The number of ticks that the thread executed.
     pub ticks: u64,
-    /// Instructions after the last tick, or in all where there is no tick. None: not counted.
+    /// The number of instructions after the last tick, or in all where there is no tick; `None` if
+    /// they are not counted.
     pub instructions: Option<u64>,
     /// Why the run ended.
     pub end: RunEnd,

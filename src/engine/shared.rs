@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(super) const LARGE_PAGE_BYTES: usize = 2 << 20;
 /// The number of the large page in which the code begins, after the tables.
 const FIRST_OF_CODE: usize = 1;
-/// The first bytes of a zone stay in small pages until there are more, so that small programs do not
-/// pay for large pages.
+/// The first bytes of a zone stay in small pages until there are more, so that small programs do
+/// not pay for large pages.
 const SMALL_BYTES: usize = 512 << 10;
 
 /// A mapping of the shared memory in this process.

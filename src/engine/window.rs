@@ -52,7 +52,9 @@ pub(super) struct Window {
     /// The address in the process of all shared memory, mapped without access. Its parts are mapped
     /// a second time where they are used.
     base: u64,
+    /// The offset in the shared memory of the next zone.
     next_zone: u64,
+    /// The offset in the shared memory of the next area.
     next_area: u64,
     /// The page before the memory of budgets, where the check of a spent budget faults: a path
     /// overdraws a budget by less. Empty without budgets.
@@ -61,6 +63,7 @@ pub(super) struct Window {
     pub(super) ranges: Vec<AddrRange>,
     /// The zones of the code cache, with their offsets.
     zones: Vec<(AddrRange, u64)>,
+    /// The areas that no thread uses.
     spare: Vec<(Area, Arc<Busy>)>,
     /// The number of threads that are about to be created, each of which needs an area.
     promised: usize,
@@ -100,6 +103,8 @@ impl Window {
         result.and_then(|window| restored.map(|()| window))
     }
 
+    /// Makes the shared memory, by system calls of `tracee` at `gadget`. `name_at` is the address
+    /// of its name.
     fn make(
         tracee: Tracee,
         pid: Pid,
@@ -232,6 +237,7 @@ impl Window {
         self.map_zone(tracee, gadget, range)
     }
 
+    /// Maps a new zone at `range`. Returns its offset in the shared memory.
     fn map_zone(&mut self, tracee: Tracee, gadget: Addr, range: AddrRange) -> Result<u64, Error> {
         let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
         self.alias(tracee, gadget, offset, range, READ_EXECUTE)?;
@@ -280,7 +286,8 @@ impl Window {
         zone.and_then(|zone| restored.map(|()| zone))
     }
 
-    /// Makes an area for one more thread that is about to be created, unless enough are spare.
+    /// Makes sure that there is a spare area for one more thread, which is about to be created.
+    /// Call [`Self::settle_prepared_area`] when it exists, or when there will be none.
     pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
@@ -352,6 +359,7 @@ impl Window {
         removed.and(text.restore(memory))
     }
 
+    /// Maps the shared pages at `offset` a second time, at `range`, with this protection.
     fn alias(
         &self,
         tracee: Tracee,

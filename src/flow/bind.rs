@@ -1,13 +1,14 @@
-//! Handles the packets that a decoder meets while tracing is on and no TNT bits are left. Determines
-//! the instruction to which each belongs: it "binds" there (SDM sections "Packet Binding" and
-//! "Packet Definitions").
+//! Handles the packets that a decoder meets while tracing is on and no TNT bits are left.
+//! Determines the instruction to which each belongs: it "binds" there (SDM sections "Packet
+//! Binding" and "Packet Definitions").
 //!
-//! - A TIP binds to the next indirect branch; a FUP, TIP.PGD, PSB or PTW to an instruction further on.
-//!   The decoder starts a walk there ([`super::lead`]), and handles the packet at its end.
+//! - A TIP binds to the next indirect branch; a FUP, TIP.PGD, PSB or PTW to an instruction further
+//!   on. The decoder starts a walk there ([`super::lead`]), and handles the packet at its end.
 //! - A packet about the machine, such as MODE.TSX or EXSTOP, often has no address. It is one of
 //!   the `waiting` packets until a FUP or TIP gives its address.
 //! - A PIP or VMCS precedes its instruction. Its event is `held` until that has been executed.
-//! - All other packets are events here. These go to the `queue`, from which the decoder yields items.
+//! - All other packets are events here. These go to the `queue`, from which the decoder yields
+//!   items.
 
 use super::code::Code;
 use super::cursor::Peeked;
@@ -35,6 +36,7 @@ impl Decoder<'_> {
         }
     }
 
+    /// Does the same as [`Self::bind`], but returns a fault, which is not reported yet.
     fn bind_next(&mut self, code: &mut Code<'_>) -> Result<Option<FlowItem>, Fault> {
         let Some(peeked) = self.cursor.peek()? else {
             self.queue_all();
@@ -173,6 +175,7 @@ impl Decoder<'_> {
         self.queue_held();
     }
 
+    /// Takes a MODE.Exec, which the next TIP, TIP.PGE or FUP applies.
     pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
         if let Packet::ModeExec { mode, interrupts } = peeked.packet {
             self.pass(peeked);
@@ -181,6 +184,7 @@ impl Decoder<'_> {
         }
     }
 
+    /// Takes an OVF: drops the state that it invalidates, and expects a FUP next.
     pub(super) fn overflow(&mut self, peeked: &Peeked) {
         self.pass(peeked);
         self.queue_all();

@@ -24,7 +24,8 @@ impl Key {
     const MODE_SHIFT: u32 = 25;
 
     /// Creates the key for the next [`CHAIN_BITS`] of `bits`. `has_tip` is true if a TIP follows
-    /// right after all of `bits`. There must be a bit or a TIP.
+    /// right after all of `bits`. There must be a bit or a TIP: the key without both is that of a
+    /// free slot.
     #[inline]
     pub(super) const fn new(bits: TntBits, has_tip: bool, mode: ExecMode) -> Self {
         let next = (bits.next_16() >> (16 - CHAIN_BITS)) as u32;
@@ -81,8 +82,8 @@ pub(super) enum Tail {
     TipCall,
     /// By a return to the target in a TIP.
     TipReturn,
-    /// The chain is empty: the first branch takes a deferred TIP, which follows the bits of later
-    /// branches.
+    /// The chain is empty: the first branch takes a deferred TIP, but bits for later branches
+    /// precede it. The chain must be looked up again, with the TIP.
     Ask,
 }
 
@@ -165,7 +166,9 @@ pub(super) struct Draft {
     pub(super) calls: Vec<Call>,
     pub(super) insns: u16,
     pub(super) bits: u8,
+    /// The maximum number of calls open at one time.
     pub(super) depth: u8,
+    /// The number of calls open at the end.
     pub(super) open: u8,
     pub(super) tail: Option<Tail>,
 }

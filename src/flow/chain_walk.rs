@@ -16,11 +16,15 @@ const _: () = assert!(MAX_BLOCKS * BlockCache::BLOCK_INSNS as usize <= u16::MAX 
 
 /// The state of a walk along a chain.
 struct Walk {
+    /// True if a TIP follows right after `all` bits.
     has_tip: bool,
     all: TntBits,
+    /// The bits that are not used yet.
     left: TntBits,
     insns: u16,
+    /// The maximum number of calls open at one time.
     depth: u8,
+    /// The number of open calls, which are the first of `calls`.
     open: u8,
     calls: [Option<Call>; MAX_CALLS],
     blocks: Vec<BlockId>,
@@ -58,6 +62,8 @@ impl Code<'_> {
         self.cache.chains.add(from, key, &draft)
     }
 
+    /// Walks along the chain from an address, as far as it goes, and returns it. Empties the cache
+    /// if that is full, and then returns `None`.
     fn walk_chain(
         &mut self,
         from: Addr,

@@ -102,7 +102,7 @@ impl Chains {
         self.wrap(((from ^ key) >> 40) as usize)
     }
 
-    /// Adds a chain. May evict others.
+    /// Adds a chain. May evict another, or drop all. Returns `None` if the draft has no tail.
     pub(super) fn add(&mut self, from: Addr, key: Key, draft: &Draft) -> Option<ChainId> {
         if self.blocks.len().max(self.details.len()).max(self.marks.len()) > BLOCKS_LIMIT {
             self.clear();
@@ -183,8 +183,8 @@ impl Chains {
         self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
     }
 
-    /// Marks the chain as counted in a tally's `round`. Returns its blocks as numbers of the tally
-    /// `owner`, if they are known.
+    /// Notes that the chain was added in a tally's `round`. Returns its blocks as numbers of the
+    /// tally `owner`, in groups; `None` if these are not stored.
     #[inline]
     pub(super) fn mark(&mut self, at: ChainId, round: u32, owner: u32) -> Option<&[Mark]> {
         let chain = self.slots.get_mut(at.0)?;
@@ -206,7 +206,8 @@ impl Chains {
         blocks.unwrap_or_default()
     }
 
-    /// Stores the numbers of the chain's blocks in the tally `owner`.
+    /// Stores the numbers of the chain's blocks in the tally `owner`, in place of another tally's.
+    /// Does nothing if they are too many.
     pub(super) fn set_marks(&mut self, at: ChainId, owner: u32, marks: &[Mark]) {
         let start = self.marks.len();
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };

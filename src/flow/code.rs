@@ -181,6 +181,7 @@ impl<'i> Code<'i> {
         }
     }
 
+    /// Decodes the block at `ip`, and adds it to the cache, which may be emptied first.
     fn build(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
         let mut draft = Draft::new(ip, mode);
         let mut window = Window::default();
@@ -222,6 +223,7 @@ impl Default for Window {
 }
 
 impl Window {
+    /// Returns the instruction at `ip`, or the reason why a block ends before it.
     fn decode(&mut self, image: &dyn CodeSource, ip: Addr, mode: ExecMode) -> Result<Insn, End> {
         if self.at(ip).len() < MAX_INSN_BYTES {
             self.fill(image, ip);

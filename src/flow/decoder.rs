@@ -227,6 +227,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// Returns the next item, whatever it is: a queued one first. The slow counterpart of
+    /// `run_known`.
     pub(super) fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         loop {
             if let Some(item) = self.queue.pop_front() {
@@ -306,6 +308,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// Continues at the first PSB at or after `from`. If the trace has none at all, reports a gap.
     fn seek(&mut self, from: usize) {
         if let Some(psb) = find_psb(self.trace, from) {
             self.enter(psb);
@@ -346,6 +349,7 @@ impl<'t> Decoder<'t> {
         PsbPlus::read(self.cursor.moved_to(psb), self.config.errata)
     }
 
+    /// Applies the state in a PSB+, and moves past it.
     fn adopt(&mut self, plus: &PsbPlus) {
         self.read_notes(plus.end);
         self.cursor = self.cursor.moved_to(plus.end);
@@ -385,7 +389,7 @@ impl<'t> Decoder<'t> {
         self.next_mode = None;
     }
 
-    /// Resumes tracing at `ip`.
+    /// Notes that tracing is on at `ip`, where no block is known yet.
     pub(super) fn go(&mut self, ip: Addr) {
         self.ip = ip;
         self.hint = BlockId::NONE;

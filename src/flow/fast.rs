@@ -63,7 +63,7 @@ impl Decoder<'_> {
         Some(self.step_to((next, target.ip), block, Exit::Call))
     }
 
-    /// Executes a compressed return, if the block after its call is known.
+    /// Executes a return with a TNT bit of 1, if the block after its call is known.
     #[inline]
     fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
@@ -73,7 +73,8 @@ impl Decoder<'_> {
         Some(self.step_to(next, block, Exit::Ret))
     }
 
-    /// Returns the target block of a compressed return, and its address; `None` if it is not known.
+    /// Returns the block to which a compressed return goes, the one after its call, and its
+    /// address; `None` if it is not cached and linked.
     #[inline]
     fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;

@@ -34,8 +34,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Executes the last instruction of a block and moves to the next block. Returns how control
-    /// left.
+    /// Takes the branch at the end of a block, and moves to the next block. Returns how control
+    /// left. Does not note the block as executed: see [`Self::span`].
     fn leave(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let block = here.block;
         let exit = match block.end {
@@ -189,7 +189,8 @@ impl Decoder<'_> {
         self.hint = BlockId::NONE;
     }
 
-    /// Returns the span of a whole block, and queues the events held for its last instruction.
+    /// Notes a whole block as executed, and returns its span. If its last instruction changes the
+    /// context, queues the events held for it.
     pub(super) fn span(&mut self, block: &Block, exit: Exit) -> FlowItem {
         self.last = block.last();
         if !self.held.is_empty() && block.end.changes_context() {
@@ -198,7 +199,8 @@ impl Decoder<'_> {
         FlowItem::Block(block.span(exit))
     }
 
-    /// Loses the path at the end of `block`, whose instructions were executed nevertheless.
+    /// Loses the path at the end of `block`, whose instructions were executed nevertheless: returns
+    /// its span, and queues a gap. If an overflow took the missing packet, handles that instead.
     pub(super) fn lose(&mut self, block: &Block, fault: Fault) -> Option<FlowItem> {
         self.ip = block.fall();
         let exit = if block.end.needs_trace() { Exit::Unknown } else { Exit::Next };
@@ -212,8 +214,8 @@ impl Decoder<'_> {
         span
     }
 
-    /// Returns a fault at the current offset in the trace, after reading ahead the TNT packets
-    /// there.
+    /// Returns a fault at the current offset in the trace, which it first moves past the TNT
+    /// packets there.
     pub(super) fn here_is(&mut self, reason: GapReason) -> Fault {
         self.read_ahead();
         (self.cursor.offset(), reason)

@@ -1,5 +1,6 @@
-//! Executes chain after chain, as long as the available TNT bits and TIPs suffice. `fast`, `follow`
-//! and `bind` execute everything else, with the same results.
+//! The hot loop of decoding: executes chain after chain ([`super::chain`]), as long as the
+//! available TNT bits and TIPs suffice. `fast`, `follow` and `bind` execute everything else, with
+//! the same results.
 
 use super::block::BlockId;
 use super::chain::{CHAIN_BITS, Chain, Key, Tail};
@@ -52,7 +53,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Executes chains. Takes packets if `FREE`; otherwise only the TNT bits that are left.
+    /// Executes chains. If `FREE`, takes TNT and TIP packets; otherwise uses only the TNT bits that
+    /// were taken before.
     fn run_lane<const FREE: bool>(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
         let (cursor, tnt, last_ip, ip) = (self.cursor, self.tnt, self.last_ip, self.ip);
         let mut lane = Lane { cursor, tnt, last_ip, ip };
@@ -112,8 +114,8 @@ impl Decoder<'_> {
 }
 
 impl Code<'_> {
-    /// Returns the chain from an address whose first branch takes a TIP, although there are bits
-    /// for later branches; `None` if there is none.
+    /// Returns the chain from an address whose first branch takes a deferred TIP: there are bits
+    /// for later branches. `None` if there is none.
     #[cold]
     #[inline(never)]
     fn chain_with_tip(&mut self, from: Addr, bits: TntBits, mode: ExecMode) -> Option<ChainId> {

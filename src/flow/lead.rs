@@ -80,8 +80,8 @@ impl Decoder<'_> {
         matches!(self.look_over(code, Goal::End), Err((_, GapReason::Endless)))
     }
 
-    /// Returns how many whole blocks, and instructions after them, lead to `goal`; or how many lead
-    /// to where the path is lost.
+    /// Returns how many whole blocks, and instructions after them, lead to `goal`; or how many
+    /// blocks lead to where the path is lost, and why. Executes nothing.
     fn look_over(&self, code: &mut Code<'_>, goal: Goal) -> Result<(u32, u32), (u32, GapReason)> {
         let (mut id, mut ip) = (self.hint, self.ip);
         for blocks in 0..MAX_BLOCKS {
@@ -133,7 +133,7 @@ impl Decoder<'_> {
         span
     }
 
-    /// Executes a whole block whose branch needs no packet, or is the goal.
+    /// Executes a whole block of the path. Returns its span; `None` if it has no instructions.
     fn run_direct(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         let here = self.here(code);
         let block = here.block;
@@ -143,7 +143,8 @@ impl Decoder<'_> {
                 self.push_call(here);
                 Exit::Call
             }
-            // Falls through inside the path. At the end of the path, the action decides.
+            // A block inside the path falls through: `exit` returns `Next`. The last one leaves as
+            // the action says.
             _ => lead.then.exit(&block),
         };
         match block.end.straight() {
@@ -167,6 +168,7 @@ impl Decoder<'_> {
         Some(FlowItem::Block(Span { ip, last, insns, mode, exit }))
     }
 
+    /// Performs the action at the end of a walk, with tracing on.
     fn arrive(&mut self, then: Then, code: &mut Code<'_>) {
         match then {
             Then::Bind => {}

@@ -2,6 +2,10 @@
 //!
 //! [`Decoder`] reads a trace and a [`Code`] (an image with a block cache) and yields [`FlowItem`]s.
 //! Decoding cannot fail: where the path is lost it yields a [`Gap`] and resumes at the next PSB.
+//!
+//! A step executes one block: `fast` does so from cached data, `follow` in all other cases, and
+//! `bind` handles the packets between blocks. `lane` executes several blocks at once, a *chain*,
+//! for [`Decoder::skim`] and [`Decoder::list`].
 
 mod bind;
 mod block;

@@ -50,7 +50,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Handles a PSB with tracing off. Its PSB+ must show that tracing is off, too.
+    /// Handles a PSB with tracing off, and continues after it. Its PSB+ must show that tracing is
+    /// off, too.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
         self.queue_all();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {
@@ -95,8 +96,9 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Handles one packet after an OVF: a FUP shows that tracing is on again, and where. Only
-    /// timing packets may precede it.
+    /// Handles one packet after an OVF. A FUP, or the PSB+ that contains it, shows that tracing is
+    /// on again, and where; only timing packets may precede it. Any other packet shows that tracing
+    /// is off, but for erratum SKD010. Then reports the overflow.
     pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
         match self.cursor.peek()? {
             Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {

@@ -63,6 +63,7 @@ impl Outline<'_> {
         self.turns.push(OutlinePoint { offset, kind });
     }
 
+    /// Takes the PSB+ at the segment's start, and notes the state and time in it.
     fn psb(&mut self, psb: usize, config: &Config) {
         match PsbPlus::read(self.cursor, config.errata) {
             Ok(Some(plus)) => {
@@ -140,6 +141,7 @@ impl<'t> Decoder<'t> {
         decoder
     }
 
+    /// Reads the packets from the PSB at `psb` to `start` for their last IP and mode only.
     fn skip(&mut self, psb: usize, start: usize) {
         self.enter(psb);
         while self.cursor.offset() < start {

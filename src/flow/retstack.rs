@@ -61,6 +61,7 @@ impl ReturnStack {
         }
     }
 
+    /// Removes and returns the top entry: a return address, and the block that ends in its call.
     pub(super) const fn pop(&mut self) -> Option<(Addr, BlockId)> {
         if self.len == 0 {
             return None;

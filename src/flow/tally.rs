@@ -68,19 +68,19 @@ impl Tally {
         &self.numbering.bounds
     }
 
-    /// Counts a block, or a part of one, as executed.
+    /// Adds a block, or a part of one, to the executed ones. Does not count its instructions.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.numbering.number_of(bounds);
         self.executed.add(mark_of(number));
     }
 
-    /// Returns true if the chain was counted in this round.
+    /// Returns true if the chain's blocks were added in this round.
     #[inline]
     pub(super) const fn has(&self, chain: &Chain) -> bool {
         chain.round == self.round
     }
 
-    /// Counts the blocks of a chain as executed.
+    /// Adds the blocks of a chain to the executed ones.
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
         match cache.chains.mark(at, self.round, self.owner) {
@@ -89,6 +89,8 @@ impl Tally {
         }
     }
 
+    /// Does the same as [`Self::add_chain`] for a chain that has no numbers of this tally yet, and
+    /// stores them there.
     #[cold]
     #[inline(never)]
     fn add_new_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
@@ -108,6 +110,7 @@ impl Tally {
         cache.chains.set_marks(at, self.owner, &marks);
     }
 
+    /// Returns the number of a cached block, and stores it in the block.
     fn number_of_block(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
         let block = cache.get_mut(id)?;
         if block.number_in_tally.0 != self.owner {
@@ -123,6 +126,7 @@ impl Tally {
         }
     }
 
+    /// Adds the block of a span to the executed ones, and counts the span's instructions.
     pub(super) fn add_span(&mut self, code: &mut Code<'_>, span: &Span) {
         self.insns += u64::from(span.insns);
         let id = code.find(span.ip, span.mode);

@@ -54,7 +54,7 @@ impl TntBits {
         self.len <= 64 - 6
     }
 
-    /// Appends the bits of a short TNT packet.
+    /// Appends the bits of a TNT packet, which must fit.
     pub(super) const fn append(&mut self, tnt: Tnt) {
         self.bits |= (tnt.bits << (64 - tnt.len as u32)) >> self.len;
         self.len += tnt.len;
@@ -73,7 +73,7 @@ impl TntBits {
     }
 
     /// Appends the bits of eight short TNT packets, if the little-endian word consists of those and
-    /// each has six bits. There must be room for a long packet's bits.
+    /// each has six bits; otherwise returns false. There must be room for a long packet's bits.
     #[inline]
     pub(super) const fn append_eight(&mut self, word: u64) -> bool {
         if word & 0x8181_8181_8181_8181 != 0x8080_8080_8080_8080 {

@@ -32,6 +32,7 @@ impl Cell {
         cell.unwrap_or(Self::Null)
     }
 
+    /// Returns a cell with a text, which is cut at [`TEXT_LIMIT_BYTES`].
     pub(super) fn text(text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.len() > TEXT_LIMIT_BYTES {

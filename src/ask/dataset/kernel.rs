@@ -46,7 +46,9 @@ struct Log<'a> {
 }
 
 impl Asked {
-    /// Passes the rows of all system calls and signals to `sink`.
+    /// Passes the rows of all system calls to `sink`, and of an exact recording those of all
+    /// signals. Of a path, only the positions of the calls are known. Ends early if the user
+    /// interrupts it.
     pub(super) fn kernel_rows(
         &self,
         sink: Sink<'_>,
@@ -95,8 +97,8 @@ impl Asked {
 }
 
 impl Log<'_> {
-    /// Passes on the row of the system call at a position of the path, and the rows of earlier
-    /// entries.
+    /// Passes on the rows of earlier entries, and that of the system call at a position of the
+    /// path, unless a later entry has its result: then the row waits in `open`.
     fn call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
         let (moment, _) = Position::parts(at);
         while let Some(made) = self.next(moment, sink)? {
@@ -168,7 +170,8 @@ impl Log<'_> {
         }
     }
 
-    /// Passes on the rows of all remaining entries, and of the calls that do not return.
+    /// Passes on the rows of the remaining signals and returns, and of the calls that do not
+    /// return.
     fn finish(mut self, sink: Sink<'_>) -> Result<(), Error> {
         while self.next(u64::MAX, sink)?.is_some() {}
         let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();
@@ -180,6 +183,7 @@ impl Log<'_> {
     }
 }
 
+/// Returns the row of a system call. Its number and result are null if they are unknown.
 fn row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
     let name = number.and_then(Model::of).map(|model| Cell::text(model.name));
     let error = result.filter(|result| (LOWEST_ERROR..0).contains(result));

@@ -148,6 +148,7 @@ impl Asked {
         }
     }
 
+    /// Adds the rows of all tables. Returns false if the user interrupted it.
     fn write_tables(
         &mut self,
         tables: &mut Tables,

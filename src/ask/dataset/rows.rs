@@ -37,6 +37,7 @@ pub(super) fn place(place: Option<&Place>, texts: &mut Texts) -> [Cell; 3] {
     ]
 }
 
+/// Returns the row of a call.
 pub(super) fn call(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
@@ -116,6 +117,7 @@ pub(super) fn line(file: &str, line: u32, count: u64) -> Vec<Cell> {
     vec![Cell::text(file), Cell::number(line), Cell::Integer(count.cast_signed())]
 }
 
+/// Returns the rows of all threads.
 pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
     let manifest = asked.timeline.reader().manifest();
     let named = |tid: Tid| {
@@ -134,6 +136,7 @@ pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
     asked.tids().into_iter().map(row).collect()
 }
 
+/// Returns the row of the run. `build` is the SHA-256 hash of the program's file.
 pub(super) fn run(asked: &Asked) -> Vec<Cell> {
     let reader = asked.replay.as_ref().map_or(asked.timeline.reader(), |replay| replay.reader());
     let manifest = reader.manifest();

@@ -55,6 +55,7 @@ impl Table {
         parse_message_type(self.message())
     }
 
+    /// Returns the columns in the text form of Parquet's schemas.
     const fn message(self) -> &'static str {
         match self {
             Self::Runs => {

@@ -96,6 +96,7 @@ impl Tables {
         Ok(())
     }
 
+    /// Creates the next file of a partition, under a hidden name.
     fn create(&mut self, (table, thread): Partition) -> Result<Part, Error> {
         let mut dir = self.root.join(table.name()).join(format!("run={}", self.run));
         dir.extend(thread.map(|tid| format!("thread={tid}")));
@@ -121,13 +122,14 @@ impl Tables {
         Ok(Part { columns, file, hidden, path, last: 0 })
     }
 
-    /// Closes the file to which no row was added for longest.
+    /// Closes the file with the oldest last row.
     fn close_oldest(&mut self) -> Result<(), Error> {
         let oldest = self.open.iter().min_by_key(|(_, part)| part.last).map(|(of, _)| *of);
         let Some(part) = oldest.and_then(|of| self.open.remove(&of)) else { return Ok(()) };
         self.close(part)
     }
 
+    /// Closes a file, which keeps its hidden name until [`Self::finish`].
     fn close(&mut self, mut part: Part) -> Result<(), Error> {
         self.waiting_bytes -= part.flush()?;
         let Part { file, hidden, path, .. } = part;
@@ -137,7 +139,8 @@ impl Tables {
     }
 
     /// Closes all files and renames them to their final names, the one of table `runs` last. A
-    /// table without rows gets an empty file, from which engines read its columns.
+    /// table without rows gets an empty file, from which engines read its columns: that of
+    /// `first_thread` if the table is partitioned by thread.
     pub(super) fn finish(&mut self, first_thread: Option<Tid>) -> Result<(), Error> {
         for table in Table::ALL {
             if !self.numbers.keys().any(|(of, _)| *of == table) {

@@ -1,7 +1,8 @@
 //! Where two runs of a program part, with the values that decided it, and where they meet again.
 //!
 //! Files that are the same in both recordings are compared by their instructions, others by
-//! functions and lines. Threads are compared in the order of their births.
+//! functions and lines. Threads are compared in the order of their births. A path is compared as a
+//! sequence of stretches ([`Stretch`]), which a walker sends.
 
 mod meet;
 mod stream;
@@ -26,7 +27,7 @@ const AHEAD: usize = 8;
 
 /// Two recordings that are compared.
 pub struct Pair<'a> {
-    /// The first recording, and the one that is compared with it.
+    /// The first recording, the good one, and the bad one, which is compared with it.
     pub runs: [&'a mut Asked; 2],
     /// True if differences in libraries count.
     pub with_libraries: bool,
@@ -37,7 +38,8 @@ pub struct Pair<'a> {
 pub struct Difference {
     /// The thread in each run.
     pub threads: [Tid; 2],
-    /// The last instruction that both runs executed, as a step of each.
+    /// The last instruction that both runs executed, as a step of each; of no meaning for
+    /// [`Cause::Beginning`].
     pub at: [Step; 2],
     /// The next instruction of each run. `None`: its thread ended.
     pub next: [Option<Step>; 2],
@@ -115,6 +117,8 @@ impl Pair<'_> {
         Ok(compared)
     }
 
+    /// Compares a thread of each run, and adds to `compared`. Breaks if the sink broke or the user
+    /// interrupted it.
     fn compare_threads(
         &mut self,
         threads: [Tid; 2],
@@ -161,6 +165,8 @@ struct Comparison<'a> {
 type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
 
 impl Comparison<'_> {
+    /// Passes common stretches, and reports a difference where there are none, until a path ends or
+    /// the paths do not meet again. Breaks if the sink broke or the user interrupted it.
     fn walk(
         &self,
         streams: &mut [Stream; 2],
@@ -216,7 +222,7 @@ impl Comparison<'_> {
     }
 
     /// Returns true if the last common instruction is in the program's own file in one of the runs,
-    /// and not in a linkage table, whose entries the first call makes.
+    /// and not in a linkage table, whose entries the first call of a function fills in.
     fn is_own(&self, at: &[Stretch; 2]) -> bool {
         self.runs.iter().zip(at).any(|(run, at)| {
             let section = section_at(run, at.last);
@@ -228,6 +234,9 @@ impl Comparison<'_> {
         })
     }
 
+    /// Returns the difference between the stretches `at` and `next`, without its values; `met` are
+    /// the stretches where the paths meet. Without `has_begun`, `at` are the first stretches, which
+    /// differ.
     fn difference(
         &self,
         at: &[Stretch; 2],

@@ -1,4 +1,5 @@
-//! The path of a thread as a sequence of places that two recordings can have in common.
+//! The path of a thread as a sequence of stretches, whose keys two recordings can have in common. A
+//! walker makes them ([`stretches`]), and a [`Stream`] receives them.
 
 use super::meet::{Item, Items};
 use crate::ask::blocks::BlockFacts;
@@ -27,6 +28,7 @@ const KEYS: usize = 1 << 20;
 /// instructions of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
+    /// The number of the first instruction's [`Key`].
     key: u64,
     /// The address of the first instruction.
     pub(super) first: Addr,
@@ -39,8 +41,9 @@ pub(super) struct Stretch {
     /// The positions of the first instruction and of the last one.
     pub(super) position: u64,
     pub(super) last_position: u64,
+    /// The number of open calls around it, as [`Depths`] corrects it.
     depth: usize,
-    /// The way in which control left the stretch.
+    /// The kind of exit of the stretch's last block.
     pub(super) exit: Exit,
 }
 
@@ -102,8 +105,8 @@ impl Stream {
         true
     }
 
-    /// Passes the next stretches that both paths have in common, some thousand at most. Returns the
-    /// last ones; `None` if there are none.
+    /// Passes the next stretches that both paths have in common, a chunk at most. Returns the last
+    /// ones; `None` if the next ones differ, or a path ends.
     pub(super) fn pass_common([good, bad]: &mut [Self; 2]) -> Option<[Stretch; 2]> {
         if !(good.back.is_empty() && bad.back.is_empty()) {
             return match [good.next(), bad.next()] {
@@ -236,10 +239,10 @@ pub(super) fn name_of(section: &Section) -> Option<&str> {
 struct Depths {
     /// The function at each depth.
     functions: Vec<Option<Addr>>,
-    /// The corrections, as pairs: from the first depth on, as calls and returns count it, that
-    /// depth is really the second one.
+    /// The corrections, as pairs: the first depth, as calls and returns count it, is really the
+    /// second one. Deeper ones move by the same difference.
     shifts: Vec<(usize, usize)>,
-    /// The way in which control left the last block.
+    /// The kind of exit of the last block.
     left: Option<Exit>,
     /// Of the last block: its counted depth, the start of its function, and its corrected depth.
     last: (usize, Option<Addr>, usize),
@@ -260,6 +263,8 @@ impl Depths {
         depth
     }
 
+    /// Does the same as [`Self::pass`] where the function may be another. Adds a correction if the
+    /// block is in the middle of a function that is open farther out.
     fn correct(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
         while self.shifts.pop_if(|(from, _)| counted < *from).is_some() {}
         let (from, to) = self.shifts.last().copied().unwrap_or_default();
@@ -287,7 +292,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Adds a stretch. Breaks if the receiver is gone.
+    /// Adds a stretch to the chunk, after sending the chunk if it is full. Breaks if the receiver
+    /// is gone.
     #[inline]
     fn add(&mut self, item: Stretch) -> ControlFlow<()> {
         if self.chunk.keys.len() >= CHUNK {
@@ -328,7 +334,8 @@ struct Stretcher<'a> {
 }
 
 impl Stretcher<'_> {
-    /// Adds the next item of the path.
+    /// Adds the next item of the path to the last stretch, or as another one. Breaks if the
+    /// receiver is gone.
     fn pass(&mut self, passed: &Passed<'_>) -> ControlFlow<()> {
         self.tracker.pass(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
         let (Visit::Block { index, span, code, .. }, Some(block)) = (passed.visit, passed.block)

@@ -28,7 +28,7 @@ struct Deciding {
 
 impl Comparison<'_> {
     /// Returns the values that decided the branch at the end of a stretch: each with its name, and
-    /// with its text in both runs.
+    /// with its text in both runs. Leaves out those known in one run only. Moves the replays.
     pub(super) fn values(
         &self,
         replays: [&mut Replay; 2],
@@ -55,7 +55,9 @@ impl Comparison<'_> {
         Ok(values)
     }
 
-    /// Returns the values in one of the runs, with their names.
+    /// Moves the replay to the instruction that decided the branch at the end of `at`. Returns the
+    /// variables of the branch's line and the inputs of that instruction, as names and texts. Empty
+    /// if its position is unknown.
     fn values_of(
         &self,
         side: usize,
@@ -121,8 +123,8 @@ fn deciding(replay: &Replay, at: &Stretch) -> Deciding {
     found
 }
 
-/// Returns a little-endian value as text: in decimal if it is below 2^24, else in hexadecimal.
-/// Values of more than 8 bytes are printed as bytes in memory order.
+/// Returns a little-endian integer as text: in signed decimal if its magnitude is below 2^24, else
+/// in hexadecimal. Values of more than 8 bytes are printed as bytes in memory order.
 fn number(bytes: &[u8]) -> String {
     let mut word = [0; 8];
     let Some(to) = word.get_mut(..bytes.len()) else {
@@ -134,7 +136,8 @@ fn number(bytes: &[u8]) -> String {
     if signed.unsigned_abs() < 1 << 24 { signed.to_string() } else { format!("{value:#x}") }
 }
 
-/// Returns a line of a source file; `None` if the file is too large, or has no such line.
+/// Returns a line of a source file; `None` if the file is too large or cannot be read, or has no
+/// such line.
 fn line_of(path: &str, line: u32) -> Option<String> {
     let meta = fs::metadata(path).ok()?;
     if !meta.is_file() || meta.len() > LARGEST_SOURCE_BYTES {
@@ -146,7 +149,8 @@ fn line_of(path: &str, line: u32) -> Option<String> {
     text.lines().nth(index).map(str::to_owned)
 }
 
-/// Returns the variables that a line of C, C++ or Rust may name, with their members and elements.
+/// Returns the variables that a line of C, C++ or Rust may name, with their members and elements,
+/// at most [`MOST_NAMES`]. They include keywords, but no called functions.
 fn names_in(line: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let bytes = line.as_bytes();

@@ -66,7 +66,8 @@ pub enum Wanted<'a> {
 /// An instruction on the search from a value back to its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginStep {
-    /// The position of the instruction that wrote the value.
+    /// The position of the instruction that wrote the value; in the first step, the one at which
+    /// the value is read.
     pub position: u64,
     /// The thread that executed the instruction.
     pub tid: Tid,
@@ -87,7 +88,8 @@ pub struct OriginStep {
 /// The effect that wrote a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Did {
-    /// None yet: this is the value that was asked for; missing if some memory was asked for.
+    /// None, in the first step: this is the value of the expression, or [`Shown::Missing`] if
+    /// memory was asked for.
     Asked(Shown),
     /// An instruction copied the value.
     Copied {
@@ -132,7 +134,7 @@ enum Reached {
 
 impl Asked {
     /// Follows a value back to its origin, and passes each step to `sink`, until `sink` breaks or
-    /// `interrupted` returns true.
+    /// `interrupted` returns true. Fails if only the path was recorded.
     pub fn origin(
         &mut self,
         question: &OriginQuestion<'_>,
@@ -148,6 +150,7 @@ impl Asked {
     }
 }
 
+/// A search for the origin of a value. It moves the replay back, from step to step.
 struct Following<'a> {
     asked: &'a Asked,
     replay: &'a mut Replay,
@@ -157,6 +160,8 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
+    /// Moves to the position of a question, and passes the steps from there to the origin to
+    /// `sink`.
     fn follow(&mut self, question: &OriginQuestion<'_>, sink: Sink<'_>) -> Result<(), Error> {
         match question.at {
             Some(position) => {
@@ -213,6 +218,7 @@ impl Following<'_> {
         Ok(Position::exact(self.replay.moment(at), at.instructions))
     }
 
+    /// Returns a step with its place and code. Its bytes are those in `state`.
     fn step(
         &self,
         tid: Tid,
@@ -226,6 +232,7 @@ impl Following<'_> {
         OriginStep { position, tid, addr, code, place, at, bytes: read(state, at), did }
     }
 
+    /// Returns the step of the next instruction at the replay's position.
     fn step_here(&mut self, tid: Tid, at: ValuePlace, did: Did) -> Result<OriginStep, Error> {
         let position = self.position()?;
         let state = Stopped::of(self.replay).ok_or(Error::NoValues)?;
@@ -233,8 +240,9 @@ impl Following<'_> {
         Ok(self.step(tid, addr, position, at, did, &state))
     }
 
-    /// Moves back to the last instruction, or act of the kernel, that changed memory. `value` is
-    /// the content that it wrote.
+    /// Moves back to the last instruction or kernel write that wrote to `range`, and returns it; if
+    /// there is none, to the start, and returns the input there. `Lost` if the content that was
+    /// written is not `value`.
     fn writer_of_memory(
         &mut self,
         range: AddrRange,
@@ -280,7 +288,9 @@ impl Following<'_> {
         Input::at_start(self.replay, range, &has)
     }
 
-    /// Moves back to the last instruction that wrote a register of a thread, and returns it.
+    /// Moves back to the last instruction that wrote a register of a thread, and returns it. First
+    /// skips functions that were called and have returned. `Lost` if the register does not have its
+    /// present value after the instruction.
     fn writer_of_register(&mut self, tid: Tid, part: Part) -> Result<Reached, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
@@ -339,8 +349,8 @@ impl Following<'_> {
         }
     }
 
-    /// Moves to a position. Returns `input` if the register has the value there, or else that the
-    /// value is lost.
+    /// Moves to a position, if it is known. Returns `input` if the register has the value there, or
+    /// else `Lost`.
     fn reached_at(
         &mut self,
         position: Option<u64>,
@@ -388,7 +398,8 @@ impl Following<'_> {
     }
 
     /// Returns the step of an instruction that wrote a value, and the memory or register from which
-    /// it copied the value; `None` if it did not copy it.
+    /// it copied the value; `None` if it did not copy it. The replay is before the instruction. The
+    /// step has no bytes yet.
     fn step_of(
         &mut self,
         writer: &Writer,

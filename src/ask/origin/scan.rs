@@ -1,4 +1,6 @@
-//! Searches a path backwards for the instruction that wrote a register last.
+//! Searches a path backwards for the instruction that wrote a register last. The path has no
+//! values, so a conditional write is found too, even if it wrote nothing: the caller checks it in a
+//! replay.
 
 use crate::ask::clock::Places;
 use crate::common::{Addr, Tid};
@@ -17,7 +19,7 @@ const SETS_SIGRETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0], &[0xb8, 
 /// The last write of a register on a thread's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Definition {
-    /// The thread's instruction with this number wrote the register.
+    /// The thread's instruction with this number wrote the register, or may have done so.
     At(u64),
     /// The kernel wrote the register before the instruction with this number, with which a signal's
     /// handler begins.
@@ -75,9 +77,9 @@ impl Effect {
 }
 
 impl Path<'_> {
-    /// Finds the last instruction before number `before` that wrote a part of a register. With
-    /// `skips_calls`, functions that were called and have returned are passed over for registers
-    /// that functions preserve. Returns `None` if the user interrupted the search.
+    /// Finds the last instruction before number `before` that may have written a part of a
+    /// register. With `skips_calls`, functions that were called and have returned are passed over
+    /// for registers that functions preserve. Returns `None` if the user interrupted the search.
     pub(super) fn definition(
         &self,
         part: Part,
@@ -103,8 +105,9 @@ impl Path<'_> {
         Some(Definition::None)
     }
 
-    /// Returns the items of the segment before instruction `until`, and first the number of the
-    /// segment's first instruction. The last block may reach beyond `until`.
+    /// Returns the items of the segment that contains the instruction before `until`, up to
+    /// `until`, and first the number of the segment's first instruction. The last block may reach
+    /// beyond `until`.
     fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<Passed>) {
         // The code may differ between segments.
         search.blocks.clear();
@@ -200,6 +203,8 @@ impl Search {
         index
     }
 
+    /// Searches the items of a segment before instruction `until` from last to first. The state of
+    /// the search remains for the segment before.
     fn back_through(&mut self, passed: &[Passed], until: u64) -> Option<Definition> {
         passed.iter().rev().find_map(|passed| match passed {
             Passed::Block(_, block)
@@ -220,6 +225,8 @@ impl Search {
         })
     }
 
+    /// Passes an instruction, and returns the definition if it, or the system call after it, is
+    /// one.
     fn back_over(&mut self, index: u64, effect: Effect) -> Option<Definition> {
         if let Some((call, writes)) = self.after_call.take() {
             if effect.sets_sigreturn {
@@ -246,6 +253,8 @@ impl Search {
         (effect.writes && !is_passed).then_some(Definition::At(index))
     }
 
+    /// Passes the beginning of a signal's handler. Returns it if the kernel set the register there
+    /// for the thread's current code.
     fn back_out_of_handler(&mut self, index: u64) -> Option<Definition> {
         if self.handlers > 0 {
             self.handlers -= 1;

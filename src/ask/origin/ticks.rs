@@ -1,5 +1,7 @@
 //! Conversion between positions and the instructions of a thread's path: by counting ticks from the
-//! nearer end of the interval between two entries of the log.
+//! nearer end of the interval between two entries of the log. A position is a moment and the
+//! instructions since it began; a moment is a count of ticks and entries, each of which begins
+//! another one.
 
 use super::scan::Path;
 use crate::ask::Asked;
@@ -9,7 +11,7 @@ use crate::session::Position;
 use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
 
-/// A thread's path, and the moments ([`Replay::moment`]) at which the intervals of the log begin.
+/// A thread's path, and the moments at which the intervals of the log begin.
 pub(super) struct Ticks<'a> {
     pub(super) path: &'a Path<'a>,
     /// The first moments of the intervals of the log, ascending.
@@ -18,11 +20,11 @@ pub(super) struct Ticks<'a> {
 
 /// An interval of a thread: what it executes between two entries of the log.
 struct Interval {
-    /// The numbers of the instructions in the interval.
+    /// The numbers of its instructions, up to the thread's next interval.
     range: Range<u64>,
     /// The first moment of the interval.
     first: u64,
-    /// The last moment of the interval; `u64::MAX` if no entry follows.
+    /// The last moment before the next entry of any thread; `u64::MAX` if none follows.
     last: u64,
 }
 
@@ -59,7 +61,7 @@ impl Ticks<'_> {
         begins.saturating_add(instructions).min(count)
     }
 
-    /// Returns the position of instruction `index` of the thread.
+    /// Returns the position of instruction `index` of the thread; `None` before its first interval.
     pub(super) fn position_of(&self, index: u64) -> Option<u64> {
         let at = self.path.places.last_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
@@ -86,6 +88,7 @@ impl Ticks<'_> {
         Some(Position::exact(moment, index - begins))
     }
 
+    /// Returns the interval that begins at instruction `start`, in moment `first`.
     fn interval(&self, start: u64, first: u64) -> Interval {
         let next = self.path.places.next_start(self.path.tid, first);
         let end =
@@ -95,7 +98,8 @@ impl Ticks<'_> {
         Interval { range: start..end.max(start), first, last }
     }
 
-    /// Returns the number of the first instruction after the first `ticks` ticks of an interval.
+    /// Returns the number of the first instruction after the first `ticks` ticks of an interval, or
+    /// after all its ticks if there are fewer.
     fn forward(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut begins) = (ticks, interval.range.start);
         self.each_forward(interval, &mut |after| {
@@ -108,8 +112,8 @@ impl Ticks<'_> {
         begins
     }
 
-    /// Returns the number of the first instruction after the tick that is followed by `ticks` more
-    /// ticks of an interval.
+    /// Returns the number of the first instruction after the tick before the last `ticks` ticks of
+    /// an interval; that of the interval's first instruction if there is no such tick.
     fn back(&self, interval: &Interval, ticks: u64) -> u64 {
         let (mut left, mut begins) = (ticks, interval.range.start);
         self.each_back(interval, &mut |after| {
@@ -123,7 +127,8 @@ impl Ticks<'_> {
         begins
     }
 
-    /// Calls `visitor` for each tick of an interval, with the number of the instruction after it.
+    /// Calls `visitor` for each tick of an interval, with the number of the instruction after it,
+    /// until it breaks.
     fn each_forward(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
         let _ = self.visit(&interval.range, interval.range.start, visitor);
     }
@@ -153,7 +158,8 @@ impl Ticks<'_> {
     }
 
     /// Calls `visitor` for each tick in a range of instructions, from the segment that contains
-    /// instruction `from` on. Returns the number of this segment's first instruction.
+    /// instruction `from` on. Returns the number of this segment's first instruction, which may be
+    /// before the range: a path can be decoded only from the start of a segment.
     fn visit(
         &self,
         range: &Range<u64>,

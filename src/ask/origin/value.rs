@@ -46,7 +46,8 @@ impl Following<'_> {
 
     /// Evaluates an expression in frame number `frame`, or else in the innermost frame that knows
     /// its names; frames of the program's own file come before those of libraries. Also returns a
-    /// code address in the frame that was used.
+    /// code address in the frame that was used. Fails if the value is in a register of an outer
+    /// frame.
     fn locate(
         &self,
         text: &Question,

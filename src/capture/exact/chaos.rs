@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const SLICE_BITS: u64 = 18;
 /// One thread in so many has low priority.
 const LOW_ODDS: u64 = 4;
-/// One pass of the recorder's loop in so many ends a slice: after a system call, say.
+/// One of so many passes of the recorder's loop (after a system call, for example) ends the slice.
 const END_ODDS: u64 = 16;
 /// The maximum time until priorities change: a thread that spins may wait for one of low priority.
 const PRIORITIES_MS: u64 = 50;

@@ -1,4 +1,5 @@
-//! An exactly recorded program under a debugger: where it stops, and what the debugger changes.
+//! An exactly recorded program under a debugger: where it stops, and what the debugger changes. The
+//! module `debug_session` explains the state of the session, and of each thread (`debug`).
 
 use super::calls::SHORT_CALL;
 use super::effects::contents;
@@ -17,7 +18,7 @@ use crate::tracee::{SiginfoBytes, Stop, TRAP_BIT, siginfo, signals, wait_for};
 
 impl Engine {
     /// Reports a stop if a thread is about to execute one of the addresses at which the debugger
-    /// stops threads. Returns true if it reported one.
+    /// stops threads, unless it starts there (`passes`). Returns true if it reported one.
     pub(super) fn stops_here(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(false);
@@ -132,6 +133,7 @@ impl Engine {
         }
         match (chosen, is_in_call) {
             (0, false) => Ok(()),
+            // Without a signal, the thread goes on with its call.
             (0, true) => {
                 self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
                 self.wait_at_most(tid, SHORT_CALL)
@@ -185,11 +187,13 @@ impl Engine {
             return Ok(());
         }
         let holder = self.holder;
-        // The change of the thread that ran last is logged at its place before the change.
+        // The entry of the thread that ran last comes first, at its place before the change. The
+        // first entry also has the changes of memory.
         if changed.is_empty() || changed.contains(&holder) {
             self.with(holder, Process::log_change)?;
         }
         let others: Vec<Tid> = changed.into_iter().filter(|tid| *tid != holder).collect();
+        // The entries of other threads follow the place of the one that ran last.
         if !others.is_empty() {
             self.log_place()?;
         }
@@ -244,6 +248,7 @@ impl Thread {
             }
             Doing::Calls(_) | Doing::AtEnd => return Err(Error::NotStanding { tid }),
         };
+        // If the thread was halted in a step through the call, the trap of the step may be pending.
         let was_halted = self.take_call().is_some() && std::mem::take(&mut self.debug.is_halted);
         // So the kernel makes no call again.
         let registers = Registers { orig_rax: u64::MAX, ..*registers };

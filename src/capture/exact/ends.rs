@@ -138,8 +138,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until a thread is gone. The kernel reports the end of a process's first thread only
-    /// after those of the others, so it is polled.
+    /// Waits until a thread is gone, and reaps it. The first thread of the process is polled
+    /// instead: the kernel reports its end only after those of the others.
     fn wait_until_gone(&self, tid: Tid) {
         if tid.0 != self.pid.0 {
             while !matches!(wait_for(tid), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {}

@@ -298,8 +298,8 @@ impl Process {
         Ok(Mapped { content, name: mapping.name, ..plain })
     }
 
-    /// Returns true if the program may write to a mapping's file by a mapping, which leaves no mark
-    /// on the file before the kernel writes it back.
+    /// Returns true if any mapping of the process can write to the file of `mapping`: it is shared
+    /// and writable. Such a write leaves no mark on the file before the kernel writes it back.
     fn is_written(&self, mapping: &Mapping) -> bool {
         let writes = |m: &Mapping| m.protection.shared && m.protection.write;
         self.engine.space.mappings().any(|m| m.is_same_file(mapping) && writes(m))

@@ -112,7 +112,8 @@ impl Thread {
         self.tracee().0
     }
 
-    /// Returns true if the thread needs the token: it runs the program, or has a stop in a call.
+    /// Returns true if the thread can use the token now: it runs the program, or a stop or signal
+    /// in its call is to be handled.
     pub(super) fn can_go(&self) -> bool {
         match self.doing {
             Doing::Runs => true,

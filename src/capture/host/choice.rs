@@ -42,17 +42,26 @@ pub struct Choice {
 /// An obstacle to using the CPU's PT unit. The first one in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
+    /// The CPU is not by Intel.
     NotIntel,
+    /// A hypervisor hides the PT unit.
     Hidden,
+    /// The CPU has no PT unit.
     NoUnit,
+    /// The kernel has no PMU for the PT unit.
     NoPmu,
+    /// The kernel has no perf events.
     NoPerfEvents,
+    /// This value of `perf_event_paranoid` forbids this process perf events.
     Paranoid(i64),
+    /// A seccomp filter refuses `perf_event_open(2)`.
     Filtered,
+    /// The kernel refuses `perf_event_open(2)` with this errno.
     Refused(i32),
 }
 
 impl Obstacle {
+    /// Returns the first obstacle on a machine; `None` if its PT unit can be used.
     pub(super) fn of(facts: &Facts) -> Option<Self> {
         let (cpu, events) = (&facts.cpu, &facts.perf_events);
         let errno = facts.tried.as_ref().and_then(|tried| tried.perf_errno);
@@ -105,6 +114,7 @@ impl Obstacle {
         }
     }
 
+    /// Returns the command that removes the obstacle; `None` if no command does.
     fn better(self, facts: &Facts) -> Option<Better> {
         let (command, gain) = match self {
             Self::Paranoid(_) => (
@@ -146,6 +156,7 @@ impl Choice {
     }
 }
 
+/// Returns the command that permits ptrace(2); `None` if no command does.
 fn let_trace(facts: &Facts) -> Option<Better> {
     let gain = "lets programs be traced".to_owned();
     let command = match (facts.process.ptrace_scope, facts.process.container) {
@@ -168,6 +179,7 @@ fn get_gdb(facts: &Facts) -> Option<Better> {
     is_missing.then_some(Better { command, gain })
 }
 
+/// Returns the command that permits buffers of the wanted size; `None` if they are permitted.
 fn more_buffer(facts: &Facts) -> Option<Better> {
     let lockable = facts.perf_events.lockable_bytes(&facts.process, facts.cpu.online)?;
     // In addition to the trace, perf has a buffer of records for each CPU.
@@ -179,6 +191,7 @@ fn more_buffer(facts: &Facts) -> Option<Better> {
     })
 }
 
+/// Returns the command that permits attaching to other programs; `None` if it is permitted.
 fn attach_to_all(facts: &Facts) -> Option<Better> {
     let is_narrow = matches!(facts.process.ptrace_scope, Some(1..=2));
     (is_narrow && !facts.process.capabilities.sys_ptrace).then(|| Better {

@@ -91,6 +91,7 @@ fn is_program(path: &Path) -> bool {
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
+/// Runs a gdb to learn its version and its features.
 fn gdb(root: &Root, path: PathBuf) -> Debugger {
     let program = root.path(&path);
     let version = output(&program, &["-nx", "--version"]).unwrap_or_default();
@@ -113,6 +114,7 @@ fn gdb(root: &Root, path: PathBuf) -> Debugger {
     Debugger { name: "gdb", path, in_path: true, version, intel_pt, python }
 }
 
+/// Runs an LLDB to learn its version and its features.
 fn lldb(root: &Root, path: PathBuf, in_path: bool) -> Debugger {
     let program = root.path(&path);
     let version = output(&program, &["--version"]).unwrap_or_default();

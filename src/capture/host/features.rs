@@ -1,5 +1,5 @@
-//! The extensions of the instruction set that this machine has, of those by which programs choose
-//! their code.
+//! Lists the extensions of the instruction set that this machine has, of those that programs test
+//! to choose their code.
 
 /// Creates an array of pairs: a feature's name, and true if this machine has the feature.
 macro_rules! detected {

@@ -60,7 +60,7 @@ impl Book {
         self.sidebands.insert(tid, sideband);
     }
 
-    /// Reads the last records of a thread that is gone, and removes its sideband.
+    /// Reads the last records of a thread that is no longer traced, and removes its sideband.
     pub(super) fn leave(&mut self, tid: Tid) -> Result<(), Error> {
         self.hear()?;
         self.sidebands.remove(&tid);
@@ -68,7 +68,7 @@ impl Book {
     }
 
     /// Reads the sidebands of all threads, and writes the kernel's records since the last call, in
-    /// order of time.
+    /// order of time. If records may be missing, or mappings are polled, also reads the mappings.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
         self.time.look();
         let (mut heard, mut is_damaged) = (Vec::new(), false);
@@ -92,6 +92,7 @@ impl Book {
         Ok(())
     }
 
+    /// Writes one record of the sideband of the thread `of`.
     fn note(&mut self, of: Tid, record: &PerfRecord) -> Result<(), Error> {
         let tsc = record.id.time_ns.map_or_else(now, |time_ns| self.time.tsc(time_ns));
         let pid = self.pid();
@@ -116,7 +117,7 @@ impl Book {
         Ok(())
     }
 
-    /// Appends whole PT packets to a thread's trace.
+    /// Appends whole PT packets to a thread's trace. Flushes the recording if that is due.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if !packets.is_empty() {
             self.recorder.trace(tid, packets)?;

@@ -97,6 +97,7 @@ impl CodeMap {
         Ok(recorder.event_at(tsc, tid, Event::Exec { path })?)
     }
 
+    /// Records a mapping of code, which replaces the mappings that it overlaps.
     fn piece(
         &mut self,
         recorder: &mut Recorder,
@@ -112,6 +113,8 @@ impl CodeMap {
         Ok(recorder.event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 
+    /// Returns the backing of a mapping of code, for its event. Stores the file, or the current
+    /// bytes if that is not possible. Those of anonymous memory are left to the final state.
     fn backing(
         &mut self,
         recorder: &mut Recorder,

@@ -104,7 +104,7 @@ impl Engine<'_> {
     }
 
     /// Resumes a thread of a program under a debugger with `signal` (0: none), by a single step if
-    /// the debugger requested one.
+    /// the debugger requested one. Interrupts it again if all threads are being stopped.
     pub(super) fn let_run(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -129,8 +129,8 @@ impl Engine<'_> {
         if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) }
     }
 
-    /// Handles a stop for SIGTRAP. Returns true if it was for the debugger, false if the signal is
-    /// the program's.
+    /// Handles a stop for SIGTRAP: an INT3 of ours, an access to watched memory, or the end of a
+    /// step. Returns true if it was for the debugger, false if the signal is the program's.
     pub(super) fn trapped(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -210,7 +210,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Handles the stop of a thread at the start or the end of a system call.
+    /// Handles the stop of a thread at the start or the end of a system call. A caught call is
+    /// skipped by the kernel first, and the thread stops for the debugger before it. Resumes the
+    /// thread unless it stops.
     pub(super) fn call_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -251,7 +253,8 @@ impl Engine<'_> {
         if is_reported { Ok(()) } else { self.let_run(tid, 0) }
     }
 
-    /// Handles the stop of an interrupted thread: marks it as stopped for the debugger.
+    /// Handles the stop of an interrupted thread: marks it as stopped for the debugger, and moves
+    /// it before a call that the kernel would restart.
     pub(super) fn halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.doing = Doing::Standing;

@@ -1,5 +1,5 @@
-//! Reads one thread's AUX area and its ring of records in the order that is needed: each byte after
-//! the `AUX` record that covers it. Marks each loss where it happened.
+//! Reads one thread's AUX area and its ring of records (module `ring`) in the order that is needed:
+//! each byte after the `AUX` record that covers it. Marks each loss where it happened.
 
 use super::mend::Mender;
 use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
@@ -52,6 +52,8 @@ impl<M: RingMemory> Drain<M> {
         }
     }
 
+    /// Takes the available bytes from the AUX area. Returns the whole packets, with an OVF packet
+    /// at each loss.
     fn take_whole(&mut self) -> Vec<u8> {
         // The kernel writes the record for bytes before the head that counts them.
         let head = self.aux.head();
@@ -108,6 +110,7 @@ impl<M: RingMemory> Drain<M> {
     }
 }
 
+/// Notes in `reported` the bytes or losses that a record of the kernel reports.
 fn note(records: &PerfRecords, reported: &mut AuxRecords, record: &[u8]) {
     let record = records.parse(record).ok().flatten();
     match record.map(|record| record.event) {

@@ -128,6 +128,8 @@ pub(in crate::capture) struct Engine<'a> {
     is_asked: bool,
     /// True once all processes are to be detached.
     pub(super) is_leaving: bool,
+    /// The size in bytes of the smallest AUX area for which the kernel had less room than
+    /// requested; `None` if all have their size.
     smallest_area: Option<u64>,
     /// The exit of the program; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
@@ -187,7 +189,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Starts to trace a stopped thread.
+    /// Starts to trace a stopped thread: opens its sideband and its tap ([`super::tap::Tap`]), and
+    /// adds it to the recording. Does nothing if the thread is gone.
     pub(super) fn tap(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -236,6 +239,7 @@ impl<'a> Engine<'a> {
         gone_is_fine(self.pmu.resume(thread.tracee, signal, to_call))
     }
 
+    /// Handles stops until all processes have ended or were detached from.
     fn run(&mut self, leaving: Option<&Leaving>) -> Result<(), Error> {
         while !self.processes.is_empty() {
             if !self.is_leaving && leaving.is_some_and(Leaving::is_asked) {

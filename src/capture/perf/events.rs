@@ -1,5 +1,6 @@
 //! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
-//! them.
+//! them. The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
+//! ends; the *book* of a process is its recording (modules `tap` and `book`).
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
@@ -29,6 +30,7 @@ impl Engine<'_> {
             self.early.insert(tid, stop);
             return Ok(());
         }
+        // A snapshot may wait for the ring of a thread that stops.
         if !ended {
             self.answer(tid)?;
         }
@@ -88,6 +90,7 @@ impl Engine<'_> {
         go.is_some_and(|go| go.locked)
     }
 
+    /// Leaves a thread stopped with its process, for job control.
     fn stopped(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.doing = Doing::Stopped;
@@ -269,6 +272,7 @@ impl Engine<'_> {
         self.finish(pid, exit)
     }
 
+    /// Records the end of a thread, with its last address if known.
     pub(super) fn note_end(
         &self,
         tid: Tid,
@@ -325,6 +329,8 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Writes the final state of a process whose threads are all stopped, detaches from them, and
+    /// completes the recording.
     pub(super) fn part(&mut self, pid: Pid) -> Result<(), Error> {
         let tids: Vec<Tid> =
             self.threads.values().filter(|t| t.pid == pid).map(|t| t.tracee.0).collect();

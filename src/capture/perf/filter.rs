@@ -16,6 +16,7 @@ pub(super) fn words(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>,
     Ok((!is_nothing_yet).then(|| words.join(" ")))
 }
 
+/// Returns the part of the filter text for one range; an error if the kernel cannot filter by it.
 fn word(action: &str, range: AddrRange, maps: &[Mapping]) -> Result<String, Error> {
     let refused = |why| Error::Filter { range: range.to_string(), why };
     let holds = |m: &&Mapping| m.range.start <= range.start && range.end <= m.range.end;

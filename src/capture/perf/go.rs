@@ -26,6 +26,8 @@ const LOOK_PERIOD: Duration = Duration::from_micros(300);
 const LOOKS: u32 = 64;
 
 impl Engine<'_> {
+    /// Resumes the program as requested until there is an event, and stops all its threads again.
+    /// Returns the event with its thread.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -42,6 +44,8 @@ impl Engine<'_> {
         Ok(self.settled(go, news))
     }
 
+    /// Resumes the program as requested until there is an event, and returns it. The caller stops
+    /// the threads.
     fn go_until(
         &mut self,
         go: &Go,
@@ -140,8 +144,9 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts a single step, and runs the other threads after each [`LONE_STEPS`]: the stepping
-    /// thread may wait for them.
+    /// Counts a single step, or starts again at 0 unless `steps_alone`. Runs the other threads
+    /// after each [`LONE_STEPS`], since the stepping thread may wait for them. The caller stops
+    /// them.
     fn take_turns(&mut self, steps_alone: bool) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
@@ -160,7 +165,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Resumes a stopped thread, with the signal chosen for it.
+    /// Resumes a stopped thread, with the signal chosen for it. If job control had stopped it
+    /// before it was halted, puts it back into that stop instead.
     fn let_thread_go(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
@@ -266,6 +272,7 @@ impl Engine<'_> {
         tids.into_iter().try_for_each(|tid| self.watch_with(tid))
     }
 
+    /// Handles stops until the program is gone.
     fn wait_for_end(&mut self) -> Result<(), Error> {
         while !self.is_gone() {
             let Some((tid, stop)) = next_stop(&|| false)? else { continue };

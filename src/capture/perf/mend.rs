@@ -20,8 +20,8 @@ pub(super) struct Mender {
 }
 
 impl Mender {
-    /// Takes the next whole packets. Returns those before the last TIP.PGD, which may be that of an
-    /// INT3.
+    /// Takes the next whole packets. Returns those that need no repair: a TIP.PGD and the packets
+    /// after it are held back until tracing goes on.
     pub(super) fn pass(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
@@ -38,9 +38,12 @@ impl Mender {
         out
     }
 
+    /// Adds a packet, encoded as `bytes`, to those held back or to `out`. Writes its IP in full if
+    /// it is the first IP after an inserted FUP.
     fn one(&mut self, packet: Packet, bytes: &[u8], out: &mut Vec<u8>) {
         let leaves = matches!(packet, Packet::TipPgd(_));
         let enters = matches!(packet, Packet::TipPge(_) | Packet::Ovf);
+        // If tracing went on, no INT3 of ours caused the TIP.PGD that is held back.
         if leaves || enters {
             out.append(&mut self.held);
         }

@@ -179,6 +179,7 @@ impl<M: RingMemory> DataRing<M> {
         if is_tight { Seen::Doubtful } else { Seen::All }
     }
 
+    /// Returns the size of the next record; `None` if there is no valid one before `head`.
     fn size_of_next(&self, head: u64) -> Option<u16> {
         let there = head - self.tail;
         let mut header = [0; 8];

@@ -93,6 +93,7 @@ pub(super) struct AuxRecords {
 struct Span {
     start: u64,
     end: u64,
+    /// True if bytes after these are missing.
     is_short: bool,
 }
 

@@ -29,7 +29,9 @@ pub(super) struct Tap {
 
 #[derive(Debug)]
 enum TapKind {
+    /// A thread of the recorder (`worker`) drains the area until `stop`. All of the trace is kept.
     Full { drain: Arc<Mutex<Drain<Memory>>>, stop: Arc<AtomicBool>, worker: Option<JoinHandle<()>> },
+    /// The area keeps the end of the trace, and is read while the thread is stopped.
     Ring(Ring<Memory>),
 }
 
@@ -99,6 +101,7 @@ impl Tap {
     }
 
     /// Writes the available packets of a thread that is stopped at our INT3 at the address `at`.
+    /// Does nothing for a ring.
     pub(super) fn stop_at(&mut self, at: Addr, book: &Mutex<Book>) -> Result<(), Error> {
         if let TapKind::Full { drain, .. } = &mut self.way {
             let packets = lock(drain).finish_at(at);
@@ -126,6 +129,7 @@ impl Tap {
     }
 }
 
+/// A thread of the recorder that drains one AUX area.
 struct Worker {
     tid: Tid,
     drain: Arc<Mutex<Drain<Memory>>>,

@@ -29,11 +29,13 @@ pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
     pub(super) doing: Doing,
+    /// The thread's tap; `None` while the thread is not traced.
     pub(super) tap: Option<Tap>,
     /// True if the thread's ring is to be written for a snapshot as soon as the thread stops.
     pub(super) is_asked: bool,
     /// The information of the thread's last signal, which may have ended it.
     pub(super) siginfo: Option<SiginfoBytes>,
+    /// The state at the exit stop, once the thread has reached it.
     pub(super) ending: Option<core::Thread>,
     /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
     pub(super) held: Signo,

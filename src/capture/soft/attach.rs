@@ -61,6 +61,8 @@ impl Process {
     }
 }
 
+/// Moves a stopped thread before a call that the kernel would restart. Returns an error if it runs
+/// 32-bit code.
 fn leave_call(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {
     let registers = tracee.registers()?;
     if registers.cs != USER_CS_64 {

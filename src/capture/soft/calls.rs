@@ -119,6 +119,8 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
+    /// Handles a successful system call that may have changed mappings: records the changes, drops
+    /// translations of code there, and updates the write protection of pages with translated code.
     fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
         let [first, second, third, fourth, ..] = call.args;
         let range = |start, size: u64| AddrRange::sized(Addr(start), size.next_multiple_of(0x1000));

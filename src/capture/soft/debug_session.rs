@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The requests of a process's debugger, which decide where its threads stop.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
+    /// The addresses at which the debugger stops threads, before they execute the instruction.
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes a single step; `None` if none does.
     pub(super) stepping: Option<Tid>,

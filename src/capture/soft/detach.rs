@@ -93,6 +93,7 @@ impl Engine {
         Ok(())
     }
 
+    /// Detaches from a process once all its threads are marked as [`Doing::Left`].
     fn leave_if_all_stand(&mut self, pid: Pid) -> Result<(), Error> {
         let of_process = || self.threads.values().filter(|thread| thread.pid() == pid);
         if of_process().any(|thread| thread.doing != Doing::Left) {
@@ -106,8 +107,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Ends the trace of a thread that is stopped outside the cache, and marks the thread as ready
-    /// to be detached from.
+    /// Ends the trace of a thread that is stopped outside the cache, moves it before a call that
+    /// the kernel would restart, and marks it as ready to be detached from.
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), Item::Leave { ip: registers.rip });

@@ -145,6 +145,7 @@ impl Engine {
         })
     }
 
+    /// Adds a thread to the recording, with the area of memory that was prepared for it.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.recorder.thread(tid)?;
@@ -155,6 +156,9 @@ impl Engine {
         Ok(())
     }
 
+    /// Calls `act` with a thread and its process. Does nothing if either is unknown. Errors are
+    /// handled here if the thread was killed, if another stop came first (it is kept in `waiting`),
+    /// or if the process harmed its recorder (it is killed).
     pub(super) fn with(
         &mut self,
         tid: Tid,
@@ -180,6 +184,7 @@ impl Engine {
         }
     }
 
+    /// Handles stops until all processes have ended or were detached from.
     fn run(&mut self) -> Result<(), Error> {
         let mut leaves = false;
         while !self.processes.is_empty() {

@@ -67,6 +67,8 @@ impl Process {
         Err(Error::Inexact { tid: thread.tid(), at })
     }
 
+    /// Moves a thread to the program's own code, in this exact state, and takes its records up to
+    /// there.
     fn enter_program(&mut self, thread: &mut Thread, exact: Exact) -> Result<(), Error> {
         self.engine.enter_program(&mut thread.translated, &exact.program, exact.pointer)?;
         self.take_records(thread, exact.pointer);
@@ -93,7 +95,8 @@ impl Process {
     }
 
     /// Switches a thread that faulted at the end of its trace buffer to its next buffer, without
-    /// resuming it. Returns true if that is why it stopped.
+    /// resuming it, and writes the packets that were encoded so far. Returns true if that is why it
+    /// stopped.
     pub(super) fn flip(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let info = thread.tracee().signal_info()?;
         let fault = siginfo::fault_address(&info);

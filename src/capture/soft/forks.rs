@@ -28,7 +28,8 @@ impl Engine {
         })
     }
 
-    /// Stops a parent for the debugger after the birth of a child, which is stopped as well.
+    /// Stops a parent for the debugger after the birth of a child, which is stopped as well. If
+    /// another stop of the parent comes first, leaves the child instead.
     pub(super) fn stand_at_fork(
         &mut self,
         parent: Tid,
@@ -134,7 +135,8 @@ impl Engine {
     }
 
     /// Runs a child natively that was stopped at its birth, until there is an event. If it executes
-    /// a program, the child is recorded and debugged from there on instead of its parent.
+    /// a program, the child is recorded and debugged from there on instead of its parent. If that
+    /// program cannot be recorded, the child is left, and reported as ended.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,
@@ -183,7 +185,9 @@ impl Engine {
         self.part_from(parent)
     }
 
-    /// Makes a child the program, and begins to record it. It is stopped outside the cache.
+    /// Makes a child the program, and begins to record it. It is stopped outside the cache. The
+    /// parent is not left. If the recording was created but cannot begin, leaves the child, and the
+    /// program stays the same.
     fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let (parent, newborn) = (self.program, self.newborns.take(child));
@@ -203,6 +207,8 @@ impl Engine {
         Ok(())
     }
 
+    /// Leaves a stopped process. If it is the program, a child that was reported, or else another
+    /// process, becomes the program. A program that waits for its child is left later (`parting`).
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         if self.newborns.leave(pid) {
             return self.part_for_good(pid, None);

@@ -240,6 +240,8 @@ impl Engine {
         Ok(process.recorder.flush()?)
     }
 
+    /// Kills all processes. If the recorder is to part from the parent of a followed child
+    /// (`parting`), kills the child, and leaves the parent.
     fn kill_debugged(&mut self) -> Result<(), Error> {
         self.newborns.kill_all();
         if let Some(child) = self.parting {
@@ -273,6 +275,8 @@ impl Engine {
 }
 
 impl Process {
+    /// Writes to the program's memory, and drops translations of the code there. Returns an error
+    /// for code that the program itself cannot change.
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         // Other code may be written, as gdb does to call functions: it is read again before it is

@@ -47,6 +47,7 @@ pub(super) struct Process {
     /// The size of each trace buffer in bytes.
     buffer_bytes: u64,
     pub(super) tracer: Tracer,
+    /// Chooses the full trace buffers from which frequent paths are learned.
     pub(super) sampler: Sampler,
     /// The size of the recording in bytes from which on only the end of its history is kept; `None`
     /// for no limit.
@@ -241,6 +242,8 @@ impl Process {
         self.enter_cache(thread, Wanted::Passing(ip))
     }
 
+    /// Sets a stopped thread up to enter the cache. Notes harm if the program overwrote the
+    /// thread's trace pointer.
     fn enter_cache(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<(), Error> {
         let address = self.translate(thread, wanted)?;
         if !thread.lane.holds(thread.translated.trace_pointer(self.engine.shared())) {

@@ -20,6 +20,8 @@ use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, news_of};
 use crate::translate::Location;
 
 impl Engine {
+    /// Handles a stop of a thread for a signal. Leaves its process if the call that it is about to
+    /// make cannot be recorded.
     pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (mut disturbance, mut left) = (None, None);
         self.with(tid, |process, thread| {
@@ -95,6 +97,8 @@ impl Process {
     }
 
     /// Handles a thread's request for the translation of a branch target, and resumes the thread.
+    /// For a noncanonical target, undoes the branch if possible, so that the thread executes it
+    /// natively.
     fn requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
             return Ok(());
@@ -154,6 +158,9 @@ impl Process {
         Ok(())
     }
 
+    /// Lets a thread that is stopped outside the cache at `ip` execute one instruction natively,
+    /// with a stop after it. If the thread is at the entry of a vsyscall, makes that call for it
+    /// instead, and resumes it in the cache, unless the debugger steps it.
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         if !self.is_stepping(thread)
             && let Some(next) = make_call(
@@ -175,9 +182,9 @@ impl Process {
         Ok(thread.tracee().step(0)?)
     }
 
-    /// Handles the end of a native instruction: stops the thread if that was a debugger's step or
-    /// accessed watched memory, otherwise resumes it in the cache. `insn` is `None` if the
-    /// instruction could not be decoded.
+    /// Records a native instruction that was stepped; a REP instruction is stepped on until it is
+    /// finished. Then stops the thread if that was a debugger's step or accessed watched memory,
+    /// otherwise resumes it in the cache. `insn` is `None` if the instruction could not be decoded.
     fn stepped(
         &mut self,
         thread: &mut Thread,
@@ -228,7 +235,8 @@ impl Process {
     }
 
     /// Handles a store to a page from which code was translated: drops its translations, and lets
-    /// the thread execute the store natively.
+    /// the thread execute the store natively. Returns another stop that came first and is to be
+    /// handled.
     fn write_to_code(&mut self, thread: &mut Thread, addr: Addr) -> Result<Option<Stop>, Error> {
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));

@@ -46,6 +46,7 @@ pub(super) enum Doing {
 pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
+    /// The thread's trace buffers.
     pub(super) lane: Lane,
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
@@ -68,6 +69,8 @@ pub(in crate::capture) struct Thread {
     /// The restartable sequence to register when the recorder leaves: the one that the thread had
     /// when the recorder attached, or has requested since.
     pub(super) rseq: Option<Rseq>,
+    /// The state at the exit stop, or at the end of the call in which the thread waits for its
+    /// child.
     pub(super) ending: Option<core::Thread>,
 }
 

@@ -61,6 +61,7 @@ pub(super) fn stopped(process: &mut Process, thread: &mut Thread) -> Result<(), 
     }
 }
 
+/// Notes and records the start of a system call. Makes rseq(2) fail.
 fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),

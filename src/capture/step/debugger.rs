@@ -320,6 +320,8 @@ impl Engine {
         Ok(())
     }
 
+    /// Lets a process end whose threads are at their exit stops, and waits until its recording is
+    /// completed. Ends the debugger's session if it is the program.
     fn let_process_end(&mut self, pid: Pid) -> Result<(), Error> {
         if pid == self.program {
             self.debugger = None;

@@ -71,7 +71,9 @@ pub(in crate::capture) struct Engine {
     pub(super) exit: Option<Exit>,
     /// The state of the debugger's session; `None` without a debugger.
     pub(super) debugger: Option<Debugger>,
+    /// The thread whose turn it is.
     pub(super) current: Tid,
+    /// The number of steps until another thread's turn.
     pub(super) steps_left: u32,
 }
 
@@ -94,6 +96,7 @@ impl Engine {
         }
     }
 
+    /// Starts the recording of a launched program, which is still in its execve(2).
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
         // If anything fails from here on, the program is detached.
@@ -134,6 +137,7 @@ impl Engine {
         }
     }
 
+    /// Adds a new thread to the recording. Its first stop sets its address.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, doing: Doing) -> Result<(), Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.recorder.thread(tid)?;
@@ -145,6 +149,8 @@ impl Engine {
         Ok(())
     }
 
+    /// Schedules threads and handles stops until all processes have ended, or the recorder is to
+    /// leave them.
     fn run(&mut self) -> Result<(), Error> {
         let mut stops = 0_u32;
         while !self.processes.is_empty() {
@@ -210,7 +216,8 @@ impl Engine {
         Ok(self.processes.values_mut().try_for_each(|p| p.recorder.flush())?)
     }
 
-    /// Resumes ready threads until one is being stepped; any number may be in system calls.
+    /// Resumes ready threads until one is being stepped, or one must stop for the debugger; any
+    /// number may be in system calls.
     pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
             let Some(tid) = self.whose_turn() else { return Ok(()) };
@@ -228,6 +235,8 @@ impl Engine {
         Ok(())
     }
 
+    /// Returns the thread to resume next: the current one in its turn, otherwise the next ready one
+    /// by number. Returns `None` if none is ready.
     fn whose_turn(&mut self) -> Option<Tid> {
         let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_go(thread));
         if self.steps_left > 0 && ready(&self.current) {
@@ -240,6 +249,7 @@ impl Engine {
         next
     }
 
+    /// Records that the current thread is interrupted, if it is stopped, and writes its packets.
     fn switch_out(&mut self) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&self.current) else { return Ok(()) };
         if thread.doing == Doing::Ready {

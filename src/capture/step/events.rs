@@ -1,5 +1,6 @@
 //! Handles stops of threads: ends of steps, signals, births, execve(2), exits. Adds the executed
-//! instructions to the paths; the main loop decides which thread runs.
+//! instructions to the threads' paths, which encode them as packets; the main loop decides which
+//! thread runs.
 
 use super::calls;
 use super::engine::{BACKEND, Engine};
@@ -68,6 +69,7 @@ impl Engine {
         }
     }
 
+    /// Calls `act` with a thread and its process. Does nothing if either is unknown.
     pub(super) fn with(
         &mut self,
         tid: Tid,
@@ -299,6 +301,7 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     }
 }
 
+/// Handles the end of a single step, after which the thread is at `next`.
 fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
     thread.trap.at_step = true;
     match thread.insn {
@@ -317,6 +320,7 @@ fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(
     }
 }
 
+/// Adds the stepped instruction to the path, and hides the trap flag of the step from the program.
 fn stepped(
     process: &mut Process,
     thread: &mut Thread,

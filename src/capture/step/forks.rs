@@ -59,7 +59,9 @@ impl Engine {
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Makes a newborn child the program that is debugged, and starts its recording.
+    /// Makes a newborn child the program that is debugged, and starts its recording. The parent is
+    /// not left. If the recording was created but cannot begin, leaves the child. Does nothing if
+    /// `child` is no newborn.
     pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let Some(newborn) = self.newborns.take(child) else { return Ok(()) };
@@ -80,6 +82,8 @@ impl Engine {
         self.with(newborn.tid(), stopped)
     }
 
+    /// Leaves a stopped process. If it is the program, a child that was reported, or else another
+    /// process, becomes the program.
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         if self.newborns.leave(pid) {
             return Ok(());

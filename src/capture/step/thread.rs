@@ -69,6 +69,7 @@ pub(in crate::capture) struct Thread {
     /// The address of the system call that the kernel is about to repeat, unless a handler runs.
     pub(super) restarts: Option<Addr>,
     pub(super) trap: Trap,
+    /// The state at the exit stop, or in the call in which the thread waits for its child.
     pub(super) ending: Option<core::Thread>,
     /// True if the thread has executed something, or entered a handler, since the debugger resumed
     /// it.

@@ -93,7 +93,8 @@ impl Trap {
     }
 
     /// Decides whether a SIGTRAP of the program is delivered now, or held until the program's mask
-    /// is restored. A SIGTRAP that `give_back` sent gets its original siginfo back.
+    /// is restored. Restores the siginfo of one that `give_back` sent. Only one is held, as in the
+    /// kernel.
     pub(super) fn fate(
         &mut self,
         tracee: Tracee,

@@ -88,7 +88,8 @@ impl Chain {
     };
 
     /// Returns the longest chain of these records; an empty one if it would have fewer than two.
-    /// Appends its addresses to `addresses`.
+    /// Appends its addresses to `addresses`. Its returns to calls before it are those that the
+    /// return stack of `encoder` matches now.
     pub(super) fn of(
         key: &Key,
         dictionary: &Dictionary,
@@ -111,7 +112,7 @@ impl Chain {
         if self.loud == 0 { 0 } else { number(&self.key, usize::from(self.loud) - 1) }
     }
 
-    /// Returns the records at the end, which add nothing to the trace.
+    /// Returns the quiet records at the chain's end.
     pub(super) fn quiet_records(&self) -> impl Iterator<Item = u32> + '_ {
         (self.records.saturating_sub(self.quiet)..self.records)
             .map(|at| number(&self.key, usize::from(at)))
@@ -160,6 +161,7 @@ impl Chain {
         }
     }
 
+    /// Adds TNT bits, after the last TIP if there is one.
     fn add_bits(&mut self, bits: u64, count: u8) {
         let (all, all_count) = if self.tip == NOWHERE {
             (&mut self.bits, &mut self.bit_count)
@@ -304,7 +306,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Takes a return to `next`. Returns true if it matches the return stack.
+    /// Applies a return to `next`, from a call of the chain or one before it. Returns true if it
+    /// matches the return stack and the chain has room for it.
     fn returns(&mut self, next: u64) -> bool {
         if let Some(&last) = self.pushes.last() {
             if last == next {

@@ -57,7 +57,8 @@ impl Chains {
         self.slots.get(slot).filter(|chain| chain.is_of(key))
     }
 
-    /// Notes a failed look-up. Makes a chain of the records when they recur.
+    /// Notes a failed look-up. If the last failed one of this slot was for the same records, makes
+    /// a chain of them, which takes the slot.
     #[cold]
     #[inline(never)]
     pub(super) fn miss(&mut self, key: &Key, dictionary: &Dictionary, encoder: &Encoder) {
@@ -81,6 +82,7 @@ impl Chains {
         self.tags[slot] = Tag { holder: tag, rival: tag };
     }
 
+    /// Empties the table, and sets its number of slots.
     fn resize(&mut self, slots: usize) {
         self.slots.clear();
         self.slots.resize(slots, Chain::NONE);

@@ -1,11 +1,11 @@
-//! Loops of direct branches, which generate no packets: a trace shows such a loop at most once,
-//! since a decoder binds the next packet to the first arrival at its address (SDM section "Packet
-//! Binding"). So that all rounds are decoded, each is reported by an interruption that resumes at
-//! once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
+//! Circles: loops of direct branches, which generate no packets. A trace shows one round of such a
+//! loop at most, since a decoder binds the next packet to the first arrival at its address (SDM
+//! section "Packet Binding"). So that all rounds are decoded, each is reported by an interruption
+//! that resumes at once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
 //!
-//! The encoder keeps the quiet edges since the last loud one. Before it adds a packet with an
-//! address that these may have passed, it walks them again (`settle`), and reports a place in each
-//! round.
+//! The encoder keeps the quiet edges since the last packet or bit. Before it adds a packet with an
+//! address that these may have passed, it walks them again (`settle`), piece by piece of straight
+//! code (a *run*), and reports a place in each round.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -70,6 +70,7 @@ impl Encoder {
     pub(super) fn settle(&mut self, dictionary: &Dictionary, steps: &[Step]) {
         let here = self.here;
         let edges: Vec<Edge> = self.quiet_edges(dictionary).copied().collect();
+        // The loud edge is quiet only after its last bit.
         let first =
             edges.first().map(|edge| if self.loud == 0 { edge.start } else { edge.quiet_start });
         let Some(start) = first.or(steps.first().map(|step| step.ip)) else { return };
@@ -122,6 +123,7 @@ impl Encoder {
             self.put_enable(to);
         } else {
             self.report_place(from);
+            // The branch itself was executed after the reported place.
             walk.runs.push((from, from));
         }
     }

@@ -1,5 +1,6 @@
-//! The loop over records, where an encoder spends nearly all its time. It keeps its state in
-//! registers, and writes it back to the encoder before each rare record.
+//! The loop over records, where an encoder spends nearly all its time. It encodes plain records
+//! ([`Treatment`]), with its state in registers, and writes that back to the encoder before each
+//! other record. Where a chain is known ([`super::chain`]), encodes several records as one.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -227,6 +228,7 @@ impl Encoder {
         self.instructions += hot.instructions;
     }
 
+    /// Applies the calls of a path to the return stack.
     #[inline(always)]
     fn calls(&mut self, dictionary: &Dictionary, plain: &Plain) {
         self.depth = self.depth.min(STACK_DEPTH - usize::from(plain.peak));

@@ -1,9 +1,10 @@
-//! The fast encoder, for complete traces. It is built for records; events that the tracer saw (a
-//! signal, an instruction that it executed) have methods of their own.
+//! The fast encoder, for complete traces. [`hot`] is the loop over records: it encodes the plain
+//! ones itself ([`super::dictionary::Treatment`]), and calls `record` for all others. Events that
+//! the tracer saw (a signal, an instruction that it executed) have methods of their own.
 //!
 //! An edge is *loud* if it adds a packet or a TNT bit to the trace, and *quiet* if it adds nothing.
-//! A packet would bind to the first arrival at its address since the last loud one. If quiet edges
-//! may have passed that address, the encoder *settles* first: it reports their rounds
+//! A packet would bind to the first arrival at its address since the last packet or bit. If quiet
+//! edges may have passed that address, the encoder *settles* first: it reports their rounds
 //! ([`circles`]). A return or indirect branch is *owed* while its target is unknown: the next
 //! record shows it.
 
@@ -145,7 +146,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Completes the last record, which led to `ip`.
+    /// Encodes the owed record, if there is one: its branch led to `ip`.
     pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         match std::mem::take(&mut self.owed) {
             0 => Ok(()),
@@ -176,6 +177,7 @@ impl Encoder {
         self.mark_loud();
     }
 
+    /// Starts the history at `ip`, if it begins with the current record or event.
     fn begin_at(&mut self, ip: u64) {
         if std::mem::take(&mut self.begins) {
             self.psb(ip);
@@ -201,8 +203,8 @@ impl Encoder {
             self.quiet.clear();
         }
         if edge.peak > 0 {
-            // The path's own calls pushed the oldest addresses out of a full stack, even the calls
-            // that returned.
+            // A full stack lost its oldest entries to the path's calls, also to those that
+            // returned.
             self.depth = self.depth.min(STACK_DEPTH - usize::from(edge.peak));
             for &address in dictionary.pushes_of(edge) {
                 self.push(address);
@@ -233,14 +235,14 @@ impl Encoder {
         }
     }
 
-    /// Encodes the executed steps of a path that an event interrupted: it took the thread into the
-    /// kernel before the instruction at `ip`.
+    /// Encodes the steps that a thread executed of a path, up to the instruction at `ip`, where an
+    /// event interrupted it. Does not encode the event: call [`Self::leave`] next.
     pub(super) fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
         }
         self.instructions += steps.len() as u64;
-        // The number of steps up to the last one that added a bit. Those after it are quiet.
+        // The number of steps up to the last one that added a bit: those after it are quiet.
         let mut following = 0;
         for (number, step) in steps.iter().enumerate() {
             match step.outcome {
@@ -332,6 +334,7 @@ impl Encoder {
         self.here = ip;
     }
 
+    /// Writes a TIP.PGE to `ip`, after the mode if that was not written since the last PSB.
     fn put_enable(&mut self, ip: u64) {
         if !self.mode_reported {
             self.put_mode();
@@ -345,7 +348,8 @@ impl Encoder {
         self.mode_reported = true;
     }
 
-    /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin.
+    /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin. `ip` is the current address
+    /// if the thread is in the program.
     #[cold]
     fn psb(&mut self, ip: u64) {
         self.flush_tnt();
@@ -386,6 +390,7 @@ impl Encoder {
         matches
     }
 
+    /// Encodes a return to `target`, as a TNT bit if the return stack has that address.
     fn near_return(&mut self, target: u64) {
         if self.matches(target) {
             self.here = target;
@@ -446,6 +451,7 @@ impl Encoder {
         self.out.extend_from_slice(&word.to_le_bytes());
     }
 
+    /// Writes packets for the pending bits.
     #[inline]
     fn flush_tnt(&mut self) {
         let count = self.tnt_count;
