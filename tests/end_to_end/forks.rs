@@ -2,7 +2,7 @@
 //! becomes of all that when the debugger is gone. More is in the scenarios `fork*` of `tests/gdb`.
 
 use crate::serve::{Client, Live, name, tools};
-use crate::support::{Scene, answer, assert_in_order, have, run_gdb, text};
+use crate::support::{Scene, answer, assert_in_order, have, lldb, run_gdb, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -179,8 +179,7 @@ fn nobody_is_left_behind_by_a_client_that_dies_at_a_fork() {
 
 #[test]
 fn lldb_follows_whom_it_is_told_to() {
-    let found = ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb));
-    let (Some(lldb), true) = (found, have("gcc")) else { return };
+    let (Some(lldb), true) = (lldb(), have("gcc")) else { return };
     let scene = Scene::new();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gdb/forks.c");
     let program = scene.path("forks");

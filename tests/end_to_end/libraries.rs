@@ -2,7 +2,7 @@
 //! state to read the dynamic linker's list from.
 
 use crate::serve::Live;
-use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, lldb, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -132,8 +132,7 @@ fn assert_lldb_knows_libraries(lldb: &str, work: &AtWork) {
 
 #[test]
 fn lldb_knows_them_with_and_without_a_final_state() {
-    let lldb = ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb));
-    let (Some(lldb), true) = (lldb, have("gcc")) else { return };
+    let (Some(lldb), true) = (lldb(), have("gcc")) else { return };
     let scene = Scene::new();
     let mut work = AtWork::start(&scene);
     assert_lldb_knows_libraries(lldb, &work);

@@ -2,7 +2,7 @@
 //! calls that they catch, their own decoders of the trace; on recordings and on live programs.
 
 use crate::serve::{Live, name, tools};
-use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, lldb, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -281,10 +281,6 @@ fn the_sequence_of_editors_that_speak_mi() {
     gdb.ask("-target-detach", "^done");
     drop(gdb);
     assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
-}
-
-fn lldb() -> Option<&'static str> {
-    ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb))
 }
 
 /// What LLDB prints for commands, a line each.

@@ -1,7 +1,7 @@
 //! A live program under real debuggers: forward, backwards from any stop, and on.
 
 use crate::comparison::{path_of, record};
-use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, lldb, run_gdb, text};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -648,8 +648,7 @@ fn a_program_ends_without_a_stop() {
 
 #[test]
 fn lldb_goes_back_from_a_live_stop() {
-    let found = ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb));
-    let (Some(lldb), true) = (found, have("gcc")) else { return };
+    let (Some(lldb), true) = (lldb(), have("gcc")) else { return };
     let scene = Scene::new();
     let program = scene.compile("live.c", &["-O0"]);
     let live = Live::start(&scene, &[], &[name(&program)]);

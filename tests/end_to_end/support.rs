@@ -25,6 +25,19 @@ pub(crate) fn have(tool: &str) -> bool {
     found
 }
 
+/// An LLDB that goes backwards, which LLDB 21 and older cannot. Says loudly if there is none.
+pub(crate) fn lldb() -> Option<&'static str> {
+    let goes_back = |lldb: &&str| {
+        let help = Command::new(lldb).args(["-b", "-o", "help process continue"]).output();
+        help.is_ok_and(|help| text(&help.stdout).contains("--reverse"))
+    };
+    let found = ["lldb-22", "lldb"].into_iter().find(goes_back);
+    if found.is_none() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no LLDB that goes backwards is installed");
+    }
+    found
+}
+
 /// A directory of its own for a test, removed with it.
 pub(crate) struct Scene {
     dir: tempfile::TempDir,
