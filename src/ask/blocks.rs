@@ -94,7 +94,8 @@ impl<'f> Blocks<'f> {
         self.is_new
     }
 
-    /// Adds a block and returns its number.
+    /// Adds a block and returns its number. If there are too many, forgets all others first: their
+    /// numbers are reused.
     fn add(&mut self, key: Key, span: &Span, code: &BlockCode<'_>) -> u32 {
         if self.known.len() >= MOST {
             self.numbers.clear();

@@ -124,7 +124,8 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Counts a tick of the instruction before instruction `after`. Does nothing for a path.
+    /// Counts a tick: the moment advances, and instructions are counted from `after` on. Does
+    /// nothing for a path.
     pub(super) fn tick(&mut self, after: u64) {
         if let Self::Exact { moment, begins, .. } = self {
             (*moment, *begins) = (moment.saturating_add(1), after);

@@ -373,7 +373,8 @@ fn now_unix_ns() -> u64 {
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the manifest of a recording whose process does not exist yet.
+/// Returns the manifest of a recording that starts. Its process ID is 0 unless the request names a
+/// running process.
 fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     let (format, written_by) = Manifest::versions();
     let variable = |(name, value): (OsString, OsString)| {

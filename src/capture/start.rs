@@ -147,7 +147,8 @@ impl Approach {
         Ok(true)
     }
 
-    /// Detaches from a child process, after removing our INT3s from its memory.
+    /// Detaches from the child that `parent` created, after removing our INT3s from its memory. If
+    /// the two share their memory, the parent has none either until the end of its call.
     fn forked(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
         let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
         wait_for(child)?;

@@ -102,7 +102,8 @@ fn captured(capture: &Capture) -> String {
     }
 }
 
-/// Returns the facts about a thread besides its trace.
+/// Returns the name of a thread, its number of instructions and the place of its end; only the name
+/// for an exact recording. Empty if the manifest does not have the thread.
 fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     let manifest = reader.manifest();
     let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);

@@ -19,7 +19,7 @@ pub(super) fn typed(word: &OsStr) -> String {
     }
 }
 
-/// Quotes one word of a command for gdb or `sh`, whatever its bytes are.
+/// Puts one word of a command for gdb or `sh` in single quotes. All bytes are kept.
 pub(super) fn given(word: &OsStr) -> OsString {
     let mut bytes = vec![b'\''];
     for byte in word.as_bytes() {

@@ -118,7 +118,8 @@ impl Sysroot {
         Ok(())
     }
 
-    /// Creates a link at `path` in the sysroot to `target`, with its parent directories.
+    /// Creates a link at `path` in the sysroot to `target`, with its parent directories. Replaces a
+    /// file that is there.
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
         let link = self.inside(path);
         if let Some(parent) = link.parent() {

@@ -12,7 +12,8 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Returns the numbers of the blocks that contain at least one of these addresses.
+    /// Returns the numbers of the blocks with at least one of these addresses between their first
+    /// and their last instruction, both included.
     pub(super) fn with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         let holds = |ip: Addr, last: Addr| addrs.range(ip..=last.max(ip)).next().is_some();
         let blocks = self.blocks.iter().zip(0..).filter(|((ip, last), _)| holds(*ip, *last));

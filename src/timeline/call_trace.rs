@@ -108,8 +108,9 @@ impl CallTrace {
         }
     }
 
-    /// Returns the arrival at `ip`, where a block begins; `None` if the last transfer did not enter
-    /// a function. That transfer is over then.
+    /// Processes the last transfer, which led to `ip`: pushes or pops its return address. Returns
+    /// the arrival if it is a call, a signal handler, a return to no known call, or the start of a
+    /// path; `None` for a return to a known call or a transfer within a function.
     fn arrive(&mut self, index: u64, ip: Addr) -> Option<Arrival> {
         let how = match std::mem::replace(&mut self.last, Transfer::Within) {
             Transfer::Within => return None,

@@ -301,7 +301,8 @@ impl Timeline {
         thread.gaps.get_or_init(|| self.find_gaps(number, thread))
     }
 
-    /// Finds the gaps of a path in the segments that contain some, which it decodes.
+    /// Returns the gaps of a path, each with the number of the next instruction: that of a trace
+    /// without a PSB, and those in segments that have some, which it decodes.
     fn find_gaps(&self, number: usize, thread: &Thread) -> Vec<(u64, Gap)> {
         let entries =
             thread.path.index.entries.iter().enumerate().filter(|(_, entry)| entry.has_gaps);

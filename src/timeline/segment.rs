@@ -139,7 +139,9 @@ impl Segment {
         number
     }
 
-    /// Sets the properties of block `number` that depend on its code.
+    /// Completes block `number` from its code: appends the offsets of its instructions, and sets
+    /// the end of a call, and whether it loads the stack pointer or is a sigreturn. Must be called
+    /// once for a block.
     fn complete(&mut self, number: u32, span: &Span, walker: &mut Walker<'_>) {
         let Some(block) = self.blocks.get_mut(number as usize) else { return };
         block.offsets = narrow(self.offsets.len());

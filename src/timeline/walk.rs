@@ -44,7 +44,7 @@ pub(super) struct Walker<'a> {
     code: Option<Code<'a>>,
     /// True if code was missing in the epoch: blocks that end at missing code are valid in this
     /// epoch only.
-    hole: bool,
+    lacks_code: bool,
     /// The earliest valid time; earlier times in the trace are raised to it.
     since: Tsc,
     /// The limits of a partial walk; `None` for a whole segment.
@@ -77,7 +77,7 @@ impl<'a> Walker<'a> {
             caches,
             epoch: 0,
             code: None,
-            hole: false,
+            lacks_code: false,
             since: part.since,
             cut,
         };
@@ -196,7 +196,9 @@ impl<'a> Walker<'a> {
     pub(super) fn note(&mut self, item: &FlowItem) {
         match item {
             FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.time_is(*at),
-            FlowItem::Gap(gap) if matches!(gap.reason, GapReason::NoCode(_)) => self.hole = true,
+            FlowItem::Gap(gap) if matches!(gap.reason, GapReason::NoCode(_)) => {
+                self.lacks_code = true;
+            }
             _ => {}
         }
     }
@@ -264,11 +266,11 @@ impl<'a> Walker<'a> {
         let cache = self.code.take().map(Code::into_cache);
         let generation = self.images.epochs().get(self.epoch).map(|epoch| epoch.generation);
         if let Some((cache, generation)) = cache.zip(generation)
-            && !self.hole
+            && !self.lacks_code
         {
             self.caches.put(generation, cache);
         }
-        self.hole = false;
+        self.lacks_code = false;
     }
 }
 

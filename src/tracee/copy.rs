@@ -104,8 +104,10 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     emptied.map(|page| (pid, page))
 }
 
-/// Empties a new copy of this process by its own system calls: first with a SYSCALL instruction of
-/// its C library, and at last with the one in the new page, to unmap all else. Returns the page.
+/// Attaches to a new copy of this process and makes it empty itself: it closes its files, starts a
+/// session, maps a page that overlaps none of `reserved`, and unmaps all else. Uses a SYSCALL
+/// instruction of its C library, at last that of the page. Returns the page, at which the process
+/// is stopped.
 fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     let tracee = Tracee(Tid(pid.0));
     tracee.seize()?;

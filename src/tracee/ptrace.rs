@@ -68,10 +68,10 @@ impl Tracee {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
-    /// Removes the trap flag (TF of EFLAGS) that a step left set because its instruction was not
-    /// executed. If that is POPF or IRET, the kernel takes the flag for the program's own
-    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `before` are the registers before
-    /// the step.
+    /// Removes the trap flag (TF of EFLAGS) if a step left it set: RIP is as in `before`, the
+    /// registers before the step, so the instruction was not executed. The kernel does this itself,
+    /// except for POPF and IRET, whose flag it takes for the program's own (`is_setting_trap_flag`
+    /// in its arch/x86/kernel/step.c).
     pub fn forget_step(self, before: &Registers) -> Result<(), Error> {
         let now = self.registers()?;
         if now.rip != before.rip || now.eflags & !before.eflags & TRAP_FLAG == 0 {

@@ -53,8 +53,9 @@ impl Tracee {
         }
     }
 
-    /// Executes `TILES_CODE`, so that the kernel makes room for the tiles. The signal at its end,
-    /// or that of a process without permission for the tiles, is dropped.
+    /// Executes the `TILES_CODE` in `page`, so that the kernel makes room for the tiles, and
+    /// restores the registers. Drops the signal at the end of the code, or that of a process
+    /// without permission.
     fn use_tiles(self, page: Addr) -> Result<(), Error> {
         let before = Registers { orig_rax: u64::MAX, ..self.registers()? };
         self.set_registers(&Registers { rip: page.0 + TILES_OFFSET, ..before })?;

@@ -94,7 +94,8 @@ impl Branch {
         true
     }
 
-    /// Returns true if no target is expected yet, and a few more samples may change that.
+    /// Returns true if no target is expected, and the branch has some samples, but too few to say
+    /// that it has none.
     fn is_open(&self) -> bool {
         self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
     }

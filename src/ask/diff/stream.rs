@@ -334,8 +334,8 @@ struct Stretcher<'a> {
 }
 
 impl Stretcher<'_> {
-    /// Adds the next item of the path to the last stretch, or as another one. Breaks if the
-    /// receiver is gone.
+    /// Follows the next item of the path. A block continues the last stretch or begins another one;
+    /// in code that is compared by lines, each line does. Breaks if the receiver is gone.
     fn pass(&mut self, passed: &Passed<'_>) -> ControlFlow<()> {
         self.tracker.pass(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
         let (Visit::Block { index, span, code, .. }, Some(block)) = (passed.visit, passed.block)

@@ -278,7 +278,8 @@ fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
     }
 }
 
-/// Returns the effect of the instruction at `addr` on a part of a register.
+/// Decodes the instruction at `addr`, and finds out if it may write a part of a register, whatever
+/// the flags are.
 fn effect(part: Part, addr: Addr, code: &BlockCode<'_>) -> Effect {
     let mut bytes = [0; INSN_BYTES];
     let known = code.read(addr, &mut bytes);

@@ -64,7 +64,7 @@ impl Following<'_> {
         if let Some(wanted) = frame {
             frames.retain(|(at, ..)| *at == wanted);
         } else {
-            let own = self.own_code();
+            let own = self.own_mappings();
             frames.sort_by_key(|(.., pc)| !own.iter().any(|range| range.contains(*pc)));
         }
         let mut refused = Error::NoFrame(frame.unwrap_or(0));
@@ -85,8 +85,9 @@ impl Following<'_> {
         Err(refused)
     }
 
-    /// Returns where the program's own file is mapped, without its libraries.
-    fn own_code(&self) -> Vec<AddrRange> {
+    /// Returns the ranges where the program's own file is mapped, code and data, at the replay's
+    /// position.
+    fn own_mappings(&self) -> Vec<AddrRange> {
         let (program, _) = self.replay.program();
         let mappings = self.replay.mappings().into_iter();
         mappings.filter(|mapping| mapping.name == program).map(|mapping| mapping.range).collect()

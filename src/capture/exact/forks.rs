@@ -273,7 +273,8 @@ impl Processes {
 }
 
 impl Engine {
-    /// Begins to record a child, which is stopped.
+    /// Begins to record the stopped child in this process, its recorder: from the call that created
+    /// it, or from the program that it executes. `was_running` is that of its parent.
     fn begin_child(
         &mut self,
         prepared: Prepared,

@@ -205,9 +205,9 @@ impl Process {
         flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM
     }
 
-    /// Returns true if, after a call, a file has both private mappings and shared ones that the
-    /// program can write: a private page changes with the file until the program first writes to
-    /// it.
+    /// Returns true if a call, an mmap(2), maps a file privately that is also mapped shared and
+    /// writable, or the reverse: a private page changes with the file until the program first
+    /// writes to it.
     fn mixes_mappings(&self, call: &Call) -> bool {
         let [_, _, prot, flags, fd, _] = call.args;
         if call.number != MMAP || flags & libc::MAP_ANONYMOUS as u64 != 0 {

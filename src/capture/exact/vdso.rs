@@ -105,7 +105,7 @@ impl Vdso {
         Ok(Some(vdso))
     }
 
-    /// Restores the functions of the vdso. All threads are stopped in the program.
+    /// Steps the stopped threads out of the vdso, and restores its functions.
     pub(super) fn restore(&self, memory: &Memory, threads: &[Tracee]) -> Result<(), Error> {
         self.bring_out(threads)?;
         self.old.iter().try_for_each(|(at, old)| write(memory, *at, old))

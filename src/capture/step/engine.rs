@@ -171,7 +171,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from all processes, and completes their recordings.
+    /// Detaches from all processes, and completes their recordings. Ends at the first error.
     fn leave_all(&mut self) -> Result<(), Error> {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.release_process(pid))
@@ -382,8 +382,8 @@ fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(again)
 }
 
-/// Delivers a thread's signal. The thread then stops before its next instruction, in the handler if
-/// there is one.
+/// Resumes a thread for one step with its signal, and does not wait. The thread will stop before its
+/// next instruction, in the handler if there is one.
 fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.give_trap_back()?;
     thread.tracee.interrupt()?;

@@ -51,8 +51,9 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Ends the path before an instruction that cannot be translated at this address, like
-    /// [`Self::native`]. Its point was removed. Returns true in any case, for the end of the path.
+    /// Ends the path before an instruction that cannot be translated at this address. If it is the
+    /// first one, it becomes a native superblock; else an edge leads to it. The caller has removed
+    /// its point. Returns true in any case: the path ends.
     pub(super) fn leave_to_native(&mut self) -> bool {
         if self.path.is_empty() {
             // At most the exchange of R11 has been emitted.

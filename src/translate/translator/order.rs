@@ -35,7 +35,7 @@ impl Order {
         self.is_learning
     }
 
-    /// Appends addresses to those that are expected, except for known ones.
+    /// Appends addresses to the expected ones, up to `MOST`, except for those already there.
     fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
         for addr in addresses {
             if self.expected.len() < MOST && !self.index.contains_key(&addr) {
