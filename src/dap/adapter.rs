@@ -246,8 +246,9 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles text of gdb's console: sends the events of our Python module to the client. All
-    /// other text is for users of gdb's command line, and is dropped.
+    /// Adds text of gdb's console. Shows the messages of our Python module, one a line, on the
+    /// client's console, with their source lines. Drops all other text, which is for users of gdb's
+    /// command line.
     fn console_text(&mut self, text: &str) {
         self.console.push_str(text);
         while let Some(end) = self.console.find('\n') {

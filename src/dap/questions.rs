@@ -134,7 +134,8 @@ impl Questions {
         asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
     }
 
-    /// Ends the threads, and returns the requests that are still open.
+    /// Asks the threads to end, waits a short time for them, and returns the requests that are
+    /// still open. A thread that does not end in time is left to the end of the process.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.is_over.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut self.workers).map(|desk| desk.thread);

@@ -121,8 +121,8 @@ impl Adapter<'_> {
         }
     }
 
-    /// Describes a stop at the end of a history. Stores a fatal signal as the exception of the
-    /// stop.
+    /// Describes a stop at the end of the history: the present of a live program, or the end of the
+    /// run. Stores a signal that killed the program as the exception of the stop.
     fn at_end(&mut self, here: &Here, reason: &'static str) -> Shown {
         let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
         let what = if is_live { "program" } else { "recording" };

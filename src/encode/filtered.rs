@@ -230,8 +230,9 @@ impl Filtered {
         self.path.branch(kind, Addr(step.ip), following, Addr(target));
     }
 
-    /// Reports the time since which an edge's code is unchanged, as it is newer than the last
-    /// reported time: encodes an entry into the kernel, and a return from it at that time.
+    /// Reports `edge.since`, the time since which the edge's code is unchanged: encodes an entry
+    /// into the kernel, and a return from it at that time. The caller has checked that it is newer
+    /// than the last reported time.
     #[cold]
     fn catch_up(&mut self, edge: &Edge) {
         self.leave(edge.start);

@@ -37,8 +37,9 @@ impl TranslatedProcess {
         }
     }
 
-    /// Notes that a file is mapped: a write to the file changes the program's memory. The classes
-    /// of all descriptors are forgotten.
+    /// Notes that a file is mapped, so that a write to it changes the program's memory. Forgets the
+    /// classes of all descriptors, and, if the file is new, sets anew which system calls threads
+    /// make in the cache.
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();
         if self.known.add_mapped(inode) {

@@ -253,7 +253,8 @@ impl TranslatedProcess {
         Some((program, before))
     }
 
-    /// Returns the stack pointer before the branch at `ip`, after which it is `rsp`.
+    /// Returns the stack pointer before the indirect branch or return at `ip`, after which it is
+    /// `rsp`. Returns `rsp` if the code cannot be read.
     fn stack_before(&self, ip: Addr, rsp: u64) -> u64 {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);

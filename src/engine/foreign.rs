@@ -75,7 +75,7 @@ impl Foreign {
         self.closed.push((range, protection));
     }
 
-    /// Notes that all foreign mappings are closed.
+    /// Notes that the caller has looked at all mappings and closed each foreign one.
     pub(super) fn all_are_closed(&mut self) {
         self.is_stale = false;
     }
@@ -121,7 +121,8 @@ impl Foreign {
         &self.closed
     }
 
-    /// Forgets the closed and the open parts of a range: its mappings were replaced.
+    /// Forgets the closed and open parts of a range whose mappings were replaced. The new ones may
+    /// be foreign and open: they are to be looked for.
     pub(super) fn replaced(&mut self, range: AddrRange) {
         let outside = |(closed, protection): (AddrRange, Protection)| {
             let before = AddrRange::new(closed.start, closed.end.min(range.start));

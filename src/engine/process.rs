@@ -363,6 +363,7 @@ impl TranslatedProcess {
     }
 
     /// Returns a thread's request for code that has no superblock yet; `None` if it has made none.
+    /// The program can write the request, so its numbers are unchecked.
     pub fn request(&self, thread: &TranslatedThread) -> Option<Request> {
         let shared = &self.window.shared;
         let number = shared.load(thread.area.slot(slots::REQUEST));

@@ -42,8 +42,8 @@ pub fn decode_flawed(
     }
 }
 
-/// Returns true if erratum SKD007 applies: an OVF replaces the second byte of a CYC. The bytes then
-/// decode as a CYC directly followed by another one, which the CPU never writes otherwise.
+/// Returns true if `bytes`, which begin with a CYC, have an OVF in the place of its second byte
+/// (erratum SKD007).
 fn is_skd007(bytes: &[u8], errata: Errata) -> bool {
     errata.has(Erratum::Skd007) && matches!(bytes, [_, 0x02, 0xf3, ..])
 }

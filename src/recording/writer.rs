@@ -363,8 +363,9 @@ impl Writer {
         self.dir.join(CORE).with_extension("partial")
     }
 
-    /// Completes the recording: writes buffered data, the core's name, the checksums, then the
-    /// manifest. Returns the directory.
+    /// Completes the recording: writes buffered data, gives the core file its final name, writes
+    /// the checksums and then the manifest, and removes the starting manifest. Returns the
+    /// directory.
     pub fn finish(mut self, manifest: &Manifest) -> Result<PathBuf, Error> {
         self.flush()?;
         let partial = self.core_partial();

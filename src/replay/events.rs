@@ -225,7 +225,8 @@ impl Epoch {
         self.set_registers(tid, after)
     }
 
-    /// Sets the general registers of a thread.
+    /// Sets the general registers of a thread, also in the process if it is loaded there.
+    /// `orig_rax` becomes that of no system call.
     pub(super) fn set_registers(&mut self, tid: Tid, registers: Registers) -> Result<(), Error> {
         let registers = Registers { orig_rax: u64::MAX, ..registers };
         if self.contexts.loaded() == Some(tid) {

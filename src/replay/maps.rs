@@ -311,8 +311,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Determines anew which code is stable, after executable mappings changed
-    /// ([`Self::look_at_mappings`]).
+    /// Makes the engine forget which code is stable where executable mappings changed.
     fn note_changes(&mut self, seen: &MappingChanges) {
         let changed = seen.gone.iter().chain(&seen.new).filter(|m| m.protection.execute);
         let changed: Vec<_> = changed.map(|m| m.range).collect();

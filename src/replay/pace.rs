@@ -22,7 +22,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins to measure time and work at a checkpoint of a process.
+    /// Begins to measure wall-clock time and the kernel's work for a process, at a checkpoint.
     pub(super) fn from(pid: Pid) -> Self {
         let kept = Instant::now();
         Self { kept, before: kernel_work(pid).unwrap_or_default(), next_look: kept + PERIOD }

@@ -121,7 +121,7 @@ impl Replay {
         self.outline.moment(position)
     }
 
-    /// Returns the first position of a moment ([`Self::moment`]).
+    /// Returns the first position before which this many ticks and entries lie ([`Self::moment`]).
     pub fn position_of_moment(&self, moment: u64) -> Position {
         self.outline.position(self.first.entry, moment)
     }

@@ -160,8 +160,8 @@ impl Replay {
         Ok(Some(Position { entry: here.entry, ticks, instructions: count }))
     }
 
-    /// Returns the position of the last instruction that a thread attempted before an entry of its
-    /// own; `None` if there is none. Moves the replay.
+    /// Returns the position of the last instruction that the thread of `entry` attempted before it,
+    /// usually the entry's site; `None` if there is none. Moves the replay.
     fn last_place_before(&mut self, mut entry: u64) -> Result<Option<Position>, Error> {
         loop {
             self.seek(Position::after_entries(entry))?;

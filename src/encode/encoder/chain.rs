@@ -287,8 +287,9 @@ impl<'a> Maker<'a> {
         Some(())
     }
 
-    /// Returns the target of the edge just added, if the next record's path starts at `next`.
-    /// Returns `None` if the chain ends with that edge, whose target is left to the encoder.
+    /// Adds the packet for the target of the edge just added, if it needs one and the next record's
+    /// path starts at `next`. Returns the target; `None` if the chain ends here, so that the
+    /// encoder adds it.
     fn follow(&mut self, plain: &Plain, next: Option<u64>) -> Option<u64> {
         match plain.treatment {
             Treatment::Return => {

@@ -213,9 +213,9 @@ impl Encoder {
         Ok(())
     }
 
-    /// Reports the time since which an edge's code is unchanged, as it is newer than the last
-    /// reported time: for example, another thread made the code. A decoder needs the time to find
-    /// the code.
+    /// Reports `edge.since`, the time since which the edge's code is unchanged, by an entry into
+    /// the kernel and a return: a decoder needs it to find the code. Reports first what is pending.
+    /// The caller has checked that the time is newer than the last reported one.
     #[cold]
     fn catch_up(&mut self, dictionary: &Dictionary, edge: &Edge) {
         self.settle_for(dictionary, edge.start);

@@ -139,7 +139,8 @@ impl Clock {
         }
     }
 
-    /// Returns the time of the last packet and its event; `None` if it is unknown.
+    /// Returns an estimate, with bounds, of the time of the last packet's event; `None` if it is
+    /// unknown.
     #[must_use]
     pub fn now(&self) -> Option<TimeEstimate> {
         let base = self.base?;

@@ -270,8 +270,8 @@ impl Unit {
         self.put(&Packet::ModeExec { mode: mode.width, interrupts });
     }
 
-    /// Writes a packet after the buffered ones. Drops it while `TriggerEn` is clear or in an
-    /// overflow.
+    /// Writes the buffered branch outcomes, a CYC if the packet can take one, and then the packet.
+    /// Drops it while `TriggerEn` is clear or in an overflow.
     pub(super) fn put(&mut self, packet: &Packet) {
         self.flush();
         if is_cyc_eligible(packet) {
@@ -288,7 +288,8 @@ impl Unit {
         }
     }
 
-    /// Writes a packet even while `TriggerEn` is clear or in an overflow.
+    /// Writes only this packet, without the buffered branch outcomes or a CYC, even while
+    /// `TriggerEn` is clear or in an overflow.
     pub(super) fn put_unchecked(&mut self, packet: &Packet) {
         let before = self.out.len();
         encode(packet, &mut self.out);

@@ -39,7 +39,7 @@ impl Memory {
         self.on_restricted = on_restricted;
     }
 
-    /// Copies the bytes at `address` to `bytes`.
+    /// Copies the bytes at `address` to `bytes`; restricted memory reads as FF.
     pub fn read(&self, address: u64, bytes: &mut [u8]) {
         for (at, byte) in (address..).zip(bytes) {
             *byte = if self.is_restricted(at) { 0xff } else { self.byte(at) };
@@ -54,7 +54,7 @@ impl Memory {
         bytes
     }
 
-    /// Writes `bytes` at `address`.
+    /// Writes `bytes` at `address`, except to restricted memory.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         for (at, byte) in (address..).zip(bytes) {
             if !self.is_restricted(at) {

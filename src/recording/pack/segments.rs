@@ -47,7 +47,7 @@ pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segmen
     Ok(segments)
 }
 
-/// Returns true if the segments cover a file of this size without holes.
+/// Returns true if one segment is the whole file, or if the file is empty and has none.
 pub(super) fn are_whole(segments: &[Segment], size_bytes: u64) -> bool {
     match segments {
         [] => size_bytes == 0,
