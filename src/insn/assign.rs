@@ -45,7 +45,9 @@ pub fn is_syscall(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x0f, 0x05])
 }
 
-/// Returns the effect of a decoded instruction on a full register, such as RAX.
+/// Returns the effect of a decoded instruction on the low 32 bits of a full register, such as RAX.
+/// Follows only MOV, and XOR and SUB of a register with itself; other writes give
+/// [`Assigned::Unknown`].
 fn of(insn: &Instruction, register: Register) -> Assigned {
     if insn.mnemonic() == Mnemonic::Syscall {
         // The kernel returns the result in RAX; the CPU clobbers RCX and R11 (SDM volume 2,

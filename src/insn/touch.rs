@@ -104,7 +104,8 @@ fn xsave_bytes() -> u64 {
     })
 }
 
-/// Returns the bound in bytes if the area of all enabled features takes `enabled` bytes.
+/// Returns `enabled`, the size in bytes of the area with all enabled features, but at least
+/// [`LEAST_XSAVE_BYTES`].
 fn xsave_bound(enabled: u32) -> u64 {
     LEAST_XSAVE_BYTES.max(enabled.into())
 }

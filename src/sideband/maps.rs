@@ -22,7 +22,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Returns true if a file backs the mapping.
+    /// Returns true if a file with a path backs the mapping: it has an inode, and its name begins
+    /// with `/`.
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }

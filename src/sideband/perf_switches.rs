@@ -42,7 +42,9 @@ const HEADER_BYTES: usize = 8;
 /// The size of a record: header, the previous or next thread, the thread, the time.
 const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
 
-/// Parses the context switches and the losses in a file of perf records. Skips other records.
+/// Parses the context switches (`PERF_RECORD_SWITCH_CPU_WIDE`) and the losses in consecutive perf
+/// records; skips others. If the first switch is to a thread, the switch away from the thread
+/// before precedes it. A loss has the time of the last switch.
 pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut at = 0;

@@ -73,7 +73,8 @@ pub enum Extended {
 pub struct Value([u8; WIDEST_BYTES]);
 
 impl Value {
-    /// Returns the value of bytes in memory order; bytes beyond the largest register are dropped.
+    /// Creates a value from bytes in memory order. Fewer than those of the largest register are
+    /// followed by zeros; further ones are dropped.
     pub fn new(bytes: &[u8]) -> Self {
         let mut value = Self::default();
         let count = bytes.len().min(WIDEST_BYTES);

@@ -63,7 +63,8 @@ pub(super) fn encode(contents: &CoreContents) -> Vec<u8> {
     notes
 }
 
-/// Appends the notes of the process. Omits those without contents, except for `NT_PRPSINFO`.
+/// Appends the notes of the process: `NT_PRPSINFO`, and `NT_AUXV` and `NT_FILE` unless they are
+/// empty.
 fn push_process(notes: &mut Vec<u8>, contents: &CoreContents) {
     push_note(notes, "CORE", NT_PRPSINFO, &encode_process(&contents.process));
     if !contents.auxv.is_empty() {

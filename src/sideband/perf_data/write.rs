@@ -143,7 +143,8 @@ impl PerfWriter {
         &self.records
     }
 
-    /// Replaces the records so far by `bytes`: the same records, compressed.
+    /// Replaces the encoded records so far by `bytes`: complete `COMPRESSED` records that contain
+    /// them. Changes nothing else.
     pub fn replace_records(&mut self, bytes: Vec<u8>) {
         self.records = bytes;
     }
