@@ -36,7 +36,7 @@ impl Conditions {
         } else {
             let list = hex::split(rest, b';').map_or(&b""[..], |(_, list)| list);
             let expressions = expressions(list)?;
-            if self.inserted.len() < BREAKPOINTS_LIMIT {
+            if self.inserted.len() < BREAKPOINTS_LIMIT || self.inserted.contains_key(&key) {
                 self.inserted.insert(key, expressions);
             }
         }

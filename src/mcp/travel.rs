@@ -51,7 +51,10 @@ impl Debuggee {
                 if interrupted() {
                     return Ok(());
                 }
-                self.step(direction, *step, interrupted)
+                let stepped = self.step(direction, *step, interrupted);
+                // The next step has other ends.
+                self.session.clear_breakpoints();
+                stepped
             }),
             _ => self.resume(direction, Action::Continue, interrupted).map(|_| ()),
         };
