@@ -171,10 +171,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from all processes, and completes their recordings. Ends at the first error.
+    /// Detaches from all processes, and completes their recordings. Fails with the first error,
+    /// after trying all.
     fn leave_all(&mut self) -> Result<(), Error> {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
-        pids.into_iter().try_for_each(|pid| self.release_process(pid))
+        let mut result = Ok(());
+        for pid in pids {
+            result = result.and(self.release_process(pid));
+        }
+        result
     }
 
     /// Waits for the next stop of any thread, even if the recorder gets signals.
