@@ -35,7 +35,10 @@ impl Write for Escaping<'_, '_> {
 
 fn is_escaped(c: char) -> bool {
     // The characters with the property Bidi_Control of Unicode.
-    let is_bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_bidi = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     is_bidi || c.is_control()
 }
 

@@ -156,27 +156,31 @@ impl Debuggee {
         step: Step,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
-        if let Step::Instruction = step {
-            return self.resume(direction, Action::Step, interrupted).map(|_| ());
-        }
+        let is_out = match step {
+            Step::Instruction => {
+                return self.resume(direction, Action::Step, interrupted).map(|_| ());
+            }
+            Step::Line => false,
+            Step::Out => true,
+        };
         let tid = self.session.last_stop().thread;
         let current = self.current_function(tid)?;
-        match (direction, step) {
-            (Direction::Backward, Step::Out) => {
+        match (direction, is_out) {
+            (Direction::Backward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
                 let activation = Activation { frame: current.cfa, returns_to };
                 self.session.step_back(tid, BackStep::Out(activation), interrupted);
                 Ok(())
             }
-            (Direction::Backward, Step::Line | Step::Instruction) => {
+            (Direction::Backward, false) => {
                 self.session.step_back(tid, BackStep::Over, interrupted);
                 Ok(())
             }
-            (Direction::Forward, Step::Out) => {
+            (Direction::Forward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
                 self.run_to(tid, BTreeSet::from([returns_to]), &current, interrupted)
             }
-            (Direction::Forward, Step::Line | Step::Instruction) => {
+            (Direction::Forward, false) => {
                 let mut stops = self.other_lines(tid);
                 stops.extend(current.returns_to);
                 self.run_to(tid, stops, &current, interrupted)
