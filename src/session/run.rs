@@ -63,7 +63,8 @@ pub trait Run {
     /// Returns the threads that exist now, never none.
     fn threads(&self) -> Vec<ThreadInfo>;
 
-    /// Returns the thread to show before anything has stopped.
+    /// Returns the thread to show at the current position if no run has stopped there: at the
+    /// start, and after a move.
     fn default_thread(&self) -> Tid;
 
     /// Returns the current position; `None` for a run without a history.

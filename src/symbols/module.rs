@@ -77,8 +77,9 @@ impl Module {
         })
     }
 
-    /// Adds the namespace that the ELF symbol of a function has. DWARF has no linkage name for
-    /// local functions.
+    /// Replaces the name of a frame's function by that of its ELF symbol, which has the namespace,
+    /// if the frame has no name or the last part of that one. DWARF has no linkage name for local
+    /// functions.
     fn qualify(&self, frame: &mut Frame, at: u64) {
         let Some(symbol) = self.table().function_at(at) else { return };
         let full = names::without_parameters(&symbol.name);

@@ -47,7 +47,8 @@ const ERESTARTSYS: i64 = 512;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 
 impl Outcome {
-    /// Returns the outcome for the value of RAX after the call.
+    /// Returns the outcome that a result (RAX) means. An error counts as refused if the kernel
+    /// finds it before it writes, else as failed.
     pub(super) fn of(result: i64) -> Self {
         match result.checked_neg() {
             Some(EINTR | ERESTARTSYS..=ERESTART_RESTARTBLOCK) => Interrupted,

@@ -65,7 +65,8 @@ impl Live {
         if self.is_exact() { None } else { self.history() }
     }
 
-    /// Returns the recording's own description of the program. Replays nothing.
+    /// Saves the recording up to now, and returns its description of the program. Replays nothing.
+    /// Returns `None` if either fails.
     pub(super) fn description_on_disk(&self) -> Option<Description> {
         let mut program = self.program.borrow_mut();
         let reader = Reader::open(program.save().ok()?).ok()?;

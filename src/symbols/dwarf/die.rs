@@ -22,14 +22,14 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the place of an entry; `None` if there is no such unit.
-    pub(super) fn place(self, id: EntryId) -> Option<Die<'a>> {
+    /// Returns an entry; `None` if there is no such unit.
+    pub(super) fn die(self, id: EntryId) -> Option<Die<'a>> {
         let units = if id.is_shared { self.supplement? } else { self.units };
         let unit = units.find(id.unit).filter(|unit| unit.offset == id.unit)?;
         Some(Die { unit: unit.entries(&units.dwarf, self.opener), id })
     }
 
-    /// Returns the place of the first entry of a unit of the module itself.
+    /// Returns the first entry of a unit of the module itself.
     pub(super) fn root(self, unit: &'a Unit) -> Die<'a> {
         let entries = unit.entries(&self.units.dwarf, self.opener);
         let entry = entries.header.root_offset().0;
@@ -65,7 +65,7 @@ impl<'a> Die<'a> {
         Some(entry)
     }
 
-    /// Returns the place of another entry in the same unit.
+    /// Returns another entry of the same unit.
     pub(super) fn sibling(&self, entry: UnitOffset) -> Self {
         Self { id: EntryId { entry: entry.0, ..self.id }, ..*self }
     }

@@ -68,7 +68,7 @@ impl Dwarf {
             exact.chain(qualified.flat_map(|(_, entries)| entries)).copied().collect();
         let near = found.iter().find(|entry| Some(entry.unit) == unit && !entry.is_shared);
         let entry = *near.or(found.first())?;
-        let place = self.context().place(entry)?;
+        let place = self.context().die(entry)?;
         let type_id = self.types(module).reference(place, gimli::DW_AT_type);
         let name = name.to_owned();
         Some(Variable { name, is_argument: false, type_id, module, entry })
@@ -88,14 +88,14 @@ impl Dwarf {
 
     /// Reads the type at `entry`; `None` if it is void, or damaged.
     pub(in crate::symbols) fn type_of(&self, module: Addr, entry: EntryId) -> Option<Type> {
-        self.types(module).read(self.context().place(entry)?)
+        self.types(module).read(self.context().die(entry)?)
     }
 
     /// Returns the description of where a variable is at an address, for [`Self::home`] to
     /// evaluate.
     pub(in crate::symbols) fn locate(&self, entry: EntryId, addr: u64, code: &Spans) -> Located {
         let context = self.context();
-        let Some(variable) = context.place(entry) else { return Located::OptimizedOut };
+        let Some(variable) = context.die(entry) else { return Located::OptimizedOut };
         let around = self.around(addr, code);
         let function = around.and_then(|(around, scopes)| around.function(scopes.into_iter()));
         locate(context, variable, function, addr)
@@ -111,7 +111,7 @@ impl Dwarf {
         cfa: &dyn Fn() -> Option<u64>,
         bias: u64,
     ) -> Option<Home> {
-        let unit = self.context().place(entry)?.unit;
+        let unit = self.context().die(entry)?.unit;
         Some(State { machine, cfa, bias, unit }.home(located))
     }
 
@@ -125,7 +125,7 @@ impl Dwarf {
         }
         let arguments = self.signature(Addr(0), start, code)?.arguments;
         let stores = arguments.iter().any(|argument| {
-            context.place(argument.entry).is_some_and(|place| is_stored(context, place))
+            context.die(argument.entry).is_some_and(|place| is_stored(context, place))
         });
         let next = lines.next_row(start).filter(|next| stores && *next < function.end);
         Some(next.unwrap_or(start))

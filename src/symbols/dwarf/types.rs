@@ -116,7 +116,7 @@ impl<'a> Types<'a> {
     }
 
     fn size_of(&self, type_id: Option<TypeId>) -> Option<u64> {
-        let place = self.context.place(type_id?.entry)?;
+        let place = self.context.die(type_id?.entry)?;
         self.read(place)?.size_bytes
     }
 
@@ -142,7 +142,7 @@ impl<'a> Types<'a> {
     /// Reads an enumeration. An unknown `size_bytes` becomes that of the underlying type.
     fn enumeration(&self, place: Die<'a>, size_bytes: &mut Option<u64>) -> Kind {
         let underlying = self.reference(place, gimli::DW_AT_type);
-        let underlying = underlying.and_then(|id| self.read(self.context.place(id.entry)?));
+        let underlying = underlying.and_then(|id| self.read(self.context.die(id.entry)?));
         *size_bytes = size_bytes.or(underlying.as_ref().and_then(|of| of.size_bytes));
         let mask = match *size_bytes {
             Some(size @ 1..8) => (1_u64 << (8 * size)) - 1,

@@ -68,7 +68,8 @@ impl Units {
         Self { dwarf, units }
     }
 
-    /// Returns the unit that contains `offset` of `.debug_info`.
+    /// Returns the last unit that begins at or before `offset` of `.debug_info`. Does not check its
+    /// end.
     pub(super) fn find(&self, offset: usize) -> Option<&Unit> {
         let next = self.units.partition_point(|unit| unit.offset <= offset);
         self.units.get(next.checked_sub(1)?)
