@@ -47,15 +47,7 @@ impl Debuggee {
                 self.travel_to_code(direction, code, when.as_deref(), count, interrupted)
             }
             (_, Some(value), _) => self.travel_to_change(direction, value, interrupted),
-            (.., Some(step)) => (0..count).try_for_each(|_| {
-                if interrupted() {
-                    return Ok(());
-                }
-                let stepped = self.step(direction, *step, interrupted);
-                // The next step has other ends.
-                self.session.clear_breakpoints();
-                stepped
-            }),
+            (.., Some(step)) => self.steps(direction, *step, count, interrupted),
             _ => self.resume(direction, Action::Continue, interrupted).map(|_| ()),
         };
         self.session.clear_breakpoints();
@@ -147,6 +139,27 @@ impl Debuggee {
         let known = self.run().read_memory(thread, range.start, &mut bytes);
         bytes.truncate(known);
         bytes
+    }
+
+    /// Makes `count` steps, or those up to the end of the history.
+    fn steps(
+        &mut self,
+        direction: Direction,
+        step: Step,
+        count: u32,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        for _ in 0..count {
+            let before = self.run().position();
+            let stepped = self.step(direction, step, interrupted);
+            // The next step has other ends.
+            self.session.clear_breakpoints();
+            stepped?;
+            if interrupted() || self.run().position() == before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Makes one step of the stopped thread.

@@ -258,6 +258,13 @@ fn steps_over_lines_are_those_of_gdb() {
         assert_eq!(ours, wanted, "{command}");
         agent.leave();
     }
+    // Steps end at the start of the history.
+    let mut agent = Agent::with(&recorded.dir);
+    let begin = agent.call("go", &json!({"position": "begin"}));
+    agent.call("forward", &json!({"step": "instruction", "count": 100}));
+    let first = agent.call("back", &json!({"step": "instruction", "count": u32::MAX}));
+    assert_eq!(first["position"], begin["position"]);
+    agent.leave();
     // Out of a function and back into it.
     let mut agent = Agent::with(&recorded.dir);
     agent.call("back", &json!({"until": "retire"}));
