@@ -196,7 +196,8 @@ impl Pen<'_> {
             if interrupted() {
                 return None;
             }
-            let sample = self.sample(middle, index, decodes)?;
+            // A damaged path has no segment here.
+            let Some(sample) = self.sample(middle, index, decodes) else { continue };
             thread.is_deeper |= sample.is_deeper;
             self.enter(&mut open, &sample, edge.max(from), names, &mut thread);
             last = Some(index);

@@ -24,8 +24,8 @@ pub enum CallFormat {
 
 impl Asked {
     /// Writes the calls of the whole run. Calls `goes_on` with the number of instructions so far
-    /// and that of the run; if it returns false, the output ends there, incomplete, and this
-    /// returns false.
+    /// and that of the run; if it returns false, the output ends there, readable but not whole, and
+    /// this returns false.
     pub fn export_calls(
         &self,
         format: CallFormat,

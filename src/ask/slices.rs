@@ -50,7 +50,7 @@ impl Asked {
 
     /// Passes the calls, system calls and gaps of all threads to `sink`, thread by thread. Calls
     /// `goes_on` with the number of instructions so far and that of the run; if it returns false,
-    /// the walk ends without the end of the thread, and this returns false.
+    /// the thread and its open calls end there, no other thread follows, and this returns false.
     pub(super) fn slices(
         &self,
         sink: &mut dyn SliceSink,
@@ -62,17 +62,15 @@ impl Asked {
         for tid in self.tids() {
             let thread = self.sliced(tid);
             sink.thread(&thread)?;
-            let mut outcome = Ok(true);
             let mut goes_on_here = |index| goes_on(done + index, total);
             let mut walked =
                 Walked { asked: self, tid, functions: &functions, sink, thread: &thread };
-            let end = walked.walk(&mut goes_on_here, &mut outcome);
-            if end.is_break() {
-                return outcome;
+            let walk = walked.walk(&mut goes_on_here)?;
+            sink.end_thread(&thread, walk.at)?;
+            if !walk.is_whole {
+                return Ok(false);
             }
-            let count = self.timeline.instructions(tid);
-            done += count;
-            sink.end_thread(&thread, self.end_of(tid, count))?;
+            done += self.timeline.instructions(tid);
         }
         Ok(true)
     }
@@ -93,24 +91,31 @@ struct Walked<'a, 's> {
     thread: &'a SlicedThread,
 }
 
+/// The end of a walk.
+struct WalkEnd {
+    /// The time of the end.
+    at: u64,
+    /// True if the walk reached the end of the path.
+    is_whole: bool,
+}
+
 /// The number of items (blocks, events and gaps) of a path between two calls of `goes_on`.
 const BLOCKS: u64 = 1 << 14;
 
 impl Walked<'_, '_> {
     /// Passes the slices of the thread to the sink, and ends those that are open at the end of the
-    /// path. Breaks if `goes_on` returns false or the sink fails: `outcome` is then the result.
-    fn walk(
-        &mut self,
-        goes_on: &mut dyn FnMut(u64) -> bool,
-        outcome: &mut Result<bool, Error>,
-    ) -> ControlFlow<()> {
+    /// path, or where `goes_on` returns false. Fails if the sink does.
+    fn walk(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<WalkEnd, Error> {
         let functions = self.functions;
         let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string().into());
         let (asked, tid) = (self.asked, self.tid);
         let at_of = |index| asked.timeline.global_of(tid, index).unwrap_or(0);
         let mut tracker: Tracker<()> = Tracker::default();
         let (mut slices, mut blocks) = (Vec::new(), 0_u64);
-        let end = asked.path(tid).walk(functions, &mut |passed| {
+        let count = asked.timeline.instructions(tid);
+        let mut end = WalkEnd { at: asked.end_of(tid, count), is_whole: true };
+        let mut result = Ok(());
+        let _ = asked.path(tid).walk(functions, &mut |passed| {
             let (Visit::Block { index, .. }
             | Visit::Event { index, .. }
             | Visit::Gap { index, .. }) = passed.visit;
@@ -139,34 +144,27 @@ impl Walked<'_, '_> {
                 }
                 _ => {}
             }
-            for slice in slices.drain(..) {
-                if let Err(error) = self.sink.slice(self.thread, &slice) {
-                    *outcome = Err(error.into());
-                    return ControlFlow::Break(());
-                }
+            let mut drained = slices.drain(..);
+            result = drained.try_for_each(|slice| self.sink.slice(self.thread, &slice));
+            if result.is_err() {
+                return ControlFlow::Break(());
             }
             blocks += 1;
             if blocks.is_multiple_of(BLOCKS) && !goes_on(*index) {
-                *outcome = Ok(false);
+                end = WalkEnd { at: at_of(*index), is_whole: false };
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
-        if end.is_break() {
-            return end;
-        }
-        let at = asked.end_of(tid, asked.timeline.instructions(tid));
+        result?;
         let mut open = 0_u64;
         tracker.finish(&mut |_| {
             open += 1;
             None
         });
         for _ in 0..open {
-            if let Err(error) = self.sink.slice(self.thread, &Slice::End { at }) {
-                *outcome = Err(error.into());
-                return ControlFlow::Break(());
-            }
+            self.sink.slice(self.thread, &Slice::End { at: end.at })?;
         }
-        ControlFlow::Continue(())
+        Ok(end)
     }
 }

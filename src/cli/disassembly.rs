@@ -24,8 +24,8 @@ pub(super) struct Line {
 pub(super) struct Disassembler {
     symbols: Symbols,
     formatter: GasFormatter,
-    /// The lines of instructions, by address and bytes.
-    known: HashMap<(Addr, [u8; 15]), Line>,
+    /// The lines of instructions, by address, mode and bytes.
+    known: HashMap<(Addr, ExecMode, [u8; 15]), Line>,
 }
 
 impl Disassembler {
@@ -39,7 +39,7 @@ impl Disassembler {
             self.known.clear();
         }
         let (symbols, formatter) = (&self.symbols, &mut self.formatter);
-        self.known.entry((addr, bytes)).or_insert_with(|| Line {
+        self.known.entry((addr, mode, bytes)).or_insert_with(|| Line {
             function: function(symbols, addr),
             place: place(symbols, addr),
             text: text(formatter, addr, mode, &bytes),

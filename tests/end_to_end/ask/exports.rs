@@ -5,7 +5,8 @@ use crate::support::{Scene, contraflow, have, text};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 
 fn export(scene: &Scene, dir: &Path, format: &str) -> PathBuf {
     let file = scene.path(format);
@@ -124,4 +125,26 @@ fn paths_are_exported_too() {
     assert_eq!(said.matches("\"name\":\"seven\"").count(), 12);
     let nothing = ask("calls", Path::new("/nowhere"), &[]);
     assert_eq!(nothing.status.code(), Some(2));
+}
+
+#[test]
+fn an_interrupted_export_can_be_read() {
+    let scene = Scene::new();
+    let program = scene.compile("fib.c", &["-O0", "-DN=21"]);
+    let (dir, _) = record(&scene, &[], &program);
+    let file = scene.path("speedscope");
+    let mut export = contraflow();
+    export.args(["export", "speedscope", "-o"]).arg(&file).arg(&dir);
+    let mut export = export.stderr(Stdio::null()).spawn().unwrap();
+    while fs::metadata(&file).map_or(0, |file| file.len()) == 0 {
+        assert_eq!(export.try_wait().unwrap(), None, "it ends before it writes anything");
+        thread::yield_now();
+    }
+    Command::new("kill").args(["-INT", &export.id().to_string()]).status().unwrap();
+    // It may have been done before the signal.
+    export.wait().unwrap();
+    let speedscope: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let events = speedscope["profiles"][0]["events"].as_array().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!(of("O"), of("C"));
 }
