@@ -9,7 +9,8 @@ use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch, Tracee, USER_CS_64, has_more_filters, wait_for};
 
 impl Prepared {
-    /// Creates the recording, and launches the program, stopped before its first instruction.
+    /// Creates the recording, and launches the program. The process is stopped in the execve(2) that
+    /// started the program ([`finish_execve`] ends it).
     pub(super) fn launch(request: &Request, backend: Backend) -> Result<(Self, Pid), Error> {
         let env = request.environment();
         let launch = Launch {
@@ -19,24 +20,25 @@ impl Prepared {
             directory: request.directory.as_deref(),
             aslr: request.aslr,
         };
-        Self::with(request, backend, || launch.start())
+        Self::create_before(request, backend, || launch.start())
     }
 
-    /// Creates the recording, and attaches to a running process, or only to its thread that
-    /// `request` names. Returns the stopped threads.
+    /// Creates the recording, and attaches to the running process `pid`, or only to the thread of it
+    /// that `request` names. Returns the threads, which are stopped.
     pub(super) fn attach(
         request: &Request,
         backend: Backend,
         pid: Pid,
     ) -> Result<(Self, Vec<Tid>), Error> {
-        Self::with(request, backend, || match request.only_thread {
+        Self::create_before(request, backend, || match request.only_thread {
             Some(tid) => tracee::attach_thread(pid, tid).map(|()| vec![tid]),
             None => tracee::attach(pid),
         })
     }
 
-    /// Creates the recording, then the process by `begin`. Removes the recording if that fails.
-    fn with<T>(
+    /// Creates the recording, then calls `begin`, which launches or attaches to the process. Removes
+    /// the recording if that fails.
+    fn create_before<T>(
         request: &Request,
         backend: Backend,
         begin: impl FnOnce() -> Result<T, tracee::Error>,
@@ -52,9 +54,9 @@ impl Prepared {
     }
 }
 
-/// Ends the execve(2) that started a thread's program, so that the thread is stopped at the first
-/// instruction as after a step. Returns an error if the thread ends.
-pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
+/// Steps a thread that is stopped in an execve(2) out of it, and waits until it is stopped at the
+/// new program's first instruction. Returns an error if the thread ends.
+pub(super) fn finish_execve(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
     match wait_for(tracee.0)? {
         stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
@@ -62,10 +64,10 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// Returns the reason why a child cannot be recorded after its execve(2), as a clause; `None` if it
-/// can. The child ran natively before. Filters of system calls (seccomp) that it shares with
-/// `parent` do not matter.
-pub(super) fn reason_against(child: Pid, parent: Pid) -> Result<Option<&'static str>, Error> {
+/// Returns the reason why a child, stopped in its execve(2), cannot be recorded from there on, as a
+/// clause; `None` if it can. Such a child ran natively before, and may have set filters of its
+/// system calls (seccomp); those that `parent` has as well do not matter.
+pub(super) fn reason_not_to_record(child: Pid, parent: Pid) -> Result<Option<&'static str>, Error> {
     Ok(if !runs_64_bit_code(Tracee(Tid(child.0)))? {
         Some("runs a 32-bit program")
     } else if has_more_filters(child, parent) {

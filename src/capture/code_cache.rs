@@ -14,7 +14,7 @@ use std::io::{Read, Seek, SeekFrom};
 /// Lets `engine`, which has translated no code yet, begin with the cache that earlier runs of the
 /// program left. The program's entry point is at `entry`. `tracee` is stopped in it. Returns the
 /// place of the cache, even if it is still empty; `None` if the program can have none.
-pub(super) fn resume(
+pub(super) fn load(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,
     tracee: Tracee,
@@ -28,13 +28,13 @@ pub(super) fn resume(
     if let Some((description, mut code)) = cache.as_ref().and_then(CodeCache::open) {
         engine.resume_code(tracee, &description, &mut code)?;
     }
-    wake(engine, files, recorder, AddrRange::new(Addr(0), Addr(u64::MAX)));
+    use_unchanged_code(engine, files, recorder, AddrRange::new(Addr(0), Addr(u64::MAX)));
     Ok(cache)
 }
 
 /// Stores the code cache of `engine` for the next run of the program if this run added enough to
 /// it, or removes the stored one if it has grown too large.
-pub(super) fn keep(engine: &TranslatedProcess, cache: &CodeCache) {
+pub(super) fn store(engine: &TranslatedProcess, cache: &CodeCache) {
     match engine.updated_cache() {
         CacheUpdate::None => {}
         CacheUpdate::Replace(new) => cache.write(&new.description, &new.code),
@@ -44,7 +44,7 @@ pub(super) fn keep(engine: &TranslatedProcess, cache: &CodeCache) {
 
 /// Lets `engine` use the code that it has of the files that are newly mapped in `range`, where the
 /// bytes are those of the file: the process, or its parent, may have changed them.
-pub(super) fn wake(
+pub(super) fn use_unchanged_code(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,
     recorder: &Recorder,

@@ -53,7 +53,7 @@ type Stamp = (u64, (i64, i64), (i64, i64));
 
 impl CodeFile {
     /// Returns true if `mapping` maps this file.
-    pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
+    pub(super) fn is_mapped_by(&self, mapping: &Mapping) -> bool {
         self.mapping.is_same_file(mapping)
     }
 }
@@ -66,24 +66,24 @@ impl CodeFiles {
 
     /// Returns the stored content of the file that `mapping` maps; `None` if it is not stored.
     pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
-        let of_file = self.files.iter().find(|file| file.is_of(mapping));
+        let of_file = self.files.iter().find(|file| file.is_mapped_by(mapping));
         of_file.and_then(|file| file.stored.as_ref()).map(|stored| &stored.image)
     }
 
     /// Returns true if the content of the file that `mapping` maps is stored.
-    pub(super) fn stored(&self, mapping: &Mapping) -> bool {
-        self.files.iter().any(|file| file.is_of(mapping) && file.stored.is_some())
+    pub(super) fn is_stored(&self, mapping: &Mapping) -> bool {
+        self.files.iter().any(|file| file.is_mapped_by(mapping) && file.stored.is_some())
     }
 
     /// Returns the number of the file that `mapping` maps, and records a new file. Stores the file
     /// when it is first mapped as code; in a set that stores data, when it is first mapped.
-    pub(super) fn number(
+    pub(super) fn file_id(
         &mut self,
         mapping: &Mapping,
         recorder: &mut Recorder,
         tid: Tid,
     ) -> Result<FileId, Error> {
-        let known = self.files.iter().position(|file| file.is_of(mapping));
+        let known = self.files.iter().position(|file| file.is_mapped_by(mapping));
         let at = match known {
             Some(at) => at,
             None => self.add(mapping, recorder, tid)?,
@@ -91,10 +91,10 @@ impl CodeFiles {
         let Some(file) = self.files.get_mut(at) else { return Ok(FileId(u32::MAX)) };
         let is_wanted = mapping.protection.execute || self.stores_data;
         if is_wanted && file.stored.is_none() {
-            file.stored = store(mapping, recorder)?;
+            file.stored = store_file(mapping, recorder)?;
             if let Some(stored) = &file.stored {
                 let event = Event::Image { file: file.id, image: stored.image.clone() };
-                recorder.event(tid, event)?;
+                recorder.record_event(tid, event)?;
             }
         }
         Ok(file.id)
@@ -103,7 +103,7 @@ impl CodeFiles {
     fn add(&mut self, of: &Mapping, recorder: &mut Recorder, tid: Tid) -> Result<usize, Error> {
         let id = FileId(self.count);
         self.count = self.count.saturating_add(1);
-        recorder.event(tid, Event::File { file: id, path: of.name.clone() })?;
+        recorder.record_event(tid, Event::File { file: id, path: of.name.clone() })?;
         self.files.push(CodeFile { id, mapping: of.clone(), stored: None });
         Ok(self.files.len() - 1)
     }
@@ -142,15 +142,15 @@ impl Stored {
 
 /// Stores a mapped file, unless its path leads to another file now, or it is large and data that is
 /// not worth it. Code that is not stored here is recorded when it is executed.
-fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
+fn store_file(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);
     };
-    let is_stored = |file: &Metadata| {
+    let is_worth_storing = |file: &Metadata| {
         let is_small = file.len() <= LARGEST_DATA_BYTES;
         mapping.protection.execute || is_small || is_mapped_as_a_whole(mapping, file)
     };
-    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode && is_stored(&m));
+    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode && is_worth_storing(&m));
     let Some(stamp) = stamp(&file).ok().filter(|_| same) else { return Ok(None) };
     let image = recorder.writer().image_from_file(&mut file)?;
     Ok(Some(Stored { image, file, stamp }))

@@ -79,7 +79,7 @@ pub struct Forks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The thread is about to execute the instruction at one of the [`Go::stops`].
-    Stop,
+    Breakpoint,
     /// The thread has executed its single step.
     Stepped,
     /// The thread has accessed memory that is watched: the [`Watch`] at this address.
@@ -118,7 +118,7 @@ impl Report {
 
     /// Returns true if this event is reported instead of resuming, whatever the debugger requests
     /// next.
-    pub(super) fn is_due(self) -> bool {
+    pub(super) fn is_reported_before_resuming(self) -> bool {
         self.is_birth() || matches!(self, Self::CallReturn(_))
     }
 }

@@ -10,7 +10,7 @@ use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
 
 /// The exit stop of a thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LastStop {
+pub(super) struct ExitStop {
     pub(super) tid: Tid,
     /// The message of the stop: the thread's exit status, as in wait(2).
     pub(super) status: u64,
@@ -33,16 +33,20 @@ impl Culprit {
     /// Handles the exit stop of a thread. Returns true if its process ends with it, and notes the
     /// thread as the one that ended it if none is known, or if only this one did so for certain.
     /// Returns false if the thread made the system call `exit`. Returns false and forgets the noted
-    /// thread if another thread executes a program, as `one_executes` decides. That waits for
+    /// thread if another thread executes a program, as `any_is_in_execve` decides. That waits for
     /// running threads, so it is called only if the thread did not make that call: no other thread
     /// keeps running then.
-    pub(super) fn take(&mut self, stop: &LastStop, one_executes: impl FnOnce() -> bool) -> bool {
+    pub(super) fn note_exit_stop(
+        &mut self,
+        stop: &ExitStop,
+        any_is_in_execve: impl FnOnce() -> bool,
+    ) -> bool {
         let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
         let chose_to_end = signal == 0 && stop.call == Some(EXIT);
         if chose_to_end {
             return false;
         }
-        if one_executes() {
+        if any_is_in_execve() {
             *self = Self::default();
             return false;
         }
@@ -72,7 +76,7 @@ pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
 
 /// Returns true if one of the threads `tids` of a process executes a program: it waits in the
 /// kernel until all others are gone, so they must not be kept at their exit stops.
-pub(super) fn one_executes(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
+pub(super) fn any_is_in_execve(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
     tids.any(|tid| matches!(call_of(pid, tid), Some(EXECVE | EXECVEAT)))
 }
 
@@ -81,13 +85,13 @@ mod tests {
     use super::*;
     use crate::tracee::call_numbers::FUTEX;
 
-    fn stop(tid: i32, status: u64, call: Option<u64>, signal: Option<u8>) -> LastStop {
+    fn stop(tid: i32, status: u64, call: Option<u64>, signal: Option<u8>) -> ExitStop {
         let siginfo = signal.map(|signal| {
             let mut info: SiginfoBytes = [0; size_of::<libc::siginfo_t>()];
             info[0] = signal;
             info
         });
-        LastStop { tid: Tid(tid), status, call, siginfo }
+        ExitStop { tid: Tid(tid), status, call, siginfo }
     }
 
     const NO_EXEC: fn() -> bool = || false;
@@ -95,35 +99,35 @@ mod tests {
     #[test]
     fn an_end_that_a_thread_chose_asks_nothing_of_the_others() {
         let asked = || unreachable!("to ask waits for threads that run");
-        assert!(!Culprit::default().take(&stop(1, 0, Some(EXIT), None), asked));
+        assert!(!Culprit::default().note_exit_stop(&stop(1, 0, Some(EXIT), None), asked));
     }
 
     #[test]
     fn threads_that_make_way_for_a_program_end_nothing() {
         let mut culprit = Culprit::default();
-        assert!(!culprit.take(&stop(1, 9, Some(FUTEX), None), || true));
+        assert!(!culprit.note_exit_stop(&stop(1, 9, Some(FUTEX), None), || true));
         assert_eq!(culprit.known(), None);
     }
 
     #[test]
     fn whoever_called_exit_group_ended_the_process() {
         let mut culprit = Culprit::default();
-        assert!(!culprit.take(&stop(1, 0, Some(EXIT), None), NO_EXEC));
+        assert!(!culprit.note_exit_stop(&stop(1, 0, Some(EXIT), None), NO_EXEC));
         assert_eq!(culprit.known(), None);
-        assert!(culprit.take(&stop(2, 3 << 8, Some(FUTEX), None), NO_EXEC));
-        assert!(culprit.take(&stop(3, 3 << 8, None, None), NO_EXEC));
-        assert!(culprit.take(&stop(4, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
-        assert!(culprit.take(&stop(5, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(2, 3 << 8, Some(FUTEX), None), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(3, 3 << 8, None, None), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(4, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(5, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(4), 0)));
     }
 
     #[test]
     fn whoever_had_the_signal_ended_the_process() {
         let mut culprit = Culprit::default();
-        assert!(culprit.take(&stop(1, 11, Some(EXIT), None), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(1, 11, Some(EXIT), None), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(1), 11)));
-        assert!(culprit.take(&stop(2, 0x8b, None, Some(11)), NO_EXEC));
-        assert!(culprit.take(&stop(3, 11, None, Some(10)), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(2, 0x8b, None, Some(11)), NO_EXEC));
+        assert!(culprit.note_exit_stop(&stop(3, 11, None, Some(10)), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(2), 11)));
     }
 }

@@ -15,25 +15,25 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// An event that was not reported yet.
-    pub(super) news: Option<Report>,
+    pub(super) unreported: Option<Report>,
     /// The event to report as soon as the thread is to be resumed: the end of a step during which a
     /// child was born; or that birth, if the end of the step was reported first.
-    pub(super) owed: Option<Report>,
+    pub(super) report_on_resume: Option<Report>,
     /// A signal that the recorder sent for the debugger, so that it is delivered without a stop; 0
     /// for none.
-    pub(super) sent: Signo,
+    pub(super) sent_signal: Signo,
     /// The address at which the thread is stopped, if that stop was reported.
-    pub(super) reported: Option<Addr>,
+    pub(super) reported_stop: Option<Addr>,
     /// The information (`siginfo_t`) that the debugger set for the next signal that it delivers.
-    pub(super) siginfo: Option<SiginfoBytes>,
+    pub(super) next_siginfo: Option<SiginfoBytes>,
 }
 
 impl Pending {
     /// Returns true if the thread stops for `signal`, where signals in the mask `passed` are
     /// delivered without a stop. Forgets a signal that the debugger sent.
-    pub(super) fn asks(&mut self, signal: Signo, passed: u64) -> bool {
-        if self.sent == signal {
-            self.sent = 0;
+    pub(super) fn stops_for_signal(&mut self, signal: Signo, passed: u64) -> bool {
+        if self.sent_signal == signal {
+            self.sent_signal = 0;
             return false;
         }
         passed & 1 << (signal - 1).clamp(0, 63) == 0
@@ -41,23 +41,23 @@ impl Pending {
 
     /// Forgets the event and the reported stop, since the thread is resumed with `signal`. If that
     /// is 0 (none), also forgets the debugger's siginfo.
-    pub(super) fn go_on(&mut self, signal: Signo) {
-        (self.news, self.reported) = (None, None);
+    pub(super) fn note_resumed(&mut self, signal: Signo) {
+        (self.unreported, self.reported_stop) = (None, None);
         if signal == 0 {
-            self.siginfo = None;
+            self.next_siginfo = None;
         }
     }
 
     /// Takes and returns the debugger's information for `signal`, if the debugger sent that signal.
-    pub(super) fn take_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
-        let is_sent = self.sent == signal;
-        self.siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
+    pub(super) fn take_next_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
+        let is_sent = self.sent_signal == signal;
+        self.next_siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }
 
     /// Forgets the birth of a child, if that is an event that was not reported.
     fn forget_births(&mut self) {
-        self.news.take_if(|news| news.is_birth());
-        self.owed.take_if(|news| news.is_birth());
+        self.unreported.take_if(|news| news.is_birth());
+        self.report_on_resume.take_if(|news| news.is_birth());
     }
 }
 
@@ -67,10 +67,10 @@ pub(super) trait DebuggedThread {
     fn pending(&mut self) -> &mut Pending;
 
     /// Returns true if the thread is at its exit stop.
-    fn is_at_end(&self) -> bool;
+    fn is_at_exit_stop(&self) -> bool;
 
     /// Returns true while the thread is in an execve(2) that starts another program.
-    fn begins_program(&self) -> bool {
+    fn is_in_execve(&self) -> bool {
         false
     }
 
@@ -79,7 +79,7 @@ pub(super) trait DebuggedThread {
     fn next_ip(&self) -> Option<Addr>;
 
     /// Returns the information of the signal for which the thread stopped; `None` for other stops.
-    fn held(&mut self) -> Option<&mut SiginfoBytes>;
+    fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes>;
 
     /// Returns the thread's registers, and the signal for which it stopped; `None` if unknown.
     fn state(&self) -> Option<core::Thread>;
@@ -100,18 +100,18 @@ pub(super) trait Debugged {
     fn exit(&self) -> Option<Exit>;
 
     /// Resumes all threads of the program from their exit stops, and waits until it is gone.
-    fn let_end(&mut self) -> Result<(), Error>;
+    fn let_program_end(&mut self) -> Result<(), Error>;
 
     /// Detaches from the program, whose threads are all stopped, so that it goes on natively.
     /// Completes its recording.
-    fn part_from_program(&mut self) -> Result<(), Error>;
+    fn detach_from_program(&mut self) -> Result<(), Error>;
 
     /// Returns true if a process's first thread is gone, while others are at their exit stops: the
     /// kernel does not report the end of that thread then.
-    fn awaits_lost_first_thread(&self, pid: Pid) -> bool {
+    fn has_lost_first_thread(&self, pid: Pid) -> bool {
         let first = self.threads().get(&Tid(pid.0));
-        let is_at_end = |thread: &Self::Thread| thread.process() == pid && thread.is_at_end();
-        first.is_some_and(|thread| !thread.is_at_end())
+        let is_at_end = |thread: &Self::Thread| thread.process() == pid && thread.is_at_exit_stop();
+        first.is_some_and(|thread| !thread.is_at_exit_stop())
             && self.threads().values().any(is_at_end)
             && is_first_thread_gone(pid)
     }
@@ -127,9 +127,9 @@ pub(super) trait Debugged {
         self.threads().iter().filter_map(of_program).collect()
     }
 
-    fn is_at_end(&self) -> bool {
+    fn all_are_at_exit_stops(&self) -> bool {
         let tids = self.tids();
-        let at_end = |tid| self.threads().get(tid).is_some_and(Self::Thread::is_at_end);
+        let at_end = |tid| self.threads().get(tid).is_some_and(Self::Thread::is_at_exit_stop);
         !tids.is_empty() && tids.iter().all(at_end)
     }
 
@@ -141,25 +141,26 @@ pub(super) trait Debugged {
 
     /// Returns the event for the end of the program, after letting it end if all its threads are at
     /// their exit stops; `None` if it still runs.
-    fn end(&mut self) -> Result<Option<(Tid, Report)>, Error> {
+    fn take_end(&mut self) -> Result<Option<(Tid, Report)>, Error> {
         if !self.is_gone() {
-            if !self.is_at_end() {
+            if !self.all_are_at_exit_stops() {
                 return Ok(None);
             }
-            self.let_end()?;
+            self.let_program_end()?;
         }
-        Ok(Some(self.gone()))
+        Ok(Some(self.end_report()))
     }
 
-    fn gone(&self) -> (Tid, Report) {
+    fn end_report(&self) -> (Tid, Report) {
         (Tid(self.program().0), Report::Ended(self.exit()))
     }
 
     /// Takes the event that `go.thread` owes the debugger. Returns it if it is reported instead of
     /// resuming the thread; drops it otherwise.
-    fn take_owed(&mut self, go: &Go) -> Option<(Tid, Report)> {
-        let owed = self.threads_mut().get_mut(&go.thread)?.pending().owed.take()?;
-        (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
+    fn take_report_on_resume(&mut self, go: &Go) -> Option<(Tid, Report)> {
+        let owed = self.threads_mut().get_mut(&go.thread)?.pending().report_on_resume.take()?;
+        (go.step && go.signal == 0 || owed.is_reported_before_resuming())
+            .then_some((go.thread, owed))
     }
 
     /// Takes and returns the event that `go.thread` has not reported yet, since it happened while
@@ -172,17 +173,17 @@ pub(super) trait Debugged {
             return Ok(None);
         }
         let pending = thread.pending();
-        match pending.news.take() {
-            None | Some(Report::Stop | Report::Stepped) => Ok(None),
+        match pending.unreported.take() {
+            None | Some(Report::Breakpoint | Report::Stepped) => Ok(None),
             // gdb steps over a breakpoint this way, and accepts only the end of the step as an
             // answer.
             Some(birth @ Report::Forked(_)) if go.step && go.locked => {
-                pending.owed = Some(birth);
+                pending.report_on_resume = Some(birth);
                 Ok(None)
             }
             Some(news) => {
                 if go.signal != 0 {
-                    pending.sent = go.signal;
+                    pending.sent_signal = go.signal;
                     gone_is_fine(Tracee(go.thread).send(program, go.signal))?;
                 }
                 Ok(Some((go.thread, news)))
@@ -192,11 +193,11 @@ pub(super) trait Debugged {
 
     /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
     /// has now.
-    fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+    fn mark_stop_reported(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
         let here = thread.next_ip().filter(|ip| stops.contains(ip));
-        let is_new = here.is_some() && thread.pending().reported != here;
-        thread.pending().reported = here.or(thread.pending().reported);
+        let is_new = here.is_some() && thread.pending().reported_stop != here;
+        thread.pending().reported_stop = here.or(thread.pending().reported_stop);
         is_new
     }
 
@@ -204,10 +205,10 @@ pub(super) trait Debugged {
     /// that the debugger delivers to it. Returns an error if the thread is gone, or at its exit
     /// stop.
     fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
-        let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_end());
-        let thread = thread.ok_or(Error::NotStanding { tid })?;
-        let Some(held) = thread.held() else {
-            thread.pending().siginfo = Some(*info);
+        let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_exit_stop());
+        let thread = thread.ok_or(Error::ThreadEnded { tid })?;
+        let Some(held) = thread.held_siginfo() else {
+            thread.pending().next_siginfo = Some(*info);
             return Ok(());
         };
         *held = *info;
@@ -215,28 +216,30 @@ pub(super) trait Debugged {
     }
 
     /// Forgets that a thread reported its stop at its current address.
-    fn forget_report(&mut self, tid: Tid) {
+    fn forget_reported_stop(&mut self, tid: Tid) {
         if let Some(thread) = self.threads_mut().get_mut(&tid) {
-            thread.pending().reported = None;
+            thread.pending().reported_stop = None;
         }
     }
 
     /// Takes and returns an unreported event of another thread than `go.thread`: one that happened
     /// while all were being stopped, or its stop at one of `go.stops`. Drops ends of steps.
-    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
+    fn take_report_of_others(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
         for (tid, thread) in others.filter(|(tid, t)| t.process() == program && **tid != go.thread)
         {
-            if let Some(owed) = thread.pending().owed.take_if(|owed| owed.is_due()) {
+            if let Some(owed) =
+                thread.pending().report_on_resume.take_if(|owed| owed.is_reported_before_resuming())
+            {
                 return Some((*tid, owed));
             }
-            match thread.pending().news.take() {
-                Some(Report::Stop) | None => {
+            match thread.pending().unreported.take() {
+                Some(Report::Breakpoint) | None => {
                     let here = thread.next_ip().filter(|ip| go.stops.contains(ip));
-                    if here.is_some() && thread.pending().reported != here {
-                        thread.pending().reported = here;
-                        return Some((*tid, Report::Stop));
+                    if here.is_some() && thread.pending().reported_stop != here {
+                        thread.pending().reported_stop = here;
+                        return Some((*tid, Report::Breakpoint));
                     }
                 }
                 Some(Report::Stepped) => {}
@@ -248,10 +251,10 @@ pub(super) trait Debugged {
 
     /// Takes and returns an event of the program: its end, or an event of any thread, preferably of
     /// `first`; only of `first` if `alone`. Returns `None` if there is none.
-    fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
-        let Some(culprit) = self.culprit() else { return Some(self.gone()) };
+    fn take_report(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
+        let Some(culprit) = self.culprit() else { return Some(self.end_report()) };
         let program = self.program();
-        if self.is_at_end() {
+        if self.all_are_at_exit_stops() {
             let known = culprit.known().map(|(tid, _)| tid);
             let known = known.filter(|tid| self.threads().contains_key(tid));
             return Some((known.unwrap_or(Tid(program.0)), Report::Ending));
@@ -264,18 +267,18 @@ pub(super) trait Debugged {
         let of_program = threads.filter(|(_, thread)| thread.process() == program);
         let reported = of_program.filter_map(|(tid, thread)| {
             let pending = thread.pending();
-            is_reported(*tid, pending.news).then_some((*tid, pending))
+            is_reported(*tid, pending.unreported).then_some((*tid, pending))
         });
         match reported.min_by_key(|(tid, _)| *tid != first) {
-            Some((tid, pending)) => pending.news.take().map(|news| (tid, news)),
-            None => self.none_runs(first).filter(|_| alone),
+            Some((tid, pending)) => pending.unreported.take().map(|news| (tid, news)),
+            None => self.only_thread_ended(first).filter(|_| alone),
         }
     }
 
     /// Returns an event if the thread `only`, the only one that was resumed, has ended while others
     /// exist.
-    fn none_runs(&self, only: Tid) -> Option<(Tid, Report)> {
-        let begins = self.threads().values().any(DebuggedThread::begins_program);
+    fn only_thread_ended(&self, only: Tid) -> Option<(Tid, Report)> {
+        let begins = self.threads().values().any(DebuggedThread::is_in_execve);
         let is_gone = !begins && !self.threads().contains_key(&only);
         let left = self.tids().first().copied().filter(|_| is_gone)?;
         Some((left, Report::NoneRuns))
@@ -284,15 +287,15 @@ pub(super) trait Debugged {
     /// Returns the event to report once all threads are stopped. It replaces an interrupt by
     /// another event that happened while threads were halted, such as the end of a long step, and
     /// the event of a process that is gone by its end.
-    fn settled(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
-        let came = (news == Report::Interrupted).then(|| self.take_news(go.thread, go.locked));
+    fn report_after_halt(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
+        let came = (news == Report::Interrupted).then(|| self.take_report(go.thread, go.locked));
         let (tid, news) = came.flatten().unwrap_or((tid, news));
-        if matches!(news, Report::Stop | Report::Stepped) {
-            self.reports_stop(tid, &go.stops);
+        if matches!(news, Report::Breakpoint | Report::Stepped) {
+            self.mark_stop_reported(tid, &go.stops);
         }
         match news {
             Report::Ended(_) => (tid, news),
-            _ if self.is_gone() => self.gone(),
+            _ if self.is_gone() => self.end_report(),
             _ if self.threads().contains_key(&tid) => (tid, news),
             _ => (self.tids().first().copied().unwrap_or(tid), news),
         }
@@ -306,10 +309,10 @@ pub(super) trait Debugged {
     /// Leaves the program, all of whose threads are stopped: lets it end if they are at their exit
     /// stops, and detaches otherwise. Does nothing if the program is gone.
     fn leave_program(&mut self) -> Result<(), Error> {
-        match (self.is_gone(), self.is_at_end()) {
+        match (self.is_gone(), self.all_are_at_exit_stops()) {
             (true, _) => Ok(()),
-            (_, true) => self.let_end(),
-            _ => self.part_from_program(),
+            (_, true) => self.let_program_end(),
+            _ => self.detach_from_program(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::tracee::{Dispositions, Signo};
 
 /// Returns true if a signal leaves a thread at its instruction: it has no handler, and is ignored
 /// or only stops the process until it is continued (signal(7)).
-pub(super) fn leaves_it_running(signal: Signo, known: Dispositions) -> bool {
+pub(super) fn keeps_thread_in_place(signal: Signo, known: Dispositions) -> bool {
     let bit = 1_u64 << (signal - 1).clamp(0, 63);
     let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
     let harmless = matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);

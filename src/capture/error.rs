@@ -82,7 +82,7 @@ pub enum Error {
     },
     /// A thread cannot be changed: it is gone, or at its exit stop.
     #[error("thread {tid} has ended, so its registers cannot be changed")]
-    NotStanding {
+    ThreadEnded {
         /// The thread that has ended.
         tid: Tid,
     },

@@ -55,7 +55,7 @@ pub(super) struct Resolver {
     filter: Filter,
     ranges: Ranges,
     /// The mappings that were searched, with their files.
-    seen: Vec<(AddrRange, String)>,
+    searched: Vec<(AddrRange, String)>,
     /// The names of functions in the filter, each with true if it was ever found.
     found: Vec<(String, bool)>,
 }
@@ -66,7 +66,7 @@ impl Resolver {
         let names = filter.only.iter().chain(&filter.stop).filter(is_name);
         let found = names.map(|code| (code.words(), false)).collect();
         let mut resolver =
-            Self { filter: filter.clone(), ranges: Ranges::default(), seen: Vec::new(), found };
+            Self { filter: filter.clone(), ranges: Ranges::default(), searched: Vec::new(), found };
         resolver.start_over();
         resolver
     }
@@ -87,27 +87,27 @@ impl Resolver {
         };
         let filters = !self.filter.only.is_empty();
         self.ranges = Ranges::new(filters, fixed(&self.filter.only), fixed(&self.filter.stop));
-        self.seen.clear();
+        self.searched.clear();
     }
 
     /// Searches new mappings of code. Returns true if the ranges changed.
-    pub(super) fn update<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
+    pub(super) fn search<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
         if self.found.is_empty() {
             return false;
         }
         let before = self.ranges.clone();
         for mapping in mappings.filter(|m| m.protection.execute && m.is_file()) {
             let key = (mapping.range, mapping.name.clone());
-            if !self.seen.contains(&key) {
-                self.seen.push(key);
-                self.look_into(mapping);
+            if !self.searched.contains(&key) {
+                self.searched.push(key);
+                self.add_functions_in(mapping);
             }
         }
         self.ranges != before
     }
 
     /// Returns an error if there are more ranges than a PT unit has.
-    pub(super) fn must_fit(&self) -> Result<(), Error> {
+    pub(super) fn check_count(&self) -> Result<(), Error> {
         match self.count() {
             0..=MOST_RANGES => Ok(()),
             count => Err(Error::TooManyRanges { count }),
@@ -120,7 +120,7 @@ impl Resolver {
     }
 
     /// Returns true if some functions are not found yet, ever or in the current program.
-    pub(super) fn seeks(&self) -> bool {
+    pub(super) fn has_missing_functions(&self) -> bool {
         let codes = self.filter.only.len() + self.filter.stop.len();
         self.count() < codes || self.found.iter().any(|(_, found)| !found)
     }
@@ -135,7 +135,7 @@ impl Resolver {
     }
 
     /// Adds the ranges of all functions of the filter that the file of a mapping has.
-    fn look_into(&mut self, mapping: &Mapping) {
+    fn add_functions_in(&mut self, mapping: &Mapping) {
         let wanted = |code: &&Code| match code {
             Code::Range(_) => false,
             Code::Function(_) => true,

@@ -27,12 +27,12 @@ const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
 
 /// Reads all registers of a stopped thread; `None` if it is gone.
-pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
-    Some(thread_with(tracee, &tracee.registers().ok()?, siginfo))
+pub(super) fn read_thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
+    Some(read_thread_with(tracee, &tracee.registers().ok()?, siginfo))
 }
 
 /// Returns the state of a stopped thread with these general registers. Reads its other registers.
-pub(super) fn thread_with(
+pub(super) fn read_thread_with(
     tracee: Tracee,
     registers: &Registers,
     siginfo: Option<SiginfoBytes>,
@@ -49,7 +49,7 @@ pub(super) fn thread_with(
 
 /// Marks the address of the last x87 instruction as unknown in the state of a thread that ran
 /// translated: it is an address in the code cache.
-pub(super) fn of_translated(mut thread: Thread) -> Thread {
+pub(super) fn forget_cache_address(mut thread: Thread) -> Thread {
     for area in thread.fpregs.iter_mut().chain(&mut thread.xstate) {
         forget_last_x87(area);
     }
@@ -64,7 +64,7 @@ pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Erro
 /// Writes the core file. `threads` are in gdb's order: the one that ended the process is first.
 /// `signal` is the signal that did, or 0. `hidden` is the recorder's memory. Returns the mappings
 /// whose contents the core has.
-pub(super) fn write(
+pub(super) fn write_core(
     recorder: &Recorder,
     memory: &Memory,
     threads: Vec<Thread>,
@@ -73,16 +73,17 @@ pub(super) fn write(
 ) -> Result<Vec<AddrRange>, Error> {
     let pid = recorder.pid();
     let maps = visible(mappings(pid)?, hidden);
-    let mut pages = Pages { map: PageMap::open(pid), range: AddrRange::default(), touched: None };
+    let mut pages =
+        TouchedPages { map: PageMap::open(pid), range: AddrRange::default(), touched: None };
     let undumped = undumped(pid);
-    let (mut segments, mut dumped) = (Vec::new(), Vec::new());
+    let (mut segments, mut dumped_mappings) = (Vec::new(), Vec::new());
     for mapping in maps.iter().filter(|mapping| is_memory(mapping)) {
         let whole = segment(mapping, &mut pages);
         let is_dumped = whole.dumped && !undumped.contains(&mapping.range.start.0);
         let whole = CoreSegment { dumped: is_dumped, ..whole };
         let is_in_parts = is_dumped && !mapping.protection.shared && is_large(mapping.range);
-        let parts = if is_in_parts { pages.parts(&whole) } else { vec![whole] };
-        dumped.extend(parts.iter().any(|part| part.dumped).then_some(mapping.range));
+        let parts = if is_in_parts { pages.touched_segments(&whole) } else { vec![whole] };
+        dumped_mappings.extend(parts.iter().any(|part| part.dumped).then_some(mapping.range));
         segments.extend(parts);
     }
     let contents = CoreContents {
@@ -95,7 +96,7 @@ pub(super) fn write(
     };
     let mut out = BufWriter::new(recorder.writer().core_file()?);
     core::write(&mut out, &contents, &mut FinalMemory { memory, maps: &maps, pages })?;
-    Ok(dumped)
+    Ok(dumped_mappings)
 }
 
 fn process_info(pid: Pid) -> ProcessInfo {
@@ -130,15 +131,16 @@ fn is_memory(mapping: &Mapping) -> bool {
 
 /// Returns the segment of a mapping. It has no contents if the memory is inaccessible, is too
 /// large, or is that of an unchanged file.
-fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
+fn segment(mapping: &Mapping, pages: &mut TouchedPages) -> CoreSegment {
     let protection = mapping.protection;
     let accessible = protection.read || protection.write || protection.execute;
     let fits = if protection.shared {
         mapping.range.size_bytes() <= SHARED_LIMIT_BYTES
     } else {
-        !is_large(mapping.range) || pages.knows(mapping.range)
+        !is_large(mapping.range) || pages.are_known_in(mapping.range)
     };
-    let clean_file = mapping.is_file() && !protection.shared && pages.are_of_file(mapping.range);
+    let clean_file =
+        mapping.is_file() && !protection.shared && pages.has_no_private_pages(mapping.range);
     CoreSegment {
         range: mapping.range,
         readable: protection.read,
@@ -155,14 +157,14 @@ fn is_large(range: AddrRange) -> bool {
 
 /// The touched pages of one mapping, which is loaded when it is needed. Other pages are not read,
 /// since reading would create them.
-struct Pages {
+struct TouchedPages {
     map: Option<PageMap>,
     range: AddrRange,
     touched: Option<Vec<(AddrRange, PageState)>>,
 }
 
-impl Pages {
-    fn load(&mut self, range: AddrRange) {
+impl TouchedPages {
+    fn load_for(&mut self, range: AddrRange) {
         if self.range != range {
             self.touched = self.map.as_ref().and_then(|map| map.touched(range));
             self.range = range;
@@ -170,22 +172,22 @@ impl Pages {
     }
 
     /// Returns true if the touched pages of a mapping are known.
-    fn knows(&mut self, range: AddrRange) -> bool {
-        self.load(range);
+    fn are_known_in(&mut self, range: AddrRange) -> bool {
+        self.load_for(range);
         self.touched.is_some()
     }
 
     /// Returns true if the process is known to have no private copies of a mapped file's pages.
-    fn are_of_file(&mut self, range: AddrRange) -> bool {
-        self.load(range);
+    fn has_no_private_pages(&mut self, range: AddrRange) -> bool {
+        self.load_for(range);
         let is_own = |(_, state): &(AddrRange, PageState)| *state == PageState::Private;
         self.touched.as_ref().is_some_and(|touched| !touched.iter().any(is_own))
     }
 
     /// Returns segments for the touched ranges of a mapping, and segments without contents between
     /// them. If a range is too large, returns one segment without contents.
-    fn parts(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
-        self.load(whole.range);
+    fn touched_segments(&mut self, whole: &CoreSegment) -> Vec<CoreSegment> {
+        self.load_for(whole.range);
         let touched = self.touched.iter().flatten();
         let mut parts: Vec<AddrRange> = touched.map(|(range, _)| *range).collect();
         let mut gap = PART_GAP_BYTES;
@@ -218,7 +220,7 @@ impl Pages {
 
     /// Returns the first range of pages in `range`, within the loaded mapping, that were never
     /// touched; `None` if there is none, or if unknown.
-    fn first_absent(&self, range: AddrRange) -> Option<AddrRange> {
+    fn first_untouched(&self, range: AddrRange) -> Option<AddrRange> {
         let touched = self.touched.as_ref()?;
         let mut at = range.start;
         let first = touched.partition_point(|(touched, _)| touched.end <= at);
@@ -239,7 +241,7 @@ impl Pages {
 struct FinalMemory<'a> {
     memory: &'a Memory,
     maps: &'a [Mapping],
-    pages: Pages,
+    pages: TouchedPages,
 }
 
 impl CoreMemory for FinalMemory<'_> {
@@ -252,14 +254,14 @@ impl CoreMemory for FinalMemory<'_> {
     fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
         let at = self.maps.partition_point(|mapping| mapping.range.end <= range.start);
         let mapping = self.maps.get(at).filter(|mapping| !mapping.is_file())?;
-        self.pages.load(mapping.range);
-        self.pages.first_absent(range)
+        self.pages.load_for(mapping.range);
+        self.pages.first_untouched(range)
     }
 }
 
 /// Sorts the threads of a core file: `first`, which ended the process, comes first, the others by
 /// number.
-pub(super) fn in_order(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
+pub(super) fn sort_threads(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
     threads.sort_by_key(|thread| (thread.tid != first, thread.tid));
     threads
 }

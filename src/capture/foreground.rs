@@ -1,7 +1,7 @@
 //! Signals to a process whose child uses the terminal: the process ignores those that the terminal
 //! sends to both, and passes on those that would end it, so that the child ends first.
 
-use super::signals::{Handler, put_back, set_action};
+use super::signals::{Handler, restore_action, set_action};
 use crate::common::Pid;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -41,7 +41,7 @@ impl ForegroundSignals {
 impl Drop for ForegroundSignals {
     fn drop(&mut self) {
         for (signal, old) in &self.old {
-            put_back(*signal, old);
+            restore_action(*signal, old);
         }
     }
 }

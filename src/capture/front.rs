@@ -7,7 +7,7 @@
 
 use super::Error;
 use super::signals::{
-    Handler, Leaving, ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others, set_action,
+    Handler, Leaving, ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_signals_to_front, set_action,
 };
 use crate::tracee;
 use nix::errno::Errno;
@@ -25,34 +25,34 @@ pub enum RecorderEnd {
     Killed(i32),
 }
 
-/// Forks a child that records and leaves its program when this process, its front, ends. Returns
-/// `None` in the child. Waits in this process, and returns the child's end. Call this while the
-/// process has one thread.
+/// Forks a child, which is to record. Returns `None` in the child, and sets it up to leave its
+/// program when this process, its front, ends. In this process, waits for the child's end and
+/// returns it; passes signals on to the child. Call this while the process has one thread.
 pub fn record_with_front() -> Result<Option<RecorderEnd>, Error> {
     let system = |call, errno| tracee::Error::System { call, errno };
     let front = getpid();
     // SAFETY: this process has one thread, so that the child finds all of its memory at rest.
     match unsafe { fork() }.map_err(|errno| system("fork", errno))? {
         ForkResult::Child => {
-            expect_end_of(front).map_err(|errno| system("prctl", errno))?;
+            leave_when_front_ends(front).map_err(|errno| system("prctl", errno))?;
             Ok(None)
         }
-        ForkResult::Parent { child } => Ok(Some(wait(child)?)),
+        ForkResult::Parent { child } => Ok(Some(wait_for_recorder(child)?)),
     }
 }
 
-/// Lets this process, a child of `recorder` that records as well, leave its program when `recorder`
-/// ends. Does nothing if `recorder` has no front.
+/// Sets up that this process, which the recorder `recorder` forked to record another process,
+/// leaves its program when `recorder` ends. Does nothing if `recorder` has no front.
 pub(super) fn leave_when_orphaned(recorder: crate::common::Pid) {
     if Leaving::when_orphaned().is_some() {
         // If this fails, the program is killed with its recorder.
-        let _ = expect_end_of(Pid::from_raw(recorder.0));
+        let _ = leave_when_front_ends(Pid::from_raw(recorder.0));
     }
 }
 
 /// Sets up that this process leaves its program when `front`, its parent, ends: sets handlers, and
 /// requests a signal from the kernel.
-fn expect_end_of(front: Pid) -> Result<(), Errno> {
+fn leave_when_front_ends(front: Pid) -> Result<(), Errno> {
     expect_to_be_orphaned(crate::common::Pid(front.as_raw()));
     let signal = usize::try_from(ORPHANED_SIGNAL).unwrap_or(0);
     // SAFETY: prctl(2) with this request touches no memory.
@@ -67,10 +67,11 @@ fn expect_end_of(front: Pid) -> Result<(), Errno> {
 /// The recorder's process ID, for the signal handler.
 static RECORDER: AtomicI32 = AtomicI32::new(0);
 
-/// Waits for the end of the recorder, and returns it. Passes signals on to the recorder.
-fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {
+/// Waits for the end of the recorder, and returns it. Passes SIGINT, SIGQUIT, SIGTERM and SIGHUP on
+/// to the recorder, and ignores most other signals.
+fn wait_for_recorder(recorder: Pid) -> Result<RecorderEnd, Error> {
     RECORDER.store(recorder.as_raw(), Ordering::Relaxed);
-    ignore_others();
+    ignore_signals_to_front();
     let pass_on: Handler = pass_on;
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         set_action(signal, pass_on as usize, libc::SA_RESTART);

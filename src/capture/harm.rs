@@ -19,7 +19,7 @@ pub(super) enum Harm {
 
 /// Returns the note on a process that was killed for harming its recorder. `what` is the harm, such
 /// as "damaged the code cache".
-pub(super) fn killed_for(pid: Pid, what: &str) -> String {
+pub(super) fn killed_note(pid: Pid, what: &str) -> String {
     format!(
         "process {pid} {what}, and the recorder cannot go on with it: it was killed, and its \
          recording ends there"

@@ -19,14 +19,14 @@ pub(super) struct KnownCode {
 impl KnownCode {
     /// Creates a value without loaded lists for the process of `engine`, which notes the code that
     /// it executes from now on.
-    pub(super) fn of(store: &Store, engine: &mut TranslatedProcess) -> Self {
+    pub(super) fn start(store: &Store, engine: &mut TranslatedProcess) -> Self {
         engine.learn_code();
         Self { lists: recording::KnownCode::of(store), loaded: BTreeMap::new() }
     }
 
     /// Lets `engine` translate code early that earlier runs executed, of the files that are newly
     /// mapped in the ranges `mapped`.
-    pub(super) fn expect(
+    pub(super) fn translate_early(
         &mut self,
         engine: &mut TranslatedProcess,
         files: &MappingRecorder,
@@ -44,7 +44,7 @@ impl KnownCode {
     }
 
     /// Adds the code that only this run executed to the stored lists, for later runs.
-    pub(super) fn keep(&self, engine: &TranslatedProcess, files: &MappingRecorder) {
+    pub(super) fn add_executed(&self, engine: &TranslatedProcess, files: &MappingRecorder) {
         let mut executed: BTreeMap<&ImageId, Vec<u64>> = BTreeMap::new();
         let mappings: Vec<&Mapping> =
             engine.space.mappings().filter(|mapping| mapping.protection.execute).collect();

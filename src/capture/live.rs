@@ -144,8 +144,8 @@ impl Live {
 
     /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
     /// has now.
-    pub fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
-        either!(self, live => live.reports_stop(tid, stops))
+    pub fn mark_stop_reported(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        either!(self, live => live.mark_stop_reported(tid, stops))
     }
 
     /// Sets the information of the signal for which a thread is stopped, or else of the next signal
@@ -155,8 +155,8 @@ impl Live {
     }
 
     /// Forgets that a thread reported a stop at its address, since the debugger moved it there.
-    pub fn forget_report(&mut self, tid: Tid) {
-        either!(self, live => live.forget_report(tid));
+    pub fn forget_reported_stop(&mut self, tid: Tid) {
+        either!(self, live => live.forget_reported_stop(tid));
     }
 
     /// Sets a thread's extended registers (x87, SSE, AVX...), in the XSAVE layout of
@@ -201,8 +201,8 @@ impl Live {
 
     /// Returns true if a thread may be resumed while other processes are stopped. One process runs
     /// at a time: the program, or a child whose parent waits for it.
-    pub fn may_go(&self, tid: Tid) -> bool {
-        either!(ref self, live => live.may_go(tid))
+    pub fn may_resume(&self, tid: Tid) -> bool {
+        either!(ref self, live => live.may_resume(tid))
     }
 
     /// Reads the memory of a stopped process other than the program. Returns the number of bytes

@@ -75,16 +75,16 @@ pub(super) trait LiveProgram {
         self.engine().threads().get(&tid)?.state()
     }
 
-    fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
-        self.engine_mut().reports_stop(tid, stops)
+    fn mark_stop_reported(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        self.engine_mut().mark_stop_reported(tid, stops)
     }
 
     fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         self.engine_mut().set_siginfo(tid, info)
     }
 
-    fn forget_report(&mut self, tid: Tid) {
-        self.engine_mut().forget_report(tid);
+    fn forget_reported_stop(&mut self, tid: Tid) {
+        self.engine_mut().forget_reported_stop(tid);
     }
 
     /// Returns the threads of stopped processes other than the program.
@@ -92,7 +92,7 @@ pub(super) trait LiveProgram {
         Vec::new()
     }
 
-    fn may_go(&self, _: Tid) -> bool {
+    fn may_resume(&self, _: Tid) -> bool {
         true
     }
 

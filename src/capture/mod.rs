@@ -5,7 +5,6 @@
 //! `thread`, and its interface for debuggers in `live`, with `debugger` and `go` below it.
 
 mod backend;
-mod beat;
 mod begin;
 mod clock;
 mod code_cache;
@@ -30,6 +29,7 @@ mod newborn;
 mod orphan;
 mod perf;
 mod perf_error;
+mod periodic_signal;
 mod pt_config;
 mod recorder;
 mod request;

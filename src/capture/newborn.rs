@@ -13,20 +13,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The number of checks for a stop before the first pause between two.
-const BUSY_LOOKS: u32 = 50;
+const CHECKS_BEFORE_PAUSE: u32 = 50;
 /// The pause between two checks for a stop.
-const LOOK_PERIOD: Duration = Duration::from_millis(1);
+const CHECK_PERIOD: Duration = Duration::from_millis(1);
 /// The number of stops of a child between two checks for an interruption.
-const STOPS_PER_LOOK: u32 = 1024;
+const STOPS_PER_CHECK: u32 = 1024;
 
 /// `CLONE_VM` (clone(2)).
-const SHARES_MEMORY: u64 = 0x100;
+const CLONE_VM: u64 = 0x100;
 
 /// Returns true if a child shares its parent's memory until it executes a program. `registers` are
 /// those of either at the child's birth, `memory` is the parent's.
 pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     let flags = match registers.orig_rax {
-        VFORK => SHARES_MEMORY,
+        VFORK => CLONE_VM,
         CLONE => registers.rdi,
         CLONE3 => {
             // The flags come first in `struct clone_args`.
@@ -36,7 +36,7 @@ pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
         }
         _ => 0,
     };
-    flags & SHARES_MEMORY != 0
+    flags & CLONE_VM != 0
 }
 
 /// A child process that is stopped at its birth.
@@ -54,9 +54,9 @@ pub(super) struct Newborn {
 }
 
 /// The result of running a child natively.
-pub(super) enum Fate {
+pub(super) enum NewbornEvent {
     /// The child still runs the same program, and is stopped with this event.
-    Stands(Report),
+    Stopped(Report),
     /// The child is stopped in the execve(2) that started another program.
     Executed,
     /// The child is gone.
@@ -78,7 +78,7 @@ impl Newborn {
     }
 
     pub(super) fn thread(&self) -> Option<core::Thread> {
-        final_state::thread(self.tracee(), None)
+        final_state::read_thread(self.tracee(), None)
     }
 
     pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
@@ -105,16 +105,16 @@ impl Newborn {
     /// Runs the child natively, without a recording, until there is an event: a child that shares
     /// its parent's memory cannot be translated. Single-steps it if it is to stop at addresses. Its
     /// signals are delivered without a stop. Detaches from its children.
-    pub(super) fn run(
+    pub(super) fn run_natively(
         &self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Fate, tracee::Error> {
+    ) -> Result<NewbornEvent, tracee::Error> {
         let tracee = self.tracee();
         let steps = go.step || !go.stops.is_empty();
         let mut signal = go.signal;
         for stops in 1_u32.. {
-            if stops.is_multiple_of(STOPS_PER_LOOK) && interrupted() {
+            if stops.is_multiple_of(STOPS_PER_CHECK) && interrupted() {
                 break;
             }
             match (std::mem::take(&mut signal), steps) {
@@ -122,24 +122,26 @@ impl Newborn {
                 (signal, false) => tracee.resume(signal)?,
             }
             loop {
-                let (stop, asked) = self.wait(interrupted)?;
+                let (stop, was_interrupted) = self.wait_for_stop(interrupted)?;
                 match stop {
-                    Stop::Exited(code) => return Ok(Fate::Ended(Exit::Code(code))),
-                    Stop::Killed { signal, .. } => return Ok(Fate::Ended(Exit::Signal(signal))),
-                    Stop::Event(PtraceEvent::Exec) => return Ok(Fate::Executed),
-                    Stop::Event(PtraceEvent::Stop) if asked => {
-                        return Ok(Fate::Stands(Report::Interrupted));
+                    Stop::Exited(code) => return Ok(NewbornEvent::Ended(Exit::Code(code))),
+                    Stop::Killed { signal, .. } => {
+                        return Ok(NewbornEvent::Ended(Exit::Signal(signal)));
+                    }
+                    Stop::Event(PtraceEvent::Exec) => return Ok(NewbornEvent::Executed),
+                    Stop::Event(PtraceEvent::Stop) if was_interrupted => {
+                        return Ok(NewbornEvent::Stopped(Report::Interrupted));
                     }
                     Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                        leave_child_of(tracee)?;
+                        detach_child_of(tracee)?;
                     }
                     Stop::Signal(libc::SIGTRAP) if steps => {
                         let at = tracee.instruction_pointer()?;
                         if go.stops.contains(&at) {
-                            return Ok(Fate::Stands(Report::Stop));
+                            return Ok(NewbornEvent::Stopped(Report::Breakpoint));
                         }
                         if go.step {
-                            return Ok(Fate::Stands(Report::Stepped));
+                            return Ok(NewbornEvent::Stopped(Report::Stepped));
                         }
                     }
                     Stop::Signal(number) => signal = number,
@@ -152,28 +154,28 @@ impl Newborn {
                 break;
             }
         }
-        Ok(Fate::Stands(Report::Interrupted))
+        Ok(NewbornEvent::Stopped(Report::Interrupted))
     }
 
     /// Waits for the child's next stop. Returns it, and true if the child was interrupted for it,
     /// since `interrupted` returned true.
-    fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
-        let mut asked = false;
-        for look in 0_u32.. {
+    fn wait_for_stop(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
+        let mut was_interrupted = false;
+        for checks in 0_u32.. {
             if let Some(stop) = news_of(self.tid())? {
-                return Ok((stop, asked));
+                return Ok((stop, was_interrupted));
             }
-            if look < BUSY_LOOKS {
+            if checks < CHECKS_BEFORE_PAUSE {
                 std::thread::yield_now();
                 continue;
             }
-            if !asked && interrupted() {
+            if !was_interrupted && interrupted() {
                 self.tracee().interrupt()?;
-                asked = true;
+                was_interrupted = true;
             }
-            std::thread::sleep(LOOK_PERIOD);
+            std::thread::sleep(CHECK_PERIOD);
         }
-        Ok((wait_for(self.tid())?, asked))
+        Ok((wait_for(self.tid())?, was_interrupted))
     }
 }
 
@@ -200,7 +202,7 @@ impl Newborns {
     }
 
     /// Marks a child as reported if `report` is the event of its birth.
-    pub(super) fn note_report(&mut self, report: Report) {
+    pub(super) fn mark_reported(&mut self, report: Report) {
         if let Report::Forked(child) | Report::Vforked(child) = report
             && let Some(newborn) = self.0.get_mut(&child)
         {
@@ -211,7 +213,7 @@ impl Newborns {
     /// Returns true if a thread may run, false if it must not; `None` if no newborn child decides
     /// that. A child may run if its parent waits for it. Other threads must not run beside a
     /// reported child.
-    pub(super) fn allow(&self, tid: Tid) -> Option<bool> {
+    pub(super) fn may_resume(&self, tid: Tid) -> Option<bool> {
         match self.get(Pid(tid.0)) {
             Some(newborn) => Some(newborn.is_awaited),
             None => self.reported().next().map(|_| false),
@@ -243,7 +245,7 @@ impl Newborns {
 }
 
 /// Detaches from the thread or process that a newborn child has just created.
-fn leave_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
+fn detach_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
     let child = Tid(i32::try_from(tracee.event_message()?).unwrap_or(0));
     wait_for(child)?;
     match Tracee(child).detach(0) {

@@ -6,9 +6,9 @@ use super::clock::{Clock, now};
 use super::error::Error;
 use super::host::{features, host_cpu};
 use super::request::{History, Request};
-use super::shared_cpu::{SharedCpu, Spare};
-use super::signals::Asking;
-use super::snapshot::Bell;
+use super::shared_cpu::{HelperPlacement, SharedCpu};
+use super::signals::SnapshotSignal;
+use super::snapshot::SnapshotFile;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::log::{Entry, Later};
 use crate::recording::{
@@ -36,14 +36,14 @@ pub(super) struct Recorder {
     threads: Vec<ThreadEntry>,
     /// The threads that have ended, each with the number of log entries before its end: they are
     /// forgotten together with that part of the log. `None` if the whole log is kept.
-    ended: Option<VecDeque<(u64, Tid)>>,
+    ended_threads: Option<VecDeque<(u64, Tid)>>,
     /// The time of the last flush.
-    flushed: Instant,
+    last_flush: Instant,
     /// The time since the start from which on only the end of the history is kept; `None` if the
     /// recording has not become a ring.
     ring_since_ns: Option<u64>,
     /// The file through which other processes request snapshots; `None` if it could not be created.
-    bell: Option<Bell>,
+    snapshot_file: Option<SnapshotFile>,
     /// The store whose caches the recording uses and adds to.
     pub(super) store: Store,
 }
@@ -73,13 +73,13 @@ impl Prepared {
             Some(dir) => Destination::named(dir, request.force)?,
             None => Destination::in_store(&request.store, &request.program)?,
         };
-        Self::in_place(destination, request, backend)
+        Self::create_at(destination, request, backend)
     }
 
     /// Creates the recording of a child of the program, in the store.
     pub(super) fn of_child(request: &Request, backend: Backend) -> Result<Self, recording::Error> {
         let destination = Destination::in_store(&request.store, &request.program)?;
-        Self::in_place(destination, request, backend)
+        Self::create_at(destination, request, backend)
     }
 
     /// Creates the recording of a child `pid` that a debugger follows: beside its parent's
@@ -93,11 +93,11 @@ impl Prepared {
         let mut name = dir.clone().into_os_string();
         name.push(format!("-{pid}"));
         let destination = Destination::named(name.as_ref(), request.force)?;
-        Self::in_place(destination, request, backend)
+        Self::create_at(destination, request, backend)
     }
 
     /// Creates the recording at `destination`, which is given up if that fails.
-    fn in_place(
+    fn create_at(
         destination: Destination,
         request: &Request,
         backend: Backend,
@@ -146,17 +146,17 @@ impl Recorder {
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.rewrite_starting(&manifest)?;
-        let bell = Bell::hang(writer.dir(), Asking::is_possible());
+        let snapshot_file = SnapshotFile::create(writer.dir(), SnapshotSignal::is_handled());
         destination.keep()?;
         Ok(Self {
-            bell,
+            snapshot_file,
             store,
             writer,
             manifest,
             clock: Clock::start(),
             threads: Vec::new(),
-            ended: keeps_end.then(VecDeque::new),
-            flushed: Instant::now(),
+            ended_threads: keeps_end.then(VecDeque::new),
+            last_flush: Instant::now(),
             ring_since_ns: None,
         })
     }
@@ -187,15 +187,15 @@ impl Recorder {
     }
 
     /// Writes out the log, and ends the thread that writes it, until there is much to write.
-    pub(super) fn rest_log(&mut self) -> Result<(), recording::Error> {
+    pub(super) fn pause_log_thread(&mut self) -> Result<(), recording::Error> {
         self.writer.rest_log()
     }
 
-    /// Lets the thread that writes the log make way for the program, where a CPU has time to spare.
+    /// Lets the thread that writes the log make way for the program, where a CPU has time to placement.
     pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
-        let spare = Mutex::new(Spare::of(shared_cpu));
+        let placement = Mutex::new(HelperPlacement::of(shared_cpu));
         self.writer.place_log_thread(move || {
-            spare.lock().unwrap_or_else(PoisonError::into_inner).place();
+            placement.lock().unwrap_or_else(PoisonError::into_inner).choose_cpu();
         });
     }
 
@@ -214,11 +214,11 @@ impl Recorder {
     }
 
     /// Adds a new thread to the manifest and the sideband.
-    pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
+    pub(super) fn add_thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
         // The kernel may give the number of an ended thread to a new one.
-        self.ended.iter_mut().for_each(|ended| ended.retain(|(_, ended)| *ended != tid));
-        if self.entry(tid).is_none() {
+        self.ended_threads.iter_mut().for_each(|ended| ended.retain(|(_, ended)| *ended != tid));
+        if self.thread_entry(tid).is_none() {
             let pid = self.pid();
             self.threads.push(ThreadEntry {
                 tid,
@@ -228,7 +228,7 @@ impl Recorder {
                 instructions: 0,
                 final_pc: None,
             });
-            self.event(tid, Event::ThreadStart)?;
+            self.record_event(tid, Event::ThreadStart)?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Recorder {
         instructions: u64,
         final_pc: Option<Addr>,
     ) -> Result<(), recording::Error> {
-        if let Some(entry) = self.entry(tid) {
+        if let Some(entry) = self.thread_entry(tid) {
             // If the kernel gave this number to another thread at an execve(2), the counts add up.
             entry.instructions += instructions;
             entry.final_pc = final_pc.or(entry.final_pc);
@@ -251,15 +251,15 @@ impl Recorder {
             }
         }
         let entries = self.log_so_far().entries;
-        self.ended.iter_mut().for_each(|ended| ended.push_back((entries, tid)));
-        self.event(tid, Event::ThreadExit)
+        self.ended_threads.iter_mut().for_each(|ended| ended.push_back((entries, tid)));
+        self.record_event(tid, Event::ThreadExit)
     }
 
     /// Drops the log before the part that begins with entry `first`, and forgets the threads that
     /// ended there.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
-        let Some(ended) = &mut self.ended else { return Ok(()) };
+        let Some(ended) = &mut self.ended_threads else { return Ok(()) };
         while let Some((_, tid)) = ended.front().copied().filter(|(end, _)| *end <= first) {
             ended.pop_front();
             self.threads.retain(|entry| entry.tid != tid);
@@ -273,13 +273,17 @@ impl Recorder {
         known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
     }
 
-    fn entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
+    fn thread_entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
         // Most threads that end were added lately.
         self.threads.iter_mut().rev().find(|entry| entry.tid == tid)
     }
 
     /// Appends whole PT packets to a thread's trace.
-    pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), recording::Error> {
+    pub(super) fn append_trace(
+        &mut self,
+        tid: Tid,
+        packets: &[u8],
+    ) -> Result<(), recording::Error> {
         self.writer.trace(tid, packets)
     }
 
@@ -289,7 +293,7 @@ impl Recorder {
     }
 
     /// Notes that only the end of the history is kept from now on.
-    pub(super) fn becomes_ring(&mut self) {
+    pub(super) fn note_ring_start(&mut self) {
         self.ring_since_ns = Some(self.elapsed_ns());
     }
 
@@ -298,12 +302,12 @@ impl Recorder {
     }
 
     /// Appends an event of the operating system to the sideband, with the current time.
-    pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
-        self.event_at(now(), tid, event)
+    pub(super) fn record_event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
+        self.record_event_at(now(), tid, event)
     }
 
     /// Appends an event of the operating system to the sideband, with the time `tsc`.
-    pub(super) fn event_at(
+    pub(super) fn record_event_at(
         &mut self,
         tsc: Tsc,
         tid: Tid,
@@ -321,24 +325,24 @@ impl Recorder {
 
     /// Reports to requesters that a snapshot starts.
     pub(super) fn begin_snapshot(&mut self) {
-        self.bell.iter_mut().for_each(Bell::begin);
+        self.snapshot_file.iter_mut().for_each(SnapshotFile::count_started);
     }
 
     /// Writes out all pending data, and reports to requesters that the snapshot is on disk.
     pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
         self.flush()?;
-        self.bell.iter_mut().for_each(Bell::done);
+        self.snapshot_file.iter_mut().for_each(SnapshotFile::count_written);
         Ok(())
     }
 
     /// Writes out all pending data, unless that was done less than [`FLUSH_PERIOD`] ago.
     pub(super) fn flush_if_due(&mut self) -> Result<(), recording::Error> {
-        if self.flushed.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
+        if self.last_flush.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
     }
 
     /// Writes out all pending data.
     pub(super) fn flush(&mut self) -> Result<(), recording::Error> {
-        self.flushed = Instant::now();
+        self.last_flush = Instant::now();
         self.writer.flush()
     }
 
@@ -346,8 +350,15 @@ impl Recorder {
     /// traces.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
-        let Self { mut writer, mut manifest, clock, mut threads, ring_since_ns, mut bell, .. } =
-            self;
+        let Self {
+            mut writer,
+            mut manifest,
+            clock,
+            mut threads,
+            ring_since_ns,
+            mut snapshot_file,
+            ..
+        } = self;
         for thread in &mut threads {
             thread.trace_bytes = writer.trace_bytes(thread.tid);
         }
@@ -363,7 +374,7 @@ impl Recorder {
             ring_since_ns,
         });
         let dir = writer.finish(&manifest)?;
-        bell.iter_mut().for_each(Bell::take_down);
+        snapshot_file.iter_mut().for_each(SnapshotFile::remove);
         Ok((dir, manifest, trace_bytes))
     }
 }
@@ -385,7 +396,7 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
             let here = || std::env::current_dir().unwrap_or_default();
             (request.directory.clone().unwrap_or_else(here), request.environment())
         }
-        Some(pid) => surroundings(pid),
+        Some(pid) => directory_and_environment(pid),
     };
     Manifest {
         format,
@@ -429,7 +440,7 @@ fn history_of(request: &Request, backend: Backend) -> String {
 }
 
 /// Reads a process's working directory, and the environment with which it started.
-fn surroundings(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
+fn directory_and_environment(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = |text: &[u8]| {
         let at = text.iter().position(|&byte| byte == b'=')?;

@@ -12,26 +12,26 @@ const RESTARTS: [i64; 3] = [-512, -513, -514];
 /// `ERESTART_RESTARTBLOCK`: repeated by `restart_syscall`.
 const RESTARTS_BY_BLOCK: i64 = -516;
 
-/// Returns true if these are the registers of a thread in a system call that the kernel will repeat
-/// unless a signal handler runs.
-pub(super) fn asks_to_restart(registers: &Registers) -> bool {
+/// Returns true if these are the registers of a thread that is stopped in an interrupted system call
+/// which the kernel will repeat, unless a signal handler runs first.
+pub(super) fn will_restart_call(registers: &Registers) -> bool {
     let result = registers.rax.cast_signed();
     registers.orig_rax.cast_signed() >= 0
         && (RESTARTS.contains(&result) || result == RESTARTS_BY_BLOCK)
 }
 
-/// Returns the registers with which a thread that is stopped in a system call can be resumed
-/// anywhere: those before the call if the kernel would repeat it, otherwise those after it. Changes
-/// nothing outside a call.
-pub(super) fn stand_before_call(registers: &Registers) -> Registers {
-    let mut settled = *registers;
+/// Returns the registers for a thread that is stopped in a system call, as if it were stopped
+/// outside: before the call if the kernel would repeat it, otherwise after it. The kernel then
+/// changes nothing when the thread is resumed. Returns `registers` if the thread is in no call.
+pub(super) fn registers_outside_call(registers: &Registers) -> Registers {
+    let mut outside = *registers;
     if registers.orig_rax.cast_signed() >= 0 {
-        if asks_to_restart(registers) {
+        if will_restart_call(registers) {
             let by_block = registers.rax.cast_signed() == RESTARTS_BY_BLOCK;
-            settled.rax = if by_block { RESTART_SYSCALL } else { registers.orig_rax };
-            settled.rip -= SYSCALL_BYTES;
+            outside.rax = if by_block { RESTART_SYSCALL } else { registers.orig_rax };
+            outside.rip -= SYSCALL_BYTES;
         }
-        settled.orig_rax = u64::MAX;
+        outside.orig_rax = u64::MAX;
     }
-    settled
+    outside
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// The minimum time between two decisions about the CPU of a thread that can wait.
-const SPARE_PERIOD: Duration = Duration::from_millis(150);
+const CHOICE_PERIOD: Duration = Duration::from_millis(150);
 /// The unit of the kernel's times of CPUs (`USER_HZ`).
 const TICK_MS: u64 = 10;
 
@@ -18,58 +18,62 @@ const TICK_MS: u64 = 10;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::capture) struct SharedCpu {
     /// All CPUs that program and recorder may use when they do not share one.
-    pub(in crate::capture) own: Cpus,
+    pub(in crate::capture) all: Cpus,
     /// The CPU that they share.
-    here: Cpus,
+    shared: Cpus,
     /// The CPUs for threads of the recorder that encode.
     others: Cpus,
 }
 
 impl SharedCpu {
-    /// Restricts this thread, and threads and processes that it creates, to its current CPU.
-    pub(in crate::capture) fn begin() -> Result<Self, tracee::Error> {
-        let own = Cpus::of_this_thread()?;
-        let here = Cpus::current()?;
-        here.keep_this_thread()?;
-        Ok(Self { own, here, others: own.without(here).unwrap_or(own) })
+    /// Restricts this thread, and threads and processes that it creates from now on, to the CPU on
+    /// which it runs now. The recorder calls this before it launches the program.
+    pub(in crate::capture) fn pin_this_thread() -> Result<Self, tracee::Error> {
+        let all = Cpus::of_this_thread()?;
+        let shared = Cpus::current()?;
+        shared.keep_this_thread()?;
+        Ok(Self { all, shared, others: all.without(shared).unwrap_or(all) })
     }
 
-    /// Lets a thread run on all of the program's own CPUs again. Failures are ignored: the thread
-    /// is gone, or the kernel took these CPUs away, which it does not report to a program either.
-    pub(in crate::capture) fn end(self, tid: Tid) {
-        let _ = self.own.keep(tid);
+    /// Lets a thread of the program run on all of its own CPUs again. Failures are ignored: the
+    /// thread is gone, or the kernel took these CPUs away, which it does not report to a program
+    /// either.
+    pub(in crate::capture) fn unpin(self, tid: Tid) {
+        let _ = self.all.keep(tid);
     }
 
-    /// Lets this thread, and those that it creates, use all of the program's own CPUs until the
-    /// result is dropped.
-    pub(in crate::capture) fn spread(self) -> Spread {
-        let here = Cpus::of_this_thread().ok();
+    /// Lets this thread, and those that it creates, use all CPUs again until the result is
+    /// dropped.
+    pub(in crate::capture) fn use_all(self) -> AllCpus {
+        let before = Cpus::of_this_thread().ok();
         // If this fails, recording is only slower.
-        let _ = self.own.keep_this_thread();
-        Spread { here }
+        let _ = self.all.keep_this_thread();
+        AllCpus { before }
     }
 
-    /// Moves this thread, which encodes, off the CPU that the program runs on.
-    pub(in crate::capture) fn make_way(self) {
+    /// Moves this thread, which encodes, off the CPU that the program runs on, if there are others.
+    pub(in crate::capture) fn move_off(self) {
         // If this fails, recording is only slower.
         let _ = self.others.keep_this_thread();
     }
 }
 
-/// Places a thread of the recorder that can wait: on another CPU than the program's where that has
-/// time to spare. Where other programs need it, such as the clients of a server, the thread would
-/// slow them down, and the program that waits for them.
+/// The choice of the CPU for a helper thread of the recorder, whose work can wait: another CPU than
+/// the program's where one has time to spare. Where other programs need it, such as the clients of
+/// a server, the thread would slow them down, and the program that waits for them.
 #[derive(Debug)]
-pub(in crate::capture) struct Spare {
-    /// The CPU of the program, and the others.
-    here: Cpus,
+pub(in crate::capture) struct HelperPlacement {
+    /// The CPU that program and recorder share.
+    shared: Cpus,
+    /// The other CPUs.
     others: Cpus,
-    last: Option<Times>,
+    /// The times at the last choice; `None` before the first.
+    last: Option<CpuTimes>,
 }
 
 /// The times of all CPUs and of this thread, up to a moment.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct CpuTimes {
     at: Instant,
     /// The time for which CPUs were idle, of all CPUs together.
     idle: Duration,
@@ -77,17 +81,18 @@ struct Times {
     own: Duration,
 }
 
-impl Spare {
+impl HelperPlacement {
     pub(in crate::capture) fn of(cpus: &SharedCpu) -> Self {
-        Self { here: cpus.here, others: cpus.others, last: None }
+        Self { shared: cpus.shared, others: cpus.others, last: None }
     }
 
-    /// Places this thread by the times since the last call.
-    pub(in crate::capture) fn place(&mut self) {
-        let now = Times::now();
+    /// Moves the calling thread to the shared CPU or to the others, by their idle times since the
+    /// last choice. Does nothing if that was less than [`CHOICE_PERIOD`] ago.
+    pub(in crate::capture) fn choose_cpu(&mut self) {
+        let now = CpuTimes::now();
         let to = match (self.last, now) {
-            (Some(last), Some(now)) if now.at - last.at < SPARE_PERIOD => return,
-            (Some(last), Some(now)) if !now.leaves_enough(&last) => self.here,
+            (Some(last), Some(now)) if now.at - last.at < CHOICE_PERIOD => return,
+            (Some(last), Some(now)) if !now.had_spare_time_since(&last) => self.shared,
             _ => self.others,
         };
         self.last = now;
@@ -96,7 +101,7 @@ impl Spare {
     }
 }
 
-impl Times {
+impl CpuTimes {
     fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         // The first line has the sums of all CPUs: user, nice, system, idle (proc_stat(5)).
@@ -110,8 +115,9 @@ impl Times {
         Some(Self { at: Instant::now(), idle, own: own[0] + own[1] })
     }
 
-    /// Returns true if half a CPU was idle since `last`, or ran this thread.
-    fn leaves_enough(&self, last: &Self) -> bool {
+    /// Returns true if since `last`, the time for which CPUs were idle or ran this thread is at
+    /// least half of a CPU's time.
+    fn had_spare_time_since(&self, last: &Self) -> bool {
         let spare = (self.idle + self.own).saturating_sub(last.idle + last.own);
         spare * 2 >= self.at - last.at
     }
@@ -119,15 +125,15 @@ impl Times {
 
 /// A permission of a thread to use all CPUs, until this is dropped.
 #[derive(Debug)]
-pub(in crate::capture) struct Spread {
+pub(in crate::capture) struct AllCpus {
     /// The CPUs to which the thread is restricted again; `None` if unknown.
-    here: Option<Cpus>,
+    before: Option<Cpus>,
 }
 
-impl Drop for Spread {
+impl Drop for AllCpus {
     fn drop(&mut self) {
-        if let Some(here) = self.here {
-            let _ = here.keep_this_thread();
+        if let Some(before) = self.before {
+            let _ = before.keep_this_thread();
         }
     }
 }
@@ -140,22 +146,22 @@ mod tests {
     fn half_a_cpu_is_enough() {
         let at = Instant::now();
         let ms = Duration::from_millis;
-        let last = Times { at, idle: ms(1000), own: ms(10) };
-        let later = |idle: u64, own: u64| Times {
+        let last = CpuTimes { at, idle: ms(1000), own: ms(10) };
+        let later = |idle: u64, own: u64| CpuTimes {
             at: at + ms(200),
             idle: ms(1000 + idle),
             own: ms(10 + own),
         };
-        assert!(later(100, 0).leaves_enough(&last));
-        assert!(later(40, 60).leaves_enough(&last));
-        assert!(!later(50, 40).leaves_enough(&last));
+        assert!(later(100, 0).had_spare_time_since(&last));
+        assert!(later(40, 60).had_spare_time_since(&last));
+        assert!(!later(50, 40).had_spare_time_since(&last));
     }
 
     #[test]
     fn the_kernel_says_how_long_cpus_were_idle() {
-        let before = Times::now().expect("/proc/stat");
+        let before = CpuTimes::now().expect("/proc/stat");
         std::thread::sleep(Duration::from_millis(30));
-        let after = Times::now().expect("/proc/stat");
+        let after = CpuTimes::now().expect("/proc/stat");
         assert!(before.own <= after.own && before.at < after.at);
         assert!(!after.idle.is_zero());
     }

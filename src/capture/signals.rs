@@ -6,8 +6,9 @@
 //!
 //! - [`Forwarding`], while a program is recorded.
 //! - [`expect_to_be_orphaned`], in a recorder that is the child of a front (module `front`).
-//! - [`Leaving`]: signals by which the recorder leaves its program to run on, untraced.
-//! - [`Asking`]: SIGUSR2 requests a snapshot.
+//! - [`Leaving`]: signals at which the recorder leaves its program: detaches from it, so that it
+//!   runs on untraced.
+//! - [`SnapshotSignal`]: SIGUSR2 requests a snapshot.
 //!
 //! A handler can only reach static variables, so each use has some. Those of the last three
 //! interrupt the wait of the tracing thread ([`TRACER`]), which then reads these variables.
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 /// The program to which signals are passed on; 0 before there is one.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// The signal of job control that this process got last, by which its program may stop; 0 for none.
-static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
+static LAST_STOP_SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// A signal handler. It only reads and sets atomics and makes async-signal-safe calls.
 pub(super) type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *mut libc::c_void);
@@ -32,25 +33,28 @@ pub(super) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Sets the handlers for a program that was launched. Returns `None` for one that was attached
-    /// to: the terminal's signals are not meant for it.
+    /// Sets the handlers for the program `pid` if it was launched. Returns `None`, and sets none, if
+    /// the recorder attached to it: the terminal's signals are not meant for it.
     pub(super) fn for_request(request: &Request, pid: Pid) -> Option<Self> {
         request.attach.is_none().then(|| Self::to(pid))
     }
 
+    /// Sets the handlers: SIGTERM and SIGHUP are passed on to the process `pid`, most other signals
+    /// are ignored, and those of job control are noted ([`stop_with_program`]).
     pub(super) fn to(pid: Pid) -> Self {
         PROGRAM.store(pid.0, Ordering::Relaxed);
-        STOPPED_BY.store(0, Ordering::Relaxed);
+        LAST_STOP_SIGNAL.store(0, Ordering::Relaxed);
         let signals = (1..=libc::SIGRTMAX()).filter(|signal| !stays_ignored(*signal));
-        let taken = signals.filter_map(|signal| Some((signal, take(signal)?)));
-        Self { old: taken.collect() }
+        let handled = signals.filter_map(|signal| Some((signal, handle_for_program(signal)?)));
+        Self { old: handled.collect() }
     }
 }
 
-/// Sets the handler of one signal for the program. Returns the old action, or `None` if it stays.
-fn take(signal: libc::c_int) -> Option<libc::sigaction> {
+/// Sets the action for one signal while a program is recorded: passed on, noted or ignored. Returns
+/// the old action; `None` if that stays.
+fn handle_for_program(signal: libc::c_int) -> Option<libc::sigaction> {
     let forward: Handler = forward;
-    let stop: Handler = stop;
+    let note_stop: Handler = note_stop_signal;
     match signal {
         // They cannot be handled, or do nothing by default.
         libc::SIGKILL | libc::SIGSTOP | libc::SIGCHLD | libc::SIGCONT => None,
@@ -58,7 +62,7 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
             Some(set_action(signal, forward as usize, libc::SA_RESTART))
         }
         libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
-            Some(set_action(signal, stop as usize, libc::SA_RESTART))
+            Some(set_action(signal, note_stop as usize, libc::SA_RESTART))
         }
         // The Rust runtime's handler of a fault would let the second SIGSEGV or SIGBUS end the
         // recorder. A real fault does so even if the signal is ignored (`force_sig_info_to_task` in
@@ -72,14 +76,14 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
                 return Some(old);
             }
             // The recorder itself uses this signal.
-            put_back(signal, &old);
+            restore_action(signal, &old);
             None
         }
     }
 }
 
-/// Returns true for SIGHUP if this process was started to ignore it, as nohup(1) does: the program
-/// is to inherit that.
+/// Returns true if `signal` is SIGHUP, and this process was started to ignore it, as by nohup(1):
+/// it goes on to ignore it then, and the program inherits that.
 fn stays_ignored(signal: libc::c_int) -> bool {
     if signal != libc::SIGHUP {
         return false;
@@ -109,15 +113,16 @@ pub(super) fn expect_to_be_orphaned(front: Pid) {
     FRONT.store(front.0, Ordering::Relaxed);
     TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
     MAY_BE_ORPHANED.store(true, Ordering::Relaxed);
-    let handler: Handler = orphaned;
+    let handler: Handler = note_orphaned;
     for signal in [ORPHANED_SIGNAL, libc::SIGALRM] {
         set_action(signal, handler as usize, 0);
     }
 }
 
-/// Handles [`ORPHANED_SIGNAL`], and SIGALRM, which repeats it: the first signal may come just
-/// before the tracer waits.
-extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
+/// Handles [`ORPHANED_SIGNAL`]: notes that the front has ended, and interrupts the tracing thread.
+/// Handles SIGALRM, which repeats that interruption: the first may come just before the thread
+/// waits. Does nothing while the front exists.
+extern "C" fn note_orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: getppid(2) touches no memory.
     let parent = unsafe { libc::getppid() };
     if parent == FRONT.load(Ordering::Relaxed) {
@@ -131,87 +136,94 @@ extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut l
 }
 
 /// True once a signal has asked to leave the program.
-static LEAVING: AtomicBool = AtomicBool::new(false);
+static LEAVE_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The thread that traces, which handlers interrupt.
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
-/// Handlers by which signals that would end the recorder ask it to leave the program instead, until
-/// this is dropped. The signal interrupts the waiting of the tracing thread.
+/// Handlers by which signals that would end this process ask it to leave the program instead, or to
+/// end a long task, until this is dropped. The task polls [`Self::is_asked`]; the signal also
+/// interrupts a wait of the tracing thread.
 #[derive(Debug)]
 pub struct Leaving {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Leaving {
-    /// Sets handlers of SIGINT, SIGTERM, SIGHUP and SIGQUIT, and of SIGALRM, by which the handler
-    /// interrupts the tracing thread. The calling thread must be the one that traces.
+    /// Sets handlers of SIGINT, SIGTERM, SIGHUP and SIGQUIT, and of SIGALRM, which repeats the
+    /// interruption of the tracing thread. The calling thread must be the one that traces. Forgets
+    /// requests of earlier signals.
     pub fn on_signals() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
-        LEAVING.store(false, Ordering::Relaxed);
+        LEAVE_REQUESTED.store(false, Ordering::Relaxed);
         let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM];
         let signals = signals.into_iter().filter(|signal| !stays_ignored(*signal));
-        let handler: Handler = leave;
+        let handler: Handler = request_leave;
         let set = |signal| (signal, set_action(signal, handler as usize, 0));
         Self { old: signals.map(set).collect() }
     }
 
-    /// Returns a value that asks to leave the program once this process is orphaned, and at no
-    /// signal; `None` if the process has no front.
+    /// Returns a value that asks to leave the program once the front of this process has ended.
+    /// Sets no handlers. Returns `None` if the process has no front.
     pub(super) fn when_orphaned() -> Option<Self> {
         MAY_BE_ORPHANED.load(Ordering::Relaxed).then(|| Self { old: Vec::new() })
     }
 
-    /// Returns true if the recorder is to leave the program.
+    /// Returns true if a signal has asked to leave the program, or the front has ended. Stays true
+    /// from then on.
     pub fn is_asked(&self) -> bool {
-        ORPHANED.load(Ordering::Relaxed) || !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
+        ORPHANED.load(Ordering::Relaxed)
+            || !self.old.is_empty() && LEAVE_REQUESTED.load(Ordering::Relaxed)
     }
 }
 
-/// True if a snapshot was requested since [`Asking::was_asked`] was last called.
-static WANTED: AtomicBool = AtomicBool::new(false);
-/// True while an [`Asking`] exists.
-static ANSWERS: AtomicBool = AtomicBool::new(false);
+/// True if SIGUSR2 requested a snapshot since [`SnapshotSignal::take_request`] was last called.
+static SNAPSHOT_REQUESTED: AtomicBool = AtomicBool::new(false);
+/// True while an [`SnapshotSignal`] exists.
+static TAKES_SNAPSHOTS: AtomicBool = AtomicBool::new(false);
 
-/// A handler by which SIGUSR2 requests a snapshot of the recorder's rings, until this is dropped.
-/// The signal interrupts the waiting of the tracing thread.
-pub(super) struct Asking {
+/// The handler of SIGUSR2, which requests a snapshot of the recorder's rings, until this is dropped.
+/// The signal interrupts the waiting of the tracing thread, which then calls
+/// [`Self::take_request`].
+pub(super) struct SnapshotSignal {
     old: libc::sigaction,
 }
 
-impl Asking {
-    pub(super) fn on_signal() -> Self {
+impl SnapshotSignal {
+    /// Sets the handler. The calling thread must be the one that traces.
+    pub(super) fn handle() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
-        WANTED.store(false, Ordering::Relaxed);
-        ANSWERS.store(true, Ordering::Relaxed);
-        let ask: Handler = ask;
-        Self { old: set_action(libc::SIGUSR2, ask as usize, 0) }
+        SNAPSHOT_REQUESTED.store(false, Ordering::Relaxed);
+        TAKES_SNAPSHOTS.store(true, Ordering::Relaxed);
+        let handler: Handler = request_snapshot;
+        Self { old: set_action(libc::SIGUSR2, handler as usize, 0) }
     }
 
-    /// Returns true if this process takes requests for snapshots: while an `Asking` exists.
-    pub(super) fn is_possible() -> bool {
-        ANSWERS.load(Ordering::Relaxed)
+    /// Returns true while a [`SnapshotSignal`] exists, so that this process takes requests for
+    /// snapshots.
+    pub(super) fn is_handled() -> bool {
+        TAKES_SNAPSHOTS.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a snapshot was requested since the last call.
-    pub(super) fn was_asked() -> bool {
-        WANTED.swap(false, Ordering::Relaxed)
+    /// Returns true if a snapshot was requested, and forgets that.
+    pub(super) fn take_request() -> bool {
+        SNAPSHOT_REQUESTED.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Drop for Asking {
+impl Drop for SnapshotSignal {
     fn drop(&mut self) {
-        ANSWERS.store(false, Ordering::Relaxed);
-        put_back(libc::SIGUSR2, &self.old);
+        TAKES_SNAPSHOTS.store(false, Ordering::Relaxed);
+        restore_action(libc::SIGUSR2, &self.old);
     }
 }
 
-/// Handles SIGUSR2. Passes it on to the tracing thread if another one got it. Ignores one that the
-/// program sent to its whole process group.
-extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
+/// Handles SIGUSR2: notes the request for a snapshot. Passes the signal on to the tracing thread if
+/// another one got it. Ignores one that the program sent to its whole process group.
+extern "C" fn request_snapshot(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     if is_from_program(info) {
         return;
     }
-    WANTED.store(true, Ordering::Relaxed);
+    SNAPSHOT_REQUESTED.store(true, Ordering::Relaxed);
     let tracer = TRACER.load(Ordering::Relaxed);
     // SAFETY: getpid(2), gettid(2) and tgkill(2) touch no memory.
     unsafe {
@@ -228,13 +240,13 @@ impl Drop for Leaving {
         // SAFETY: alarm(2) touches no memory.
         unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {
-            put_back(*signal, old);
+            restore_action(*signal, old);
         }
     }
 }
 
-extern "C" fn leave(_: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
-    LEAVING.store(true, Ordering::Relaxed);
+extern "C" fn request_leave(_: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
+    LEAVE_REQUESTED.store(true, Ordering::Relaxed);
     interrupt_tracer();
 }
 
@@ -254,7 +266,7 @@ fn interrupt_tracer() {
 impl Drop for Forwarding {
     fn drop(&mut self) {
         for (signal, old) in &self.old {
-            put_back(*signal, old);
+            restore_action(*signal, old);
         }
     }
 }
@@ -277,19 +289,21 @@ pub(super) fn set_action(
     }
 }
 
-pub(super) fn put_back(signal: libc::c_int, old: &libc::sigaction) {
+/// Restores the action for a signal that [`set_action`] returned.
+pub(super) fn restore_action(signal: libc::c_int, old: &libc::sigaction) {
     // SAFETY: restores the action that `set_action` returned.
     unsafe { libc::sigaction(signal, &raw const *old, std::ptr::null_mut()) };
 }
 
-/// Returns true if the program sent a signal.
+/// Returns true if the program that is recorded sent the signal.
 fn is_from_program(info: *const libc::siginfo_t) -> bool {
     // SAFETY: the kernel gives a valid siginfo to handlers with SA_SIGINFO.
     let sender = unsafe { info.as_ref().map_or(0, |info| info.si_pid()) };
     sender == PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Passes a signal on to the program, unless the program sent it to its whole process group.
+/// Handles SIGTERM and SIGHUP: passes the signal on to the program, unless the program sent it to
+/// its whole process group.
 extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let program = PROGRAM.load(Ordering::Relaxed);
     if program > 0 && !is_from_program(info) {
@@ -300,7 +314,7 @@ extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut
 
 /// Ignores most signals in the front of a recorder: the program may send them to its whole process
 /// group. SIGINT, SIGQUIT, SIGTERM and SIGHUP are passed on, and job control works as usual.
-pub(super) fn ignore_others() {
+pub(super) fn ignore_signals_to_front() {
     let stays = |signal: &libc::c_int| {
         matches!(
             *signal,
@@ -323,15 +337,20 @@ pub(super) fn ignore_others() {
 }
 
 /// Notes a signal of job control. The program may have a handler for it, and not stop.
-extern "C" fn stop(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
-    STOPPED_BY.store(signal, Ordering::Relaxed);
+extern "C" fn note_stop_signal(
+    signal: libc::c_int,
+    _: *const libc::siginfo_t,
+    _: *mut libc::c_void,
+) {
+    LAST_STOP_SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// Stops the recorder if it also got `signal`, by which job control stopped the program: a shell
-/// waits for the recorder only.
+/// Stops this process by SIGSTOP if it also got `signal`, by which job control stopped the program:
+/// a shell waits for the recorder only. Returns once this process is continued. Called at each
+/// group stop of the program.
 pub(super) fn stop_with_program(signal: libc::c_int) {
-    let stopped = Ordering::Relaxed;
-    if signal != 0 && STOPPED_BY.compare_exchange(signal, 0, stopped, stopped).is_ok() {
+    let order = Ordering::Relaxed;
+    if signal != 0 && LAST_STOP_SIGNAL.compare_exchange(signal, 0, order, order).is_ok() {
         // SAFETY: raise(3) touches no memory.
         unsafe { libc::raise(libc::SIGSTOP) };
     }

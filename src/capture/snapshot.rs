@@ -1,7 +1,10 @@
-//! Snapshots: requests to a running recorder to write its rings. A recorder locks the file
-//! `recorder` in its recording, so the kernel identifies it, and no other process ever gets a
-//! signal. The file contains two counts: snapshots started, and snapshots on disk. It is empty if
-//! the recorder keeps everything, and takes no requests.
+//! Snapshots: a requester, which is another process, asks a running recorder to write its rings
+//! (trace buffers that keep the end of the history only) to disk.
+//!
+//! A recorder locks the file `recorder` in its recording. The kernel names the holder of the lock,
+//! so the requester sends SIGUSR2 to the recorder and to no other process. The file contains two
+//! counts, which the requester polls: snapshots started, and snapshots on disk. It is empty if the
+//! recorder keeps everything, and takes no requests.
 
 use super::Error;
 use crate::common::Pid;
@@ -16,59 +19,61 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The time after which a requester sends the signal again, if no snapshot has started.
-const AGAIN_PERIOD: Duration = Duration::from_millis(300);
-const LOOK_PERIOD: Duration = Duration::from_millis(5);
+const RESEND_PERIOD: Duration = Duration::from_millis(300);
+/// The pause of a requester between two looks at the counts.
+const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// The number of digits of a count in the file.
 const DIGITS: usize = 20;
 
-/// The file `recorder` of a running recorder. Requests are possible until it is removed.
+/// The file `recorder`, as the recorder that created it keeps it open. Requests are possible until
+/// it is removed.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct SnapshotFile {
     file: File,
     path: PathBuf,
     /// The number of snapshots started.
-    begun: u64,
+    started_count: u64,
 }
 
-impl Bell {
+impl SnapshotFile {
     /// Creates and locks the file in the recording `dir`, and writes counts to it if the recorder
-    /// takes requests (`answers`). Returns `None` if the file cannot be created or locked: no
+    /// takes requests (`takes_requests`). Returns `None` if the file cannot be created or locked: no
     /// requests are possible then.
-    pub(super) fn hang(dir: &Path, answers: bool) -> Option<Self> {
+    pub(super) fn create(dir: &Path, takes_requests: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;
         let locked = fcntl(&file, FcntlArg::F_SETLK(&lock()));
-        let mut bell = Self { file, path, begun: 0 };
+        let mut file = Self { file, path, started_count: 0 };
         if locked.is_err() {
-            bell.take_down();
+            file.remove();
             return None;
         }
-        if answers {
-            bell.report(0);
+        if takes_requests {
+            file.write_counts(0);
         }
-        Some(bell)
+        Some(file)
     }
 
-    /// Counts a snapshot as started.
-    pub(super) fn begin(&mut self) {
-        let done = self.begun;
-        self.begun += 1;
-        self.report(done);
+    /// Counts one more snapshot as started, and writes the counts.
+    pub(super) fn count_started(&mut self) {
+        let written_before = self.started_count;
+        self.started_count += 1;
+        self.write_counts(written_before);
     }
 
-    /// Counts the started snapshots as on disk.
-    pub(super) fn done(&mut self) {
-        self.report(self.begun);
+    /// Counts all started snapshots as on disk, and writes the counts.
+    pub(super) fn count_written(&mut self) {
+        self.write_counts(self.started_count);
     }
 
-    fn report(&mut self, done: u64) {
-        let counts = format!("{:0DIGITS$} {done:0DIGITS$}\n", self.begun);
+    fn write_counts(&mut self, written_count: u64) {
+        let counts = format!("{:0DIGITS$} {written_count:0DIGITS$}\n", self.started_count);
         // If this fails, the requester reports the timeout.
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
     }
 
     /// Removes the file.
-    pub(super) fn take_down(&mut self) {
+    pub(super) fn remove(&mut self) {
         // If this fails, the file stays without a lock, and requesters ignore it.
         let _ = fs::remove_file(&self.path);
     }
@@ -86,15 +91,15 @@ fn lock() -> libc::flock {
 }
 
 /// Returns the process that has locked the file, if any; 0 for a process that this one cannot see.
-fn holder(file: &File) -> Option<Pid> {
-    let mut asked = lock();
-    fcntl(file, FcntlArg::F_GETLK(&mut asked)).ok()?;
-    (i32::from(asked.l_type) != libc::F_UNLCK).then_some(Pid(asked.l_pid))
+fn lock_holder(file: &File) -> Option<Pid> {
+    let mut answer = lock();
+    fcntl(file, FcntlArg::F_GETLK(&mut answer)).ok()?;
+    (i32::from(answer.l_type) != libc::F_UNLCK).then_some(Pid(answer.l_pid))
 }
 
-/// Returns the process that records in `dir` now, if any.
+/// Returns the process that records in `dir` now; `None` if there is none.
 pub fn recorder_of(dir: &Path) -> Option<Pid> {
-    holder(&open_regular(&dir.join(RECORDER), Links::Refuse).ok()?)
+    lock_holder(&open_regular(&dir.join(RECORDER), Links::Refuse).ok()?)
 }
 
 /// Returns the numbers of snapshots started and on disk; `None` if the recorder takes no requests.
@@ -102,47 +107,52 @@ pub(crate) fn counts(dir: &Path) -> Option<(u64, u64)> {
     let mut text = String::new();
     let file = open_regular(&dir.join(RECORDER), Links::Refuse).ok()?;
     file.take(2 * (DIGITS as u64 + 1)).read_to_string(&mut text).ok()?;
-    let (begun, done) = text.strip_suffix('\n')?.split_once(' ')?;
-    Some((begun.parse().ok()?, done.parse().ok()?))
+    let (started_count, written_count) = text.strip_suffix('\n')?.split_once(' ')?;
+    Some((started_count.parse().ok()?, written_count.parse().ok()?))
 }
 
-/// Asks the recorder that writes the recording `dir` for a snapshot, and waits until it is on disk,
-/// at most for the timeout.
+/// Asks the recorder that writes the recording `dir` for a snapshot, by SIGUSR2, and blocks until
+/// it is on disk, or the recording is complete. Returns an error if nothing records there, if the
+/// recorder keeps everything or cannot be signaled, or after the timeout.
 pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     let dir = dir.to_owned();
-    let over = || Error::NotRecorded { dir: dir.clone() };
-    let file = open_regular(&dir.join(RECORDER), Links::Refuse).map_err(|_| over())?;
-    let pid = holder(&file).ok_or_else(over)?;
+    let not_recorded = || Error::NotRecorded { dir: dir.clone() };
+    let file = open_regular(&dir.join(RECORDER), Links::Refuse).map_err(|_| not_recorded())?;
+    let pid = lock_holder(&file).ok_or_else(not_recorded)?;
     let process = Process::open(pid).ok_or_else(|| Error::OutOfReach { dir: dir.clone() })?;
     // Check that the process that was opened still holds the lock, and is not a later one with its
     // number.
-    if holder(&file) != Some(pid) {
-        return Err(over());
+    if lock_holder(&file) != Some(pid) {
+        return Err(not_recorded());
     }
-    let (before, _) = counts(&dir).ok_or_else(|| Error::KeepsAll { dir: dir.clone() })?;
+    let (started_before, _) = counts(&dir).ok_or_else(|| Error::KeepsAll { dir: dir.clone() })?;
     let started = Instant::now();
-    let mut asked: Option<Instant> = None;
+    let mut sent_at: Option<Instant> = None;
     while started.elapsed() < timeout {
-        let (begun, done) = match counts(&dir) {
+        let (started_count, written_count) = match counts(&dir) {
             Some(counts) => counts,
             // The recording is complete, so all of it is on disk.
-            None if holder(&file).is_none() && dir.join("manifest.json").exists() => return Ok(()),
-            None => return Err(over()),
+            None if lock_holder(&file).is_none() && dir.join("manifest.json").exists() => {
+                return Ok(());
+            }
+            None => return Err(not_recorded()),
         };
-        if done > before {
+        if written_count > started_before {
             return Ok(());
         }
-        if holder(&file).is_none() {
-            return Err(over());
+        if lock_holder(&file).is_none() {
+            return Err(not_recorded());
         }
-        if begun == before && asked.is_none_or(|asked| asked.elapsed() > AGAIN_PERIOD) {
+        if started_count == started_before
+            && sent_at.is_none_or(|sent_at| sent_at.elapsed() > RESEND_PERIOD)
+        {
             match process.signal(libc::SIGUSR2) {
                 // The check above notices the end of a recorder that is gone.
-                Ok(()) | Err(Errno::ESRCH) => asked = Some(Instant::now()),
+                Ok(()) | Err(Errno::ESRCH) => sent_at = Some(Instant::now()),
                 Err(errno) => return Err(Error::AskRefused { pid, errno }),
             }
         }
-        std::thread::sleep(LOOK_PERIOD);
+        std::thread::sleep(POLL_PERIOD);
     }
     Err(Error::NoSnapshot { pid, seconds: timeout.as_secs() })
 }
@@ -183,15 +193,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!((counts(dir.path()), recorder_of(dir.path())), (None, None));
         let mute = tempfile::tempdir().unwrap();
-        let _mute = Bell::hang(mute.path(), false).unwrap();
+        let _mute = SnapshotFile::create(mute.path(), false).unwrap();
         assert_eq!(counts(mute.path()), None);
-        let mut bell = Bell::hang(dir.path(), true).unwrap();
+        let mut file = SnapshotFile::create(dir.path(), true).unwrap();
         assert_eq!(counts(dir.path()), Some((0, 0)));
-        bell.begin();
+        file.count_started();
         assert_eq!(counts(dir.path()), Some((1, 0)));
-        bell.done();
+        file.count_written();
         assert_eq!(counts(dir.path()), Some((1, 1)));
-        bell.take_down();
+        file.remove();
         assert_eq!(counts(dir.path()), None);
     }
 

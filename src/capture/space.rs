@@ -83,38 +83,38 @@ impl MappingRecorder {
             if mapping.protection.execute {
                 changes.changed.push(mapping.range);
             }
-            recorder.event(tid, Event::Unmap { range: mapping.range })?;
+            recorder.record_event(tid, Event::Unmap { range: mapping.range })?;
         }
         for mapping in seen.new.iter().filter(|m| is_recorded(m)) {
             if mapping.protection.execute {
                 changes.changed.push(mapping.range);
                 changes.mapped.push(mapping.range);
             }
-            let backing = self.backing(mapping, recorder, memory, tid)?;
+            let backing = self.store_backing(mapping, recorder, memory, tid)?;
             let (range, protection) = (mapping.range, mapping.protection);
-            recorder.event(tid, Event::Map { range, protection, backing })?;
+            recorder.record_event(tid, Event::Map { range, protection, backing })?;
         }
-        changes.code = self.note_stored(space) || !changes.changed.is_empty();
+        changes.code = self.mark_stored_mappings(space) || !changes.changed.is_empty();
         Ok(changes)
     }
 
     /// Looks for code that changed though its mapping did not, and records it: its file was written
     /// to, or it was written despite its protection, as a debugger does. Returns true if there was
     /// any.
-    pub(super) fn look_for_changes(
+    pub(super) fn record_changed_code(
         &mut self,
         space: &mut AddressSpace,
         recorder: &mut Recorder,
         memory: &Memory,
         tid: Tid,
     ) -> Result<bool, Error> {
-        let files = self.forget_overwritten(space, recorder, tid)?;
-        let patched = self.patched(space, recorder);
+        let files = self.unback_overwritten_files(space, recorder, tid)?;
+        let patched = self.patched_pages(space, recorder);
         for (page, _) in &patched {
             let mut bytes = vec![0; usize::try_from(page.size_bytes()).unwrap_or(0)];
             let known = memory.read(page.start, &mut bytes);
             bytes.truncate(known);
-            recorder.event(tid, Event::Code { addr: page.start, bytes })?;
+            recorder.record_event(tid, Event::Code { addr: page.start, bytes })?;
         }
         let changed = files || !patched.is_empty();
         space.alter(patched);
@@ -123,13 +123,13 @@ impl MappingRecorder {
 
     /// Notes in `space` which mappings are of stored files, or the vdso. Returns true if that
     /// changed.
-    fn note_stored(&self, space: &mut AddressSpace) -> bool {
-        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.stored(mapping))
+    fn mark_stored_mappings(&self, space: &mut AddressSpace) -> bool {
+        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.is_stored(mapping))
     }
 
     /// Records that mappings of files whose content has changed are no longer backed by the stored
     /// content. Returns true if one of them is code.
-    fn forget_overwritten(
+    fn unback_overwritten_files(
         &mut self,
         space: &mut AddressSpace,
         recorder: &mut Recorder,
@@ -137,30 +137,35 @@ impl MappingRecorder {
     ) -> Result<bool, Error> {
         let mut changed = false;
         for file in self.files.take_overwritten() {
-            let of_file: Vec<_> = space.mappings().filter(|m| file.is_of(m)).cloned().collect();
+            let of_file: Vec<_> =
+                space.mappings().filter(|m| file.is_mapped_by(m)).cloned().collect();
             for mapping in &of_file {
                 let (range, protection) = (mapping.range, mapping.protection);
                 let backing = Backing::Anonymous;
-                recorder.event(tid, Event::Unmap { range })?;
-                recorder.event(tid, Event::Map { range, protection, backing })?;
+                recorder.record_event(tid, Event::Unmap { range })?;
+                recorder.record_event(tid, Event::Map { range, protection, backing })?;
                 changed |= protection.execute;
             }
             space.alter(of_file.into_iter().map(|mapping| (mapping.range, mapping)));
         }
         if changed {
-            self.note_stored(space);
+            self.mark_stored_mappings(space);
         }
         Ok(changed)
     }
 
     /// Returns pages of stored files that the process has private copies of, though they are not
     /// writable: something else wrote to them. Omits pages that are known already.
-    fn patched(&self, space: &AddressSpace, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
+    fn patched_pages(
+        &self,
+        space: &AddressSpace,
+        recorder: &Recorder,
+    ) -> Vec<(AddrRange, Mapping)> {
         // Without the kernel's page map, no such pages are known.
         let Some(pages) = PageMap::open(recorder.pid()) else { return Vec::new() };
         let fixed = |m: &&Mapping| {
             let p = m.protection;
-            p.read && !p.write && !p.shared && m.is_file() && self.files.stored(m)
+            p.read && !p.write && !p.shared && m.is_file() && self.files.is_stored(m)
         };
         let mut patched = Vec::new();
         for mapping in space.mappings().filter(fixed) {
@@ -179,7 +184,7 @@ impl MappingRecorder {
 
     /// Returns the backing of a mapping, for its event. Stores the mapped file if necessary, and
     /// the memory of the vdso.
-    fn backing(
+    fn store_backing(
         &mut self,
         mapping: &Mapping,
         recorder: &mut Recorder,
@@ -187,7 +192,7 @@ impl MappingRecorder {
         tid: Tid,
     ) -> Result<Backing, Error> {
         if mapping.is_file() {
-            let file = self.files.number(mapping, recorder, tid)?;
+            let file = self.files.file_id(mapping, recorder, tid)?;
             return Ok(Backing::File { file, offset: mapping.offset });
         }
         if mapping.name.starts_with('[') {

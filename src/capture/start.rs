@@ -14,7 +14,7 @@ const INT3: u8 = 0xcc;
 /// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
 /// Returns the threads, that one first; an error if the program ends before. Detaches from its
 /// children.
-pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
+pub(super) fn run_to_function(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
     let mut approach = Approach {
@@ -23,13 +23,13 @@ pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
         resolver: Resolver::new(&filter),
         memory: Memory::open(pid)?,
         int3s: BTreeMap::new(),
-        lifted: false,
+        int3s_are_removed: false,
         threads: BTreeSet::from([first]),
     };
-    let standing = approach.run(first);
-    let lifted = approach.remove_int3s();
-    let standing = standing?;
-    lifted.map(|()| standing)
+    let stopped = approach.run_until_reached(first);
+    let removed = approach.remove_int3s();
+    let stopped = stopped?;
+    removed.map(|()| stopped)
 }
 
 /// A program that runs to the function.
@@ -42,37 +42,37 @@ struct Approach {
     /// The original bytes that our INT3s replace, by address.
     int3s: BTreeMap<u64, u8>,
     /// True while our INT3s are removed for a child that shares the memory.
-    lifted: bool,
+    int3s_are_removed: bool,
     threads: BTreeSet<Tid>,
 }
 
 impl Approach {
-    fn run(&mut self, first: Tid) -> Result<Vec<Tid>, Error> {
-        self.look()?;
+    fn run_until_reached(&mut self, first: Tid) -> Result<Vec<Tid>, Error> {
+        self.insert_int3s()?;
         self.resume(first, 0)?;
         loop {
             let Some((tid, stop)) = wait_any(true)? else { continue };
             if self.handle(tid, stop)? {
-                return self.arrive(tid);
+                return self.stop_others(tid);
             }
         }
     }
 
     /// Inserts an INT3 at each address where the function is mapped by now.
-    fn look(&mut self) -> Result<(), Error> {
-        self.resolver.update(mappings(self.pid)?.iter());
+    fn insert_int3s(&mut self) -> Result<(), Error> {
+        self.resolver.search(mappings(self.pid)?.iter());
         let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
         for at in starts {
             let mut byte = [0];
             if !self.int3s.contains_key(&at.0) && self.memory.read(at, &mut byte) == 1 {
-                self.write(at, INT3)?;
+                self.write_byte(at, INT3)?;
                 self.int3s.insert(at.0, byte[0]);
             }
         }
         Ok(())
     }
 
-    fn write(&self, at: Addr, byte: u8) -> Result<(), Error> {
+    fn write_byte(&self, at: Addr, byte: u8) -> Result<(), Error> {
         self.memory.write(at, &[byte]).map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
             tracee::Error::System { call: "write", errno }.into()
@@ -82,7 +82,7 @@ impl Approach {
     /// Removes our INT3s, and restores the original bytes.
     fn remove_int3s(&mut self) -> Result<(), Error> {
         let int3s = std::mem::take(&mut self.int3s);
-        int3s.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
+        int3s.into_iter().try_for_each(|(at, byte)| self.write_byte(Addr(at), byte))
     }
 
     /// Resumes a thread. As long as the function is not mapped, the thread stops at system calls,
@@ -102,7 +102,7 @@ impl Approach {
                     return Err(Error::NotReached { name: self.name.clone() });
                 }
             }
-            Stop::Signal(libc::SIGTRAP) if self.step_back(tid)? => return Ok(true),
+            Stop::Signal(libc::SIGTRAP) if self.move_back_to_int3(tid)? => return Ok(true),
             Stop::Signal(signal) => self.resume(tid, signal)?,
             Stop::Group(_) => gone_is_fine(Tracee(tid).listen())?,
             Stop::Event(PtraceEvent::Stop | PtraceEvent::Clone) => {
@@ -110,24 +110,24 @@ impl Approach {
                 self.resume(tid, 0)?;
             }
             Stop::Event(event @ (PtraceEvent::Fork | PtraceEvent::Vfork)) => {
-                self.forked(tid, event == PtraceEvent::Vfork)?;
+                self.detach_child(tid, event == PtraceEvent::Vfork)?;
                 self.resume(tid, 0)?;
             }
             Stop::Event(PtraceEvent::Exec) => {
                 self.int3s.clear();
-                self.lifted = false;
+                self.int3s_are_removed = false;
                 self.memory = Memory::open(self.pid)?;
                 self.resolver.start_over();
                 self.threads = BTreeSet::from([tid]);
-                self.look()?;
+                self.insert_int3s()?;
                 self.resume(tid, 0)?;
             }
             Stop::Event(PtraceEvent::Exit | PtraceEvent::Other(_)) => self.resume(tid, 0)?,
             Stop::Call => {
                 let number = Tracee(tid).registers().map_or(MMAP, |registers| registers.orig_rax);
-                if self.lifted || number == MMAP {
-                    self.lifted = false;
-                    self.look()?;
+                if self.int3s_are_removed || number == MMAP {
+                    self.int3s_are_removed = false;
+                    self.insert_int3s()?;
                 }
                 self.resume(tid, 0)?;
             }
@@ -137,7 +137,7 @@ impl Approach {
 
     /// Moves a thread back that was stopped by one of our INT3s, to the INT3's address. Returns
     /// false for other stops.
-    fn step_back(&self, tid: Tid) -> Result<bool, Error> {
+    fn move_back_to_int3(&self, tid: Tid) -> Result<bool, Error> {
         let mut registers = Tracee(tid).registers()?;
         if !self.int3s.contains_key(&registers.rip.wrapping_sub(1)) {
             return Ok(false);
@@ -149,14 +149,14 @@ impl Approach {
 
     /// Detaches from the child that `parent` created, after removing our INT3s from its memory. If
     /// the two share their memory, the parent has none either until the end of its call.
-    fn forked(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
+    fn detach_child(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
         let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
         wait_for(child)?;
         if shares_memory {
             // The parent waits for the child, and stops at the end of its call, where the INT3s are
             // inserted again.
             self.remove_int3s()?;
-            self.lifted = true;
+            self.int3s_are_removed = true;
         } else if let Ok(memory) = Memory::open(Pid(child.0)) {
             for (&at, &byte) in &self.int3s {
                 // The child may be gone.
@@ -168,21 +168,21 @@ impl Approach {
 
     /// Stops all threads but `tid`, which has reached the function. Returns all threads, that one
     /// first.
-    fn arrive(&mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
-        let mut standing = vec![tid];
+    fn stop_others(&mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
+        let mut stopped = vec![tid];
         loop {
-            let running = self.threads.iter().copied().find(|other| !standing.contains(other));
+            let running = self.threads.iter().copied().find(|other| !stopped.contains(other));
             let Some(other) = running else { break };
             gone_is_fine(Tracee(other).interrupt())?;
-            if self.stops(other)? {
-                standing.push(other);
+            if self.wait_until_stopped(other)? {
+                stopped.push(other);
             }
         }
-        Ok(standing)
+        Ok(stopped)
     }
 
     /// Waits until an interrupted thread stops. Returns false if the thread has ended instead.
-    fn stops(&mut self, tid: Tid) -> Result<bool, Error> {
+    fn wait_until_stopped(&mut self, tid: Tid) -> Result<bool, Error> {
         loop {
             match wait_for(tid)? {
                 Stop::Event(PtraceEvent::Stop) | Stop::Group(_) => return Ok(true),

@@ -1,4 +1,4 @@
-//! Reports the amount written by a running recorder to a callback. Prints nothing.
+//! ProgressReports the amount written by a running recorder to a callback. Prints nothing.
 
 use std::time::{Duration, Instant};
 
@@ -21,31 +21,33 @@ pub struct Written {
 
 /// The callback for reports, and the times at which it is called.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(super) struct ProgressReports {
     report: Option<fn(&Written)>,
     start: Instant,
+    /// The time of the next report, from the start.
     next: Duration,
 }
 
-impl Reports {
-    pub(super) fn to(report: Option<fn(&Written)>) -> Self {
+impl ProgressReports {
+    pub(super) fn new(report: Option<fn(&Written)>) -> Self {
         Self { report, start: Instant::now(), next: FIRST }
     }
 
-    /// Calls the callback if a report is due, with the result of `written`: the number of bytes,
-    /// and true if a recording has reached its size limit.
-    pub(super) fn report(&mut self, written: impl FnOnce() -> (u64, bool)) {
+    /// Calls the callback if there is one and a report is due, with the result of `written`: the
+    /// number of bytes, and true if a recording has reached its size limit. Otherwise does not call
+    /// `written`.
+    pub(super) fn report_if_due(&mut self, written: impl FnOnce() -> (u64, bool)) {
         let elapsed = self.start.elapsed();
         if let Some(report) = self.report.filter(|_| elapsed >= self.next) {
-            self.next = after(elapsed);
+            self.next = time_of_next_after(elapsed);
             let (bytes, is_ring) = written();
             report(&Written { bytes, elapsed, is_ring });
         }
     }
 }
 
-/// Returns the time of the report that follows one at `elapsed`.
-fn after(elapsed: Duration) -> Duration {
+/// Returns the time, from the start, of the report that follows one at `elapsed`.
+fn time_of_next_after(elapsed: Duration) -> Duration {
     elapsed + elapsed.min(LONGEST)
 }
 
@@ -59,19 +61,19 @@ mod tests {
         let mut times = Vec::new();
         while times.len() < 8 {
             times.push(at.as_secs());
-            at = after(at);
+            at = time_of_next_after(at);
         }
         assert_eq!(times, [4, 8, 16, 32, 64, 124, 184, 244]);
     }
 
     #[test]
     fn nothing_is_reported_before_its_time() {
-        let mut reports = Reports::to(Some(|_| ()));
-        reports.report(|| unreachable!("at once"));
+        let mut reports = ProgressReports::new(Some(|_| ()));
+        reports.report_if_due(|| unreachable!("at once"));
         assert_eq!(reports.next, FIRST);
         reports.next = Duration::ZERO;
         let mut asked = false;
-        reports.report(|| {
+        reports.report_if_due(|| {
             asked = true;
             (7, false)
         });

@@ -86,10 +86,10 @@ impl Live {
         // thread's address is to be reported.
         if order.action == Action::Continue
             && order.signal == 0
-            && self.program.get_mut().reports_stop(order.thread, breakpoints.addrs())
+            && self.program.get_mut().mark_stop_reported(order.thread, breakpoints.addrs())
         {
             self.given.clear();
-            let reason = self.reason(order.thread, Report::Stop, breakpoints);
+            let reason = self.reason(order.thread, Report::Breakpoint, breakpoints);
             self.stopped = order.thread;
             return Stop { thread: order.thread, reason };
         }

@@ -6,11 +6,11 @@ use super::followed::Followed;
 use super::process::{Process, state_of};
 use super::thread::Thread;
 use super::vdso::Vdso;
-use crate::capture::beat::Beat;
 use crate::capture::limits::FILLED_AT_ANY_TIME;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::request::{Outcome, Request};
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::capture::signals::Leaving;
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Backend, Error};
@@ -28,7 +28,7 @@ const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
 /// Records a running process, until it ends or the recorder is asked to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
-    let _beat = Beat::start(FLUSH_PERIOD);
+    let _periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, None);
     engine.leaving = Some(Leaving::on_signals());
     engine.followed = Followed::of(request)?;
@@ -81,7 +81,7 @@ impl Engine {
                 let state = Box::new(state_of(thread, &thread.registers()?)?);
                 process.log_beside(thread.0, Happening::Born { state, writes: Vec::new() })?;
             }
-            process.recorder.thread(thread.0)?;
+            process.recorder.add_thread(thread.0)?;
             let Some(area) = process.engine.take_area() else { continue };
             let translated = TranslatedThread::new(thread.0, pid, area, Place::Program);
             let registered = process.registered(&translated)?;
@@ -130,7 +130,7 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
 /// would repeat the call. Returns the call's number if it will be repeated by `restart_syscall(2)`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
-    let before = stand_before_call(&registers);
+    let before = registers_outside_call(&registers);
     thread.set_registers(&before)?;
     let is_restart = registers.rip != before.rip && before.rax == RESTART_SYSCALL;
     Ok(is_restart.then_some(registers.orig_rax))

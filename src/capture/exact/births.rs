@@ -71,7 +71,7 @@ impl Engine {
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
         let made = self.with(parent, |process, _| {
             process.engine.settle_prepared_area();
-            process.recorder.thread(child)?;
+            process.recorder.add_thread(child)?;
             Ok(process.engine.take_area())
         })?;
         let Some(Some(area)) = made else { return Ok(()) };
@@ -129,9 +129,9 @@ impl Engine {
             if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
                 process.engine.settle_prepared_area();
             }
-            process.recorder.event(parent, Event::Fork { child: Pid(child.0) })?;
+            process.recorder.record_event(parent, Event::Fork { child: Pid(child.0) })?;
             if let Some(shared_cpu) = shared_cpu {
-                shared_cpu.end(child);
+                shared_cpu.unpin(child);
             }
             // An error is one of the child: its parent is stopped.
             let shares = process.take_out_newborn(Tracee(child));

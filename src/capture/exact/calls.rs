@@ -13,7 +13,7 @@ use super::special::{is_end, written_for};
 use super::thread::{Calling, Doing, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
-use crate::capture::restart::asks_to_restart;
+use crate::capture::restart::will_restart_call;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
@@ -212,7 +212,7 @@ impl Process {
         // Such a call has a temporary mask. If the recorder set a mask, the kernel would not
         // restore the program's at the call's return.
         let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
-            && asks_to_restart(&thread.tracee().registers()?);
+            && will_restart_call(&thread.tracee().registers()?);
         let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
             // A step's trap comes after the call. A SIGTRAP of the program may come in the call,
             // since the temporary mask lets it.
@@ -230,7 +230,7 @@ impl Process {
         }
         Ok(match why {
             // The kernel makes the call again, unless a handler begins.
-            SignalStop::Done if asks_to_restart(&thread.tracee().registers()?) => InCall::GoesOn,
+            SignalStop::Done if will_restart_call(&thread.tracee().registers()?) => InCall::GoesOn,
             SignalStop::Done if self.repeats(thread)? => InCall::GoesOn,
             SignalStop::Done => InCall::Done,
             SignalStop::Program(info) => InCall::Signal(info),
@@ -404,7 +404,7 @@ impl Process {
 /// Returns the result of a call that a signal's handler ends, by RAX before the handler.
 fn result_of_interrupted(rax: u64) -> i64 {
     let registers = Registers { rax, orig_rax: 0, ..Registers::default() };
-    if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() }
+    if will_restart_call(&registers) { INTERRUPTED } else { rax.cast_signed() }
 }
 
 /// Returns true if no other thread executes anything until a call of this number is done, or its

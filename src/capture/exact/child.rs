@@ -4,8 +4,8 @@
 use super::engine::{Engine, FLUSH_PERIOD};
 use super::family::Family;
 use super::followed::Followed;
-use crate::capture::beat::Beat;
 use crate::capture::front::leave_when_orphaned;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::shared_cpu::SharedCpu;
@@ -148,10 +148,10 @@ fn is_gone_soon(parent: Pid) -> bool {
 /// family.
 fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
     let tid = child.tid();
-    let shared_cpu = child.shared_cpu.and_then(|_| SharedCpu::begin().ok());
+    let shared_cpu = child.shared_cpu.and_then(|_| SharedCpu::pin_this_thread().ok());
     // Signals of the terminal, or of a user who ends recorders, are meant for the programs.
     let forwarding = request.attach.is_none().then(|| Forwarding::to(child.pid));
-    let beat = Beat::start(FLUSH_PERIOD);
+    let periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
     leave_when_orphaned(child.recorder);
     let mut engine = Engine::new(request, child.pid, shared_cpu.as_ref());
     if request.attach.is_some() {
@@ -194,7 +194,7 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
         }
         Ok(()) => {}
     }
-    drop(beat);
+    drop(periodic_signal);
     drop(forwarding);
     if let Err(error) = engine.wait_for_followed() {
         note(&engine, &format!("the children of process {}: {error}", child.pid));

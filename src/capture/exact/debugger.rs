@@ -29,7 +29,7 @@ impl Engine {
         let ip = thread.tracee().registers()?.rip;
         let stops = debugger.stops.contains(&ip) && thread.debug.passes != Some(ip);
         if stops {
-            thread.debug.pending.news = Some(Report::Stop);
+            thread.debug.pending.unreported = Some(Report::Breakpoint);
         }
         Ok(stops)
     }
@@ -39,7 +39,7 @@ impl Engine {
         if self.debugger.is_some()
             && let Some(thread) = self.threads.get_mut(&tid)
         {
-            thread.debug.pending.news = Some(news);
+            thread.debug.pending.unreported = Some(news);
         }
     }
 
@@ -63,16 +63,16 @@ impl Engine {
             return false;
         };
         let signal = siginfo::signal_of(info);
-        if let Some(given) = thread.debug.pending.take_siginfo(signal) {
+        if let Some(given) = thread.debug.pending.take_next_siginfo(signal) {
             *info = given;
         }
         let steps = debugger.stepping == Some(tid);
         let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
-        if !thread.debug.pending.asks(signal, passed) {
+        if !thread.debug.pending.stops_for_signal(signal, passed) {
             return false;
         }
         thread.debug.held = Some(*info);
-        thread.debug.pending.news = Some(Report::Signal(signal));
+        thread.debug.pending.unreported = Some(Report::Signal(signal));
         true
     }
 
@@ -90,7 +90,7 @@ impl Engine {
             return false;
         }
         thread.debug.caught = Some((ip, number));
-        thread.debug.pending.news = Some(Report::Call(number));
+        thread.debug.pending.unreported = Some(Report::Call(number));
         true
     }
 
@@ -167,7 +167,8 @@ impl Engine {
         let is_call = self.execute_next(tid)?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.debug.passes = None;
-        let is_done = matches!(thread.doing, Doing::Runs) && thread.debug.pending.news.is_none();
+        let is_done =
+            matches!(thread.doing, Doing::Runs) && thread.debug.pending.unreported.is_none();
         if is_done && !is_call && !self.reports_watch(tid)? {
             self.report(tid, Report::Stepped);
         }
@@ -246,7 +247,7 @@ impl Thread {
             Doing::Calls(calling) if self.debug.is_halted || self.debug.held.is_some() => {
                 calling.registers
             }
-            Doing::Calls(_) | Doing::AtEnd => return Err(Error::NotStanding { tid }),
+            Doing::Calls(_) | Doing::AtEnd => return Err(Error::ThreadEnded { tid }),
         };
         // If the thread was halted in a step through the call, the trap of the step may be pending.
         let was_halted = self.take_call().is_some() && std::mem::take(&mut self.debug.is_halted);
@@ -281,7 +282,7 @@ impl Thread {
         let registers = match &self.doing {
             Doing::Runs => self.tracee().registers()?,
             Doing::Calls(calling) => calling.registers,
-            Doing::AtEnd => return Err(Error::NotStanding { tid: self.tid() }),
+            Doing::AtEnd => return Err(Error::ThreadEnded { tid: self.tid() }),
         };
         self.change_registers(&registers)?;
         final_state::set_extended_state(self.tracee(), area)
@@ -297,7 +298,7 @@ impl DebuggedThread for Thread {
         &mut self.debug.pending
     }
 
-    fn is_at_end(&self) -> bool {
+    fn is_at_exit_stop(&self) -> bool {
         matches!(self.doing, Doing::AtEnd)
     }
 
@@ -305,19 +306,19 @@ impl DebuggedThread for Thread {
         matches!(self.doing, Doing::Runs).then(|| self.tracee().instruction_pointer().ok())?
     }
 
-    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+    fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
         self.debug.held.as_mut()
     }
 
     fn state(&self) -> Option<core::Thread> {
-        let siginfo = self.debug.held.or(self.debug.pending.siginfo);
+        let siginfo = self.debug.held.or(self.debug.pending.next_siginfo);
         let state = match &self.doing {
             Doing::AtEnd => return Some(self.ending.as_ref()?.state.clone()),
             Doing::Calls(calling) => {
-                Some(final_state::thread_with(self.tracee(), &calling.registers, siginfo))
+                Some(final_state::read_thread_with(self.tracee(), &calling.registers, siginfo))
             }
-            Doing::Runs => final_state::thread(self.tracee(), siginfo),
+            Doing::Runs => final_state::read_thread(self.tracee(), siginfo),
         };
-        state.map(final_state::of_translated)
+        state.map(final_state::forget_cache_address)
     }
 }

@@ -9,8 +9,8 @@ use super::special::Reason;
 use super::thread::{Doing, Ending, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
-use crate::capture::harm::{harm_of, killed_for};
-use crate::capture::restart::stand_before_call;
+use crate::capture::harm::{harm_of, killed_note};
+use crate::capture::restart::registers_outside_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::{Place, Run, TranslatedProcess};
@@ -171,9 +171,9 @@ impl Engine {
         let signal = last.map_or(0, |info| siginfo::signal_of(&info));
         let signal = if u64::from(signal.unsigned_abs()) == status { signal } else { 0 };
         let hidden = process.engine.space.hidden();
-        let threads = final_state::in_order(threads, first);
+        let threads = final_state::sort_threads(threads, first);
         let (recorder, memory) = (&process.recorder, &process.engine.memory);
-        let dumped = final_state::write(recorder, memory, threads, signal, hidden)?;
+        let dumped = final_state::write_core(recorder, memory, threads, signal, hidden)?;
         self.store_last_keyframe(&dumped)?;
         let Some(process) = &mut self.process else { return Ok(()) };
         for &tid in self.threads.keys() {
@@ -212,7 +212,7 @@ impl Engine {
         let (Some(what), Some(process)) = (harm_of(&error), &mut self.process) else {
             return Err(error);
         };
-        process.note(killed_for(process.pid(), what));
+        process.note(killed_note(process.pid(), what));
         // It may be gone already.
         let _ = kill(nix::unistd::Pid::from_raw(self.pid.0), Signal::SIGKILL);
         self.run()
@@ -291,7 +291,7 @@ impl Engine {
                 let _ = process.take_from_scratch(tracee, calling);
             }
             if let Ok(registers) = tracee.registers() {
-                let mut settled = stand_before_call(&registers);
+                let mut settled = registers_outside_call(&registers);
                 if let Some(calling) = begins_again.filter(|_| settled.rax == RESTART_SYSCALL) {
                     // The kernel would go on with the recorder's buffer.
                     settled.rax = calling.call.number;
@@ -316,7 +316,7 @@ impl Engine {
             let _ = tracee.detach(signal);
         }
         if let Some(shared_cpu) = self.shared_cpu.take() {
-            shared_cpu.end(Tid(self.pid.0));
+            shared_cpu.unpin(Tid(self.pid.0));
         }
     }
 
@@ -418,6 +418,6 @@ fn last_registers(thread: &Thread) -> Option<Registers> {
 /// not known.
 fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
     let program = last_registers(thread)?;
-    let state = final_state::thread_with(thread.tracee(), &program, thread.siginfo);
-    Some(final_state::of_translated(state))
+    let state = final_state::read_thread_with(thread.tracee(), &program, thread.siginfo);
+    Some(final_state::forget_cache_address(state))
 }

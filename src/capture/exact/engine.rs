@@ -8,15 +8,15 @@ use super::last::Last;
 use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
 use super::witness_file::Witness;
-use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{Outcome, Request, Schedule};
 use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
-use crate::capture::start::run_to;
+use crate::capture::start::run_to_function;
 use crate::capture::{Backend, Error, Report};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
@@ -37,17 +37,17 @@ pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 /// an error, the program goes on natively, and the recorder waits for its end.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If recorder and program cannot share one CPU, recording is only slower.
-    let shared_cpu = SharedCpu::begin().ok();
+    let shared_cpu = SharedCpu::pin_this_thread().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let forwarding = Forwarding::to(pid);
-    let beat = Beat::start(FLUSH_PERIOD);
+    let periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, shared_cpu.as_ref());
     engine.witness = request.witness.as_deref().map(Witness::create).transpose()?;
     engine.followed = Followed::of(request)?;
     prepared.set_latest(&request.store)?;
     let started = match &request.start_at {
         None => engine.start(prepared),
-        Some(code) => match run_to(pid, code) {
+        Some(code) => match run_to_function(pid, code) {
             Ok(tids) => engine.take_over(prepared, &tids, None),
             Err(error) => {
                 prepared.give_up();
@@ -57,14 +57,14 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     };
     let result = started.and_then(|()| engine.run()).or_else(|error| engine.end_if_harmed(error));
     if let Some(shared_cpu) = shared_cpu {
-        let _ = shared_cpu.own.keep_this_thread();
+        let _ = shared_cpu.all.keep_this_thread();
     }
     if let Err(error) = result {
         engine.let_go();
         return Err(error);
     }
     // From here on, a signal is not forwarded: it ends the wait for the children's recorders.
-    drop(beat);
+    drop(periodic_signal);
     drop(forwarding);
     engine.outcome()
 }
@@ -181,7 +181,7 @@ impl Engine {
     /// Flushes the log, and looks for other users of shared memory, if it is time to.
     pub(super) fn flush_if_due(&mut self) -> Result<(), Error> {
         match &mut self.process {
-            Some(process) if Beat::is_due() => {
+            Some(process) if PeriodicSignal::take_due() => {
                 process.look_for_others_if_due();
                 Ok(process.recorder.flush()?)
             }
@@ -349,7 +349,7 @@ impl Engine {
             }
             Run::Ran(Ran { end: RunEnd::Native(hook), .. }) => self.execute(tid, hook),
             Run::Ran(Ran { end: RunEnd::Stop, .. }) => {
-                self.report(tid, Report::Stop);
+                self.report(tid, Report::Breakpoint);
                 Ok(())
             }
             Run::Ran(Ran { end: RunEnd::Watchpoint, .. }) => self.reports_watch(tid).map(|_| ()),

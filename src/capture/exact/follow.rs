@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::followed::Followed;
 use super::process::Process;
 use crate::capture::Error;
-use crate::capture::begin::{leave_system_call, reason_against};
+use crate::capture::begin::{finish_execve, reason_not_to_record};
 use crate::capture::error::gone_is_fine;
 use crate::capture::shared_cpu::SharedCpu;
 use crate::capture::signals::Leaving;
@@ -100,13 +100,13 @@ impl Engine {
     /// Detaches from one that cannot be recorded, with a note.
     fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
         let tracee = Tracee(child);
-        if let Some(clause) = reason_against(Pid(child.0), self.pid)? {
+        if let Some(clause) = reason_not_to_record(Pid(child.0), self.pid)? {
             if let Some(followed) = &self.followed {
                 followed.family.add_note(&format!("process {child} {clause}: not recorded"));
             }
             return gone_is_fine(tracee.detach(0));
         }
-        leave_system_call(tracee)?;
+        finish_execve(tracee)?;
         let mut registers = tracee.registers()?;
         registers.orig_rax = u64::MAX;
         let memory = Memory::open(Pid(child.0))?;
@@ -173,11 +173,11 @@ impl Engine {
             Err(error) => return self.leave_newborn(&child, &error.to_string()),
         };
         // The kernel chooses the CPU of a process at its birth.
-        let spread = self.shared_cpu.map(SharedCpu::spread);
+        let all_cpus = self.shared_cpu.map(SharedCpu::use_all);
         // A child of a process with several threads may find its memory in the midst of a change.
         self.settle_keyframe()?;
         if let Some(process) = &mut self.process {
-            process.recorder.rest_log()?;
+            process.recorder.pause_log_thread()?;
         }
         // SAFETY: this process has one thread now, so that the child finds all of its memory at
         // rest. It leaves by _exit(2), and drops nothing of this process.
@@ -185,7 +185,7 @@ impl Engine {
         if let Ok(ForkResult::Child) = forked {
             record_child(self, &child, theirs);
         }
-        drop(spread);
+        drop(all_cpus);
         drop(theirs);
         let recorder = match forked {
             Ok(ForkResult::Parent { child }) => Tid(child.as_raw()),

@@ -14,7 +14,7 @@ use super::process::{EVERYWHERE, Process, extended_of, place_of};
 use super::thread::{Doing, Thread};
 use super::writers::{Writers, writers_of};
 use crate::capture::Error;
-use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::restart::{registers_outside_call, will_restart_call};
 use crate::common::{AddrRange, Tid};
 use crate::insn::{Registers, may_write, reads, writes};
 use crate::recording::log::{Bytes, Happening};
@@ -164,7 +164,7 @@ impl Process {
         let tracee = thread.tracee();
         let Doing::Calls(calling) = &mut thread.doing else { return Ok(()) };
         let now = tracee.registers()?;
-        let restarts = asks_to_restart(&now);
+        let restarts = will_restart_call(&now);
         if !restarts && now.rip != calling.registers.rip {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl Process {
         }
         if restarts {
             // The kernel would have done this, but for the recorder's calls that opened the memory.
-            tracee.set_registers(&stand_before_call(&now))?;
+            tracee.set_registers(&registers_outside_call(&now))?;
         }
         calling.was_closed = false;
         let goes_to_program = calling.scratch.is_empty() || calling.is_repeated;

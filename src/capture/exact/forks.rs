@@ -8,11 +8,11 @@ use super::debug_session::{ChildReport, Debugger};
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::Thread;
-use crate::capture::begin::{leave_system_call, reason_against};
+use crate::capture::begin::{finish_execve, reason_not_to_record};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
-use crate::capture::newborn::{Fate, Newborn};
+use crate::capture::newborn::{Newborn, NewbornEvent};
 use crate::capture::recorder::Prepared;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Backend, Error};
@@ -69,10 +69,10 @@ impl Engine {
             _ => return,
         };
         let pending = &mut thread.debug.pending;
-        let done = pending.news.take();
+        let done = pending.unreported.take();
         // gdb, which steps over a breakpoint so, accepts no other answer than the end of the step.
         let is_step_alone = done == Some(Report::Stepped) && debugger.is_locked && news.is_birth();
-        (pending.news, pending.owed) =
+        (pending.unreported, pending.report_on_resume) =
             if is_step_alone { (done, Some(news)) } else { (Some(news), done) };
     }
 
@@ -162,20 +162,20 @@ impl Processes {
             return Ok((tid, Report::Ended(None)));
         };
         let _forwarding = Forwarding::to(child);
-        match newborn.run(go, interrupted)? {
-            Fate::Stands(news) => Ok((tid, news)),
-            Fate::Ended(exit) => {
+        match newborn.run_natively(go, interrupted)? {
+            NewbornEvent::Stopped(news) => Ok((tid, news)),
+            NewbornEvent::Ended(exit) => {
                 self.program.newborns.take(child);
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
-            Fate::Executed if reason_against(child, self.program.pid)?.is_some() => {
+            NewbornEvent::Executed if reason_not_to_record(child, self.program.pid)?.is_some() => {
                 self.program.newborns.leave(child);
                 self.part_for_good(child, None)?;
                 Ok((tid, Report::Ended(None)))
             }
-            Fate::Executed => {
-                leave_system_call(Tracee(tid))?;
+            NewbornEvent::Executed => {
+                finish_execve(Tracee(tid))?;
                 self.program.end_wait_for(child)?;
                 let mut parent = self.follow(child, Begins::WithProgram)?;
                 if self.parting.take().is_some() {

@@ -5,11 +5,11 @@ use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::beat::Beat;
 use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
@@ -32,10 +32,10 @@ impl Engine {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
-        if let Some(end) = self.end()? {
+        if let Some(end) = self.take_end()? {
             return Ok(end);
         }
-        if let Some(report) = self.take_owed(go) {
+        if let Some(report) = self.take_report_on_resume(go) {
             return Ok(report);
         }
         if let Some(report) = self.take_unreported(go)? {
@@ -43,16 +43,16 @@ impl Engine {
         }
         self.log_changes()?;
         let others_run = self.take_request(go)?;
-        if others_run && let Some(report) = self.news_of_others(go) {
+        if others_run && let Some(report) = self.take_report_of_others(go) {
             return Ok(report);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.pid);
-        let _beat = Beat::start(LOOK_PERIOD);
+        let _periodic_signal = PeriodicSignal::start(LOOK_PERIOD);
         self.release(go.thread)?;
         self.let_child_run()?;
         let mut are_released = false;
         let news = loop {
-            if let Some(news) = self.take_news(go.thread, !others_run) {
+            if let Some(news) = self.take_report(go.thread, !others_run) {
                 break news;
             }
             if interrupted() {
@@ -70,7 +70,7 @@ impl Engine {
         if let Some(debugger) = &mut self.debugger {
             (debugger.stepping, debugger.only) = (None, None);
         }
-        Ok(self.settled(go, news))
+        Ok(self.report_after_halt(go, news))
     }
 
     /// Applies the debugger's request to the program and its threads. Returns true if all threads
@@ -130,11 +130,11 @@ impl Engine {
             let is_sent = thread.debug.held.is_none() && thread.debug.chosen != 0;
             if others_run || *tid == go.thread {
                 let signal = thread.debug.chosen;
-                thread.debug.pending.go_on(signal);
+                thread.debug.pending.note_resumed(signal);
                 if is_sent {
                     // Only a thread that stopped for a signal can be given one.
                     thread.debug.chosen = 0;
-                    thread.debug.pending.sent = signal;
+                    thread.debug.pending.sent_signal = signal;
                     gone_is_fine(thread.tracee().send(pid, signal))?;
                 }
             }
@@ -236,7 +236,7 @@ impl Debugged for Engine {
         self.exit
     }
 
-    fn let_end(&mut self) -> Result<(), Error> {
+    fn let_program_end(&mut self) -> Result<(), Error> {
         self.debugger = None;
         self.end_if_all_are()?;
         while self.finished.is_none() {
@@ -247,7 +247,7 @@ impl Debugged for Engine {
         Ok(())
     }
 
-    fn part_from_program(&mut self) -> Result<(), Error> {
+    fn detach_from_program(&mut self) -> Result<(), Error> {
         self.leave_debugged()
     }
 }
@@ -260,6 +260,6 @@ impl Engine {
         }
         self.debugger = None;
         Tracee::kill_process(self.pid);
-        self.let_end()
+        self.let_program_end()
     }
 }

@@ -108,7 +108,7 @@ impl Engine {
     fn store_keyframe(&mut self, at: Instant) -> Result<Option<u64>, Error> {
         // A keyframe has each thread where it was at its last entry: this is the holder's.
         self.log_place()?;
-        let _spread = self.shared_cpu.map(SharedCpu::spread);
+        let _all_cpus = self.shared_cpu.map(SharedCpu::use_all);
         let Some(process) = &mut self.process else { return Ok(None) };
         let Some(holder) = self.threads.get(&self.holder) else { return Ok(None) };
         let entry = process.recorder.log_so_far().entries;

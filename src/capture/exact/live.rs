@@ -56,7 +56,7 @@ impl Live {
     }
 
     fn thread_mut(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
-        self.processes.program.threads.get_mut(&tid).ok_or(Error::NotStanding { tid })
+        self.processes.program.threads.get_mut(&tid).ok_or(Error::ThreadEnded { tid })
     }
 }
 
@@ -77,7 +77,7 @@ impl LiveProgram for Live {
         } else {
             self.engine_mut().go(go, interrupted)?
         };
-        self.engine_mut().newborns.note_report(report);
+        self.engine_mut().newborns.mark_reported(report);
         Ok((tid, report))
     }
 
@@ -141,10 +141,10 @@ impl LiveProgram for Live {
         newborns.chain(of_parent).collect()
     }
 
-    fn may_go(&self, tid: Tid) -> bool {
+    fn may_resume(&self, tid: Tid) -> bool {
         let is_parents =
             || self.processes.parent.as_ref().is_some_and(|p| p.threads.contains_key(&tid));
-        self.engine().newborns.allow(tid).unwrap_or_else(|| !is_parents())
+        self.engine().newborns.may_resume(tid).unwrap_or_else(|| !is_parents())
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {

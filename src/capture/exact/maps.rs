@@ -178,7 +178,7 @@ impl Process {
         self.engine.space.replaced(range);
         self.look_at_mappings_in(range, thread.tid())?;
         self.engine.forget_code(range);
-        code_cache::wake(&mut self.engine, &self.mappings, &self.recorder, range);
+        code_cache::use_unchanged_code(&mut self.engine, &self.mappings, &self.recorder, range);
         Ok(())
     }
 

@@ -108,14 +108,14 @@ impl Process {
         if changes.code {
             self.engine.forget_stable_code(&changes.changed);
         }
-        self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
+        self.known_code.translate_early(&mut self.engine, &self.mappings, &changes.mapped);
     }
 
     /// Stores the list of the code that was executed, and the code cache, for later runs.
     pub(super) fn keep_executed_code(&self) {
-        self.known_code.keep(&self.engine, &self.mappings);
+        self.known_code.add_executed(&self.engine, &self.mappings);
         if let Some(cache) = &self.code_cache {
-            code_cache::keep(&self.engine, cache);
+            code_cache::store(&self.engine, cache);
         }
     }
 

@@ -6,7 +6,7 @@ use super::process::{Process, place_of, state_of};
 use super::special::is_end;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::delivery::leaves_it_running;
+use crate::capture::delivery::keeps_thread_in_place;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
@@ -72,7 +72,7 @@ impl Engine {
         let delivered = self.with(tid, |process, thread| {
             let known = dispositions(tid)?;
             let signal = siginfo::signal_of(&info);
-            if leaves_it_running(signal, known) {
+            if keeps_thread_in_place(signal, known) {
                 // The kernel makes the call again.
                 thread.tracee().step(signal)?;
                 return Ok(Delivered::Nothing);
@@ -112,7 +112,7 @@ impl Process {
         let signal = siginfo::signal_of(info);
         self.engine.note_delivery(&mut thread.translated, info);
         let known = dispositions(thread.tid())?;
-        if leaves_it_running(signal, known) {
+        if keeps_thread_in_place(signal, known) {
             let is_stop =
                 matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
             if is_stop {
@@ -126,7 +126,7 @@ impl Process {
             code: siginfo::code_of(info),
             addr: siginfo::fault_address(info),
         };
-        self.recorder.event(thread.tid(), event)?;
+        self.recorder.record_event(thread.tid(), event)?;
         thread.siginfo = Some(*info);
         let tracee = thread.tracee();
         tracee.set_signal_info(info)?;

@@ -97,7 +97,7 @@ impl Engine {
         let asks = call.number == SCHED_GETAFFINITY || self.chooses_cpus(call);
         if let Some(shared_cpu) = self.shared_cpu.filter(|_| asks) {
             for thread in self.threads.values() {
-                shared_cpu.end(thread.tid());
+                shared_cpu.unpin(thread.tid());
             }
         }
     }
@@ -114,7 +114,7 @@ impl Engine {
         if self.chooses_cpus(call)
             && let Some(shared_cpu) = self.shared_cpu.take()
         {
-            let _ = shared_cpu.own.keep_this_thread();
+            let _ = shared_cpu.all.keep_this_thread();
         }
         Ok(())
     }

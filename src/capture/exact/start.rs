@@ -7,7 +7,7 @@ use super::look_back::LookBack;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
 use super::thread::Thread;
 use super::vdso::{Clocks, OF_KERNEL};
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{finish_execve, runs_64_bit_code};
 use crate::capture::code_cache;
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
@@ -34,7 +34,7 @@ const AT_SYSINFO_EHDR: u64 = 33;
 impl Engine {
     /// Begins to record a program that was launched, and is stopped in its execve(2).
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
-        leave_system_call(Tracee(Tid(self.pid.0)))?;
+        finish_execve(Tracee(Tid(self.pid.0)))?;
         self.start_executed(prepared, None)
     }
 
@@ -69,7 +69,7 @@ impl Engine {
         if let Some(Clocks { range, functions }) = clocks {
             process.engine.use_vdso(range, functions);
         }
-        process.recorder.thread(tid)?;
+        process.recorder.add_thread(tid)?;
         process.begin(tracee, 1, without_vdso(auxv(self.pid)))?;
         if let Some(area) = process.engine.take_area() {
             let translated = TranslatedThread::new(tid, self.pid, area, Place::Program);
@@ -95,7 +95,7 @@ impl Engine {
         let gate = process.filters_gate();
         let Process { mut recorder, notes, .. } = process;
         let why_not = if runs_64_bit_code(Tracee(tid))? {
-            leave_system_call(Tracee(tid))?;
+            finish_execve(Tracee(tid))?;
             let made = gate.map(|gate| gate.make(Tracee(tid), &Memory::open(self.pid)?));
             match made.transpose() {
                 Ok(_) => None,
@@ -115,7 +115,7 @@ impl Engine {
             return crate::capture::error::gone_is_fine(Tracee(tid).detach(0));
         }
         let path = executable(self.pid)?.to_string_lossy().into_owned();
-        recorder.event(tid, Event::Exec { path })?;
+        recorder.record_event(tid, Event::Exec { path })?;
         self.begin(recorder, MappingRecorder::of_all_files(), gate)?;
         if let Some(process) = &mut self.process {
             process.notes = notes;
@@ -123,7 +123,7 @@ impl Engine {
         self.begin_debugging_program();
         self.report(tid, Report::Executed);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.debug.pending.owed = call.map(Report::CallReturn);
+            thread.debug.pending.report_on_resume = call.map(Report::CallReturn);
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Process {
         }
         let components = Components::of(&extended_of(tracee)?.0);
         engine.complete_saves(components, components);
-        let known_code = KnownCode::of(&recorder.store, &mut engine);
+        let known_code = KnownCode::start(&recorder.store, &mut engine);
         let mut process = Self {
             recorder,
             engine,
@@ -183,7 +183,7 @@ impl Process {
         self.look_at_mappings(tid)?;
         let entry = Addr(auxv_value(&auxv, AT_ENTRY).unwrap_or(0));
         let Self { engine, mappings, recorder, .. } = self;
-        self.code_cache = code_cache::resume(engine, mappings, tracee, recorder, entry)?;
+        self.code_cache = code_cache::load(engine, mappings, tracee, recorder, entry)?;
         for _ in 0..count {
             self.engine.prepare_area(tracee)?;
         }

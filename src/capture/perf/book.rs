@@ -104,12 +104,12 @@ impl Book {
                     let path = executable(pid).unwrap_or_default();
                     code.exec(recorder, tsc, *tid, path.to_string_lossy().into_owned())?;
                 }
-                recorder.event_at(tsc, *tid, Event::Comm { name: name.clone() })?;
+                recorder.record_event_at(tsc, *tid, Event::Comm { name: name.clone() })?;
             }
             PerfEvent::Switch { out, .. } => {
                 let cpu = record.id.cpu.unwrap_or(0);
                 let event = if *out { Event::SwitchOut { cpu } } else { Event::SwitchIn { cpu } };
-                recorder.event_at(tsc, of, event)?;
+                recorder.record_event_at(tsc, of, event)?;
             }
             // Births and exits are recorded from the ptrace stops that report them.
             _ => {}
@@ -120,7 +120,7 @@ impl Book {
     /// Appends whole PT packets to a thread's trace. Flushes the recording if that is due.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if !packets.is_empty() {
-            self.recorder.trace(tid, packets)?;
+            self.recorder.append_trace(tid, packets)?;
         }
         Ok(self.recorder.flush_if_due()?)
     }

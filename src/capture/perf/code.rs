@@ -94,7 +94,7 @@ impl CodeMap {
     ) -> Result<(), Error> {
         let tsc = self.floors.exec(tsc);
         self.mapped.clear();
-        Ok(recorder.event_at(tsc, tid, Event::Exec { path })?)
+        Ok(recorder.record_event_at(tsc, tid, Event::Exec { path })?)
     }
 
     /// Records a mapping of code, which replaces the mappings that it overlaps.
@@ -110,7 +110,7 @@ impl CodeMap {
         self.mapped.push((piece.range, piece.name.clone()));
         let backing = self.backing(recorder, tsc, tid, piece)?;
         let Piece { range, protection, .. } = *piece;
-        Ok(recorder.event_at(tsc, tid, Event::Map { range, protection, backing })?)
+        Ok(recorder.record_event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 
     /// Returns the backing of a mapping of code, for its event. Stores the file, or the current
@@ -159,7 +159,7 @@ impl CodeMap {
         }
         let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
         let path = piece.name.clone();
-        recorder.event_at(tsc, tid, Event::File { file: id, path: path.clone() })?;
+        recorder.record_event_at(tsc, tid, Event::File { file: id, path: path.clone() })?;
         let image = match open_regular(Path::new(&path), Links::Follow) {
             Ok(mut file) if ran(&path, &file, &piece.build_id, inode) => {
                 Some(recorder.writer().image_from_file(&mut file)?)
@@ -168,7 +168,7 @@ impl CodeMap {
         };
         let is_stored = image.is_some();
         if let Some(image) = image {
-            recorder.event_at(tsc, tid, Event::Image { file: id, image })?;
+            recorder.record_event_at(tsc, tid, Event::Image { file: id, image })?;
         }
         let build_id = piece.build_id.clone();
         self.files.push(CodeFile { path, build_id, inode, id, is_stored });

@@ -8,7 +8,7 @@ use crate::capture::Error;
 use crate::capture::contract::{Catches, Report};
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
-use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::restart::{registers_outside_call, will_restart_call};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
@@ -34,7 +34,7 @@ impl Thread {
     /// Marks the thread as stopped for the debugger, and `news` as its event to report.
     pub(super) fn stand(&mut self, news: Report) {
         self.doing = Doing::Standing;
-        self.pending.news = Some(news);
+        self.pending.unreported = Some(news);
     }
 }
 
@@ -148,7 +148,7 @@ impl Engine<'_> {
         if code == SI_KERNEL && debugger.int3s.contains_key(&at) {
             registers.rip = at;
             thread.tracee.set_registers(&registers)?;
-            thread.stand(Report::Stop);
+            thread.stand(Report::Breakpoint);
             if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {
                 tap.stop_at(Addr(at), &process.book)?;
             }
@@ -194,12 +194,12 @@ impl Engine<'_> {
         else {
             return Ok(());
         };
-        if let Some(written) = thread.pending.take_siginfo(signal) {
+        if let Some(written) = thread.pending.take_next_siginfo(signal) {
             gone_is_fine(thread.tracee.set_signal_info(&written))?;
             thread.siginfo = Some(written);
         }
         let passed = debugger.go.as_ref().map_or(0, |go| go.passed_to(tid));
-        if !thread.pending.asks(signal, passed) {
+        if !thread.pending.stops_for_signal(signal, passed) {
             return self.let_run(tid, signal);
         }
         thread.held = signal;
@@ -243,7 +243,7 @@ impl Engine<'_> {
             thread.stand(Report::Call(number));
             return Ok(());
         }
-        let is_reported = is_caught(number) && !asks_to_restart(&registers);
+        let is_reported = is_caught(number) && !will_restart_call(&registers);
         if is_reported {
             thread.stand(Report::CallReturn(number));
         }
@@ -275,7 +275,8 @@ impl Engine<'_> {
         let catches = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
         let is_caught = |number: &u64| catches.is_some_and(|go| go.catches.has(*number));
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        thread.pending.owed = thread.call.take().filter(is_caught).map(Report::CallReturn);
+        thread.pending.report_on_resume =
+            thread.call.take().filter(is_caught).map(Report::CallReturn);
         thread.caught = None;
         thread.watched.forget();
         thread.stand(Report::Executed);
@@ -296,7 +297,7 @@ impl Engine<'_> {
 pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
     match tracee.registers() {
         Err(error) if error.is_gone() => Ok(()),
-        registers => gone_is_fine(tracee.set_registers(&stand_before_call(&registers?))),
+        registers => gone_is_fine(tracee.set_registers(&registers_outside_call(&registers?))),
     }
 }
 

@@ -14,8 +14,8 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::limits::SMALL_BUFFER;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{History, Outcome, Request};
-use crate::capture::signals::{Asking, Forwarding, Leaving};
-use crate::capture::start::run_to;
+use crate::capture::signals::{Forwarding, Leaving, SnapshotSignal};
+use crate::capture::start::run_to_function;
 use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
@@ -69,10 +69,10 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
     let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
     note_hardware(&mut prepared, pmu);
     let _forwarding = Forwarding::to(pid);
-    let _asking = Asking::on_signal();
+    let _snapshot_signal = SnapshotSignal::handle();
     let tids = match &request.start_at {
         None => vec![Tid(pid.0)],
-        Some(code) => match run_to(pid, code) {
+        Some(code) => match run_to_function(pid, code) {
             Ok(tids) => tids,
             Err(error) => {
                 prepared.give_up();
@@ -97,7 +97,7 @@ pub(super) fn attach_with(
 ) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
     let leaving = Leaving::on_signals();
-    let _asking = Asking::on_signal();
+    let _snapshot_signal = SnapshotSignal::handle();
     let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     note_hardware(&mut prepared, pmu);
     let mut engine = Engine::new(request, pid, Box::new(pmu), recipe, time);
@@ -221,7 +221,7 @@ impl<'a> Engine<'a> {
         process.prepare(source.control.as_ref())?;
         {
             let mut book = super::tap::lock(&process.book);
-            book.recorder.thread(tid)?;
+            book.recorder.add_thread(tid)?;
             book.listen(tid, sideband);
         }
         let mends = self.debugger.is_some();
@@ -249,7 +249,7 @@ impl<'a> Engine<'a> {
                 self.part_if_all_stand()?;
                 continue;
             }
-            if Asking::was_asked() {
+            if SnapshotSignal::take_request() {
                 self.ask()?;
                 self.answered()?;
             }
@@ -315,7 +315,7 @@ impl<'a> Engine<'a> {
     /// kernel does not report its end then.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
-        if self.awaits_lost_first_thread(pid) {
+        if self.has_lost_first_thread(pid) {
             self.close(first)?;
             if let Some(thread) = self.threads.remove(&first) {
                 self.note_end(first, &thread, None)?;
@@ -338,9 +338,9 @@ impl<'a> Engine<'a> {
             && !ending.is_empty()
         {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
-            let ending = final_state::in_order(ending, culprit);
+            let ending = final_state::sort_threads(ending, culprit);
             let book = super::tap::lock(&process.book);
-            final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;
+            final_state::write_core(&book.recorder, &process.memory, ending, signal, &[])?;
         }
         if self.debugger.is_some() {
             // The debugger inspects the exit stops first.

@@ -5,7 +5,7 @@
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
 use super::thread::{Doing, Thread};
-use crate::capture::culprit::{LastStop, exit_of, one_executes};
+use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::signals::stop_with_program;
@@ -133,7 +133,7 @@ impl Engine<'_> {
                     addr: siginfo::fault_address(&info),
                 };
                 if let Some(process) = self.processes.get(&thread.pid) {
-                    lock(&process.book).recorder.event(tid, event)?;
+                    lock(&process.book).recorder.record_event(tid, event)?;
                 }
             }
         }
@@ -172,7 +172,7 @@ impl Engine<'_> {
     /// Records a newborn child process, or detaches from it.
     fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
-            lock(&process.book).recorder.event(parent, Event::Fork { child })?;
+            lock(&process.book).recorder.record_event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
         self.keep_stops_out_of(parent, child);
@@ -235,19 +235,19 @@ impl Engine<'_> {
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let pid = thread.pid;
         let call = registers_of(thread.tracee).map(|registers| registers.orig_rax);
-        thread.ending = final_state::thread(thread.tracee, thread.siginfo);
+        thread.ending = final_state::read_thread(thread.tracee, thread.siginfo);
         let final_pc = thread.ending.as_ref().map(|ending| Addr(ending.registers.rip));
         self.note_end(tid, &thread, final_pc)?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
+        let stop = ExitStop { tid, status, call, siginfo: thread.siginfo };
         let others = self.threads.values().filter(|t| t.pid == pid && t.doing != Doing::AtEnd);
         let alive: Vec<Tid> = others.map(|thread| thread.tracee.0).collect();
         let is_alone = self.request.only_thread.is_some();
-        let ends_process = process.culprit.take(&stop, || {
+        let ends_process = process.culprit.note_exit_stop(&stop, || {
             // If one thread is recorded alone, only the kernel knows the others.
             let others = || threads(pid).into_iter().filter(|other| *other != tid).collect();
             let alive = if is_alone { others() } else { alive.clone() };
-            one_executes(pid, alive.into_iter())
+            any_is_in_execve(pid, alive.into_iter())
         });
         if is_alone {
             return self.end_alone(pid, thread, ends_process.then_some(status));
@@ -338,7 +338,7 @@ impl Engine<'_> {
         for tid in &tids {
             self.close(*tid)?;
             let Some(thread) = self.threads.get(tid) else { continue };
-            let state = final_state::thread(thread.tracee, None);
+            let state = final_state::read_thread(thread.tracee, None);
             let at = state.as_ref().map(|state| Addr(state.registers.rip));
             self.note_end(*tid, thread, at)?;
             ending.extend(state);
@@ -346,9 +346,9 @@ impl Engine<'_> {
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
-            let ending = final_state::in_order(ending, Tid(pid.0));
+            let ending = final_state::sort_threads(ending, Tid(pid.0));
             let book = lock(&process.book);
-            final_state::write(&book.recorder, &process.memory, ending, 0, &[])?;
+            final_state::write_core(&book.recorder, &process.memory, ending, 0, &[])?;
         }
         for tid in tids {
             let signal = self.threads.get(&tid).map_or(0, |thread| thread.held);

@@ -33,7 +33,7 @@ impl Engine<'_> {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
-        if let Some(end) = self.end()? {
+        if let Some(end) = self.take_end()? {
             return Ok(end);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.program);
@@ -41,7 +41,7 @@ impl Engine<'_> {
         let halted = self.halt_all();
         self.remove_int3s();
         let news = news.and_then(|news| halted.map(|()| news))?;
-        Ok(self.settled(go, news))
+        Ok(self.report_after_halt(go, news))
     }
 
     /// Resumes the program as requested until there is an event, and returns it. The caller stops
@@ -83,7 +83,7 @@ impl Engine<'_> {
         let steps_alone = go.step && !has_signal && step.call.is_none();
         if !go.locked
             && !steps_alone
-            && let Some(news) = self.news_of_others(go)
+            && let Some(news) = self.take_report_of_others(go)
         {
             return Ok(news);
         }
@@ -158,7 +158,8 @@ impl Engine<'_> {
         self.insert_int3s();
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
         // Threads with unreported news stay stopped.
-        let others = standing.filter(|other| other.tid() != thread && other.pending.news.is_none());
+        let others =
+            standing.filter(|other| other.tid() != thread && other.pending.unreported.is_none());
         let tids: Vec<Tid> = others.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
         std::thread::sleep(TURN);
@@ -171,12 +172,12 @@ impl Engine<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
         let mut signal = std::mem::take(&mut thread.chosen);
-        thread.pending.go_on(signal);
+        thread.pending.note_resumed(signal);
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
         if signal != 0 && held == 0 {
             // ptrace(2) can inject a signal only into a thread that stopped for one.
-            thread.pending.sent = signal;
+            thread.pending.sent_signal = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
             signal = 0;
         }
@@ -196,7 +197,7 @@ impl Engine<'_> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
         loop {
-            if let Some(news) = self.take_news(thread, alone) {
+            if let Some(news) = self.take_report(thread, alone) {
                 return Ok(news);
             }
             let Some((tid, stop)) = next_stop(interrupted)? else {
@@ -292,7 +293,7 @@ impl Engine<'_> {
         }
         Tracee::kill_process(self.program);
         self.debugger = None;
-        self.let_end()
+        self.let_program_end()
     }
 }
 
@@ -319,14 +320,14 @@ impl Debugged for Engine<'_> {
         self.exit
     }
 
-    fn let_end(&mut self) -> Result<(), Error> {
+    fn let_program_end(&mut self) -> Result<(), Error> {
         for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
         self.wait_for_end()
     }
 
-    fn part_from_program(&mut self) -> Result<(), Error> {
+    fn detach_from_program(&mut self) -> Result<(), Error> {
         self.remove_int3s();
         self.debugger = None;
         for thread in self.threads.values() {

@@ -75,7 +75,7 @@ impl Live {
 
     fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.engine.threads.get(&tid).filter(|t| t.doing == Doing::Standing);
-        thread.ok_or(Error::NotStanding { tid })
+        thread.ok_or(Error::ThreadEnded { tid })
     }
 }
 

@@ -74,14 +74,14 @@ impl Process {
     /// Returns true if threads must stop at system calls, to look for filtered code that is not
     /// mapped yet.
     pub(super) fn seeks(&self) -> bool {
-        self.resolver.seeks()
+        self.resolver.has_missing_functions()
     }
 
     /// Looks for the code to trace in the mappings. Returns the new filter if it changed; `None` if
     /// not, or if nothing may be traced yet. A filter can have up to `ranges` ranges.
     pub(super) fn look_for_code(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
-        self.resolver.update(maps.iter());
+        self.resolver.search(maps.iter());
         let count = self.resolver.count();
         if count > ranges {
             return Err(PerfError::TooManyRanges { count, ranges }.into());

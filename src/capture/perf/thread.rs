@@ -89,7 +89,7 @@ impl DebuggedThread for Thread {
         &mut self.pending
     }
 
-    fn is_at_end(&self) -> bool {
+    fn is_at_exit_stop(&self) -> bool {
         self.doing == Doing::AtEnd
     }
 
@@ -98,7 +98,7 @@ impl DebuggedThread for Thread {
         stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
     }
 
-    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+    fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
         self.siginfo.as_mut().filter(|_| self.held != 0)
     }
 
@@ -107,6 +107,6 @@ impl DebuggedThread for Thread {
             return self.ending.clone();
         }
         let held = self.siginfo.filter(|_| self.held != 0);
-        final_state::thread(self.tracee, held.or(self.pending.siginfo))
+        final_state::read_thread(self.tracee, held.or(self.pending.next_siginfo))
     }
 }

@@ -5,7 +5,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::recorder::Prepared;
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::capture::unrecordable::{FORBIDS_TIME, PR_TSC_SIGSEGV};
 use crate::common::Tid;
 use crate::engine::Place;
@@ -69,5 +69,5 @@ fn leave_call(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {
         let why = "it runs 32-bit code".to_owned();
         return Err(tracee::Error::NotAttachable { pid, why }.into());
     }
-    Ok(tracee.set_registers(&stand_before_call(&registers))?)
+    Ok(tracee.set_registers(&registers_outside_call(&registers))?)
 }

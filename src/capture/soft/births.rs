@@ -7,7 +7,7 @@ use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::capture::begin::{leave_system_call, reason_against};
+use crate::capture::begin::{finish_execve, reason_not_to_record};
 use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
@@ -81,7 +81,7 @@ impl Engine {
             && let Some(shared_cpu) = process.shared_cpu
         {
             // The child inherited the affinity to one CPU. If it is recorded, it could notice that.
-            shared_cpu.end(child);
+            shared_cpu.unpin(child);
             if is_thread || self.request.follow_forks {
                 process.end_sharing();
             }
@@ -122,7 +122,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let (tid, is_reported) = (Tid(child.0), self.reports_fork(pid, event));
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
-        process.recorder.event(parent, Event::Fork { child })?;
+        process.recorder.record_event(parent, Event::Fork { child })?;
         let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
         let tracee = Tracee(tid);
         let registers = tracee.registers()?;
@@ -188,11 +188,12 @@ impl Engine {
     /// share. Leaves one that cannot be recorded, with a note.
     fn adopt_borrower(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
-        if let Some(clause) = reason_against(Pid(tid.0), Pid(nix::unistd::getpid().as_raw()))? {
+        if let Some(clause) = reason_not_to_record(Pid(tid.0), Pid(nix::unistd::getpid().as_raw()))?
+        {
             self.notes.push(format!("process {tid} {clause}: not recorded"));
             return gone_is_fine(tracee.detach(0));
         }
-        leave_system_call(tracee)?;
+        finish_execve(tracee)?;
         self.adopt_child(Pid(tid.0))
     }
 

@@ -84,7 +84,7 @@ impl Process {
             }
             _ => {}
         }
-        self.recorder.event(thread.tid(), Event::Syscall { number: call.number, args })?;
+        self.recorder.record_event(thread.tid(), Event::Syscall { number: call.number, args })?;
         thread.doing = Doing::Calling(call);
         Ok(thread.tracee().step(0)?)
     }
@@ -112,7 +112,7 @@ impl Process {
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
         }
-        self.recorder.event(tid, Event::SyscallReturn { result })?;
+        self.recorder.record_event(tid, Event::SyscallReturn { result })?;
         if !(-4095..0).contains(&result) {
             self.mapping_changed(thread, call, registers.rax)?;
         }

@@ -3,7 +3,7 @@
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::capture::{Catches, Error, Report};
 use crate::common::Tid;
 use crate::encode::Item;
@@ -17,7 +17,7 @@ impl Thread {
     /// Marks the thread as stopped for the debugger, and `news` as its event to report.
     pub(super) fn stand(&mut self, news: Report) {
         self.doing = Doing::Standing;
-        self.pending.news = Some(news);
+        self.pending.unreported = Some(news);
     }
 
     /// Resumes the thread with a signal. If the program catches it, the thread stops again at the
@@ -45,7 +45,7 @@ impl Process {
         let steps = self.is_stepping(thread);
         self.debugger.as_ref().is_some_and(|debugger| {
             let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
-            thread.pending.asks(signal, passed)
+            thread.pending.stops_for_signal(signal, passed)
         })
     }
 
@@ -59,7 +59,7 @@ impl Process {
         if let Some((_, number)) = called {
             thread.stand(Report::CallReturn(*number));
         } else if debugger.stops.contains(&ip) {
-            thread.stand(Report::Stop);
+            thread.stand(Report::Breakpoint);
         } else if after_step {
             thread.stand(Report::Stepped);
         } else {
@@ -140,7 +140,7 @@ impl Process {
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), Item::Leave { ip: registers.rip });
-        thread.tracee().set_registers(&stand_before_call(&registers))?;
+        thread.tracee().set_registers(&registers_outside_call(&registers))?;
         thread.doing = Doing::Standing;
         Ok(())
     }

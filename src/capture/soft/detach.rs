@@ -6,7 +6,7 @@ use super::events::disturbed;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::error::gone_is_fine;
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::Item;
@@ -112,7 +112,7 @@ impl Process {
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), Item::Leave { ip: registers.rip });
-        thread.tracee().set_registers(&stand_before_call(&registers))?;
+        thread.tracee().set_registers(&registers_outside_call(&registers))?;
         thread.doing = Doing::Left;
         Ok(())
     }
@@ -125,12 +125,12 @@ impl Process {
         let mut states = Vec::new();
         for thread in threads {
             let registers: Registers = thread.tracee().registers()?;
-            let state = final_state::thread_with(thread.tracee(), &registers, None);
-            states.push(final_state::of_translated(state));
+            let state = final_state::read_thread_with(thread.tracee(), &registers, None);
+            states.push(final_state::forget_cache_address(state));
             self.thread_ended(thread.tid(), Some(Addr(registers.rip)));
         }
-        let states = final_state::in_order(states, first.tid());
-        final_state::write(
+        let states = final_state::sort_threads(states, first.tid());
+        final_state::write_core(
             &self.recorder,
             &self.engine.memory,
             states,

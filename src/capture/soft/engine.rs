@@ -3,17 +3,17 @@
 
 use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
-use crate::capture::beat::Beat;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::harm::harm_of;
 use crate::capture::newborn::Newborns;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::{Outcome, Request};
 use crate::capture::shared_cpu::SharedCpu;
-use crate::capture::signals::{Asking, Forwarding, Leaving};
-use crate::capture::start::run_to;
-use crate::capture::written::Reports;
+use crate::capture::signals::{Forwarding, Leaving, SnapshotSignal};
+use crate::capture::start::run_to_function;
+use crate::capture::written::ProgressReports;
 use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::engine::{Place, TranslatedThread};
@@ -32,16 +32,17 @@ pub(super) const SAVE_PERIOD: Duration = Duration::from_millis(500);
 /// Launches a program and records it by translation, until it ends or the recorder leaves it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If the program cannot share a CPU with the recorder, recording is only slower.
-    let shared_cpu = request.start_at.is_none().then(SharedCpu::begin).and_then(Result::ok);
+    let shared_cpu =
+        request.start_at.is_none().then(SharedCpu::pin_this_thread).and_then(Result::ok);
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
-    let _asking = Asking::on_signal();
-    let _beat = Beat::start(SAVE_PERIOD);
+    let _snapshot_signal = SnapshotSignal::handle();
+    let _periodic_signal = PeriodicSignal::start(SAVE_PERIOD);
     let leaving = Leaving::when_orphaned();
     let mut engine = Engine { shared_cpu, ..Engine::new(request, pid, leaving) };
     let started = match &request.start_at {
         None => engine.start(prepared),
-        Some(code) => match run_to(pid, code) {
+        Some(code) => match run_to_function(pid, code) {
             Ok(tids) => engine.take_over(prepared, &tids),
             Err(error) => {
                 prepared.give_up();
@@ -61,8 +62,8 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 /// recorder to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
-    let _asking = Asking::on_signal();
-    let _beat = Beat::start(SAVE_PERIOD);
+    let _snapshot_signal = SnapshotSignal::handle();
+    let _periodic_signal = PeriodicSignal::start(SAVE_PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
@@ -95,14 +96,14 @@ pub(in crate::capture) struct Engine {
     pub(super) parting: Option<Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
-    /// Reports when the recorder is to leave the program; `None` if it records to the end.
+    /// ProgressReports when the recorder is to leave the program; `None` if it records to the end.
     pub(super) leaving: Option<Leaving>,
     /// The CPUs to give back to the program; `None` if it never had to share a CPU with the
     /// recorder.
     pub(super) shared_cpu: Option<SharedCpu>,
     /// The program's exit status or signal; `None` while it runs, or if the recorder left it.
     pub(super) exit: Option<Exit>,
-    pub(super) reports: Reports,
+    pub(super) reports: ProgressReports,
 }
 
 impl Engine {
@@ -123,7 +124,7 @@ impl Engine {
             leaving,
             shared_cpu: None,
             exit: None,
-            reports: Reports::to(request.report),
+            reports: ProgressReports::new(request.report),
         }
     }
 
@@ -148,7 +149,7 @@ impl Engine {
     /// Adds a thread to the recording, with the area of memory that was prepared for it.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.recorder.thread(tid)?;
+        process.recorder.add_thread(tid)?;
         if let Some(area) = process.engine.take_area() {
             let translated = TranslatedThread::new(tid, pid, area, place);
             self.threads.insert(tid, Thread::new(translated));
@@ -192,11 +193,11 @@ impl Engine {
                 leaves = true;
                 self.leave()?;
             }
-            if Beat::is_due() {
+            if PeriodicSignal::take_due() {
                 self.save_so_far()?;
                 self.end_those_that_wait_in_vain()?;
             }
-            if !leaves && Asking::was_asked() {
+            if !leaves && SnapshotSignal::take_request() {
                 self.snapshot()?;
             }
             let Some((tid, stop)) = self.wait()? else { continue };
@@ -220,14 +221,14 @@ impl Engine {
     /// the kernel does not report the end of a first thread while others exist.
     pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
         let pids = self.processes.keys().copied();
-        let waiting: Vec<Pid> = pids.filter(|&pid| self.awaits_lost_first_thread(pid)).collect();
+        let waiting: Vec<Pid> = pids.filter(|&pid| self.has_lost_first_thread(pid)).collect();
         waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
     }
 
     /// Writes the final state of a process if all its threads are at their exit stops, and lets
     /// them end, unless a debugger is to look at them first.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
-        if self.awaits_lost_first_thread(pid) {
+        if self.has_lost_first_thread(pid) {
             self.lost(Tid(pid.0));
         }
         let of_process = |thread: &&mut Thread| thread.pid() == pid;
@@ -239,9 +240,15 @@ impl Engine {
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         if !ending.is_empty() {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
-            let ending = final_state::in_order(ending, culprit);
+            let ending = final_state::sort_threads(ending, culprit);
             let hidden = process.engine.space.hidden();
-            final_state::write(&process.recorder, &process.engine.memory, ending, signal, hidden)?;
+            final_state::write_core(
+                &process.recorder,
+                &process.engine.memory,
+                ending,
+                signal,
+                hidden,
+            )?;
         }
         if process.debugger.is_some() {
             // The threads stay at their exit stops until the debugger has looked at them.
@@ -278,7 +285,7 @@ impl Engine {
         tracee::detach_rest();
         let program = Tid(self.program.0);
         if let Some(shared_cpu) = self.shared_cpu {
-            shared_cpu.end(program);
+            shared_cpu.unpin(program);
         }
         while let Ok(stop) = wait_for(program) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {

@@ -5,9 +5,9 @@ use super::engine::Engine;
 use super::exact::Exactness;
 use super::process::Process;
 use super::thread::{Doing, Thread};
-use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::begin::{finish_execve, runs_64_bit_code};
 use crate::capture::clock::now;
-use crate::capture::culprit::{LastStop, exit_of, one_executes};
+use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
 use crate::capture::error::gone_is_fine;
 use crate::capture::harm::Harm;
 use crate::capture::signals::stop_with_program;
@@ -85,7 +85,7 @@ impl Engine {
         self.threads.retain(|_, thread| thread.pid() != pid);
         let begun = self.begin_program(tid, pid);
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.pending.owed = returned;
+            thread.pending.report_on_resume = returned;
         }
         begun.or_else(|error| {
             self.killed_in_between(tid, error)?;
@@ -106,7 +106,7 @@ impl Engine {
             }
             return self.leave_alone(pid, "runs a 32-bit program");
         }
-        leave_system_call(Tracee(tid))?;
+        finish_execve(Tracee(tid))?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.exec(tid)?;
         self.add_thread(tid, pid, Place::Program)?;
@@ -134,14 +134,14 @@ impl Engine {
         let program = process.last_state(thread, &registers);
         thread.ending = program
             .as_ref()
-            .map(|program| final_state::thread_with(thread.tracee(), program, thread.siginfo))
-            .map(final_state::of_translated);
+            .map(|program| final_state::read_thread_with(thread.tracee(), program, thread.siginfo))
+            .map(final_state::forget_cache_address);
         process.thread_ended(tid, program.map(|program| Addr(program.rip)));
         process.write_packets()?;
-        let stop = LastStop { tid, status, call, siginfo };
+        let stop = ExitStop { tid, status, call, siginfo };
         let others = || self.threads.values().filter(|t| t.pid() == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
-        let ends_process = process.culprit.take(&stop, || one_executes(pid, alive()));
+        let ends_process = process.culprit.note_exit_stop(&stop, || any_is_in_execve(pid, alive()));
         let hold = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {

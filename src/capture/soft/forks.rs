@@ -4,13 +4,13 @@
 use super::engine::{BACKEND, Engine};
 use super::events::disturbed;
 use super::thread::{Doing, Thread};
-use crate::capture::begin::{leave_system_call, reason_against};
+use crate::capture::begin::{finish_execve, reason_not_to_record};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
-use crate::capture::newborn::{Fate, Newborn};
+use crate::capture::newborn::{Newborn, NewbornEvent};
 use crate::capture::recorder::Prepared;
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
@@ -60,19 +60,20 @@ impl Engine {
             thread.waits = waits;
             let birth = if waits { Report::Vforked(child) } else { Report::Forked(child) };
             if !waits {
-                thread.tracee().set_registers(&stand_before_call(&registers))?;
+                thread.tracee().set_registers(&registers_outside_call(&registers))?;
             }
             let steps = process.is_stepping(thread);
             let returned = process.take_return(thread.tid());
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
-                thread.pending.owed = Some(birth);
+                thread.pending.report_on_resume = Some(birth);
                 thread.stand(Report::Stepped);
             } else {
                 let stepped = steps.then_some(Report::Stepped);
                 let done = if waits { None } else { returned.or(stepped) };
-                (thread.returns, thread.pending.owed) = (returned.filter(|_| waits), done);
+                (thread.returns, thread.pending.report_on_resume) =
+                    (returned.filter(|_| waits), done);
                 thread.stand(birth);
             }
             Ok(())
@@ -101,7 +102,7 @@ impl Engine {
                 return process.go_on_in_cache(thread);
             }
             let stepped = process.is_stepping(thread).then_some(Report::Stepped);
-            thread.pending.owed = returned.or(stepped);
+            thread.pending.report_on_resume = returned.or(stepped);
             thread.stand(Report::VforkDone);
             Ok(())
         })
@@ -148,22 +149,22 @@ impl Engine {
         };
         let tid = newborn.tid();
         let _forwarding = Forwarding::to(child);
-        match newborn.run(go, interrupted)? {
-            Fate::Stands(news) => Ok((tid, news)),
-            Fate::Ended(exit) => {
+        match newborn.run_natively(go, interrupted)? {
+            NewbornEvent::Stopped(news) => Ok((tid, news)),
+            NewbornEvent::Ended(exit) => {
                 self.newborns.take(child);
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
-            Fate::Executed => {
+            NewbornEvent::Executed => {
                 let recorder = Pid(nix::unistd::getpid().as_raw());
-                if let Some(clause) = reason_against(child, recorder)? {
+                if let Some(clause) = reason_not_to_record(child, recorder)? {
                     self.notes.push(format!("process {child} {clause}: not recorded"));
                     self.newborns.leave(child);
                     self.part_for_good(child, None)?;
                     return Ok((tid, Report::Ended(None)));
                 }
-                leave_system_call(Tracee(tid))?;
+                finish_execve(Tracee(tid))?;
                 let parent = self.program;
                 self.follow(child)?;
                 if self.parting.take().is_some() {
@@ -273,7 +274,8 @@ impl Thread {
     /// Resumes the thread in the system call in which it waits for its vfork child. Keeps its
     /// registers for the debugger, as they are at the call's end.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
-        self.ending = final_state::thread(self.tracee(), None).map(final_state::of_translated);
+        self.ending =
+            final_state::read_thread(self.tracee(), None).map(final_state::forget_cache_address);
         self.doing = Doing::Waiting;
         Ok(self.tracee().resume_to_call(0)?)
     }
@@ -283,6 +285,6 @@ impl Thread {
         (self.waits, self.ending) = (false, None);
         self.doing = Doing::Standing;
         let registers = self.tracee().registers()?;
-        Ok(self.tracee().set_registers(&stand_before_call(&registers))?)
+        Ok(self.tracee().set_registers(&registers_outside_call(&registers))?)
     }
 }

@@ -4,13 +4,13 @@ use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::beat::Beat;
 use crate::capture::clock::now;
 use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
 use crate::capture::debugged::Debugged;
-use crate::capture::delivery::leaves_it_running;
+use crate::capture::delivery::keeps_thread_in_place;
 use crate::capture::error::gone_is_fine;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::Item;
@@ -40,26 +40,26 @@ impl Engine {
         if self.newborns.get(Pid(go.thread.0)).is_some() {
             return self.run_newborn(Pid(go.thread.0), go, interrupted);
         }
-        if let Some(end) = self.end()? {
+        if let Some(end) = self.take_end()? {
             return Ok(end);
         }
         let runs = match self.begin(go)? {
             Begun::Runs(runs) => runs,
             Begun::Already(tid, news) => {
-                self.newborns.note_report(news);
+                self.newborns.mark_reported(news);
                 return Ok((tid, news));
             }
         };
         let _forwarding = Forwarding::for_request(&self.request, self.program);
-        let _beat = Beat::start(LOOK_PERIOD);
+        let _periodic_signal = PeriodicSignal::start(LOOK_PERIOD);
         let news = loop {
-            if let Some(news) = self.take_news(go.thread, runs == Runs::One) {
+            if let Some(news) = self.take_report(go.thread, runs == Runs::One) {
                 break news;
             }
             if interrupted() {
                 break (go.thread, Report::Interrupted);
             }
-            if Beat::is_due() {
+            if PeriodicSignal::take_due() {
                 self.save_so_far()?;
                 self.end_those_that_wait_in_vain()?;
             }
@@ -68,13 +68,13 @@ impl Engine {
             }
         };
         self.halt_all()?;
-        self.newborns.note_report(news.1);
+        self.newborns.mark_reported(news.1);
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
             (debugger.stepping, debugger.following) = (None, None);
         }
-        Ok(self.settled(go, news))
+        Ok(self.report_after_halt(go, news))
     }
 
     /// Resumes the threads that `go` requests, unless one of them has an event to report first. All
@@ -82,7 +82,7 @@ impl Engine {
     /// step of a SYSCALL, for which the thread runs in the cache to the address after it, one that
     /// begins with a signal, and one of a thread that waits for its vfork(2) child.
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
-        if let Some((tid, news)) = self.take_owed(go) {
+        if let Some((tid, news)) = self.take_report_on_resume(go) {
             return Ok(Begun::Already(tid, news));
         }
         if let Some((tid, news)) = self.take_unreported(go)? {
@@ -94,7 +94,7 @@ impl Engine {
         let Some(others_run) = self.arm_debugger(go, next, steps_alone)? else {
             return Ok(Begun::Runs(Runs::All));
         };
-        if others_run && let Some((tid, news)) = self.news_of_others(go) {
+        if others_run && let Some((tid, news)) = self.take_report_of_others(go) {
             return Ok(Begun::Already(tid, news));
         }
         if steps_alone {
@@ -162,7 +162,7 @@ impl Engine {
         self.with(tid, |process, thread| {
             let ip = thread.tracee().registers()?.rip;
             thread.held = 0;
-            thread.pending.go_on(0);
+            thread.pending.note_resumed(0);
             process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
             process.step_natively(thread, Addr(ip))
         })?;
@@ -238,7 +238,7 @@ impl Debugged for Engine {
         self.exit
     }
 
-    fn let_end(&mut self) -> Result<(), Error> {
+    fn let_program_end(&mut self) -> Result<(), Error> {
         for thread in self.threads.values().filter(|thread| thread.pid() == self.program) {
             gone_is_fine(thread.tracee().resume(0))?;
         }
@@ -250,7 +250,7 @@ impl Debugged for Engine {
         Ok(())
     }
 
-    fn part_from_program(&mut self) -> Result<(), Error> {
+    fn detach_from_program(&mut self) -> Result<(), Error> {
         self.part_from(self.program)
     }
 }
@@ -281,7 +281,7 @@ impl Process {
     fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
-        thread.pending.go_on(signal);
+        thread.pending.note_resumed(signal);
         let ip = thread.tracee().registers()?.rip;
         // The call at which the thread stopped is not caught again, unless the thread was moved.
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
@@ -292,12 +292,12 @@ impl Process {
         // ignored, or that stops the process, is sent anew below instead, and delivered in the
         // cache.
         let known = dispositions(thread.tid())?;
-        if held != 0 && !leaves_it_running(signal, known) {
+        if held != 0 && !keeps_thread_in_place(signal, known) {
             let caught = known.caught & 1 << (signal - 1).clamp(0, 63) != 0;
             return thread.deliver(signal, caught);
         }
         // In all other cases the signal is sent.
-        thread.pending.sent = signal;
+        thread.pending.sent_signal = signal;
         thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
             // If a signal comes while gdb steps over a breakpoint, gdb expects a stop there after

@@ -3,7 +3,7 @@
 
 use super::engine::Engine;
 use super::process::Process;
-use crate::capture::harm::{Harm, killed_for};
+use crate::capture::harm::{Harm, killed_note};
 use crate::common::Pid;
 use nix::sys::signal::{Signal, kill};
 
@@ -24,7 +24,7 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Harm::Found(what) = process.harm else { return };
         process.harm = Harm::Ended;
-        self.notes.push(killed_for(pid, what));
+        self.notes.push(killed_note(pid, what));
         // The process may be gone already.
         let _ = kill(nix::unistd::Pid::from_raw(pid.0), Signal::SIGKILL);
     }

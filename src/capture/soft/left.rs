@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::capture::restart::stand_before_call;
+use crate::capture::restart::registers_outside_call;
 use crate::common::{Pid, Tid};
 use crate::encode::Item;
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
@@ -101,7 +101,7 @@ fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
         let registers = tracee.registers()?;
         process.send(thread.tid(), Item::Leave { ip: registers.rip });
         if signal == 0 {
-            tracee.set_registers(&stand_before_call(&registers))?;
+            tracee.set_registers(&registers_outside_call(&registers))?;
         }
     }
     Ok(signal)

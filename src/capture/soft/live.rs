@@ -5,11 +5,11 @@ use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, SAVE_PERIOD};
 use super::process::Process;
 use super::thread::{Doing, Thread};
-use crate::capture::beat::Beat;
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live_program::LiveProgram;
+use crate::capture::periodic_signal::PeriodicSignal;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
 use crate::capture::{Error, final_state};
@@ -126,11 +126,11 @@ impl LiveProgram for Live {
         self.engine.beside()
     }
 
-    fn may_go(&self, tid: Tid) -> bool {
+    fn may_resume(&self, tid: Tid) -> bool {
         let engine = &self.engine;
         let is_own =
             || engine.threads.get(&tid).is_none_or(|thread| thread.pid() == engine.program);
-        engine.newborns.allow(tid).unwrap_or_else(is_own)
+        engine.newborns.may_resume(tid).unwrap_or_else(is_own)
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
@@ -225,7 +225,7 @@ impl Engine {
 
     fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.threads.get(&tid).filter(|thread| thread.doing == Doing::Standing);
-        thread.ok_or(Error::NotStanding { tid })
+        thread.ok_or(Error::ThreadEnded { tid })
     }
 
     /// Encodes and writes all records of the program so far.
@@ -261,9 +261,9 @@ impl Engine {
         for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee().resume(0))?;
         }
-        let _beat = Beat::start(SAVE_PERIOD);
+        let _periodic_signal = PeriodicSignal::start(SAVE_PERIOD);
         while self.processes.contains_key(&pid) {
-            if Beat::is_due() {
+            if PeriodicSignal::take_due() {
                 self.end_those_that_wait_in_vain()?;
             }
             if let Some((tid, stop)) = self.wait()? {

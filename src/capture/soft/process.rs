@@ -86,10 +86,10 @@ impl Process {
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
         let is_ring = matches!(request.history, History::Ring { .. });
         let make_way = shared_cpu.copied();
-        let prepare = move || make_way.into_iter().for_each(SharedCpu::make_way);
+        let prepare = move || make_way.into_iter().for_each(SharedCpu::move_off);
         let shared = engine.shared().clone();
         let encoding = Tracer::start(shared, period, ranges, is_ring, prepare);
-        let known_code = KnownCode::of(&recorder.store, &mut engine);
+        let known_code = KnownCode::start(&recorder.store, &mut engine);
         let mut process = Self {
             recorder,
             known_code,
@@ -132,8 +132,8 @@ impl Process {
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
-        self.recorder.event(tid, Event::Exec { path })?;
-        self.known_code.keep(&self.engine, &self.mappings);
+        self.recorder.record_event(tid, Event::Exec { path })?;
+        self.known_code.add_executed(&self.engine, &self.mappings);
         self.engine = TranslatedProcess::open(
             Tracee(tid),
             pid,
@@ -141,7 +141,7 @@ impl Process {
             self.buffer_bytes,
             seen_calls(),
         )?;
-        self.known_code = KnownCode::of(&self.recorder.store, &mut self.engine);
+        self.known_code = KnownCode::start(&self.recorder.store, &mut self.engine);
         self.tracer.new_program(tid, self.engine.shared().clone());
         self.harm = Harm::default();
         self.resolver.start_over();
@@ -166,15 +166,15 @@ impl Process {
         )?;
         if changes.code {
             self.engine.forget_stable_code(&changes.changed);
-            if self.resolver.update(self.engine.space.mappings()) {
-                self.resolver.must_fit()?;
+            if self.resolver.search(self.engine.space.mappings()) {
+                self.resolver.check_count()?;
                 self.tracer.set_ranges(tid, self.resolver.ranges());
             }
         }
-        self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
+        self.known_code.translate_early(&mut self.engine, &self.mappings, &changes.mapped);
         // The record of a new mapping lacks the code that the process has already written there.
         for Change { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
-            self.recorder.event(tid, Event::Code { addr, bytes })?;
+            self.recorder.record_event(tid, Event::Code { addr, bytes })?;
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Process {
         // Interrupt the trace here: it gets a point with a time, from which on the new bytes hold.
         self.send(thread.tid(), Item::Leave { ip });
         for Change { addr, bytes } in changes {
-            self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
+            self.recorder.record_event(thread.tid(), Event::Code { addr, bytes })?;
         }
         self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         Ok(())
@@ -269,11 +269,11 @@ impl Process {
     /// Completes the recording of a process that has ended (with `exit`) or was detached from
     /// (`None`). Returns notes for the user as well.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
-        self.known_code.keep(&self.engine, &self.mappings);
+        self.known_code.add_executed(&self.engine, &self.mappings);
         let became_ring = self.has_become_ring();
         let (packets, mut tallies, overwritten) = self.tracer.finish();
         for (tid, bytes) in packets {
-            self.recorder.trace(tid, &bytes)?;
+            self.recorder.append_trace(tid, &bytes)?;
         }
         let mut notes = self.resolver.notes();
         if overwritten {

@@ -5,7 +5,7 @@ use super::process::Process;
 use crate::capture::Error;
 
 impl Engine {
-    /// Encodes and writes the records of all threads so far, but those in rings. Reports the amount
+    /// Encodes and writes the records of all threads so far, but those in rings. ProgressReports the amount
     /// written if a report is due.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
@@ -15,7 +15,7 @@ impl Engine {
         }
         self.processes.values_mut().try_for_each(Process::write_packets)?;
         let Self { reports, processes, finished, .. } = self;
-        reports.report(|| {
+        reports.report_if_due(|| {
             let ended = finished.iter().map(|(.., bytes)| bytes).sum::<u64>();
             let live = processes.values().map(|process| process.recorder.written_bytes());
             let is_ring = processes.values().any(Process::has_become_ring);

@@ -9,8 +9,8 @@ impl Process {
     /// not share one CPU.
     pub(super) fn end_sharing(&mut self) {
         if let Some(shared_cpu) = self.shared_cpu.take() {
-            shared_cpu.end(Tid(self.recorder.pid().0));
-            let _ = shared_cpu.own.keep_this_thread();
+            shared_cpu.unpin(Tid(self.recorder.pid().0));
+            let _ = shared_cpu.all.keep_this_thread();
         }
     }
 }

@@ -6,7 +6,7 @@ use super::events::disturbed;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
-use crate::capture::delivery::leaves_it_running;
+use crate::capture::delivery::keeps_thread_in_place;
 use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, Tid};
@@ -255,7 +255,7 @@ impl Process {
         mut info: SiginfoBytes,
     ) -> Result<Option<Stop>, Error> {
         let signal = siginfo::signal_of(&info);
-        if let Some(written) = thread.pending.take_siginfo(signal) {
+        if let Some(written) = thread.pending.take_next_siginfo(signal) {
             info = written;
             thread.tracee().set_signal_info(&info)?;
         }
@@ -263,7 +263,7 @@ impl Process {
         self.engine.note_delivery(&mut thread.translated, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
-        if leaves_it_running(signal, known) && !self.wants(thread, signal) {
+        if keeps_thread_in_place(signal, known) && !self.wants(thread, signal) {
             thread.go_on(signal)?;
             return Ok(None);
         }
@@ -290,7 +290,7 @@ impl Process {
             code: siginfo::code_of(&info),
             addr: siginfo::fault_address(&info),
         };
-        self.recorder.event(thread.tid(), event)?;
+        self.recorder.record_event(thread.tid(), event)?;
         self.send(thread.tid(), Item::Leave { ip });
         thread.siginfo = Some(info);
         thread.tracee().set_signal_info(&info)?;

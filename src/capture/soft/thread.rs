@@ -143,7 +143,7 @@ impl DebuggedThread for Thread {
         &mut self.pending
     }
 
-    fn is_at_end(&self) -> bool {
+    fn is_at_exit_stop(&self) -> bool {
         self.doing == Doing::AtEnd
     }
 
@@ -152,7 +152,7 @@ impl DebuggedThread for Thread {
         stands.then(|| self.tracee().instruction_pointer().ok()).flatten()
     }
 
-    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+    fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
         self.siginfo.as_mut().filter(|_| self.held != 0)
     }
 
@@ -161,8 +161,9 @@ impl DebuggedThread for Thread {
             Doing::AtEnd | Doing::Waiting => self.ending.clone(),
             _ => {
                 let held = self.siginfo.filter(|_| self.held != 0);
-                let state = final_state::thread(self.tracee(), held.or(self.pending.siginfo));
-                state.map(final_state::of_translated)
+                let state =
+                    final_state::read_thread(self.tracee(), held.or(self.pending.next_siginfo));
+                state.map(final_state::forget_cache_address)
             }
         }
     }

@@ -87,7 +87,7 @@ impl Process {
 
     fn take_packets(&mut self) -> Result<(), Error> {
         for (tid, bytes) in self.tracer.packets() {
-            self.recorder.trace(tid, &bytes)?;
+            self.recorder.append_trace(tid, &bytes)?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Process {
             return Ok(());
         }
         self.tracer.become_ring(Tid(self.recorder.pid().0));
-        self.recorder.becomes_ring();
+        self.recorder.note_ring_start();
         self.take_packets()?;
         Ok(self.recorder.flush()?)
     }

@@ -20,7 +20,7 @@ impl Process {
         self.engine.restore_signal_state(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
             // The access is reported later.
-            thread.pending.news = Some(Report::Watch(watch));
+            thread.pending.unreported = Some(Report::Watch(watch));
             return Ok(Some(stop));
         }
         let ip = thread.tracee().registers()?.rip;

@@ -5,7 +5,7 @@ use super::thread::{Call, Doing, Thread};
 use super::trap::Ignored;
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
-use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::restart::{registers_outside_call, will_restart_call};
 use crate::common::Addr;
 use crate::insn::Registers;
 use crate::sideband::Event;
@@ -81,7 +81,7 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
     call.entered = true;
     call.ignores = Ignored::asked(&process.memory, call.number, &call.args);
     let event = Event::Syscall { number: call.number, args: call.args };
-    process.recorder.event(thread.tid(), event)?;
+    process.recorder.record_event(thread.tid(), event)?;
     thread.call = Some(call);
     Ok(())
 }
@@ -102,7 +102,7 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     thread.ip = next;
     leave(process, thread, &call)?;
     thread.trap.look_at_mask(thread.tracee)?;
-    thread.restarts = entry.filter(|_| asks_to_restart(&registers));
+    thread.restarts = entry.filter(|_| will_restart_call(&registers));
     thread.moved |= thread.restarts.is_none();
     thread.returned = thread.restarts.is_none().then_some(call.number);
     thread.reported_entry = thread.caught.is_some();
@@ -116,7 +116,7 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
 
 /// Moves a thread whose call was interrupted back to before the call, which it then repeats.
 fn stand_before(thread: &mut Thread) -> Result<(), Error> {
-    let registers = stand_before_call(&thread.tracee.registers()?);
+    let registers = registers_outside_call(&thread.tracee.registers()?);
     thread.tracee.set_registers(&registers)?;
     thread.ip = Addr(registers.rip);
     thread.restarts = None;
@@ -143,9 +143,9 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     }
     let tid = thread.tid();
     let result = registers.rax.cast_signed();
-    process.recorder.event(tid, Event::SyscallReturn { result })?;
+    process.recorder.record_event(tid, Event::SyscallReturn { result })?;
     // During any call, another process may write code, and this one may have waited for that.
-    process.look_for_changes(tid)?;
+    process.record_changed_code(tid)?;
     if result == 0 {
         process.trap_ignored.set(&process.memory, call.number, &call.args, call.ignores);
     }

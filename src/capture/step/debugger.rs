@@ -30,13 +30,13 @@ impl Thread {
     /// it if the thread stopped for none.
     fn give(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
-            self.pending.siginfo = None;
+            self.pending.next_siginfo = None;
         }
         if std::mem::take(&mut self.held) {
             self.deliver = signal;
         } else if signal != 0 {
             // ptrace(2) can inject a signal only into a thread that stopped for one.
-            self.pending.sent = signal;
+            self.pending.sent_signal = signal;
             gone_is_fine(self.tracee.send(self.pid, signal))?;
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Thread {
 
 impl Engine {
     /// Returns true if the thread is ready and may run, also by the debugger's request.
-    pub(super) fn may_go(&self, thread: &Thread) -> bool {
+    pub(super) fn may_resume(&self, thread: &Thread) -> bool {
         // A thread of a process that is killed leaves its stop for its exit stop. Resuming it could
         // take it out of that one before it is seen.
         let ends = |process: &Process| process.culprit.known().is_some();
@@ -85,7 +85,7 @@ impl Engine {
             return false;
         }
         if !thread.passes && go.stops.contains(&thread.ip) {
-            thread.pending.news = Some(Report::Stop);
+            thread.pending.unreported = Some(Report::Breakpoint);
             return true;
         }
         if go.catches == Catches::None || thread.caught.is_some() {
@@ -95,7 +95,7 @@ impl Engine {
         let call = process.and_then(|process| super::calls::next_call(process, thread));
         thread.caught = call.filter(|number| go.catches.has(*number));
         if let Some(number) = thread.caught {
-            thread.pending.news = Some(Report::Call(number));
+            thread.pending.unreported = Some(Report::Call(number));
         }
         thread.caught.is_some()
     }
@@ -109,21 +109,21 @@ impl Engine {
         if self.newborns.get(Pid(go.thread.0)).is_some() {
             self.follow(Pid(go.thread.0))?;
         }
-        if let Some(end) = self.end()? {
+        if let Some(end) = self.take_end()? {
             return Ok(end);
         }
         if let Some(news) = self.begin(go)? {
-            self.newborns.note_report(news.1);
+            self.newborns.mark_reported(news.1);
             return Ok(news);
         }
         let _forwarding = Forwarding::to(self.program);
         let mut stops = 0_u32;
         let news = loop {
-            if let Some(news) = self.take_news(go.thread, self.is_alone()) {
+            if let Some(news) = self.take_report(go.thread, self.is_alone()) {
                 break news;
             }
             self.schedule()?;
-            if let Some(news) = self.take_news(go.thread, self.is_alone()) {
+            if let Some(news) = self.take_report(go.thread, self.is_alone()) {
                 break news;
             }
             stops = stops.wrapping_add(1);
@@ -139,8 +139,8 @@ impl Engine {
             self.take_in(tid, stop)?;
         };
         self.halt_all()?;
-        self.newborns.note_report(news.1);
-        Ok(self.settled(go, news))
+        self.newborns.mark_reported(news.1);
+        Ok(self.report_after_halt(go, news))
     }
 
     /// Returns true if only the thread of the request runs.
@@ -151,7 +151,7 @@ impl Engine {
     /// Prepares all threads for the request. Returns an event instead if one is to be reported
     /// first.
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
-        if let Some(owed) = self.take_owed(go) {
+        if let Some(owed) = self.take_report_on_resume(go) {
             return Ok(Some(owed));
         }
         if let Some(unreported) = self.take_unreported(go)? {
@@ -184,7 +184,7 @@ impl Engine {
                 thread.give(*signal)?;
             }
         }
-        if !alone && let Some(news) = self.news_of_others(go) {
+        if !alone && let Some(news) = self.take_report_of_others(go) {
             return Ok(Some(news));
         }
         let program = self.program;
@@ -194,7 +194,7 @@ impl Engine {
                 continue;
             }
             if thread.tid() != go.thread {
-                thread.passes = thread.pending.reported == Some(thread.ip);
+                thread.passes = thread.pending.reported_stop == Some(thread.ip);
             }
             if std::mem::take(&mut thread.held) {
                 // The signal was reported, and is not to be delivered.
@@ -257,19 +257,19 @@ impl Engine {
         if thread.executed && thread.call.is_none() {
             thread.executed = false;
             thread.watched.forget();
-            thread.pending.news = Some(Report::Executed);
+            thread.pending.unreported = Some(Report::Executed);
             let catches = debugger.go.as_ref().map(|go| &go.catches);
-            thread.pending.owed = thread.take_return(catches);
+            thread.pending.report_on_resume = thread.take_return(catches);
         }
         gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
         if let Some(addr) = thread.watched.take_hit(thread.tracee).unwrap_or(None) {
-            thread.pending.news = Some(Report::Watch(addr));
+            thread.pending.unreported = Some(Report::Watch(addr));
         }
         let Some(go) = &debugger.go else { return Ok(()) };
         if thread.deliver != 0 {
-            if thread.pending.asks(thread.deliver, go.passed_to(tid)) {
+            if thread.pending.stops_for_signal(thread.deliver, go.passed_to(tid)) {
                 thread.held = true;
-                thread.pending.news = Some(Report::Signal(thread.deliver));
+                thread.pending.unreported = Some(Report::Signal(thread.deliver));
             }
             return Ok(());
         }
@@ -284,19 +284,20 @@ impl Engine {
             if steps && go.locked && news.is_birth() {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
-                (thread.pending.news, thread.pending.owed) = (Some(Report::Stepped), Some(news));
+                (thread.pending.unreported, thread.pending.report_on_resume) =
+                    (Some(Report::Stepped), Some(news));
                 return Ok(());
             }
-            thread.pending.news = is_wanted.then_some(news).or(thread.pending.news);
-            thread.pending.owed = returned.or(steps.then_some(Report::Stepped));
+            thread.pending.unreported = is_wanted.then_some(news).or(thread.pending.unreported);
+            thread.pending.report_on_resume = returned.or(steps.then_some(Report::Stepped));
             return Ok(());
         }
         if let Some(returned) = thread.take_return(Some(&go.catches)) {
-            thread.pending.news = Some(returned);
+            thread.pending.unreported = Some(returned);
         }
         let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
-        if steps && thread.pending.news.is_none() {
-            thread.pending.news = Some(Report::Stepped);
+        if steps && thread.pending.unreported.is_none() {
+            thread.pending.unreported = Some(Report::Stepped);
         }
         Ok(())
     }
@@ -394,11 +395,11 @@ impl Debugged for Engine {
         self.exit
     }
 
-    fn let_end(&mut self) -> Result<(), Error> {
+    fn let_program_end(&mut self) -> Result<(), Error> {
         self.let_process_end(self.program)
     }
 
-    fn part_from_program(&mut self) -> Result<(), Error> {
+    fn detach_from_program(&mut self) -> Result<(), Error> {
         self.part_from(self.program)
     }
 }

@@ -140,7 +140,7 @@ impl Engine {
     /// Adds a new thread to the recording. Its first stop sets its address.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, doing: Doing) -> Result<(), Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.recorder.thread(tid)?;
+            process.recorder.add_thread(tid)?;
             let ip = crate::common::Addr(0);
             let mut thread = Thread::new(tid, pid, ip, self.new_path(tid, pid));
             thread.doing = doing;
@@ -243,7 +243,7 @@ impl Engine {
     /// Returns the thread to resume next: the current one in its turn, otherwise the next ready one
     /// by number. Returns `None` if none is ready.
     fn whose_turn(&mut self) -> Option<Tid> {
-        let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_go(thread));
+        let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_resume(thread));
         if self.steps_left > 0 && ready(&self.current) {
             return Some(self.current);
         }
@@ -298,7 +298,7 @@ impl Engine {
     /// kernel does not report its end then.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
-        if self.awaits_lost_first_thread(pid)
+        if self.has_lost_first_thread(pid)
             && let Some(mut thread) = self.threads.remove(&first)
             && let Some(process) = self.processes.get_mut(&pid)
         {
@@ -323,8 +323,8 @@ impl Engine {
             && !ending.is_empty()
         {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
-            let ending = final_state::in_order(ending, culprit);
-            final_state::write(&process.recorder, &process.memory, ending, signal, &[])?;
+            let ending = final_state::sort_threads(ending, culprit);
+            final_state::write_core(&process.recorder, &process.memory, ending, signal, &[])?;
         }
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }

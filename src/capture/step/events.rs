@@ -7,10 +7,10 @@ use super::engine::{BACKEND, Engine};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
-use crate::capture::culprit::{LastStop, exit_of, one_executes};
+use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
-use crate::capture::restart::asks_to_restart;
+use crate::capture::restart::will_restart_call;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -118,7 +118,7 @@ impl Engine {
         event: PtraceEvent,
     ) -> Result<bool, Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.recorder.event(parent, Event::Fork { child })?;
+            process.recorder.record_event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
         if self.reports_fork(pid, event) {
@@ -205,17 +205,17 @@ impl Engine {
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let call = thread.call.map(|call| call.number);
-        thread.ending = final_state::thread(thread.tracee, thread.siginfo);
+        thread.ending = final_state::read_thread(thread.tracee, thread.siginfo);
         let registers = thread.ending.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));
         // A thread that was killed before it made the call has not executed it.
         thread.call = thread.call.filter(|call| call.entered);
         thread.retire_call();
         process.end_path(thread, final_pc)?;
-        let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
+        let stop = ExitStop { tid, status, call, siginfo: thread.siginfo };
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
-        let ends_process = process.culprit.take(&stop, || one_executes(pid, alive()));
+        let ends_process = process.culprit.note_exit_stop(&stop, || any_is_in_execve(pid, alive()));
         let hold = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
@@ -339,7 +339,7 @@ fn signalled(
     thread: &mut Thread,
     mut info: SiginfoBytes,
 ) -> Result<(), Error> {
-    if let Some(written) = thread.pending.take_siginfo(siginfo::signal_of(&info)) {
+    if let Some(written) = thread.pending.take_next_siginfo(siginfo::signal_of(&info)) {
         info = written;
         gone_is_fine(thread.tracee.set_signal_info(&info))?;
     }
@@ -352,7 +352,7 @@ fn signalled(
     thread.call = None;
     if thread.restarts.is_some() {
         // Unless a handler runs, the kernel returns to the call instruction.
-        thread.restarts = thread.restarts.filter(|_| asks_to_restart(&registers));
+        thread.restarts = thread.restarts.filter(|_| will_restart_call(&registers));
         thread.ip = thread.restarts.unwrap_or(now_at);
     } else if now_at != thread.ip {
         match thread.insn.filter(|insn| insn.class.is_far()) {
@@ -369,7 +369,7 @@ fn signalled(
         code: siginfo::code_of(&info),
         addr: siginfo::fault_address(&info),
     };
-    Ok(process.recorder.event(thread.tid(), event)?)
+    Ok(process.recorder.record_event(thread.tid(), event)?)
 }
 
 impl Thread {

@@ -36,15 +36,15 @@ impl Engine {
         if waits {
             thread.retire_call();
             thread.waits = true;
-            thread.ending = final_state::thread(thread.tracee, None);
+            thread.ending = final_state::read_thread(thread.tracee, None);
             let go = self.debugger.as_ref().and_then(Debugger::go);
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
-                thread.pending.owed = Some(Report::Vforked(child));
+                thread.pending.report_on_resume = Some(Report::Vforked(child));
             }
-            thread.pending.news =
+            thread.pending.unreported =
                 Some(if alone { Report::Stepped } else { Report::Vforked(child) });
         } else {
             thread.forked = Some(child);

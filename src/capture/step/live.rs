@@ -8,7 +8,7 @@ use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::Prepared;
 use crate::capture::request::Request;
-use crate::capture::restart::asks_to_restart;
+use crate::capture::restart::will_restart_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
@@ -43,7 +43,7 @@ impl Live {
 
     fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
         let thread = self.engine.threads.get_mut(&tid).filter(|t| t.doing == Doing::Ready);
-        thread.ok_or(Error::NotStanding { tid })
+        thread.ok_or(Error::ThreadEnded { tid })
     }
 }
 
@@ -84,7 +84,7 @@ impl LiveProgram for Live {
         }
         thread.tracee.set_registers(&words)?;
         let call = Addr(words.rip.wrapping_sub(SYSCALL_BYTES));
-        thread.restarts = asks_to_restart(&words).then_some(call);
+        thread.restarts = will_restart_call(&words).then_some(call);
         let next = thread.restarts.unwrap_or(Addr(words.rip));
         if next != thread.ip {
             thread.call = None;
@@ -130,10 +130,10 @@ impl LiveProgram for Live {
         self.engine.beside()
     }
 
-    fn may_go(&self, tid: Tid) -> bool {
+    fn may_resume(&self, tid: Tid) -> bool {
         let engine = &self.engine;
         let is_own = || engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program);
-        engine.newborns.allow(tid).unwrap_or_else(is_own)
+        engine.newborns.may_resume(tid).unwrap_or_else(is_own)
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {

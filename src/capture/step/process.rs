@@ -52,7 +52,7 @@ impl Process {
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
-        self.recorder.event(tid, Event::Exec { path })?;
+        self.recorder.record_event(tid, Event::Exec { path })?;
         self.memory = Memory::open(pid)?;
         self.space.clear();
         self.code.clear();
@@ -65,8 +65,8 @@ impl Process {
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
-            if self.resolver.update(self.space.mappings()) {
-                self.resolver.must_fit()?;
+            if self.resolver.search(self.space.mappings()) {
+                self.resolver.check_count()?;
                 self.has_new_ranges = true;
             }
         }
@@ -74,8 +74,13 @@ impl Process {
     }
 
     /// Looks for code that changed though its mapping did not, and records it.
-    pub(super) fn look_for_changes(&mut self, tid: Tid) -> Result<(), Error> {
-        if self.mappings.look_for_changes(&mut self.space, &mut self.recorder, &self.memory, tid)? {
+    pub(super) fn record_changed_code(&mut self, tid: Tid) -> Result<(), Error> {
+        if self.mappings.record_changed_code(
+            &mut self.space,
+            &mut self.recorder,
+            &self.memory,
+            tid,
+        )? {
             self.code.clear();
         }
         Ok(())
@@ -95,7 +100,7 @@ impl Process {
         }
         thread.path.interrupt(thread.ip);
         for Change { addr, bytes } in changes {
-            self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
+            self.recorder.record_event(thread.tid(), Event::Code { addr, bytes })?;
         }
         Ok(())
     }
@@ -129,7 +134,7 @@ impl Process {
 
     /// Writes the pending packets of a thread's path to its trace.
     pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
+        Ok(self.recorder.append_trace(thread.tid(), &thread.path.drain())?)
     }
 
     /// Ends the path of a thread, and writes all of it. `final_pc` is the address where it ended,

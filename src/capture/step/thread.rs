@@ -139,7 +139,7 @@ impl Thread {
         self.path.retire(insn, next);
         self.ip = next;
         self.insn = None;
-        (self.moved, self.passes, self.pending.reported) = (true, false, None);
+        (self.moved, self.passes, self.pending.reported_stop) = (true, false, None);
     }
 
     /// Notes that the thread is at `ip` for another reason than its own instruction, such as a
@@ -148,7 +148,7 @@ impl Thread {
         self.path.interrupt(self.ip);
         self.ip = ip;
         (self.insn, self.caught) = (None, None);
-        (self.moved, self.passes, self.pending.reported) = (true, false, None);
+        (self.moved, self.passes, self.pending.reported_stop) = (true, false, None);
     }
 
     /// Leaves the thread stopped with its process, for job control.
@@ -204,11 +204,11 @@ impl DebuggedThread for Thread {
         &mut self.pending
     }
 
-    fn is_at_end(&self) -> bool {
+    fn is_at_exit_stop(&self) -> bool {
         self.doing == Doing::AtEnd
     }
 
-    fn begins_program(&self) -> bool {
+    fn is_in_execve(&self) -> bool {
         self.executed
     }
 
@@ -216,7 +216,7 @@ impl DebuggedThread for Thread {
         self.is_in_program().then_some(self.ip)
     }
 
-    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+    fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
         self.siginfo.as_mut().filter(|_| self.held)
     }
 
@@ -225,6 +225,6 @@ impl DebuggedThread for Thread {
             return self.ending.clone();
         }
         let held = self.siginfo.filter(|_| self.held);
-        final_state::thread(self.tracee, held.or(self.pending.siginfo))
+        final_state::read_thread(self.tracee, held.or(self.pending.next_siginfo))
     }
 }

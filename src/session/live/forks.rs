@@ -111,7 +111,7 @@ impl Live {
         }
         let is_beside = self.is_of_process_beside(order.thread);
         let program = self.program.borrow();
-        if !program.may_go(order.thread) {
+        if !program.may_resume(order.thread) {
             return Some(Error::TwoProcesses);
         }
         let goes_back = order.direction == Direction::Backward;

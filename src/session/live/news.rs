@@ -18,7 +18,9 @@ impl Live {
     ) -> StopReason {
         let kind = || self.live_pc(thread).and_then(|pc| breakpoints.at(pc));
         match news {
-            Report::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
+            Report::Breakpoint => {
+                StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software))
+            }
             Report::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
             Report::Watch(addr) => {
                 let watched = breakpoints.watchpoints().iter().find(|known| known.addr == addr);

@@ -47,7 +47,7 @@ impl Live {
         let changed = ChangedSet::of(thread, register, value).ok_or(Error::NoSuchRegister)?;
         if register == Register::RIP {
             // At the new address the thread may stop for a breakpoint again.
-            program.forget_report(tid);
+            program.forget_reported_stop(tid);
         }
         let written = match changed {
             ChangedSet::General(registers) => program.set_registers(tid, &registers),

@@ -7,7 +7,7 @@ use super::kernel::{Kernel, attr};
 use crate::capture;
 use crate::capture::PerfError as Error;
 use crate::capture::clock::now;
-use crate::capture::restart::asks_to_restart;
+use crate::capture::restart::will_restart_call;
 use crate::common::{Addr, Tid};
 use crate::encode::{Path, Ranges};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
@@ -259,7 +259,7 @@ impl Stepped {
         }
         if self.insn.is_none() {
             let registers = tracee.registers()?;
-            let back = if asks_to_restart(&registers) { SYSCALL_BYTES } else { 0 };
+            let back = if will_restart_call(&registers) { SYSCALL_BYTES } else { 0 };
             self.ip = Addr(registers.rip - back);
             let mut bytes = [0; MAX_INSN_BYTES];
             let pid = crate::common::Pid(tracee.0.0);

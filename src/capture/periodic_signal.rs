@@ -1,5 +1,6 @@
-//! A periodic signal at which a recorder writes its data so far, so that a killed one loses little.
-//! It stops no thread of the program.
+//! A periodic signal to the recorder's main loop, which interrupts its wait for stops. The loop then
+//! writes the data so far, so that a killed recorder loses little, or checks for an interrupt. The
+//! signal stops no thread of the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,20 +8,21 @@ use std::time::Duration;
 /// The signal of the timer, which the recorder uses for nothing else.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 
+/// True if the timer has expired since [`PeriodicSignal::take_due`] was last called.
 static DUE: AtomicBool = AtomicBool::new(false);
 
 /// A timer whose signal interrupts the waiting of the thread that started it, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Beat {
+pub(super) struct PeriodicSignal {
     old: libc::sigaction,
     timer: Option<libc::timer_t>,
 }
 
-impl Beat {
+impl PeriodicSignal {
     /// Starts the timer, for the calling thread. `period` is less than a second. If the kernel
     /// refuses a timer, there is no signal.
     pub(super) fn start(period: Duration) -> Self {
-        let handler: extern "C" fn(libc::c_int) = beat;
+        let handler: extern "C" fn(libc::c_int) = note_due;
         // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an
         // atomic. Without SA_RESTART the wait ends.
         unsafe {
@@ -45,13 +47,13 @@ impl Beat {
         }
     }
 
-    /// Returns true if the timer has expired since the last call.
-    pub(super) fn is_due() -> bool {
+    /// Returns true if the timer has expired since the last call, and forgets that.
+    pub(super) fn take_due() -> bool {
         DUE.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Drop for Beat {
+impl Drop for PeriodicSignal {
     fn drop(&mut self) {
         // SAFETY: deletes the timer that `start` made, and restores the old signal action.
         unsafe {
@@ -63,6 +65,6 @@ impl Drop for Beat {
     }
 }
 
-extern "C" fn beat(_: libc::c_int) {
+extern "C" fn note_due(_: libc::c_int) {
     DUE.store(true, Ordering::Relaxed);
 }
