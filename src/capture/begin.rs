@@ -9,8 +9,8 @@ use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch, Tracee, USER_CS_64, has_more_filters, wait_for};
 
 impl Prepared {
-    /// Creates the recording, and launches the program. The process is stopped in the execve(2) that
-    /// started the program ([`finish_execve`] ends it).
+    /// Creates the recording, and launches the program. The process is stopped in the execve(2)
+    /// that started the program ([`finish_execve`] ends it).
     pub(super) fn launch(request: &Request, backend: Backend) -> Result<(Self, Pid), Error> {
         let env = request.environment();
         let launch = Launch {
@@ -23,8 +23,8 @@ impl Prepared {
         Self::create_before(request, backend, || launch.start())
     }
 
-    /// Creates the recording, and attaches to the running process `pid`, or only to the thread of it
-    /// that `request` names. Returns the threads, which are stopped.
+    /// Creates the recording, and attaches to the running process `pid`, or only to the thread of
+    /// it that `request` names. Returns the threads, which are stopped.
     pub(super) fn attach(
         request: &Request,
         backend: Backend,
@@ -36,8 +36,8 @@ impl Prepared {
         })
     }
 
-    /// Creates the recording, then calls `begin`, which launches or attaches to the process. Removes
-    /// the recording if that fails.
+    /// Creates the recording, then calls `begin`, which launches or attaches to the process.
+    /// Removes the recording if that fails.
     fn create_before<T>(
         request: &Request,
         backend: Backend,

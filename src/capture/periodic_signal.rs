@@ -1,6 +1,6 @@
-//! A periodic signal to the recorder's main loop, which interrupts its wait for stops. The loop then
-//! writes the data so far, so that a killed recorder loses little, or checks for an interrupt. The
-//! signal stops no thread of the program.
+//! A periodic signal to the recorder's main loop, which interrupts its wait for stops. The loop
+//! then writes the data so far, so that a killed recorder loses little, or checks for an interrupt.
+//! The signal stops no thread of the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -191,7 +191,8 @@ impl Recorder {
         self.writer.rest_log()
     }
 
-    /// Lets the thread that writes the log make way for the program, where a CPU has time to placement.
+    /// Lets the thread that writes the log make way for the program, where a CPU has time to
+    /// placement.
     pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
         let placement = Mutex::new(HelperPlacement::of(shared_cpu));
         self.writer.place_log_thread(move || {

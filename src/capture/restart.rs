@@ -12,8 +12,8 @@ const RESTARTS: [i64; 3] = [-512, -513, -514];
 /// `ERESTART_RESTARTBLOCK`: repeated by `restart_syscall`.
 const RESTARTS_BY_BLOCK: i64 = -516;
 
-/// Returns true if these are the registers of a thread that is stopped in an interrupted system call
-/// which the kernel will repeat, unless a signal handler runs first.
+/// Returns true if these are the registers of a thread that is stopped in an interrupted system
+/// call which the kernel will repeat, unless a signal handler runs first.
 pub(super) fn will_restart_call(registers: &Registers) -> bool {
     let result = registers.rax.cast_signed();
     registers.orig_rax.cast_signed() >= 0

@@ -33,8 +33,8 @@ pub(super) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Sets the handlers for the program `pid` if it was launched. Returns `None`, and sets none, if
-    /// the recorder attached to it: the terminal's signals are not meant for it.
+    /// Sets the handlers for the program `pid` if it was launched. Returns `None`, and sets none,
+    /// if the recorder attached to it: the terminal's signals are not meant for it.
     pub(super) fn for_request(request: &Request, pid: Pid) -> Option<Self> {
         request.attach.is_none().then(|| Self::to(pid))
     }
@@ -181,8 +181,8 @@ static SNAPSHOT_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// True while an [`SnapshotSignal`] exists.
 static TAKES_SNAPSHOTS: AtomicBool = AtomicBool::new(false);
 
-/// The handler of SIGUSR2, which requests a snapshot of the recorder's rings, until this is dropped.
-/// The signal interrupts the waiting of the tracing thread, which then calls
+/// The handler of SIGUSR2, which requests a snapshot of the recorder's rings, until this is
+/// dropped. The signal interrupts the waiting of the tracing thread, which then calls
 /// [`Self::take_request`].
 pub(super) struct SnapshotSignal {
     old: libc::sigaction,

@@ -37,8 +37,8 @@ pub(super) struct SnapshotFile {
 
 impl SnapshotFile {
     /// Creates and locks the file in the recording `dir`, and writes counts to it if the recorder
-    /// takes requests (`takes_requests`). Returns `None` if the file cannot be created or locked: no
-    /// requests are possible then.
+    /// takes requests (`takes_requests`). Returns `None` if the file cannot be created or locked:
+    /// no requests are possible then.
     pub(super) fn create(dir: &Path, takes_requests: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;

@@ -12,11 +12,12 @@ use crate::engine::Place;
 use crate::tracee::{self, Tracee, USER_CS_64};
 
 impl Engine {
-    /// Begins to record the program, whose threads `tids` are all stopped, and resumes them in the
-    /// code cache. Returns an error, and removes the recording, if a thread runs 32-bit code.
-    pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+    /// Begins to record the program, whose threads `tids` are all stopped anywhere in it, and
+    /// resumes them in the code cache. Returns an error, and removes the recording, if a thread
+    /// runs 32-bit code.
+    pub(super) fn record_running(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
-        let refused = tids.iter().try_for_each(|&tid| leave_call(Tracee(tid), pid));
+        let refused = tids.iter().try_for_each(|&tid| move_before_restart(Tracee(tid), pid));
         let Some(&first) = tids.first().filter(|_| refused.is_ok()) else {
             prepared.give_up();
             return refused;
@@ -36,23 +37,24 @@ impl Engine {
         self.processes.insert(pid, process);
         for (&tid, rseq) in tids.iter().zip(sequences) {
             self.add_thread(tid, pid, Place::Program)?;
-            self.with(tid, |process, thread| {
+            self.with_thread(tid, |process, thread| {
                 thread.rseq = rseq;
-                process.must_read_time(thread)?;
-                process.enter(thread)
+                process.check_tsc_allowed(thread)?;
+                process.trace_and_enter(thread)
             })?;
         }
         // No thread runs before all are in the cache: it could change code that another one
         // executes.
-        tids.iter()
-            .try_for_each(|&tid| self.with(tid, |_, thread| Ok(thread.tracee().resume(0)?)))
+        tids.iter().try_for_each(|&tid| {
+            self.with_thread(tid, |_, thread| Ok(thread.tracee().resume(0)?))
+        })
     }
 }
 
 impl Process {
     /// Returns an error if a thread forbade itself the time-stamp counter, which the code cache
     /// reads.
-    fn must_read_time(&self, thread: &Thread) -> Result<(), Error> {
+    fn check_tsc_allowed(&self, thread: &Thread) -> Result<(), Error> {
         if self.engine.tsc_mode(&thread.translated)? == Some(PR_TSC_SIGSEGV) {
             let why = format!("thread {} of it {FORBIDS_TIME}", thread.tid());
             return Err(tracee::Error::NotAttachable { pid: thread.pid(), why }.into());
@@ -63,7 +65,7 @@ impl Process {
 
 /// Moves a stopped thread before a call that the kernel would restart. Returns an error if it runs
 /// 32-bit code.
-fn leave_call(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {
+fn move_before_restart(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {
     let registers = tracee.registers()?;
     if registers.cs != USER_CS_64 {
         let why = "it runs 32-bit code".to_owned();

@@ -4,7 +4,7 @@
 //! recording.
 
 use super::engine::{BACKEND, Engine};
-use super::events::disturbed;
+use super::events::disturbing_stop;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::begin::{finish_execve, reason_not_to_record};
@@ -26,41 +26,48 @@ use crate::tracee::{
 const SYSCALL_BYTES: u64 = 2;
 
 impl Engine {
-    /// Handles the birth of a thread or process, reported by a stop of its parent, and lets the
-    /// parent go on, unless a debugger is to see the birth.
-    pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+    /// Handles the birth of a thread or process, reported by a stop of its parent: begins to record
+    /// it, or leaves it. Resumes the parent, unless a debugger is to see the birth.
+    pub(super) fn handle_birth(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         if let Some(thread) = self.threads.get_mut(&parent) {
             thread.last_child = Some(child);
         }
-        if self.birth(parent, child, event)? {
-            return self.stand_at_fork(parent, Pid(child.0), event);
+        if self.adopt_or_leave(parent, child, event)? {
+            return self.stop_at_fork(parent, Pid(child.0), event);
         }
         gone_is_fine(Tracee(parent).resume(0))
     }
 
-    /// Handles a birth that was never reported: `parent`, now at its exit stop, was killed in the
-    /// system call that made the child. Otherwise the child would stay stopped for ever.
-    pub(super) fn unreported_birth(&mut self, parent: Tid) -> Result<(), Error> {
+    /// Handles a birth that was never reported, if there was one: `parent`, now at its exit stop,
+    /// was killed in the system call that made the child. Otherwise the child would stay stopped
+    /// for ever.
+    pub(super) fn handle_unreported_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
         let Some((child, event)) = child_of(parent) else { return Ok(()) };
         let is_known = thread.last_child == Some(child)
             || self.threads.contains_key(&child)
             || self.borrowers.contains_key(&child);
         // The child's number in the register is wrong here if the parent has another PID namespace.
-        let is_there = || self.early.contains_key(&child) || is_traced_here(child);
-        if !is_known && is_there() && self.birth(parent, child, event)? {
+        let is_there = || self.early_stops.contains_key(&child) || is_traced_here(child);
+        if !is_known && is_there() && self.adopt_or_leave(parent, child, event)? {
             // No birth is reported to the debugger, so the child is left.
             return gone_is_fine(Tracee(child).detach(0));
         }
         Ok(())
     }
 
-    /// Begins to record the new thread or process `child`, or leaves it. Returns true if it stays
-    /// stopped at its birth until a debugger has seen it.
-    fn birth(&mut self, parent: Tid, child: Tid, event: PtraceEvent) -> Result<bool, Error> {
-        let first = match self.early.remove(&child) {
+    /// Waits for the first stop of the new thread or process `child`, and begins to record it, or
+    /// leaves it. Returns true if it is a process that stays stopped at its birth until a debugger
+    /// has seen it.
+    fn adopt_or_leave(
+        &mut self,
+        parent: Tid,
+        child: Tid,
+        event: PtraceEvent,
+    ) -> Result<bool, Error> {
+        let first = match self.early_stops.remove(&child) {
             Some(stop) => stop,
             None => wait_for_killed(child)?,
         };
@@ -74,7 +81,7 @@ impl Engine {
         }
         if first.is_end() {
             // The child ended before it ran.
-            return self.let_end(child, first).map(|()| false);
+            return self.let_unrecorded_end(child, first).map(|()| false);
         }
         let is_thread = is_thread_of(child, pid);
         if let Some(process) = self.processes.get_mut(&pid)
@@ -88,39 +95,40 @@ impl Engine {
         }
         if !is_thread {
             return self
-                .forked(parent, pid, Pid(child.0), event)
-                .or_else(|error| self.killed_in_between(child, error).map(|()| false));
+                .handle_child_process(parent, pid, Pid(child.0), event)
+                .or_else(|error| self.handle_if_killed(child, error).map(|()| false));
         }
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
         self.add_thread(child, pid, Place::Cache)?;
         let mut disturbance = None;
-        self.with(child, |process, thread| {
+        self.with_thread(child, |process, thread| {
             if let Some(debugger) = &process.debugger {
                 thread.watched.set(thread.tracee(), &debugger.slots)?;
             }
             thread.translated.begin_in_cache(gs_base)?;
             process.send(child, Item::Born { tsc: now().0 });
-            if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_newborns) {
+            if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_new_threads) {
                 return Ok(thread.tracee().resume(0)?);
             }
-            disturbance = disturbed(process.make_exact(thread)?);
+            disturbance = disturbing_stop(process.make_exact(thread)?);
             if disturbance.is_some() { Ok(()) } else { process.halt(thread) }
         })?;
-        self.waiting.extend(disturbance.map(|stop| (child, stop)));
+        self.stop_queue.extend(disturbance.map(|stop| (child, stop)));
         Ok(false)
     }
 
     /// Handles a child process at its birth, stopped in a copy of the code cache, or in the cache
-    /// itself if it shares its parent's memory. Returns true if it stays stopped until a debugger
-    /// has seen it.
-    fn forked(
+    /// itself if it shares its parent's memory: gives it the program's registers, and removes the
+    /// recorder's memory from its own. Returns true if it stays stopped until a debugger has seen
+    /// it. Otherwise leaves it, or begins to record it, at once or at its execve(2) (`borrowers`).
+    fn handle_child_process(
         &mut self,
         parent: Tid,
         pid: Pid,
         child: Pid,
         event: PtraceEvent,
     ) -> Result<bool, Error> {
-        let (tid, is_reported) = (Tid(child.0), self.reports_fork(pid, event));
+        let (tid, is_reported) = (Tid(child.0), self.debugger_wants_fork(pid, event));
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
         process.recorder.record_event(parent, Event::Fork { child })?;
         let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
@@ -159,7 +167,7 @@ impl Engine {
 
     /// Handles a stop of a borrower, a child that shares its parent's memory and runs natively
     /// until its execve(2).
-    pub(super) fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    pub(super) fn handle_borrower_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let tracee = Tracee(tid);
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {
@@ -168,11 +176,11 @@ impl Engine {
             }
             Stop::Event(PtraceEvent::Exec) => {
                 self.borrowers.remove(&tid);
-                self.adopt_borrower(tid).or_else(|error| self.killed_in_between(tid, error))
+                self.adopt_borrower(tid).or_else(|error| self.handle_if_killed(tid, error))
             }
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
                 let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
-                if self.early.remove(&child).is_none() {
+                if self.early_stops.remove(&child).is_none() {
                     wait_for(child)?;
                 }
                 gone_is_fine(Tracee(child).detach(0))?;
@@ -203,7 +211,7 @@ impl Engine {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();
         self.adopt(prepared, child).or_else(|error| {
-            let killed = self.killed_in_between(Tid(child.0), error);
+            let killed = self.handle_if_killed(Tid(child.0), error);
             let refused = killed.or_else(|error| self.leave_child(child, &error));
             if !self.processes.contains_key(&child) {
                 // If the directory cannot be removed, it stays as a recording without threads.
@@ -217,15 +225,16 @@ impl Engine {
     /// and adds a note.
     fn leave_child(&mut self, child: Pid, error: &Error) -> Result<(), Error> {
         self.notes.push(format!("process {child} is not recorded: {error}"));
-        self.release(child);
+        self.detach_ignoring_errors(child);
         self.threads.remove(&Tid(child.0));
         self.processes.remove(&child);
         gone_is_fine(Tracee(Tid(child.0)).detach(0))
     }
 
-    /// Handles an error that occurred while a stopped thread was prepared. Returns the error,
-    /// unless its cause is that the thread was killed: the thread's end is handled then.
-    pub(super) fn killed_in_between(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
+    /// Handles `error`, which occurred while a stopped thread was prepared. If its cause is that
+    /// the thread was killed, handles or queues the thread's exit stop, and returns `Ok`. Otherwise
+    /// returns the error.
+    pub(super) fn handle_if_killed(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
         let is_recorded = self.processes.contains_key(&Pid(tid.0));
         let stop = match &error {
             Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,
@@ -240,24 +249,25 @@ impl Engine {
             return Err(error);
         }
         if is_recorded {
-            self.waiting.push_back((tid, stop));
+            self.stop_queue.push_back((tid, stop));
             return Ok(());
         }
-        self.let_end(tid, stop)
+        self.let_unrecorded_end(tid, stop)
     }
 
-    /// Lets a thread that is not in the recording end, if `stop` is its exit stop.
-    fn let_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    /// Resumes a thread that is not in the recording from its exit stop, so that it ends, and notes
+    /// that its end is to be ignored. Does nothing if `stop` is another stop.
+    fn let_unrecorded_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if stop != Stop::Event(PtraceEvent::Exit) {
             return Ok(());
         }
-        self.unborn.insert(tid);
+        self.unrecorded_ending.insert(tid);
         gone_is_fine(Tracee(tid).resume(0))
     }
 }
 
-/// Returns the child that a thread at its exit stop created by its last system call, and the event
-/// that would have reported it; `None` if it created none.
+/// Returns the child that a thread at its exit stop created by the system call in which it was
+/// killed, and the event that would have reported it; `None` if the registers show none.
 fn child_of(parent: Tid) -> Option<(Tid, PtraceEvent)> {
     let registers = Tracee(parent).registers().ok()?;
     let event = match registers.orig_rax {

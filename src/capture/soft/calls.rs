@@ -1,9 +1,9 @@
 //! System calls that change the recorder's view of the process, such as mmap(2). The thread stops
-//! before them, in the code cache; all other calls run without a stop.
+//! before them, in the code cache, and after some of them; all other calls run without a stop.
 
 use super::process::Process;
-use super::seen::SEEN_CALLS;
-use super::thread::{Call, Doing, Thread};
+use super::stopping_calls::HANDLED_CALLS;
+use super::thread::{Activity, Call, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
 use crate::capture::unrecordable::reason_to_leave;
@@ -24,10 +24,11 @@ const PROT_EXEC: u64 = 4;
 const MAP_ANONYMOUS: u64 = 0x20;
 
 impl Process {
-    /// Handles a system call that the thread is about to make: resumes the thread into the call, or
-    /// past it with a result that the recorder sets. Sets `leaves` instead if the process must be
-    /// left alone.
-    pub(super) fn enter_call(
+    /// Handles a system call that the thread, stopped before it in the cache, is about to make:
+    /// resumes the thread into the call, up to its end if that matters, or past it with a result
+    /// that the recorder sets. If the process cannot be recorded after the call, sets
+    /// `leave_reason` instead, and does not resume the thread.
+    pub(super) fn handle_call_start(
         &mut self,
         thread: &mut Thread,
         registers: &Registers,
@@ -37,15 +38,15 @@ impl Process {
         // The kernel reads only the low 32 bits.
         let number = r.rax & u64::from(u32::MAX);
         let call = Call { number, args };
-        self.leaves = reason_to_leave(number, registers, &self.engine.memory);
-        if self.leaves.is_some() {
+        self.leave_reason = reason_to_leave(number, registers, &self.engine.memory);
+        if self.leave_reason.is_some() {
             return Ok(());
         }
         if let Some(error) = self.engine.refusal(number, registers) {
-            return pass_over(thread, registers, error);
+            return skip_call(thread, registers, error);
         }
         if let Some(result) = self.engine.gs_call(&mut thread.translated, registers) {
-            return pass_over(thread, registers, result);
+            return skip_call(thread, registers, result);
         }
         match call.number {
             CLONE | CLONE3 => {
@@ -71,27 +72,28 @@ impl Process {
             // The kernel changes the IP of a thread that it preempts in a restartable sequence, but
             // it would not recognize the sequence in the cache: the call fails as on a kernel
             // without it.
-            RSEQ => return pass_over(thread, registers, i64::from(-libc::ENOSYS)),
+            RSEQ => return skip_call(thread, registers, i64::from(-libc::ENOSYS)),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
                 // The recorder may have write-protected pages of code there. The call must see the
                 // program's own protection.
                 self.engine
                     .give_back_protection(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
-            number if !SEEN_CALLS.contains(&number) => {
+            number if !HANDLED_CALLS.contains(&number) => {
                 self.engine.before_kernel_writes(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
             _ => {}
         }
         self.recorder.record_event(thread.tid(), Event::Syscall { number: call.number, args })?;
-        thread.doing = Doing::Calling(call);
+        thread.activity = Activity::InCall(call);
         Ok(thread.tracee().step(0)?)
     }
 
-    /// Handles the end of a system call for which the thread stopped: records its result and new
-    /// mappings, and resumes the thread.
-    pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
+    /// Handles the stop at the end of a system call: records its result and changed mappings, and
+    /// resumes the thread. After rt_sigreturn(2), dispatches the thread to the code to which it
+    /// returns, or stops it if the debugger steps it.
+    pub(super) fn handle_call_end(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();
         let registers = thread.tracee().registers()?;
         if call.number != RT_SIGRETURN {
@@ -105,7 +107,7 @@ impl Process {
             self.take_records(thread, pointer);
             thread.translated.return_from_handler(&registers)?;
             if self.is_stepping(thread) {
-                thread.stand(Report::Stepped);
+                thread.stop_with(Report::Stepped);
                 return Ok(());
             }
             self.send(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
@@ -114,21 +116,26 @@ impl Process {
         }
         self.recorder.record_event(tid, Event::SyscallReturn { result })?;
         if !(-4095..0).contains(&result) {
-            self.mapping_changed(thread, call, registers.rax)?;
+            self.update_mappings_after(thread, call, registers.rax)?;
         }
         Ok(thread.tracee().resume(0)?)
     }
 
     /// Handles a successful system call that may have changed mappings: records the changes, drops
     /// translations of code there, and updates the write protection of pages with translated code.
-    fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
+    fn update_mappings_after(
+        &mut self,
+        thread: &Thread,
+        call: Call,
+        result: u64,
+    ) -> Result<(), Error> {
         let [first, second, third, fourth, ..] = call.args;
         let range = |start, size: u64| AddrRange::sized(Addr(start), size.next_multiple_of(0x1000));
-        let (changed, reports) = match call.number {
+        let (changed, may_add_code) = match call.number {
             MMAP => {
                 let anonymous = fourth & MAP_ANONYMOUS != 0;
-                let reports = third & PROT_EXEC != 0 || !anonymous;
-                (range(result, second), reports)
+                let may_add_code = third & PROT_EXEC != 0 || !anonymous;
+                (range(result, second), may_add_code)
             }
             MPROTECT | PKEY_MPROTECT => (range(first, second), third & PROT_EXEC != 0),
             MUNMAP => (range(first, second), false),
@@ -137,14 +144,16 @@ impl Process {
             _ => return Ok(()),
         };
         // During the call another thread may have executed code there, so that it was translated
-        // and its page write-protected again.
+        // and its page write-protected (masked) again.
         let masked = self.engine.space.masked_in(changed);
         for page in &masked {
             self.engine.space.unmask(*page);
         }
-        if reports || !masked.is_empty() || self.engine.space.overlapping(changed).any(is_recorded)
+        if may_add_code
+            || !masked.is_empty()
+            || self.engine.space.overlapping(changed).any(is_recorded)
         {
-            self.look_at_mappings(thread.tid())?;
+            self.refresh_mappings(thread.tid())?;
             self.engine.forget_code(changed);
         }
         if matches!(call.number, MMAP | MPROTECT | PKEY_MPROTECT) {
@@ -155,7 +164,7 @@ impl Process {
         if matches!(call.number, MUNMAP | MREMAP)
             && self.engine.open_new_mappings(thread.tracee(), &masked)?
         {
-            self.look_at_mappings(thread.tid())?;
+            self.refresh_mappings(thread.tid())?;
         }
         if call.number == MREMAP {
             self.engine.forget_code(range(result, third));
@@ -165,7 +174,7 @@ impl Process {
 }
 
 /// Resumes a thread after a system call that it does not make, with `result` as the call's result.
-fn pass_over(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
+fn skip_call(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
     thread.tracee().set_registers(&after_call(registers, result))?;
     Ok(thread.tracee().resume(0)?)
 }
@@ -179,5 +188,5 @@ fn pretend_rseq(thread: &mut Thread, registers: &Registers) -> Result<(), Error>
     let size = u32::try_from(r.rsi).unwrap_or(0);
     let signature = u32::try_from(r.r10).unwrap_or(0);
     thread.rseq = (r.rdx == 0).then(|| Rseq::new(r.rdi, size, signature));
-    pass_over(thread, registers, 0)
+    skip_call(thread, registers, 0)
 }

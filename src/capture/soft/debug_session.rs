@@ -12,15 +12,15 @@ pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes a single step; `None` if none does.
     pub(super) stepping: Option<Tid>,
-    /// True if the debugger wants the other threads to stay stopped.
-    pub(super) steps_alone: bool,
+    /// True if the debugger wants the threads to stay stopped other than the one that it resumes.
+    pub(super) others_stay: bool,
     /// True if one thread runs alone. A thread that it creates stops at its birth then.
-    pub(super) holds_newborns: bool,
+    pub(super) holds_new_threads: bool,
     /// The address after the SYSCALL that the stepping thread executes, at which it stops; `None`
     /// if it executes another instruction.
-    pub(super) following: Option<u64>,
-    /// The number of single steps that the debugger has requested in a row.
-    pub(super) lone_steps: u32,
+    pub(super) step_ends_at: Option<u64>,
+    /// The number of native single steps that the debugger has requested in a row.
+    pub(super) steps_in_a_row: u32,
     /// The watchpoints that each thread's debug registers contain.
     pub(super) slots: Vec<Slot>,
     /// A mask of the signals that are delivered without a stop; signal 1 in bit 0.
@@ -31,16 +31,16 @@ pub(super) struct Debugger {
     pub(super) catches: Catches,
     /// The kinds of births of processes at which the parent stops.
     pub(super) forks: Forks,
-    /// Threads that are in a system call after which they stop: the address after it, and its
-    /// number.
-    pub(super) calling: BTreeMap<Tid, (u64, u64)>,
+    /// The threads that are in a caught system call, after which they stop: the address after the
+    /// call, and its number.
+    pub(super) caught_calls: BTreeMap<Tid, (u64, u64)>,
 }
 
 impl Debugger {
-    /// Returns all addresses at which threads leave the cache: the debugger's, and those after
-    /// system calls.
+    /// Returns all addresses at which threads leave the cache: the debugger's, the end of a step,
+    /// and those after caught system calls.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
-        let after_calls = self.calling.values().map(|(ip, _)| ip);
-        self.stops.iter().chain(&self.following).chain(after_calls).copied().collect()
+        let after_calls = self.caught_calls.values().map(|(ip, _)| ip);
+        self.stops.iter().chain(&self.step_ends_at).chain(after_calls).copied().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Debugger requests to a translated process, and the stops of its threads for them.
 
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::clock::now;
 use crate::capture::restart::registers_outside_call;
 use crate::capture::{Catches, Error, Report};
@@ -14,20 +14,21 @@ use std::collections::BTreeMap;
 const SYSCALL_BYTES: u64 = 2;
 
 impl Thread {
-    /// Marks the thread as stopped for the debugger, and `news` as its event to report.
-    pub(super) fn stand(&mut self, news: Report) {
-        self.doing = Doing::Standing;
-        self.pending.unreported = Some(news);
+    /// Marks the thread, which is stopped outside the cache, as stopped for the debugger, with
+    /// `event` to report.
+    pub(super) fn stop_with(&mut self, event: Report) {
+        self.activity = Activity::Stopped;
+        self.pending.unreported = Some(event);
     }
 
-    /// Resumes the thread with a signal. If the program catches it, the thread stops again at the
-    /// first instruction of the handler.
+    /// Resumes the thread, which stopped for a signal, with `signal`. If the program has a handler
+    /// for it (`caught`), the thread stops again at the first instruction of the handler.
     pub(super) fn deliver(&mut self, signal: Signo, caught: bool) -> Result<(), Error> {
         if caught {
-            self.doing = Doing::Diverting;
+            self.activity = Activity::EnteringHandler;
             self.tracee().step(signal)?;
         } else {
-            self.doing = Doing::Running;
+            self.activity = Activity::Running;
             self.tracee().resume(signal)?;
         }
         Ok(())
@@ -40,8 +41,9 @@ impl Process {
         self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(thread.tid()))
     }
 
-    /// Returns true if a thread stops for a signal, since the debugger wants to see it.
-    pub(super) fn wants(&self, thread: &mut Thread, signal: Signo) -> bool {
+    /// Returns true if a thread stops for a signal, since there is a debugger that wants to see it.
+    /// Returns false for a signal that was sent for the debugger, and forgets that it was.
+    pub(super) fn stops_for_signal(&self, thread: &mut Thread, signal: Signo) -> bool {
         let steps = self.is_stepping(thread);
         self.debugger.as_ref().is_some_and(|debugger| {
             let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
@@ -49,43 +51,48 @@ impl Process {
         })
     }
 
-    /// Handles a thread that left the cache at `ip`, one of the addresses at which threads stop:
-    /// stops it with an event, or resumes it if only another thread stops there.
-    pub(super) fn stop_at(&mut self, thread: &mut Thread, ip: u64) -> Result<(), Error> {
+    /// Handles a thread that left the cache at `ip`, one of [`Debugger::stops`]: stops it with an
+    /// event, or resumes it if only another thread stops there.
+    pub(super) fn handle_stop_address(
+        &mut self,
+        thread: &mut Thread,
+        ip: u64,
+    ) -> Result<(), Error> {
         self.send(thread.tid(), Item::Leave { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
-        let after_step = self.is_stepping(thread) && debugger.following == Some(ip);
-        let called = debugger.calling.get(&thread.tid()).filter(|(following, _)| *following == ip);
-        if let Some((_, number)) = called {
-            thread.stand(Report::CallReturn(*number));
+        let is_step_end = self.is_stepping(thread) && debugger.step_ends_at == Some(ip);
+        let caught = debugger.caught_calls.get(&thread.tid()).filter(|(end, _)| *end == ip);
+        if let Some((_, number)) = caught {
+            thread.stop_with(Report::CallReturn(*number));
         } else if debugger.stops.contains(&ip) {
-            thread.stand(Report::Breakpoint);
-        } else if after_step {
-            thread.stand(Report::Stepped);
+            thread.stop_with(Report::Breakpoint);
+        } else if is_step_end {
+            thread.stop_with(Report::Stepped);
         } else {
             // Only another thread's step or system call ends here.
-            self.go_on_in_cache(thread)?;
+            self.resume_in_cache(thread)?;
         }
         Ok(())
     }
 
-    /// Returns true if a thread stops for the debugger at the system call that it is about to make
-    /// at `ip`. Returns false the second time, so that the thread can go on.
-    pub(super) fn catches(&self, thread: &mut Thread, number: u64, ip: u64) -> bool {
-        let passes = thread.caught.take().is_some_and(|caught| caught == (ip, number));
-        !passes && self.debugger.as_ref().is_some_and(|debugger| debugger.catches.has(number))
+    /// Returns true if the debugger catches the system call that a thread is about to make at `ip`.
+    /// Returns false if the thread has already stopped before this call, and forgets that it has.
+    pub(super) fn stops_at_call(&self, thread: &mut Thread, number: u64, ip: u64) -> bool {
+        let has_stopped = thread.caught_call.take().is_some_and(|caught| caught == (ip, number));
+        !has_stopped && self.debugger.as_ref().is_some_and(|debugger| debugger.catches.has(number))
     }
 
-    /// Stops a thread for the debugger, outside the cache, before the system call at `ip`.
-    pub(super) fn stand_at_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
+    /// Marks a thread, which is outside the cache, as stopped for the debugger before the system
+    /// call at `ip`.
+    pub(super) fn stop_before_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
         self.send(thread.tid(), Item::Leave { ip });
-        thread.caught = Some((ip, number));
-        thread.stand(Report::Call(number));
+        thread.caught_call = Some((ip, number));
+        thread.stop_with(Report::Call(number));
     }
 
-    /// Sets the system calls that the debugger catches, and makes threads stop before them in the
-    /// cache.
-    pub(super) fn catch_calls(&mut self, catches: &Catches) {
+    /// Sets the system calls that the debugger catches, and lets the cache stop threads before
+    /// them. The cache goes on to stop threads before calls that were caught earlier.
+    pub(super) fn set_catches(&mut self, catches: &Catches) {
         let debugger = self.debugger.get_or_insert_default();
         if debugger.catches == *catches {
             return;
@@ -99,49 +106,50 @@ impl Process {
         }
     }
 
-    /// Notes the threads that are about to make a caught system call and are to stop after it. They
-    /// are stopped before it now.
-    pub(super) fn note_calling(&mut self, threads: &BTreeMap<Tid, Thread>) {
+    /// Notes the threads that are stopped before a caught system call, so that they stop after it
+    /// as well. Forgets stopped threads that are not. Called before threads are resumed.
+    pub(super) fn note_caught_calls(&mut self, threads: &BTreeMap<Tid, Thread>) {
         let Some(debugger) = &mut self.debugger else { return };
         debugger
-            .calling
-            .retain(|tid, _| threads.get(tid).is_some_and(|t| t.doing != Doing::Standing));
-        for (tid, thread) in threads.iter().filter(|(_, t)| t.doing == Doing::Standing) {
-            if let Some((ip, number)) = thread.caught
+            .caught_calls
+            .retain(|tid, _| threads.get(tid).is_some_and(|t| t.activity != Activity::Stopped));
+        for (tid, thread) in threads.iter().filter(|(_, t)| t.activity == Activity::Stopped) {
+            if let Some((ip, number)) = thread.caught_call
                 && debugger.catches.has(number)
             {
-                debugger.calling.insert(*tid, (ip + SYSCALL_BYTES, number));
+                debugger.caught_calls.insert(*tid, (ip + SYSCALL_BYTES, number));
             }
         }
     }
 
-    /// Takes and returns the event for the return of the caught system call in which the thread is;
-    /// `None` if it is in none.
-    pub(super) fn take_return(&mut self, tid: Tid) -> Option<Report> {
-        let (_, number) = self.debugger.as_mut()?.calling.remove(&tid)?;
+    /// Takes and returns the event to report when the caught system call returns in which the
+    /// thread is; `None` if it is in none.
+    pub(super) fn take_call_return(&mut self, tid: Tid) -> Option<Report> {
+        let (_, number) = self.debugger.as_mut()?.caught_calls.remove(&tid)?;
         Some(Report::CallReturn(number))
     }
 
-    /// Resumes a thread that is stopped outside the cache in the cache, even if threads stop at its
-    /// address. A thread that waits for a vfork child waits on in the kernel.
-    pub(super) fn go_on_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        if thread.waits {
+    /// Resumes a thread that is stopped outside the cache: lets it enter the cache, without a stop
+    /// at its own address. A thread that waits for a vfork child waits on in the kernel instead.
+    pub(super) fn resume_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if thread.waits_for_child {
             return thread.wait_for_child();
         }
         let ip = thread.tracee().registers()?.rip;
         self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch_passing(thread)?;
-        thread.doing = Doing::Running;
+        thread.activity = Activity::Running;
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Marks an interrupted thread, already outside the cache, as stopped for the debugger. If it
-    /// is in a system call to be restarted, moves it before the call.
+    /// Marks an interrupted thread, already outside the cache, as stopped for the debugger or for a
+    /// snapshot, without an event. If it is in a system call, moves it out of the call, before it
+    /// if the kernel would restart it.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.send(thread.tid(), Item::Leave { ip: registers.rip });
         thread.tracee().set_registers(&registers_outside_call(&registers))?;
-        thread.doing = Doing::Standing;
+        thread.activity = Activity::Stopped;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! recording. `events` handles the stops.
 
 use super::process::{Finished, Process};
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::harm::harm_of;
@@ -43,7 +43,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to_function(pid, code) {
-            Ok(tids) => engine.take_over(prepared, &tids),
+            Ok(tids) => engine.record_running(prepared, &tids),
             Err(error) => {
                 prepared.give_up();
                 Err(error)
@@ -52,7 +52,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     };
     let result = started.and_then(|()| engine.run());
     if let Err(error) = result {
-        engine.let_go();
+        engine.detach_after_failure();
         return Err(error);
     }
     engine.outcome()
@@ -65,9 +65,9 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     let _snapshot_signal = SnapshotSignal::handle();
     let _periodic_signal = PeriodicSignal::start(SAVE_PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
-    let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
+    let result = engine.record_running(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
-        engine.let_go();
+        engine.detach_after_failure();
         return Err(error);
     }
     engine.outcome()
@@ -77,15 +77,17 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
+    /// The program's process; after a debugger has changed to a child, that child.
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// The first stops of threads whose parents have not reported their births yet.
-    pub(super) early: BTreeMap<Tid, Stop>,
-    /// Threads that are ending before they ran: they are not in the recording.
-    pub(super) unborn: BTreeSet<Tid>,
+    pub(super) early_stops: BTreeMap<Tid, Stop>,
+    /// Threads that were killed before they ran, and were resumed from their exit stops: they are
+    /// not in the recording, and their ends are ignored.
+    pub(super) unrecorded_ending: BTreeSet<Tid>,
     /// Stops that were seen while another one was handled, to be handled next.
-    pub(super) waiting: VecDeque<(Tid, Stop)>,
+    pub(super) stop_queue: VecDeque<(Tid, Stop)>,
     /// Children that share their parent's memory and run natively until their execve(2), each with
     /// the parent's process.
     pub(super) borrowers: BTreeMap<Tid, Pid>,
@@ -93,8 +95,10 @@ pub(in crate::capture) struct Engine {
     pub(super) newborns: Newborns,
     /// A child of `newborns` that the debugger follows while the parent waits for it, as after
     /// vfork(2). The recorder leaves the parent when the child executes a program or ends.
-    pub(super) parting: Option<Pid>,
+    pub(super) followed_child: Option<Pid>,
+    /// The completed recordings, of processes that have ended or were left.
     pub(super) finished: Vec<Finished>,
+    /// Notes for the user on limits of the recordings.
     pub(super) notes: Vec<String>,
     /// ProgressReports when the recorder is to leave the program; `None` if it records to the end.
     pub(super) leaving: Option<Leaving>,
@@ -113,12 +117,12 @@ impl Engine {
             program,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
-            early: BTreeMap::new(),
-            unborn: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            early_stops: BTreeMap::new(),
+            unrecorded_ending: BTreeSet::new(),
+            stop_queue: VecDeque::new(),
             borrowers: BTreeMap::new(),
             newborns: Newborns::default(),
-            parting: None,
+            followed_child: None,
             finished: Vec::new(),
             notes: Vec::new(),
             leaving,
@@ -128,25 +132,28 @@ impl Engine {
         }
     }
 
+    /// Begins to record the launched program, and resumes it in the cache. Marks its recording as
+    /// the store's latest.
     fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
         self.adopt(prepared, self.program)
     }
 
-    /// Begins to record a process whose only thread is stopped at the program's own code, and
-    /// resumes it in the cache.
+    /// Begins to record the process `pid`, whose only thread is stopped at the program's own code,
+    /// in the recording `prepared`, and resumes the thread in the cache.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let shared_cpu = self.shared_cpu.as_ref().filter(|_| pid == self.program);
         let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), shared_cpu)?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
-        self.with(Tid(pid.0), |process, thread| {
-            process.enter(thread)?;
+        self.with_thread(Tid(pid.0), |process, thread| {
+            process.trace_and_enter(thread)?;
             Ok(thread.tracee().resume(0)?)
         })
     }
 
-    /// Adds a thread to the recording, with the area of memory that was prepared for it.
+    /// Adds a thread to the recording and to `threads`, with the area of memory for its trace
+    /// buffers that was prepared for it. Does nothing if its process is unknown.
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.recorder.add_thread(tid)?;
@@ -157,10 +164,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls `act` with a thread and its process. Does nothing if either is unknown. Errors are
-    /// handled here if the thread was killed, if another stop came first (it is kept in `waiting`),
-    /// or if the process harmed its recorder (it is killed).
-    pub(super) fn with(
+    /// Calls `act` with a thread and its process. Does nothing if either is unknown. Returns `Ok`
+    /// for three errors of `act`: the thread was killed; another stop of it came first (the stop is
+    /// added to `stop_queue`); or the process damaged the memory that it shares with the recorder
+    /// (it is killed).
+    pub(super) fn with_thread(
         &mut self,
         tid: Tid,
         act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
@@ -176,7 +184,7 @@ impl Engine {
         match result {
             Err(error) if harm_of(&error).is_some() => Ok(()),
             Err(Error::Tracee(tracee::Error::Disturbed { tid, stop })) => {
-                self.waiting.push_back((tid, stop));
+                self.stop_queue.push_back((tid, stop));
                 Ok(())
             }
             // The thread was killed: its end will be reported by a later stop.
@@ -185,58 +193,63 @@ impl Engine {
         }
     }
 
-    /// Handles stops until all processes have ended or were detached from.
+    /// Handles stops until all processes have ended or were detached from. Leaves them if
+    /// [`Self::leaving`] asks for it, saves the records so far every [`SAVE_PERIOD`], and writes
+    /// snapshots on request.
     fn run(&mut self) -> Result<(), Error> {
         let mut leaves = false;
         while !self.processes.is_empty() {
             if !leaves && self.leaving.as_ref().is_some_and(Leaving::is_asked) {
                 leaves = true;
-                self.leave()?;
+                self.interrupt_to_leave()?;
             }
             if PeriodicSignal::take_due() {
                 self.save_so_far()?;
-                self.end_those_that_wait_in_vain()?;
+                self.end_without_first_threads()?;
             }
             if !leaves && SnapshotSignal::take_request() {
                 self.snapshot()?;
             }
             let Some((tid, stop)) = self.wait()? else { continue };
-            if !leaves || !self.handle_leaving(tid, stop)? {
+            if !leaves || !self.handle_while_leaving(tid, stop)? {
                 self.handle(tid, stop)?;
             }
         }
         Ok(())
     }
 
-    /// Returns the next stop of any thread, after waiting for it; `None` if a signal to the
-    /// recorder interrupted the waiting.
+    /// Returns the next stop of any thread: the first of `stop_queue`, or else one that this waits
+    /// for; `None` if a signal to the recorder interrupted the waiting.
     pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
-        match self.waiting.pop_front() {
+        match self.stop_queue.pop_front() {
             Some(news) => Ok(Some(news)),
             None => Ok(wait_or_signal()?),
         }
     }
 
-    /// Ends processes whose first thread is gone, once all other threads are at their exit stops:
-    /// the kernel does not report the end of a first thread while others exist.
-    pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
+    /// Calls [`Self::end_if_all_at_exit`] for processes whose first thread is gone, while others
+    /// are at their exit stops: the kernel does not report the end of a first thread while others
+    /// exist, so no stop would lead to that call.
+    pub(super) fn end_without_first_threads(&mut self) -> Result<(), Error> {
         let pids = self.processes.keys().copied();
         let waiting: Vec<Pid> = pids.filter(|&pid| self.has_lost_first_thread(pid)).collect();
-        waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
+        waiting.into_iter().try_for_each(|pid| self.end_if_all_at_exit(pid))
     }
 
-    /// Writes the final state of a process if all its threads are at their exit stops, and lets
-    /// them end, unless a debugger is to look at them first.
-    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+    /// Writes the final state of a process if all its threads are at their exit stops, and resumes
+    /// them, so that they end, unless a debugger is to look at them first. Does nothing if a thread
+    /// is not there yet.
+    pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         if self.has_lost_first_thread(pid) {
-            self.lost(Tid(pid.0));
+            self.forget_lost_thread(Tid(pid.0));
         }
         let of_process = |thread: &&mut Thread| thread.pid() == pid;
         let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
-        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+        if threads.iter().any(|thread| thread.activity != Activity::AtExitStop) {
             return Ok(());
         }
-        let ending: Vec<_> = threads.iter().filter_map(|thread| thread.ending.clone()).collect();
+        let ending: Vec<_> =
+            threads.iter().filter_map(|thread| thread.exit_state.clone()).collect();
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         if !ending.is_empty() {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
@@ -258,7 +271,8 @@ impl Engine {
     }
 
     /// Completes the recording of a process that has ended (with `exit`) or was detached from
-    /// (`None`).
+    /// (`None`), and forgets the process and its threads. Detaches from its newborn children that
+    /// no debugger has seen.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if pid == self.program {
             self.exit = exit;
@@ -275,10 +289,10 @@ impl Engine {
 
     /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
     /// it keeps its terminal.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn detach_after_failure(&mut self) {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for &pid in &pids {
-            self.release(pid);
+            self.detach_ignoring_errors(pid);
         }
         // This reaches threads that never entered the cache.
         tracee::detach_all(self.program);
@@ -297,6 +311,8 @@ impl Engine {
         }
     }
 
+    /// Returns the result of the recording. Returns an error if no recording was completed, since
+    /// the program ended too early.
     pub(super) fn outcome(mut self) -> Result<Outcome, Error> {
         // The program's own recording comes first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);

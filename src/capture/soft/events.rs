@@ -4,7 +4,7 @@
 use super::engine::Engine;
 use super::exact::Exactness;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::begin::{finish_execve, runs_64_bit_code};
 use crate::capture::clock::now;
 use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
@@ -23,7 +23,7 @@ impl Engine {
     /// reported.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.borrowers.contains_key(&tid) {
-            return self.borrower(tid, stop);
+            return self.handle_borrower_stop(tid, stop);
         }
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let known = self.threads.contains_key(&tid);
@@ -32,10 +32,10 @@ impl Engine {
         // program gets the first thread's number.
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
-            if ended && self.unborn.remove(&tid) {
+            if ended && self.unrecorded_ending.remove(&tid) {
                 return Ok(());
             }
-            self.early.insert(tid, stop);
+            self.early_stops.insert(tid, stop);
             if stop == Stop::Event(PtraceEvent::Exit) {
                 // The new thread's process ends, and its birth may never be reported.
                 return gone_is_fine(Tracee(tid).resume(0));
@@ -43,29 +43,31 @@ impl Engine {
             return Ok(());
         }
         match stop {
-            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
-            Stop::Signal(signal) => self.signal_stop(tid, signal),
+            Stop::Exited(_) | Stop::Killed { .. } => self.handle_thread_end(tid, stop),
+            Stop::Signal(signal) => self.handle_signal_stop(tid, signal),
             Stop::Group(signal) => {
-                self.with(tid, |_, thread| Ok(thread.tracee().listen()?))?;
+                self.with_thread(tid, |_, thread| Ok(thread.tracee().listen()?))?;
                 stop_with_program(signal);
                 Ok(())
             }
-            Stop::Event(PtraceEvent::Stop) => self.with(tid, |_, thread| thread.go_on(0)),
-            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
-            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Event(PtraceEvent::Stop) => {
+                self.with_thread(tid, |_, thread| thread.resume_activity(0))
+            }
+            Stop::Event(PtraceEvent::Exit) => self.handle_exit_stop(tid),
+            Stop::Event(PtraceEvent::Exec) => self.handle_execve(tid),
             Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
-                self.born(tid, event)
+                self.handle_birth(tid, event)
             }
             Stop::Event(PtraceEvent::Other(_)) => {
-                self.with(tid, |_, thread| Ok(thread.tracee().resume(0)?))
+                self.with_thread(tid, |_, thread| Ok(thread.tracee().resume(0)?))
             }
-            Stop::Call => self.call_ended(tid),
+            Stop::Call => self.handle_syscall_stop(tid),
         }
     }
 
-    /// Handles an execve(2): ends the histories of all threads of the process but `tid`, which now
-    /// executes another program.
-    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Handles the stop in an execve(2), after which `tid` is the only thread of its process: ends
+    /// the traces of the others, and begins to record the new program.
+    fn handle_execve(&mut self, tid: Tid) -> Result<(), Error> {
         let message = Tracee(tid).event_message();
         let old = message.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
         let Some(thread) = self.threads.get(&old) else { return Ok(()) };
@@ -75,20 +77,20 @@ impl Engine {
         for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid() == pid) {
             if other == old {
                 process.take_records(thread, pointer);
-                process.send_kept(other);
+                process.send_ring(other);
             }
             if other != tid {
                 process.thread_ended(other, None);
             }
         }
-        let returned = process.take_return(old);
+        let returned = process.take_call_return(old);
         self.threads.retain(|_, thread| thread.pid() != pid);
-        let begun = self.begin_program(tid, pid);
+        let begun = self.record_new_program(tid, pid);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.pending.report_on_resume = returned;
         }
         begun.or_else(|error| {
-            self.killed_in_between(tid, error)?;
+            self.handle_if_killed(tid, error)?;
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.thread_ended(tid, None);
             }
@@ -97,33 +99,35 @@ impl Engine {
     }
 
     /// Begins to record the program that an execve(2) started, with `tid` as its only thread,
-    /// stopped in that call. Leaves a 32-bit program alone.
-    fn begin_program(&mut self, tid: Tid, pid: Pid) -> Result<(), Error> {
+    /// stopped in that call. Resumes the thread in the cache, or stops it for the debugger.
+    /// Detaches from a 32-bit program instead.
+    fn record_new_program(&mut self, tid: Tid, pid: Pid) -> Result<(), Error> {
         if !runs_64_bit_code(Tracee(tid))? {
             gone_is_fine(Tracee(tid).detach(0))?;
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.thread_ended(tid, None);
             }
-            return self.leave_alone(pid, "runs a 32-bit program");
+            return self.end_unrecordable(pid, "runs a 32-bit program");
         }
         finish_execve(Tracee(tid))?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.exec(tid)?;
+        process.start_new_program(tid)?;
         self.add_thread(tid, pid, Place::Program)?;
-        self.with(tid, |process, thread| {
+        self.with_thread(tid, |process, thread| {
             if process.debugger.is_some() {
-                thread.stand(Report::Executed);
+                thread.stop_with(Report::Executed);
                 return Ok(());
             }
-            process.enter(thread)?;
+            process.trace_and_enter(thread)?;
             Ok(thread.tracee().resume(0)?)
         })
     }
 
     /// Handles the exit stop of a thread (`PTRACE_EVENT_EXIT`), the last moment to read its
-    /// registers. The thread is kept stopped if its process ends with it.
-    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
-        self.unreported_birth(tid)?;
+    /// registers: ends its trace. Keeps the thread stopped if its process ends with it, or if it is
+    /// the last one; otherwise resumes it, and forgets it.
+    fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
+        self.handle_unreported_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let pid = thread.pid();
@@ -131,8 +135,8 @@ impl Engine {
         let Ok(registers) = thread.tracee().registers() else { return Ok(()) };
         let call = (registers.orig_rax.cast_signed() >= 0).then_some(registers.orig_rax);
         let siginfo = thread.siginfo;
-        let program = process.last_state(thread, &registers);
-        thread.ending = program
+        let program = process.end_path_at_exit(thread, &registers);
+        thread.exit_state = program
             .as_ref()
             .map(|program| final_state::read_thread_with(thread.tracee(), program, thread.siginfo))
             .map(final_state::forget_cache_address);
@@ -140,52 +144,55 @@ impl Engine {
         process.write_packets()?;
         let stop = ExitStop { tid, status, call, siginfo };
         let others = || self.threads.values().filter(|t| t.pid() == pid && t.tid() != tid);
-        let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
+        let alive = || others().filter(|t| t.activity != Activity::AtExitStop).map(Thread::tid);
         let ends_process = process.culprit.note_exit_stop(&stop, || any_is_in_execve(pid, alive()));
-        let hold = ends_process || alive().next().is_none();
+        let is_kept = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        if hold {
-            thread.doing = Doing::AtEnd;
-            return self.end_if_all_are(pid);
+        if is_kept {
+            thread.activity = Activity::AtExitStop;
+            return self.end_if_all_at_exit(pid);
         }
         let tracee = thread.tracee();
         if let Some(thread) = self.threads.remove(&tid)
             && let Some(process) = self.processes.get_mut(&pid)
         {
-            process.close(thread);
+            process.free_buffers(thread);
         }
         gone_is_fine(tracee.resume(0))?;
-        self.end_if_all_are(pid)
+        self.end_if_all_at_exit(pid)
     }
 
-    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// Handles the end of a thread, which is gone now. If it has the number of its process, that
     /// has ended as well, and its recording is completed.
-    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
-        self.early.remove(&tid);
+    fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        self.early_stops.remove(&tid);
         let pid = self.threads.get(&tid).map_or(Pid(tid.0), Thread::pid);
         // The process's other threads may have waited for this one.
-        let was_awaited = self.lost(tid);
+        let was_awaited = self.forget_lost_thread(tid);
         if Tid(pid.0) == tid {
             return self.finish(pid, exit_of(stop));
         }
-        if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
+        if was_awaited { self.end_if_all_at_exit(pid) } else { Ok(()) }
     }
 
-    /// Forgets a thread that is gone. Returns true if it was known and its exit stop was not seen.
-    pub(super) fn lost(&mut self, tid: Tid) -> bool {
+    /// Forgets a thread that is gone. If its exit stop was not seen, ends its trace, and returns
+    /// true. Returns false otherwise, or if it is unknown.
+    pub(super) fn forget_lost_thread(&mut self, tid: Tid) -> bool {
         let thread = self.threads.remove(&tid);
-        let Some(thread) = thread.filter(|t| t.doing != Doing::AtEnd) else { return false };
+        let Some(thread) = thread.filter(|t| t.activity != Activity::AtExitStop) else {
+            return false;
+        };
         if let Some(process) = self.processes.get_mut(&thread.pid()) {
-            process.lost(thread);
+            process.end_lost_trace(thread);
         }
         true
     }
 }
 
 impl Process {
-    /// Begins or continues the trace of a thread that is stopped outside the cache, and sets it up
-    /// to enter the cache. The caller resumes it.
-    pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    /// Begins or continues the trace of a thread that is stopped outside the cache (TIP.PGE with
+    /// the time), and sets it up to enter the cache at its IP. The caller resumes it.
+    pub(super) fn trace_and_enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
@@ -193,25 +200,29 @@ impl Process {
 
     /// Ends the trace of a thread that was killed without an exit stop. The records up to its last
     /// system call, at least, are kept.
-    pub(super) fn lost(&mut self, mut thread: Thread) {
+    pub(super) fn end_lost_trace(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         if thread.lane.holds(pointer) {
             self.take_records(&mut thread, pointer);
         }
         self.thread_ended(thread.tid(), None);
-        self.close(thread);
+        self.free_buffers(thread);
     }
 
-    /// Ends the path of a thread that is at its exit stop with `registers`. Returns the program's
-    /// registers at the end; `None` if they are unknown.
-    fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
+    /// Sends the last records of a thread that is at its exit stop with `registers`. Returns the
+    /// program's registers at the end; `None` if they are unknown.
+    fn end_path_at_exit(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+    ) -> Option<Registers> {
         let tid = thread.tid();
         if thread.translated.place == Place::Program {
             if self.engine.is_own(Addr(registers.rip)) {
                 // The thread was killed while it made a system call for the recorder.
                 return None;
             }
-            if let Doing::Stepping(Some(insn)) = thread.doing
+            if let Activity::Stepping(Some(insn)) = thread.activity
                 && insn.ip.0 != registers.rip
             {
                 self.send(tid, Item::Native { insn, next: registers.rip });
@@ -223,7 +234,7 @@ impl Process {
         // unreliable.
         let exact = (self.harm == Harm::None).then(|| self.exact_soon(thread, registers)).flatten();
         let Some(exact) = exact else {
-            self.take_what_is_there(thread, registers);
+            self.take_known_records(thread, registers);
             return None;
         };
         self.take_records(thread, exact.pointer);
@@ -234,9 +245,9 @@ impl Process {
         Some(exact.program)
     }
 
-    /// Takes the records of a thread at its exit stop whose registers are unknown: at least those
-    /// up to its last system call.
-    fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
+    /// Sends the records of a thread at its exit stop whose exact state is unknown: at least those
+    /// up to its last system call. `registers` are those at the stop, in the cache.
+    fn take_known_records(&mut self, thread: &mut Thread, registers: &Registers) {
         let in_register = self.engine.may_have_trace_pointer(registers).then_some(registers.r11);
         let kept = thread.translated.trace_pointer(self.engine.shared());
         let pointers = [in_register, Some(kept)];
@@ -249,7 +260,7 @@ impl Process {
 
 /// Returns the stop that interrupted [`Process::make_exact`], which its caller has to handle;
 /// `None` if there was none.
-pub(super) fn disturbed(exactness: Exactness) -> Option<Stop> {
+pub(super) fn disturbing_stop(exactness: Exactness) -> Option<Stop> {
     match exactness {
         Exactness::Exact => None,
         Exactness::Disturbed(stop) => Some(stop),

@@ -28,8 +28,9 @@ pub(super) enum Exactness {
 
 impl Process {
     /// Moves a stopped thread out of the cache: single-steps it to the next place at which the
-    /// program's registers are known, sets them, and takes the thread's records up to there. If the
-    /// thread was stopped for a signal, the caller may have to deliver it again.
+    /// program's registers are known, sets them, and sends the thread's records up to there to the
+    /// encoder. If the thread was stopped for a signal, the caller may have to deliver it again.
+    /// Returns an error if the registers stay unknown.
     pub(super) fn make_exact(&mut self, thread: &mut Thread) -> Result<Exactness, Error> {
         if thread.translated.place == Place::Program {
             return Ok(Exactness::Exact);
@@ -54,10 +55,10 @@ impl Process {
             tracee.step(0)?;
             match tracee::wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
-                Stop::Signal(libc::SIGSEGV) if self.flip(thread)? => {}
+                Stop::Signal(libc::SIGSEGV) if self.switch_full_buffer(thread)? => {}
                 // Between the program's instructions, translated code accesses only the recorder's
                 // memory, so a fault there is a sign of damage.
-                Stop::Signal(signal) if is_fault(signal) && is_forced(thread)? => break,
+                Stop::Signal(signal) if is_fault(signal) && is_from_kernel(thread)? => break,
                 stop if stopped.puts_off(stop) => {}
                 stop => return Ok(Exactness::Disturbed(stop)),
             }
@@ -67,7 +68,7 @@ impl Process {
         Err(Error::Inexact { tid: thread.tid(), at })
     }
 
-    /// Moves a thread to the program's own code, in this exact state, and takes its records up to
+    /// Moves a thread to the program's own code, in the state `exact`, and sends its records up to
     /// there.
     fn enter_program(&mut self, thread: &mut Thread, exact: Exact) -> Result<(), Error> {
         self.engine.enter_program(&mut thread.translated, &exact.program, exact.pointer)?;
@@ -87,17 +88,17 @@ impl Process {
             match self.engine.exact_soon(&thread.translated, &mut registers, tsc) {
                 Soon::Exact(exact) => return Some(*exact),
                 Soon::Full if thread.lane.is_full_at(registers.r11) => {
-                    registers.r11 = self.carry_over(thread, registers.r11);
+                    registers.r11 = self.move_record_to_next_buffer(thread, registers.r11);
                 }
                 Soon::Full | Soon::Unknown => return None,
             }
         }
     }
 
-    /// Switches a thread that faulted at the end of its trace buffer to its next buffer, without
-    /// resuming it, and writes the packets that were encoded so far. Returns true if that is why it
-    /// stopped.
-    pub(super) fn flip(&mut self, thread: &mut Thread) -> Result<bool, Error> {
+    /// Handles a thread that stopped for SIGSEGV: if it faulted at the end of its full trace
+    /// buffer, switches it to its next buffer, writes the packets that were encoded so far, and
+    /// returns true. Returns false for other faults. Does not resume the thread.
+    pub(super) fn switch_full_buffer(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let info = thread.tracee().signal_info()?;
         let fault = siginfo::fault_address(&info);
         let in_cache = thread.translated.place == Place::Cache;
@@ -114,15 +115,15 @@ impl Process {
         // stays.
         let fresh = self.tracer.next_start(&thread.lane);
         thread.tracee().set_registers(&Registers { r11: fresh, ..registers })?;
-        self.learn(thread);
-        self.carry_over(thread, registers.r11);
+        self.learn_paths(thread);
+        self.move_record_to_next_buffer(thread, registers.r11);
         self.write_packets()?;
         Ok(true)
     }
 
-    /// Moves a record that does not fit the thread's buffer to the next buffer. Returns the
-    /// record's address there.
-    fn carry_over(&mut self, thread: &mut Thread, record: u64) -> u64 {
+    /// Switches a thread to its next buffer, and moves the record at `record`, which does not fit
+    /// the old one, to the new one. Returns the record's address there.
+    fn move_record_to_next_buffer(&mut self, thread: &mut Thread, record: u64) -> u64 {
         // The part before the fault is stored already.
         let mut begun =
             vec![0; usize::try_from(thread.lane.end().saturating_sub(record)).unwrap_or(0)];
@@ -137,10 +138,11 @@ impl Process {
         fresh
     }
 
-    /// Undoes an indirect branch to a noncanonical address: the thread executes the branch at the
-    /// program's own code instead, so that the CPU raises the same fault as natively. Returns false
-    /// if that is not possible.
-    pub(super) fn take_back(&mut self, thread: &mut Thread) -> Result<bool, Error> {
+    /// Undoes an indirect branch to a noncanonical address, of a thread that requests its
+    /// translation: moves the thread out of the cache before the branch, and lets it execute the
+    /// branch there, so that the CPU raises the same fault as natively. Returns false, and does
+    /// nothing, if that is not possible.
+    pub(super) fn undo_branch(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee().registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
         if pointer < thread.lane.unsent() || !thread.lane.holds(pointer) {
@@ -161,8 +163,8 @@ impl Process {
     }
 }
 
-/// Returns true if the kernel, not a process, sent the signal for which the thread stopped
+/// Returns true if the kernel, and not a process, sent the signal for which the thread is stopped
 /// (`si_code` in sigaction(2)).
-fn is_forced(thread: &Thread) -> Result<bool, Error> {
+fn is_from_kernel(thread: &Thread) -> Result<bool, Error> {
     Ok(siginfo::code_of(&thread.tracee().signal_info()?) > 0)
 }

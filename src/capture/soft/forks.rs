@@ -1,9 +1,15 @@
 //! Forks under a debugger: parent and child both stay stopped until the debugger decides which one
-//! it follows. A child that shares its parent's memory runs natively until its execve(2).
+//! it follows, and leaves the other. Until then the child is a *newborn*: not recorded, with
+//! nothing of the recorder in its memory.
+//!
+//! - After fork(2), a followed child becomes the program, and is recorded from there on.
+//! - After vfork(2), the child shares its parent's memory, and the parent waits in the kernel. The
+//!   child runs natively until its execve(2), and is recorded from there on. If the debugger has
+//!   left the parent before (`followed_child` is set), the recorder leaves it then.
 
 use super::engine::{BACKEND, Engine};
-use super::events::disturbed;
-use super::thread::{Doing, Thread};
+use super::events::disturbing_stop;
+use super::thread::{Activity, Thread};
 use crate::capture::begin::{finish_execve, reason_not_to_record};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
@@ -19,8 +25,9 @@ use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
 impl Engine {
-    /// Returns true if a process has a debugger that wants to stop at births of this kind.
-    pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+    /// Returns true if a process has a debugger that wants to stop at births of processes of this
+    /// kind (`event`).
+    pub(super) fn debugger_wants_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
         debugger.is_some_and(|debugger| match event {
             PtraceEvent::Vfork => debugger.forks.vfork,
@@ -28,9 +35,10 @@ impl Engine {
         })
     }
 
-    /// Stops a parent for the debugger after the birth of a child, which is stopped as well. If
-    /// another stop of the parent comes first, leaves the child instead.
-    pub(super) fn stand_at_fork(
+    /// Stops a parent for the debugger at the birth of a child, which is stopped as well, and keeps
+    /// the child in `newborns`. After vfork(2) the parent is stopped in its call, otherwise after
+    /// it. If another stop of the parent comes first, leaves the child instead.
+    pub(super) fn stop_at_fork(
         &mut self,
         parent: Tid,
         child: Pid,
@@ -45,36 +53,36 @@ impl Engine {
             let stop = wait_for(parent)?;
             if stop != Stop::Call {
                 newborn.leave();
-                self.waiting.push_back((parent, stop));
+                self.stop_queue.push_back((parent, stop));
                 return Ok(());
             }
         }
         let mut disturbance = None;
-        self.with(parent, |process, thread| {
-            disturbance = disturbed(process.make_exact(thread)?);
+        self.with_thread(parent, |process, thread| {
+            disturbance = disturbing_stop(process.make_exact(thread)?);
             if disturbance.is_some() {
                 return Ok(());
             }
             let registers = thread.tracee().registers()?;
             process.send(thread.tid(), Item::Leave { ip: registers.rip });
-            thread.waits = waits;
+            thread.waits_for_child = waits;
             let birth = if waits { Report::Vforked(child) } else { Report::Forked(child) };
             if !waits {
                 thread.tracee().set_registers(&registers_outside_call(&registers))?;
             }
             let steps = process.is_stepping(thread);
-            let returned = process.take_return(thread.tid());
-            if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
+            let returned = process.take_call_return(thread.tid());
+            if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.others_stay) {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
                 thread.pending.report_on_resume = Some(birth);
-                thread.stand(Report::Stepped);
+                thread.stop_with(Report::Stepped);
             } else {
                 let stepped = steps.then_some(Report::Stepped);
                 let done = if waits { None } else { returned.or(stepped) };
-                (thread.returns, thread.pending.report_on_resume) =
+                (thread.report_after_wait, thread.pending.report_on_resume) =
                     (returned.filter(|_| waits), done);
-                thread.stand(birth);
+                thread.stop_with(birth);
             }
             Ok(())
         })?;
@@ -82,61 +90,64 @@ impl Engine {
             None => self.newborns.add(newborn),
             Some(stop) => {
                 newborn.leave();
-                self.waiting.push_back((parent, stop));
+                self.stop_queue.push_back((parent, stop));
             }
         }
         Ok(())
     }
 
-    /// Handles the end of a system call. If the thread waited in it for its vfork child, reports
-    /// the end of the wait if the debugger wants that; otherwise resumes the thread.
-    pub(super) fn call_ended(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, |process, thread| {
-            if thread.doing != Doing::Waiting {
+    /// Handles a stop at the end of a system call. If the thread waited in it for its vfork child,
+    /// and the debugger wants that, stops the thread with the end of the wait as its event.
+    /// Otherwise resumes the thread.
+    pub(super) fn handle_syscall_stop(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with_thread(tid, |process, thread| {
+            if thread.activity != Activity::WaitingForChild {
                 return Ok(thread.tracee().resume(0)?);
             }
-            thread.end_wait()?;
-            let returned = thread.returns.take();
+            thread.finish_wait()?;
+            let returned = thread.report_after_wait.take();
             let reports = process.debugger.as_ref().is_some_and(|debugger| debugger.forks.vfork);
             if !reports {
-                return process.go_on_in_cache(thread);
+                return process.resume_in_cache(thread);
             }
             let stepped = process.is_stepping(thread).then_some(Report::Stepped);
             thread.pending.report_on_resume = returned.or(stepped);
-            thread.stand(Report::VforkDone);
+            thread.stop_with(Report::VforkDone);
             Ok(())
         })
     }
 
     /// Lets the system calls end in which threads of a process wait for a child, and waits until
-    /// they have.
+    /// they have. The threads are stopped after the calls then.
     fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
-        let waiting = |t: &&mut Thread| t.pid() == pid && (t.waits || t.doing == Doing::Waiting);
+        let waiting = |t: &&mut Thread| {
+            t.pid() == pid && (t.waits_for_child || t.activity == Activity::WaitingForChild)
+        };
         for thread in self.threads.values_mut().filter(waiting) {
-            if thread.doing != Doing::Waiting {
+            if thread.activity != Activity::WaitingForChild {
                 thread.tracee().resume_to_call(0)?;
             }
             match wait_for(thread.tid())? {
-                Stop::Call => thread.end_wait()?,
-                stop => self.waiting.push_back((thread.tid(), stop)),
+                Stop::Call => thread.finish_wait()?,
+                stop => self.stop_queue.push_back((thread.tid(), stop)),
             }
         }
         Ok(())
     }
 
     /// Returns the threads of stopped processes other than the program, with their processes:
-    /// children whose births were reported, and other recorded processes. Empty while `parting` is
-    /// set.
+    /// children whose births were reported, and other recorded processes. Empty while
+    /// `followed_child` is set.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
-        if self.parting.is_some() {
+        if self.followed_child.is_some() {
             return Vec::new();
         }
         let newborns = self.newborns.reported().map(|newborn| (newborn.tid(), newborn.pid));
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Runs a child natively that was stopped at its birth, until there is an event. If it executes
-    /// a program, the child is recorded and debugged from there on instead of its parent. If that
+    /// Runs a newborn child natively until there is an event, and returns the event. If the child
+    /// executes a program, it is recorded and debugged from there on instead of its parent. If that
     /// program cannot be recorded, the child is left, and reported as ended.
     pub(super) fn run_newborn(
         &mut self,
@@ -153,7 +164,7 @@ impl Engine {
             NewbornEvent::Stopped(news) => Ok((tid, news)),
             NewbornEvent::Ended(exit) => {
                 self.newborns.take(child);
-                self.part_for_good(child, Some(exit))?;
+                self.leave_parent_of_followed(child, Some(exit))?;
                 Ok((tid, Report::Ended(Some(exit))))
             }
             NewbornEvent::Executed => {
@@ -161,14 +172,14 @@ impl Engine {
                 if let Some(clause) = reason_not_to_record(child, recorder)? {
                     self.notes.push(format!("process {child} {clause}: not recorded"));
                     self.newborns.leave(child);
-                    self.part_for_good(child, None)?;
+                    self.leave_parent_of_followed(child, None)?;
                     return Ok((tid, Report::Ended(None)));
                 }
                 finish_execve(Tracee(tid))?;
                 let parent = self.program;
-                self.follow(child)?;
-                if self.parting.take().is_some() {
-                    self.part_from(parent)?;
+                self.record_followed(child)?;
+                if self.followed_child.take().is_some() {
+                    self.detach_from(parent)?;
                 }
                 Ok((tid, Report::Executed))
             }
@@ -176,24 +187,29 @@ impl Engine {
     }
 
     /// Leaves the parent that waits for `child`, if the debugger follows the child alone
-    /// (`parting`). The child, which is gone or left, becomes the program, with its `exit`.
-    pub(super) fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
-        if self.parting.take().is_none() {
+    /// (`followed_child`), and completes the parent's recording. The child, which is gone or left,
+    /// becomes the program, with its `exit`. Does nothing otherwise.
+    pub(super) fn leave_parent_of_followed(
+        &mut self,
+        child: Pid,
+        exit: Option<Exit>,
+    ) -> Result<(), Error> {
+        if self.followed_child.take().is_none() {
             return Ok(());
         }
         let parent = std::mem::replace(&mut self.program, child);
         self.exit = exit;
-        self.part_from(parent)
+        self.detach_from(parent)
     }
 
-    /// Makes a child the program, and begins to record it. It is stopped outside the cache. The
-    /// parent is not left. If the recording was created but cannot begin, leaves the child, and the
-    /// program stays the same.
-    fn follow(&mut self, child: Pid) -> Result<(), Error> {
+    /// Makes a stopped newborn child the program, and begins to record it. The parent is not left.
+    /// If the recording was created but cannot begin, leaves the child, and the program stays the
+    /// same.
+    fn record_followed(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let (parent, newborn) = (self.program, self.newborns.take(child));
         self.program = child;
-        let begun = self.begin_at(prepared);
+        let begun = self.record_stopped_for_debugger(prepared);
         if begun.is_err() {
             self.program = parent;
             newborn.into_iter().for_each(Newborn::leave);
@@ -208,21 +224,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Leaves a stopped process. If it is the program, a child that was reported, or else another
-    /// process, becomes the program. A program that waits for its child is left later (`parting`).
+    /// Leaves a stopped process: detaches from it, so that it goes on natively. If it is the
+    /// program, a child that was reported becomes the program, or else another process. A program
+    /// that waits for its child is left later (`followed_child`).
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         if self.newborns.leave(pid) {
-            return self.part_for_good(pid, None);
+            return self.leave_parent_of_followed(pid, None);
         }
         if pid == self.program {
             let reported = self.newborns.reported().next();
             if let Some(child) = reported.filter(|child| child.is_awaited) {
-                self.parting = Some(child.pid);
+                self.followed_child = Some(child.pid);
                 return Ok(());
             }
             let other = self.processes.keys().find(|other| **other != pid).copied();
             match (reported.map(|newborn| newborn.pid), other) {
-                (Some(child), _) => self.follow(child)?,
+                (Some(child), _) => self.record_followed(child)?,
                 (None, Some(other)) => self.program = other,
                 (None, None) => {
                     self.leave_newborns();
@@ -230,27 +247,27 @@ impl Engine {
                 }
             }
         }
-        self.part_from(pid)
+        self.detach_from(pid)
     }
 
     /// Detaches from a process whose threads are all stopped, so that it goes on natively, and
     /// completes its recording.
-    pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn detach_from(&mut self, pid: Pid) -> Result<(), Error> {
         self.end_waits(pid)?;
         let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid() == pid).collect();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.depart(&threads)?;
+        process.detach_from_stopped(&threads)?;
         self.finish(pid, None)
     }
 
     pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.leave_newborns();
-        if let Some(child) = self.parting {
-            self.part_for_good(child, None)?;
+        if let Some(child) = self.followed_child {
+            self.leave_parent_of_followed(child, None)?;
         }
         let others = self.processes.keys().filter(|pid| **pid != self.program);
         let others: Vec<Pid> = others.copied().collect();
-        others.into_iter().try_for_each(|pid| self.part_from(pid))
+        others.into_iter().try_for_each(|pid| self.detach_from(pid))
     }
 
     fn leave_newborns(&mut self) {
@@ -274,16 +291,16 @@ impl Thread {
     /// Resumes the thread in the system call in which it waits for its vfork child. Keeps its
     /// registers for the debugger, as they are at the call's end.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
-        self.ending =
+        self.exit_state =
             final_state::read_thread(self.tracee(), None).map(final_state::forget_cache_address);
-        self.doing = Doing::Waiting;
+        self.activity = Activity::WaitingForChild;
         Ok(self.tracee().resume_to_call(0)?)
     }
 
     /// Marks a thread as stopped for the debugger, after the call in which it waited for its child.
-    fn end_wait(&mut self) -> Result<(), Error> {
-        (self.waits, self.ending) = (false, None);
-        self.doing = Doing::Standing;
+    fn finish_wait(&mut self) -> Result<(), Error> {
+        (self.waits_for_child, self.exit_state) = (false, None);
+        self.activity = Activity::Stopped;
         let registers = self.tracee().registers()?;
         Ok(self.tracee().set_registers(&registers_outside_call(&registers))?)
     }

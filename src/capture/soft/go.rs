@@ -1,8 +1,11 @@
-//! Resumes a program under a debugger, and stops all its threads again at the next event.
+//! Resumes a program under a debugger, and stops all its threads again at the next event:
+//! [`Engine::go`]. A single step is executed natively, outside the cache, with these exceptions,
+//! which run in the cache up to the step's end: a SYSCALL, a step that begins with a signal, and a
+//! thread that waits for its vfork(2) child.
 
 use super::engine::Engine;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::contract::{Go, Report};
@@ -22,16 +25,17 @@ use std::time::Duration;
 
 /// The period at which the recorder checks for an interrupt, and saves the records so far, while
 /// the program runs.
-const LOOK_PERIOD: Duration = Duration::from_millis(50);
+const CHECK_PERIOD: Duration = Duration::from_millis(50);
 /// While one thread is single-stepped, the other threads may run during each step whose number in a
 /// row is a multiple of this, since the thread may wait for them.
-const LONE_STEPS: u32 = 256;
+const STEPS_PER_TURN: u32 = 256;
 /// The bytes of the SYSCALL instruction.
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 impl Engine {
-    /// Runs threads as `go` requests until an event, and stops all again. Returns the event, with
-    /// the thread to which it happened. `interrupted` returns true to stop early.
+    /// Runs threads as `go` requests until an event, stops all again, and returns the event with its
+    /// thread. Resumes none if an event is left to report. Polls `interrupted`, and if that returns
+    /// true, stops with [`Report::Interrupted`].
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -43,17 +47,17 @@ impl Engine {
         if let Some(end) = self.take_end()? {
             return Ok(end);
         }
-        let runs = match self.begin(go)? {
-            Begun::Runs(runs) => runs,
-            Begun::Already(tid, news) => {
+        let resumed = match self.resume_requested(go)? {
+            ResumeResult::Resumed(resumed) => resumed,
+            ResumeResult::EventFirst(tid, news) => {
                 self.newborns.mark_reported(news);
                 return Ok((tid, news));
             }
         };
         let _forwarding = Forwarding::for_request(&self.request, self.program);
-        let _periodic_signal = PeriodicSignal::start(LOOK_PERIOD);
+        let _periodic_signal = PeriodicSignal::start(CHECK_PERIOD);
         let news = loop {
-            if let Some(news) = self.take_report(go.thread, runs == Runs::One) {
+            if let Some(news) = self.take_report(go.thread, resumed == ResumedThreads::One) {
                 break news;
             }
             if interrupted() {
@@ -61,7 +65,7 @@ impl Engine {
             }
             if PeriodicSignal::take_due() {
                 self.save_so_far()?;
-                self.end_those_that_wait_in_vain()?;
+                self.end_without_first_threads()?;
             }
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;
@@ -72,96 +76,103 @@ impl Engine {
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
-            (debugger.stepping, debugger.following) = (None, None);
+            (debugger.stepping, debugger.step_ends_at) = (None, None);
         }
         Ok(self.report_after_halt(go, news))
     }
 
-    /// Resumes the threads that `go` requests, unless one of them has an event to report first. All
-    /// are resumed in the cache, but for most single steps, which are native. Not native are the
-    /// step of a SYSCALL, for which the thread runs in the cache to the address after it, one that
-    /// begins with a signal, and one of a thread that waits for its vfork(2) child.
-    fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
+    /// Resumes the threads that `go` requests, and does not wait. Resumes none if one of them has
+    /// an event to report first.
+    fn resume_requested(&mut self, go: &Go) -> Result<ResumeResult, Error> {
         if let Some((tid, news)) = self.take_report_on_resume(go) {
-            return Ok(Begun::Already(tid, news));
+            return Ok(ResumeResult::EventFirst(tid, news));
         }
         if let Some((tid, news)) = self.take_unreported(go)? {
-            return Ok(Begun::Already(tid, news));
+            return Ok(ResumeResult::EventFirst(tid, news));
         }
-        let next = self.next_call(go)?;
-        self.choose_signals(go);
-        let steps_alone = next.is_none() && self.is_native_step(go);
-        let Some(others_run) = self.arm_debugger(go, next, steps_alone)? else {
-            return Ok(Begun::Runs(Runs::All));
+        let call_end = self.end_of_next_syscall(go)?;
+        self.set_chosen_signals(go);
+        let is_native_step = call_end.is_none() && self.is_native_step(go);
+        let Some(others_run) = self.apply_request(go, call_end, is_native_step)? else {
+            return Ok(ResumeResult::Resumed(ResumedThreads::All));
         };
         if others_run && let Some((tid, news)) = self.take_report_of_others(go) {
-            return Ok(Begun::Already(tid, news));
+            return Ok(ResumeResult::EventFirst(tid, news));
         }
-        if steps_alone {
-            self.step_alone(go.thread)?;
+        if is_native_step {
+            self.step_one_natively(go.thread)?;
         }
-        self.resume_standing(go, others_run)?;
-        Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
+        self.resume_stopped(go, others_run)?;
+        Ok(ResumeResult::Resumed(if others_run {
+            ResumedThreads::All
+        } else {
+            ResumedThreads::One
+        }))
     }
 
-    /// Keeps the signals that `go` sends in their threads, since another thread's event may be
-    /// reported before these are resumed.
-    fn choose_signals(&mut self, go: &Go) {
+    /// Notes the signals of `go` in their threads, to be delivered when these are resumed: another
+    /// thread's event may be reported before.
+    fn set_chosen_signals(&mut self, go: &Go) {
         let others = go.signals.iter().copied().filter(|(tid, _)| *tid != go.thread);
         let own = Some((go.thread, go.signal)).filter(|(_, signal)| *signal != 0);
         for (tid, signal) in others.chain(own) {
             if let Some(thread) = self.threads.get_mut(&tid) {
-                thread.chosen = signal;
+                thread.chosen_signal = signal;
             }
         }
     }
 
-    /// Returns true if `go` is a step of a thread that is stopped in the program, and gets no signal.
+    /// Returns true if `go` is a step of a thread that is stopped outside the cache and in no call,
+    /// and gets no signal.
     fn is_native_step(&self, go: &Go) -> bool {
-        let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits && t.chosen == 0;
+        let stands = |t: &Thread| {
+            t.activity == Activity::Stopped && !t.waits_for_child && t.chosen_signal == 0
+        };
         go.step && self.threads.get(&go.thread).is_some_and(stands)
     }
 
-    /// Sets all that the program's debugger wants of the run: stops, watches, and what to follow.
-    /// `next` is the end of a step over a system call. Returns true if threads other than the
-    /// requested one run, too; `None` if the program is gone.
-    fn arm_debugger(
+    /// Copies the request to the debugger's session: stops, caught calls, signals; sets watchpoints
+    /// in all stopped threads. `call_end` is the address after the system call that is to be
+    /// stepped; `is_native_step` is true for other steps. Returns whether threads other than the
+    /// requested one run as well; `None` if the program is gone.
+    fn apply_request(
         &mut self,
         go: &Go,
-        next: Option<u64>,
-        steps_alone: bool,
+        call_end: Option<u64>,
+        is_native_step: bool,
     ) -> Result<Option<bool>, Error> {
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(None) };
-        process.catch_calls(&go.catches);
-        process.note_calling(&self.threads);
+        process.set_catches(&go.catches);
+        process.note_caught_calls(&self.threads);
         let debugger = process.debugger.get_or_insert_default();
         debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
         debugger.stepping = go.step.then_some(go.thread);
-        debugger.steps_alone = go.locked;
-        debugger.following = next;
+        debugger.others_stay = go.locked;
+        debugger.step_ends_at = call_end;
         (debugger.passed, debugger.passed_to_stepper) = (go.passed, go.passed_to_stepper);
         debugger.forks = go.forks;
         debugger.slots = slots(&go.watches);
         let program = self.program;
         let of_program = self.threads.values_mut().filter(|thread| thread.pid() == program);
-        for thread in of_program.filter(|thread| thread.doing == Doing::Standing) {
+        for thread in of_program.filter(|thread| thread.activity == Activity::Stopped) {
             gone_is_fine(thread.watched.set(thread.tracee(), &debugger.slots))?;
         }
-        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        debugger.steps_in_a_row = if is_native_step { debugger.steps_in_a_row + 1 } else { 0 };
         // The others run now and then, since the stepping thread may wait for them.
-        let others_run =
-            !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
-        debugger.holds_newborns = !others_run;
+        let others_run = !go.locked
+            && (!is_native_step || debugger.steps_in_a_row.is_multiple_of(STEPS_PER_TURN));
+        debugger.holds_new_threads = !others_run;
         let stops = debugger.stops();
         process.engine.set_stops(&stops);
         Ok(Some(others_run))
     }
 
-    /// Lets a thread, which is stopped in the program, execute one instruction there.
-    fn step_alone(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, |process, thread| {
+    /// Lets a thread that is stopped outside the cache execute one instruction natively, without a
+    /// signal. Does not wait.
+    fn step_one_natively(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with_thread(tid, |process, thread| {
             let ip = thread.tracee().registers()?.rip;
-            thread.held = 0;
+            thread.held_signal = 0;
             thread.pending.note_resumed(0);
             process.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
             process.step_natively(thread, Addr(ip))
@@ -169,25 +180,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Resumes the program's threads that are stopped, or only the requested one.
-    fn resume_standing(&mut self, go: &Go, others_run: bool) -> Result<(), Error> {
-        // A thread that steps natively is no longer `Standing`, so it is not resumed here.
+    /// Resumes the program's stopped threads, each with its chosen signal; only the requested one
+    /// if not `others_run`.
+    fn resume_stopped(&mut self, go: &Go, others_run: bool) -> Result<(), Error> {
+        // A thread that steps natively is no longer `Stopped`, so it is not resumed here.
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let program = self.program;
         let of_program = self.threads.values().filter(|thread| thread.pid() == program);
-        let standing = of_program.filter(|thread| thread.doing == Doing::Standing);
+        let standing = of_program.filter(|thread| thread.activity == Activity::Stopped);
         let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
-            self.with(tid, Process::let_go_on)?;
+            self.with_thread(tid, Process::resume_as_chosen)?;
         }
         Ok(())
     }
 
-    /// Returns the address after the next instruction of a stepping thread if that is a SYSCALL,
-    /// which the thread makes from the cache; `None` for other instructions, or without a step.
-    fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
+    /// Returns the address after the next instruction of the thread to step if that is a SYSCALL,
+    /// which it makes from the cache; `None` for other instructions, or if `go` is no step.
+    fn end_of_next_syscall(&self, go: &Go) -> Result<Option<u64>, Error> {
         let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
-        if thread.doing == Doing::Waiting {
+        if thread.activity == Activity::WaitingForChild {
             return Ok(None);
         }
         let ip = thread.tracee().registers()?.rip;
@@ -198,16 +210,16 @@ impl Engine {
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
 
-    /// Interrupts all running threads, and waits until they are stopped outside the cache. Stops
-    /// that threads have for other reasons are handled first, and may add events.
+    /// Interrupts all running threads, and waits until they are stopped outside the cache. Other
+    /// stops in between are handled, and may add unreported events.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
-        for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
-            thread.is_young = false;
+        for thread in self.threads.values_mut().filter(|thread| is_to_be_stopped(thread)) {
+            thread.was_never_interrupted = false;
             gone_is_fine(thread.tracee().interrupt())?;
         }
-        while self.threads.values().any(runs) {
+        while self.threads.values().any(is_to_be_stopped) {
             let Some((tid, stop)) = self.wait()? else { continue };
-            if !self.bring_out(tid, stop, Process::halt)? {
+            if !self.move_out_if_interrupted(tid, stop, Process::halt)? {
                 self.handle(tid, stop)?;
             }
         }
@@ -251,42 +263,42 @@ impl Debugged for Engine {
     }
 
     fn detach_from_program(&mut self) -> Result<(), Error> {
-        self.part_from(self.program)
+        self.detach_from(self.program)
     }
 }
 
-/// The result of resuming threads.
-enum Begun {
+/// The result of [`Engine::resume_requested`].
+enum ResumeResult {
     /// These threads were resumed.
-    Runs(Runs),
+    Resumed(ResumedThreads),
     /// This thread had an event to report, so none was resumed.
-    Already(Tid, Report),
+    EventFirst(Tid, Report),
 }
 
 /// The threads of the program that were resumed: all, or only the one that the request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Runs {
+enum ResumedThreads {
     All,
     One,
 }
 
-/// Returns true if a thread is still to be stopped.
-fn runs(thread: &Thread) -> bool {
-    !matches!(thread.doing, Doing::Standing | Doing::AtEnd | Doing::Waiting)
+/// Returns true if a thread is still to be stopped, when all are being stopped for the debugger.
+fn is_to_be_stopped(thread: &Thread) -> bool {
+    !matches!(thread.activity, Activity::Stopped | Activity::AtExitStop | Activity::WaitingForChild)
 }
 
 impl Process {
-    /// Resumes a stopped thread in the cache, with the signal that the debugger chose for it, if
-    /// any.
-    fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        let held = std::mem::take(&mut thread.held);
-        let signal = std::mem::take(&mut thread.chosen);
+    /// Resumes a stopped thread in the cache, with the signal that the debugger chose for it. Drops
+    /// the signal for which it stopped, unless that was chosen.
+    fn resume_as_chosen(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let held = std::mem::take(&mut thread.held_signal);
+        let signal = std::mem::take(&mut thread.chosen_signal);
         thread.pending.note_resumed(signal);
         let ip = thread.tracee().registers()?.rip;
         // The call at which the thread stopped is not caught again, unless the thread was moved.
-        thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
+        thread.caught_call = thread.caught_call.filter(|(caught, _)| *caught == ip);
         if signal == 0 {
-            return self.go_on_in_cache(thread);
+            return self.resume_in_cache(thread);
         }
         // If the thread stopped for a signal (`held`), ptrace(2) can deliver one here. One that is
         // ignored, or that stops the process, is sent anew below instead, and delivered in the
@@ -301,12 +313,12 @@ impl Process {
         thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
             // If a signal comes while gdb steps over a breakpoint, gdb expects a stop there after
-            // the signal, even if the signal has no effect. `go_on_in_cache` would pass the
+            // the signal, even if the signal has no effect. `resume_in_cache` would pass the
             // breakpoint.
-            self.enter(thread)?;
-            thread.doing = Doing::Running;
+            self.trace_and_enter(thread)?;
+            thread.activity = Activity::Running;
             return Ok(thread.tracee().resume(0)?);
         }
-        self.go_on_in_cache(thread)
+        self.resume_in_cache(thread)
     }
 }

@@ -1,5 +1,6 @@
-//! Programs that harm their recorder: they damaged the memory that they share with it, so their
-//! state is unknown, and they are killed. Their recording up to there is kept.
+//! Programs that harm their recorder: they damage the memory that they share with it (code cache,
+//! trace buffers). Their state is unknown then, so they are killed. Their recording up to there is
+//! kept.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -8,8 +9,8 @@ use crate::common::Pid;
 use nix::sys::signal::{Signal, kill};
 
 impl Process {
-    /// Notes that the process damaged the memory that it shares with the recorder. `what` describes
-    /// the first damage, for a note.
+    /// Notes that the process damaged the memory that it shares with the recorder, unless damage
+    /// was noted before. `what` describes it, as in [`Harm::Found`].
     pub(super) fn note_harm(&mut self, what: &'static str) {
         if self.harm == Harm::None {
             self.harm = Harm::Found(what);
@@ -18,8 +19,8 @@ impl Process {
 }
 
 impl Engine {
-    /// Kills a process that harmed its recorder, once, and adds a note. Its end is reported like
-    /// others.
+    /// Kills a process if harm was noted, and adds a note for the user. Does so once. The process's
+    /// end is handled like any other.
     pub(super) fn end_if_harmed(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Harm::Found(what) = process.harm else { return };

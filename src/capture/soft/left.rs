@@ -1,5 +1,6 @@
-//! Leaves processes that can no longer be recorded: takes their threads out of the code cache,
-//! removes all that the recorder put into their memory, and detaches.
+//! Leaves processes at once that can no longer be recorded, or after an error: moves their threads
+//! out of the code cache, removes all that the recorder put into their memory, and detaches.
+//! Module `detach` leaves processes by request.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -11,12 +12,13 @@ use crate::encode::Item;
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
 impl Engine {
-    /// Ends the recording of a process that does something which cannot be recorded, as the clause
-    /// `why` states, and lets the process go on natively.
-    pub(super) fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+    /// Detaches from a process that does something which cannot be recorded, as the clause `why`
+    /// states, and adds a note. Completes its recording, or if the recorder launched it, leaves
+    /// that to the process's end.
+    pub(super) fn end_unrecordable(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|path| path.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
-        self.release(pid);
+        self.detach_ignoring_errors(pid);
         let of_process = self.threads.values().filter(|thread| thread.pid() == pid);
         let tids: Vec<Tid> = of_process.map(Thread::tid).collect();
         self.threads.retain(|_, thread| thread.pid() != pid);
@@ -31,14 +33,16 @@ impl Engine {
         if is_child { Ok(()) } else { self.finish(pid, None) }
     }
 
-    /// Takes all threads of a process out of the cache, and detaches from them. Errors are ignored.
-    pub(super) fn release(&mut self, pid: Pid) {
+    /// Stops all threads of a process, moves them out of the cache, removes the recorder's memory,
+    /// and detaches. A thread whose registers are unknown is killed. Errors are ignored. The
+    /// process stays in `processes`.
+    pub(super) fn detach_ignoring_errors(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.end_sharing();
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut().filter(|thread| thread.pid() == pid) {
             // A thread that is gone needs no detaching.
-            if let Ok(signal) = stop(process, thread) {
+            if let Ok(signal) = stop_outside_cache(process, thread) {
                 stopped.push((&*thread, signal));
             }
         }
@@ -52,7 +56,7 @@ impl Engine {
             threads.iter().filter(|(_, signal)| *signal == 0).map(|(thread, _)| *thread).collect();
         if let Some(first) = first {
             // If this fails, nothing else can be done.
-            let _ = process.withdraw(first, &quiet);
+            let _ = process.remove_recorder_from(first, &quiet);
         }
         for (thread, signal) in stopped {
             let _ = thread.watched.end(thread.tracee());
@@ -65,7 +69,11 @@ impl Process {
     /// Removes the recorder's memory from a process whose threads are all stopped outside the
     /// cache, by system calls of `first`. Registers the restartable sequences of each of `threads`
     /// again.
-    pub(super) fn withdraw(&mut self, first: Tracee, threads: &[&Thread]) -> Result<(), Error> {
+    pub(super) fn remove_recorder_from(
+        &mut self,
+        first: Tracee,
+        threads: &[&Thread],
+    ) -> Result<(), Error> {
         self.engine.unprotect_all(first)?;
         for thread in threads {
             thread.rseq.map_or(Ok(()), |rseq| self.engine.allow_rseq(thread.tracee(), rseq))?;
@@ -74,25 +82,25 @@ impl Process {
     }
 }
 
-/// Returns the program's signal that a stop is for; 0 for other stops, and for SIGTRAP, which the
-/// code cache uses.
-fn stopped_by(stop: Stop) -> Signo {
+/// Returns the signal of the program for which a thread stopped; 0 for other stops, and for
+/// SIGTRAP, which the code cache uses.
+fn signal_of_stop(stop: Stop) -> Signo {
     match stop {
         Stop::Signal(number) if number != libc::SIGTRAP => number,
         _ => 0,
     }
 }
 
-/// Stops a thread and gives it the program's registers. Returns the signal to detach with: 0 for
-/// none, SIGKILL if its registers are unknown.
-fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
+/// Stops a thread outside the cache, with the program's registers. Returns the signal to detach
+/// with: 0 for none, SIGKILL if the registers are unknown.
+fn stop_outside_cache(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     let tracee = thread.tracee();
     let mut signal = 0;
     if tracee.interrupt().is_ok() && tracee.registers().is_err() {
-        signal = stopped_by(wait_for(tracee.0)?);
+        signal = signal_of_stop(wait_for(tracee.0)?);
         if signal == 0 && thread.translated.is_forced_pending()? {
             tracee.resume(0)?;
-            signal = stopped_by(wait_for(tracee.0)?);
+            signal = signal_of_stop(wait_for(tracee.0)?);
         }
     }
     if process.make_exact(thread).is_err() {

@@ -4,7 +4,7 @@
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, SAVE_PERIOD};
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
@@ -42,7 +42,7 @@ impl Live {
         match engine.begin_debugging(prepared) {
             Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
-                engine.let_go();
+                engine.detach_after_failure();
                 Err(error)
             }
         }
@@ -51,11 +51,11 @@ impl Live {
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
         let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
         let mut engine = Engine::new(request, pid, None);
-        let taken = engine.take_over(prepared, &tids).and_then(|()| engine.halt_all());
-        match taken.and_then(|()| engine.attend()) {
+        let taken = engine.record_running(prepared, &tids).and_then(|()| engine.halt_all());
+        match taken.and_then(|()| engine.start_debugging()) {
             Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
-                engine.let_go();
+                engine.detach_after_failure();
                 Err(error)
             }
         }
@@ -78,7 +78,7 @@ impl LiveProgram for Live {
     }
 
     fn pid(&self) -> Pid {
-        self.engine.parting.unwrap_or(self.engine.program)
+        self.engine.followed_child.unwrap_or(self.engine.program)
     }
 
     fn hidden(&self) -> Vec<AddrRange> {
@@ -87,14 +87,14 @@ impl LiveProgram for Live {
     }
 
     fn threads(&self) -> Vec<Tid> {
-        if let Some(child) = self.engine.parting {
+        if let Some(child) = self.engine.followed_child {
             return vec![Tid(child.0)];
         }
         self.engine.tids()
     }
 
     fn name(&self, tid: Tid) -> String {
-        if let Some(child) = self.engine.parting {
+        if let Some(child) = self.engine.followed_child {
             return tracee::comm(child, tid);
         }
         let process = self.engine.processes.get(&self.engine.program);
@@ -109,12 +109,12 @@ impl LiveProgram for Live {
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
-        let thread = self.engine.standing(tid)?;
+        let thread = self.engine.stopped_thread(tid)?;
         Ok(thread.tracee().set_registers(registers)?)
     }
 
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
-        final_state::set_extended_state(self.engine.standing(tid)?.tracee(), area)
+        final_state::set_extended_state(self.engine.stopped_thread(tid)?.tracee(), area)
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
@@ -172,7 +172,7 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
-        if let Some(pid) = self.engine.parting {
+        if let Some(pid) = self.engine.followed_child {
             return Err(Error::NotRecordedYet { pid });
         }
         self.engine.save_all()?;
@@ -188,7 +188,7 @@ impl LiveProgram for Live {
     }
 
     fn kill(&mut self) -> Result<(), Error> {
-        self.engine.kill_debugged()
+        self.engine.kill_all()
     }
 }
 
@@ -196,25 +196,25 @@ impl Engine {
     /// Begins to record a program for a debugger, stopped at its first instruction.
     fn begin_debugging(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
-        self.begin_at(prepared)
+        self.record_stopped_for_debugger(prepared)
     }
 
-    /// Begins to record the program, whose only thread is stopped outside the cache, for a
-    /// debugger. The thread stays stopped.
-    pub(super) fn begin_at(&mut self, prepared: Prepared) -> Result<(), Error> {
+    /// Begins to record the process `program` for a debugger. Its only thread is stopped at the
+    /// program's own code, and stays stopped.
+    pub(super) fn record_stopped_for_debugger(&mut self, prepared: Prepared) -> Result<(), Error> {
         let pid = self.program;
         let tracee = Tracee(Tid(pid.0));
         let process = Process::start(prepared, &self.request, pid, tracee, None)?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         if let Some(thread) = self.threads.get_mut(&Tid(pid.0)) {
-            thread.doing = Doing::Standing;
+            thread.activity = Activity::Stopped;
         }
-        self.attend()
+        self.start_debugging()
     }
 
-    /// Notes that a debugger controls the program.
-    fn attend(&mut self) -> Result<(), Error> {
+    /// Notes that a debugger controls the program. Returns an error if the program has ended.
+    fn start_debugging(&mut self) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&self.program) else {
             let program = self.request.program.clone();
             return Err(tracee::Error::EndedEarly { program }.into());
@@ -223,8 +223,10 @@ impl Engine {
         Ok(())
     }
 
-    fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
-        let thread = self.threads.get(&tid).filter(|thread| thread.doing == Doing::Standing);
+    /// Returns a thread that is stopped for the debugger; an error if it is gone, at its exit stop,
+    /// or waits for its child.
+    fn stopped_thread(&self, tid: Tid) -> Result<&Thread, Error> {
+        let thread = self.threads.get(&tid).filter(|thread| thread.activity == Activity::Stopped);
         thread.ok_or(Error::ThreadEnded { tid })
     }
 
@@ -240,12 +242,12 @@ impl Engine {
         Ok(process.recorder.flush()?)
     }
 
-    /// Kills all processes. If the recorder is to part from the parent of a followed child
-    /// (`parting`), kills the child, and leaves the parent.
-    fn kill_debugged(&mut self) -> Result<(), Error> {
+    /// Kills all processes, and waits until they have ended. If the recorder is to leave the parent
+    /// of a followed child (`followed_child`), kills the child and leaves the parent instead.
+    fn kill_all(&mut self) -> Result<(), Error> {
         self.newborns.kill_all();
-        if let Some(child) = self.parting {
-            return self.part_for_good(child, None);
+        if let Some(child) = self.followed_child {
+            return self.leave_parent_of_followed(child, None);
         }
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.kill_process(pid))
@@ -258,13 +260,13 @@ impl Engine {
             process.debugger = None;
         }
         let of_process = self.threads.values().filter(|thread| thread.pid() == pid);
-        for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
+        for thread in of_process.filter(|thread| thread.activity == Activity::AtExitStop) {
             gone_is_fine(thread.tracee().resume(0))?;
         }
         let _periodic_signal = PeriodicSignal::start(SAVE_PERIOD);
         while self.processes.contains_key(&pid) {
             if PeriodicSignal::take_due() {
-                self.end_those_that_wait_in_vain()?;
+                self.end_without_first_threads()?;
             }
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;

@@ -5,6 +5,12 @@
 //! which translates from outside: no code of the recorder runs in the program but the translated
 //! code itself. A thread stops only for code that is not translated yet, for system calls that
 //! change its code, for signals, and at the end of a trace buffer.
+//!
+//! A thread is *in the cache* (`Place::Cache`) or *outside* it, at the program's own code
+//! (`Place::Program`). Only outside are its registers those of the program. Translated code writes
+//! *records* to the thread's trace buffer; R11, the *trace pointer*, is the address of the next
+//! one. The recorder sends records to the encoder as [`crate::encode::Item`]s, and writes the
+//! packets that the encoder makes of them to the recording.
 
 mod attach;
 mod births;
@@ -22,10 +28,10 @@ mod left;
 mod live;
 mod process;
 mod saving;
-mod seen;
 mod shared_cpu;
 mod signals;
 mod snapshot;
+mod stopping_calls;
 mod thread;
 mod tracing;
 mod watch;

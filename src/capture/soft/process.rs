@@ -1,7 +1,7 @@
 //! A process that is recorded by translation.
 
 use super::debug_session::Debugger;
-use super::seen::seen_calls;
+use super::stopping_calls::stopping_calls;
 use super::thread::Thread;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
@@ -40,26 +40,34 @@ struct Ended {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) recorder: Recorder,
+    /// The code cache, and the memory that the recorder shares with the process.
     pub(super) engine: TranslatedProcess,
+    /// Records the mappings, and stores mapped files.
     pub(super) mappings: MappingRecorder,
     /// The code that the process is likely to execute, as earlier runs of the same files did.
     known_code: KnownCode,
     /// The size of each trace buffer in bytes.
     buffer_bytes: u64,
+    /// The encoder of all threads' records.
     pub(super) tracer: Tracer,
     /// Chooses the full trace buffers from which frequent paths are learned.
     pub(super) sampler: Sampler,
     /// The size of the recording in bytes from which on only the end of its history is kept; `None`
     /// for no limit.
     pub(super) limit_bytes: Option<u64>,
+    /// The ranges of the filter that were found so far.
     pub(super) resolver: Resolver,
+    /// The threads that ended. They are added to the manifest at the end, when their instructions
+    /// are counted.
     ended: Vec<Ended>,
-    /// True if the recorder attached to the running process. False again after an execve(2).
+    /// True if the recorder attached to the running process, until its next execve(2).
     pub(super) was_running: bool,
-    /// The process's own CPUs while it must share one CPU with the recorder; `None` otherwise.
+    /// The CPUs to give back to the process, while it must share one with the recorder; `None`
+    /// otherwise.
     pub(super) shared_cpu: Option<SharedCpu>,
-    /// The reason to leave the process alone, as a clause; `None` if there is none.
-    pub(super) leaves: Option<&'static str>,
+    /// The reason, as a clause, to end the recording now and to let the process go on natively;
+    /// `None` if there is none.
+    pub(super) leave_reason: Option<&'static str>,
     /// The damage that the program did to memory which it shares with the recorder.
     pub(super) harm: Harm,
     /// The requests of the debugger; `None` without one.
@@ -81,8 +89,13 @@ impl Process {
         let recorder = Recorder::start(prepared, pid)?;
         let resolver = Resolver::new(&request.filter);
         let buffer_bytes = buffer_bytes(request.history);
-        let mut engine =
-            TranslatedProcess::open(tracee, pid, CodeKind::Recording, buffer_bytes, seen_calls())?;
+        let mut engine = TranslatedProcess::open(
+            tracee,
+            pid,
+            CodeKind::Recording,
+            buffer_bytes,
+            stopping_calls(),
+        )?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
         let is_ring = matches!(request.history, History::Ring { .. });
         let make_way = shared_cpu.copied();
@@ -106,12 +119,12 @@ impl Process {
             ended: Vec::new(),
             was_running: false,
             shared_cpu: shared_cpu.copied(),
-            leaves: None,
+            leave_reason: None,
             harm: Harm::default(),
             debugger: None,
             culprit: Culprit::default(),
         };
-        let begun = process.begin(tracee);
+        let begun = process.prepare_first_thread(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
             // If this fails, nothing else can be done.
             let _ = process.engine.give_up(tracee);
@@ -119,17 +132,18 @@ impl Process {
         begun.map(|()| process)
     }
 
-    /// Reads the mappings of a new program, and makes an area for its first thread.
-    fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
-        self.look_at_mappings(tracee.0)?;
+    /// Reads and records the mappings of a new program, and maps the area of memory for its first
+    /// thread's trace buffers.
+    fn prepare_first_thread(&mut self, tracee: Tracee) -> Result<(), Error> {
+        self.refresh_mappings(tracee.0)?;
         self.engine.prepare_area(tracee)?;
         self.engine.settle_prepared_area();
         Ok(())
     }
 
-    /// Begins to record the program that the process has just executed. Its only thread is stopped
-    /// at the first instruction.
-    pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Begins to record the program that the process has just executed, with a new code cache. Its
+    /// only thread is stopped at the first instruction, and stays so.
+    pub(super) fn start_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
         self.recorder.record_event(tid, Event::Exec { path })?;
@@ -139,7 +153,7 @@ impl Process {
             pid,
             CodeKind::Recording,
             self.buffer_bytes,
-            seen_calls(),
+            stopping_calls(),
         )?;
         self.known_code = KnownCode::start(&self.recorder.store, &mut self.engine);
         self.tracer.new_program(tid, self.engine.shared().clone());
@@ -152,12 +166,12 @@ impl Process {
             debugger.catches = Catches::None;
         }
         self.engine.set_stops(&self.debugger.as_ref().map(Debugger::stops).unwrap_or_default());
-        self.begin(Tracee(tid))
+        self.prepare_first_thread(Tracee(tid))
     }
 
-    /// Reads the mappings again after a possible change, records changes, and drops translations of
-    /// code that is gone.
-    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Reads the mappings again after a possible change, records changes, drops translations of
+    /// code that is gone, and searches new code for functions that the filter names.
+    pub(super) fn refresh_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let changes = self.mappings.refresh(
             &mut self.engine.space,
             &mut self.recorder,
@@ -179,8 +193,9 @@ impl Process {
         Ok(())
     }
 
-    /// Translates code that a stopped thread is about to execute, and records such code if it
-    /// changed. Returns the address in the cache to enter.
+    /// Translates code that a stopped thread is about to execute, if that was not done before, and
+    /// write-protects its pages. Records the code if it differs from the recorded code. Returns the
+    /// address in the cache to enter.
     fn translate(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<u64, Error> {
         loop {
             let translation = self.engine.translate(thread.tracee(), wanted)?;
@@ -198,8 +213,8 @@ impl Process {
         }
     }
 
-    /// Records code that differs from the recorded code. `thread` is about to execute the code at
-    /// `ip`.
+    /// Records `changes`, code that differs from the recorded code, at a point of the trace of
+    /// `thread`, which is about to execute the code at `ip`.
     fn record_changes(
         &mut self,
         thread: &mut Thread,
@@ -219,9 +234,10 @@ impl Process {
         Ok(())
     }
 
-    /// Translates the code that a thread in the cache has requested, and writes its address for the
-    /// thread. Does nothing without a request.
-    pub(super) fn serve(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    /// Translates the code that a thread in the cache has requested, and writes the address of the
+    /// translation to the thread's memory. Does nothing without a request. The caller resumes the
+    /// thread.
+    pub(super) fn translate_requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let Some(request) = self.engine.request(&thread.translated) else { return Ok(()) };
         let address = self.translate(thread, Wanted::Asked(request))?;
         self.engine.respond(&thread.translated, address);
@@ -235,8 +251,8 @@ impl Process {
         self.enter_cache(thread, Wanted::At(ip))
     }
 
-    /// Does the same as `dispatch`, but the thread does not stop at its IP even if threads stop
-    /// there.
+    /// Does the same as [`Self::dispatch`], but the thread does not stop at its IP, even if the
+    /// debugger stops threads there.
     pub(super) fn dispatch_passing(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.enter_cache(thread, Wanted::Passing(ip))
@@ -258,11 +274,12 @@ impl Process {
         ended.map_or_else(|| comm(self.recorder.pid(), tid), |ended| ended.name.clone())
     }
 
-    /// Ends the trace of a thread. `final_pc` is the address where it ended, if known.
+    /// Ends the trace of a thread, and encodes its ring if it has one. `final_pc` is the address
+    /// where it ended, if known.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
         self.send(tid, Item::End);
-        self.send_kept(tid);
+        self.send_ring(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }
 

@@ -1,10 +1,10 @@
-//! Handles stops of threads for signals: those that the code cache itself raises, and the
-//! program's.
+//! Handles stops of threads for signals: those that the code cache itself raises, such as SIGTRAP
+//! at a request for a translation (`crate::engine::SignalStop` lists them), and the program's.
 
 use super::engine::Engine;
-use super::events::disturbed;
+use super::events::disturbing_stop;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::clock::now;
 use crate::capture::delivery::keeps_thread_in_place;
 use crate::capture::error::gone_is_fine;
@@ -20,24 +20,24 @@ use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, news_of};
 use crate::translate::Location;
 
 impl Engine {
-    /// Handles a stop of a thread for a signal. Leaves its process if the call that it is about to
-    /// make cannot be recorded.
-    pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    /// Handles a stop of a thread for a signal. If the stop is before a system call after which the
+    /// process cannot be recorded, ends its recording and detaches from it.
+    pub(super) fn handle_signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (mut disturbance, mut left) = (None, None);
-        self.with(tid, |process, thread| {
-            disturbance = process.signal_stop(thread, signal)?;
-            left = process.leaves.take().map(|why| (thread.pid(), why));
+        self.with_thread(tid, |process, thread| {
+            disturbance = process.handle_signal_stop(thread, signal)?;
+            left = process.leave_reason.take().map(|why| (thread.pid(), why));
             Ok(())
         })?;
-        self.waiting.extend(disturbance.map(|stop| (tid, stop)));
-        left.map_or(Ok(()), |(pid, why)| self.leave_alone(pid, why))
+        self.stop_queue.extend(disturbance.map(|stop| (tid, stop)));
+        left.map_or(Ok(()), |(pid, why)| self.end_unrecordable(pid, why))
     }
 }
 
 impl Process {
-    /// Resumes a thread that was switched to its next trace buffer. Returns its stop instead if it
-    /// was killed.
-    fn go_on_recording(
+    /// Resumes a thread that stopped for `signal` at the end of its trace buffer, and was switched
+    /// to its next one. Returns its exit stop instead if it was killed.
+    fn resume_after_buffer_switch(
         &mut self,
         thread: &mut Thread,
         signal: Signo,
@@ -51,21 +51,25 @@ impl Process {
         Ok(stop)
     }
 
-    /// Handles a stop for a signal. Returns another stop of the thread that came in between, which
-    /// the caller has to handle.
-    fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
-        let why = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
-        if why.is_tracers() {
+    /// Handles a stop for a signal, by its cause. Returns another stop of the thread if that came
+    /// in between, which the caller has to handle.
+    fn handle_signal_stop(
+        &mut self,
+        thread: &mut Thread,
+        signal: Signo,
+    ) -> Result<Option<Stop>, Error> {
+        let cause = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
+        if cause.is_tracers() {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
-        match why {
-            SignalStop::Request => self.requested(thread)?,
-            SignalStop::BeforeCall(at) => self.before_call(thread, &at)?,
-            SignalStop::Native(at) => self.outside(thread, &at)?,
-            SignalStop::Guard if self.flip(thread)? => {
-                return self.go_on_recording(thread, signal);
+        match cause {
+            SignalStop::Request => self.handle_code_request(thread)?,
+            SignalStop::BeforeCall(at) => self.handle_call(thread, &at)?,
+            SignalStop::Native(at) => self.leave_cache_at(thread, &at)?,
+            SignalStop::Guard if self.switch_full_buffer(thread)? => {
+                return self.resume_after_buffer_switch(thread, signal);
             }
-            SignalStop::CodeWrite(addr) => return self.write_to_code(thread, addr),
+            SignalStop::CodeWrite(addr) => return self.handle_code_write(thread, addr),
             // Code that records has no budgets.
             SignalStop::StaleFault
             | SignalStop::Foreign(_)
@@ -75,23 +79,23 @@ impl Process {
             }
             SignalStop::Watchpoint => {
                 if let Some(addr) = thread.watched.take_hit(thread.tracee())? {
-                    return self.watched(thread, addr);
+                    return self.handle_watchpoint(thread, addr);
                 }
                 let info = thread.tracee().signal_info()?;
-                return self.signalled(thread, info);
+                return self.handle_program_signal(thread, info);
             }
-            SignalStop::Done => self.done(thread)?,
-            SignalStop::InHandler => self.in_handler(thread)?,
+            SignalStop::Done => self.handle_step_end(thread)?,
+            SignalStop::InHandler => self.handle_handler_entry(thread)?,
             SignalStop::HiddenFault => {
                 thread.translated.fault_again()?;
-                thread.go_on(0)?;
+                thread.resume_activity(0)?;
             }
             // The program accessed the page itself.
             SignalStop::Guard => {
                 let info = thread.tracee().signal_info()?;
-                return self.signalled(thread, info);
+                return self.handle_program_signal(thread, info);
             }
-            SignalStop::Program(info) => return self.signalled(thread, info),
+            SignalStop::Program(info) => return self.handle_program_signal(thread, info),
         }
         Ok(None)
     }
@@ -99,54 +103,57 @@ impl Process {
     /// Handles a thread's request for the translation of a branch target, and resumes the thread.
     /// For a noncanonical target, undoes the branch if possible, so that the thread executes it
     /// natively.
-    fn requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
+    fn handle_code_request(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if self.engine.is_nowhere(&thread.translated) && self.undo_branch(thread)? {
             return Ok(());
         }
-        self.serve(thread)?;
+        self.translate_requested(thread)?;
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Handles the end of a system call or of a native instruction for which the thread stopped.
-    fn done(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        match thread.doing {
-            Doing::Calling(call) => {
-                thread.doing = Doing::Running;
-                self.leave_call(thread, call)
+    /// Handles the end of the single step by which a thread made a system call, or executed an
+    /// instruction natively.
+    fn handle_step_end(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        match thread.activity {
+            Activity::InCall(call) => {
+                thread.activity = Activity::Running;
+                self.handle_call_end(thread, call)
             }
-            Doing::Stepping(insn) => self.stepped(thread, insn),
+            Activity::Stepping(insn) => self.handle_native_step(thread, insn),
             _ => Ok(()),
         }
     }
 
-    /// Handles a thread that is about to make a system call: stops it there if the debugger catches
-    /// the call.
-    fn before_call(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
+    /// Handles a thread that is stopped in the cache before a system call: stops it for the
+    /// debugger if that catches the call, otherwise lets it make the call
+    /// ([`Self::handle_call_start`]).
+    fn handle_call(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = &thread.tracee().registers()?;
         // The kernel reads only the low 32 bits.
         let (number, ip) = (registers.rax & u64::from(u32::MAX), at.point.ip);
-        if self.catches(thread, number, ip) {
-            self.come_out(thread, registers, at)?;
-            self.stand_at_call(thread, number, ip);
+        if self.stops_at_call(thread, number, ip) {
+            self.move_to_program(thread, registers, at)?;
+            self.stop_before_call(thread, number, ip);
             return Ok(());
         }
-        self.enter_call(thread, registers)
+        self.handle_call_start(thread, registers)
     }
 
-    /// Takes a thread out of the cache at an address where threads stop, or before an instruction
-    /// that is not translated, which it executes natively.
-    fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
+    /// Handles a thread that the cache stopped at `at`, since threads stop at this address, or
+    /// since the next instruction is not translated: moves it out of the cache. Then stops it for
+    /// the debugger, or lets it execute the instruction natively.
+    fn leave_cache_at(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
-        self.come_out(thread, &registers, at)?;
+        self.move_to_program(thread, &registers, at)?;
         if self.engine.translator().stops_at(at.superblock) {
-            return self.stop_at(thread, at.point.ip);
+            return self.handle_stop_address(thread, at.point.ip);
         }
         self.step_natively(thread, Addr(at.point.ip))
     }
 
-    /// Moves a thread that is at the beginning of a superblock out of the cache, with the program's
-    /// registers.
-    fn come_out(
+    /// Moves a thread that is at the beginning of a superblock (`at`) out of the cache: sets the
+    /// program's registers, and sends its records. `registers` are those in the cache.
+    fn move_to_program(
         &mut self,
         thread: &mut Thread,
         registers: &Registers,
@@ -159,8 +166,9 @@ impl Process {
     }
 
     /// Lets a thread that is stopped outside the cache at `ip` execute one instruction natively,
-    /// with a stop after it. If the thread is at the entry of a vsyscall, makes that call for it
-    /// instead, and resumes it in the cache, unless the debugger steps it.
+    /// and does not wait: [`Self::handle_native_step`] handles the stop after it. If the thread is
+    /// at the entry of a vsyscall and no debugger steps it, makes that call for it instead, and
+    /// resumes it in the cache.
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         if !self.is_stepping(thread)
             && let Some(next) = make_call(
@@ -172,37 +180,37 @@ impl Process {
         {
             self.send(thread.tid(), Item::Leave { ip: ip.0 });
             self.send(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
-            thread.doing = Doing::Running;
+            thread.activity = Activity::Running;
             self.dispatch(thread)?;
             return Ok(thread.tracee().resume(0)?);
         }
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.engine.memory.read(ip, &mut bytes);
-        thread.doing = Doing::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
+        thread.activity = Activity::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
         Ok(thread.tracee().step(0)?)
     }
 
     /// Records a native instruction that was stepped; a REP instruction is stepped on until it is
     /// finished. Then stops the thread if that was a debugger's step or accessed watched memory,
     /// otherwise resumes it in the cache. `insn` is `None` if the instruction could not be decoded.
-    fn stepped(
+    fn handle_native_step(
         &mut self,
         thread: &mut Thread,
         insn: Option<crate::insn::Insn>,
     ) -> Result<(), Error> {
         let next = thread.tracee().registers()?.rip;
-        thread.doing = Doing::Running;
+        thread.activity = Activity::Running;
         let tid = thread.tid();
         match insn {
             // A single step of a REP instruction executes one repetition.
             Some(insn) if insn.rep && insn.ip.0 == next => {
-                thread.doing = Doing::Stepping(Some(insn));
+                thread.activity = Activity::Stepping(Some(insn));
                 return Ok(thread.tracee().step(0)?);
             }
             Some(insn) => {
                 self.send(tid, Item::Native { insn, next });
                 if insn.class.is_far() {
-                    self.look_at_mappings(tid)?;
+                    self.refresh_mappings(tid)?;
                 }
             }
             None => self.send(tid, Item::Leave { ip: next }),
@@ -213,7 +221,7 @@ impl Process {
             let hidden = hide_after_step(thread.tracee(), flags, &self.engine.memory);
             gone_is_fine(hidden.map(drop))?;
             self.send(tid, Item::Leave { ip: next });
-            thread.stand(watched.map_or(Report::Stepped, Report::Watch));
+            thread.stop_with(watched.map_or(Report::Stepped, Report::Watch));
             return Ok(());
         }
         self.send(tid, Item::Enter { ip: next, tsc: now().0 });
@@ -221,24 +229,28 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Handles a thread that is at the first instruction of a signal's handler: resumes it in the
-    /// cache, unless the debugger steps it.
-    fn in_handler(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        thread.doing = Doing::Running;
+    /// Handles a thread that has just entered a signal's handler, outside the cache: resumes it in
+    /// the cache, or stops it if the debugger steps it.
+    fn handle_handler_entry(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        thread.activity = Activity::Running;
         thread.translated.update_mask()?;
         if self.is_stepping(thread) {
-            thread.stand(Report::Stepped);
+            thread.stop_with(Report::Stepped);
             return Ok(());
         }
-        self.enter(thread)?;
+        self.trace_and_enter(thread)?;
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// Handles a store to a page from which code was translated: drops its translations, and lets
-    /// the thread execute the store natively. Returns another stop that came first and is to be
-    /// handled.
-    fn write_to_code(&mut self, thread: &mut Thread, addr: Addr) -> Result<Option<Stop>, Error> {
-        if let Some(stop) = disturbed(self.make_exact(thread)?) {
+    /// Handles a store to the write-protected page at `addr`, from which code was translated: drops
+    /// its translations, makes the page writable, and lets the thread execute the store natively.
+    /// Returns another stop if that came first, which the caller has to handle.
+    fn handle_code_write(
+        &mut self,
+        thread: &mut Thread,
+        addr: Addr,
+    ) -> Result<Option<Stop>, Error> {
+        if let Some(stop) = disturbing_stop(self.make_exact(thread)?) {
             return Ok(Some(stop));
         }
         self.engine.open_for_write(thread.tracee(), addr)?;
@@ -247,9 +259,11 @@ impl Process {
         Ok(None)
     }
 
-    /// Records and delivers a signal of the program, or stops the thread for the debugger before
-    /// the delivery. Returns another stop that came first and is to be handled.
-    fn signalled(
+    /// Handles a signal of the program. One that has no effect on the thread is delivered at once.
+    /// Otherwise moves the thread out of the cache, records the signal, and delivers it, or stops
+    /// the thread for the debugger before that. Returns another stop if that came first, which the
+    /// caller has to handle.
+    fn handle_program_signal(
         &mut self,
         thread: &mut Thread,
         mut info: SiginfoBytes,
@@ -263,22 +277,22 @@ impl Process {
         self.engine.note_delivery(&mut thread.translated, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
-        if keeps_thread_in_place(signal, known) && !self.wants(thread, signal) {
-            thread.go_on(signal)?;
+        if keeps_thread_in_place(signal, known) && !self.stops_for_signal(thread, signal) {
+            thread.resume_activity(signal)?;
             return Ok(None);
         }
         let fault = thread.tracee().registers()?.rip;
-        if let Doing::Stepping(Some(insn)) = thread.doing
+        if let Activity::Stepping(Some(insn)) = thread.activity
             && insn.ip.0 != fault
         {
             // Instructions such as INT3 trap after they were executed.
             self.send(thread.tid(), Item::Native { insn, next: fault });
         }
         let was_in_cache = thread.translated.place == Place::Cache;
-        if let Some(stop) = disturbed(self.make_exact(thread)?) {
+        if let Some(stop) = disturbing_stop(self.make_exact(thread)?) {
             return Ok(Some(stop));
         }
-        thread.doing = Doing::Running;
+        thread.activity = Activity::Running;
         let ip = thread.tracee().registers()?.rip;
         if was_in_cache && siginfo::fault_address(&info) == Some(Addr(fault)) {
             // The signal's address must be that of the program's instruction, not that of its
@@ -294,9 +308,9 @@ impl Process {
         self.send(thread.tid(), Item::Leave { ip });
         thread.siginfo = Some(info);
         thread.tracee().set_signal_info(&info)?;
-        if self.wants(thread, signal) {
-            thread.held = signal;
-            thread.stand(Report::Signal(signal));
+        if self.stops_for_signal(thread, signal) {
+            thread.held_signal = signal;
+            thread.stop_with(Report::Signal(signal));
             return Ok(None);
         }
         thread.deliver(signal, caught)?;

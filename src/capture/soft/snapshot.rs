@@ -3,7 +3,7 @@
 
 use super::engine::Engine;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::common::{Pid, Tid};
@@ -11,14 +11,15 @@ use crate::tracee::{Stop, Tracee, state};
 use std::collections::BTreeSet;
 
 impl Engine {
-    /// Writes a snapshot: the records that the rings contain, of all threads. Running threads are
-    /// stopped for it and resumed.
+    /// Writes a snapshot: encodes the records that the rings of all threads contain, and writes
+    /// them. Threads that execute code are stopped for it, and resumed. Reports start and end to
+    /// the requester.
     pub(super) fn snapshot(&mut self) -> Result<(), Error> {
         self.processes.values_mut().for_each(|process| process.recorder.begin_snapshot());
-        self.hold_running()?;
+        self.stop_running_threads()?;
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid()) {
-                process.take_snapshot(thread);
+                process.send_snapshot(thread);
             }
         }
         for (pid, process) in &mut self.processes {
@@ -27,20 +28,22 @@ impl Engine {
             process.write_packets()?;
             process.recorder.end_snapshot()?;
         }
-        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
         let tids: Vec<Tid> = standing.map(Thread::tid).collect();
-        tids.into_iter().try_for_each(|tid| self.with(tid, Process::go_on_in_cache))
+        tids.into_iter().try_for_each(|tid| self.with_thread(tid, Process::resume_in_cache))
     }
 
-    /// Stops all running threads outside the cache.
-    fn hold_running(&mut self) -> Result<(), Error> {
+    /// Stops all threads that execute code outside the cache ([`Activity::Stopped`]), and waits
+    /// until they are. Handles their other stops.
+    fn stop_running_threads(&mut self) -> Result<(), Error> {
         let mut awaited: BTreeSet<Tid> =
-            self.threads.values().filter(|thread| runs(thread)).map(Thread::tid).collect();
+            self.threads.values().filter(|thread| executes_code(thread)).map(Thread::tid).collect();
         for tid in &awaited {
             gone_is_fine(Tracee(*tid).interrupt())?;
         }
         loop {
-            let stands = |t: &Thread| matches!(t.doing, Doing::Standing | Doing::AtEnd);
+            let stands =
+                |t: &Thread| matches!(t.activity, Activity::Stopped | Activity::AtExitStop);
             awaited.retain(|tid| self.threads.get(tid).is_some_and(|thread| !stands(thread)));
             if awaited.is_empty() {
                 return Ok(());
@@ -50,7 +53,7 @@ impl Engine {
                 // Job control stopped the thread: its records are complete.
                 awaited.remove(&tid);
                 self.handle(tid, stop)?;
-            } else if !self.bring_out(tid, stop, Process::halt)? {
+            } else if !self.move_out_if_interrupted(tid, stop, Process::halt)? {
                 self.handle(tid, stop)?;
             }
         }
@@ -59,17 +62,17 @@ impl Engine {
 
 /// Returns true if a thread executes code, or is at a stop that was not handled yet. The records of
 /// other threads, which wait in the kernel, are complete.
-fn runs(thread: &Thread) -> bool {
+fn executes_code(thread: &Thread) -> bool {
     let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
-    thread.doing == Doing::Running && matches!(letter, Some('R' | 't'))
+    thread.activity == Activity::Running && matches!(letter, Some('R' | 't'))
 }
 
 impl Process {
     /// Sends all records of a thread so far to the encoder.
-    fn take_snapshot(&mut self, thread: &mut Thread) {
-        if thread.doing == Doing::Running {
-            self.note_so_far(thread);
+    fn send_snapshot(&mut self, thread: &mut Thread) {
+        if thread.activity == Activity::Running {
+            self.send_known_records(thread);
         }
-        self.send_kept_so_far(thread.tid());
+        self.send_ring_so_far(thread.tid());
     }
 }

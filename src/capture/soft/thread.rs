@@ -1,4 +1,5 @@
-//! A thread that is recorded by translation.
+//! A thread that is recorded by translation. It runs in the code cache, and is stopped either there
+//! or outside, at the program's own code.
 
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, Report, final_state};
@@ -18,60 +19,67 @@ pub(super) struct Call {
     pub(super) args: [u64; 6],
 }
 
-/// The activity of a thread, as far as its tracer knows. "Stopped" threads are outside the cache,
-/// at the program's own code.
+/// The activity of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Runs in the cache.
     Running,
-    /// Makes a system call, and stops at its end.
-    Calling(Call),
-    /// Executes one instruction of the program natively; `None` if it could not be decoded.
+    /// Makes this system call, and stops at its end.
+    InCall(Call),
+    /// Executes this instruction of the program natively, outside the cache; `None` if it could not
+    /// be decoded.
     Stepping(Option<Insn>),
     /// Enters the handler of a signal, and stops at its first instruction.
-    Diverting,
-    /// Is kept at its exit stop until all threads of its process are. Its registers were read.
-    AtEnd,
-    /// Is stopped, about to be detached from.
-    Left,
-    /// Is stopped for a debugger.
-    Standing,
-    /// Waits in the kernel until its vfork child executes a program or ends. The thread counts as
-    /// stopped, since nothing can stop it.
-    Waiting,
+    EnteringHandler,
+    /// Is kept at its exit stop until all threads of its process are at theirs. Its registers were
+    /// read.
+    AtExitStop,
+    /// Is stopped outside the cache, about to be detached from.
+    ReadyToDetach,
+    /// Is stopped outside the cache for a debugger, or for a snapshot.
+    Stopped,
+    /// Waits in the kernel until its vfork child executes a program or ends, after a debugger has
+    /// resumed it there. The thread counts as stopped, since nothing can stop it.
+    WaitingForChild,
 }
 
 /// A thread of the program, as its tracer knows it.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
+    /// The thread as the engine knows it: its place (in the cache or outside), its memory.
     pub(super) translated: TranslatedThread,
-    pub(super) doing: Doing,
+    pub(super) activity: Activity,
     /// The thread's trace buffers.
     pub(super) lane: Lane,
+    /// The information of the last signal of the program that the thread got.
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
-    pub(super) held: Signo,
+    pub(super) held_signal: Signo,
     /// The signal that the debugger chose to deliver when the thread is resumed; 0 for none.
-    pub(super) chosen: Signo,
-    /// The address and number of the system call before which the thread stopped for the debugger.
-    pub(super) caught: Option<(u64, u64)>,
+    pub(super) chosen_signal: Signo,
+    /// The address and number of the system call before which the thread stopped for the debugger,
+    /// so that it does not stop there again.
+    pub(super) caught_call: Option<(u64, u64)>,
     /// The event to report when the thread's system call, which waits for its child, returns.
-    pub(super) returns: Option<Report>,
+    pub(super) report_after_wait: Option<Report>,
     /// The thread's events for the debugger.
     pub(super) pending: Pending,
+    /// The watchpoints in the thread's debug registers.
     pub(super) watched: Watched,
     /// The thread or process that this thread created last.
     pub(super) last_child: Option<Tid>,
-    /// True while the thread is in a system call that waits for its child, as vfork(2).
-    pub(super) waits: bool,
-    /// True until the thread is interrupted for the first time.
-    pub(super) is_young: bool,
+    /// True while the thread is in a system call that waits for its child, as vfork(2): stopped
+    /// there, or [`Activity::WaitingForChild`].
+    pub(super) waits_for_child: bool,
+    /// True until the recorder interrupts the thread for the first time: a thread that is created
+    /// while all are being stopped has to be interrupted as well.
+    pub(super) was_never_interrupted: bool,
     /// The restartable sequence to register when the recorder leaves: the one that the thread had
     /// when the recorder attached, or has requested since.
     pub(super) rseq: Option<Rseq>,
     /// The state at the exit stop, or at the end of the call in which the thread waits for its
     /// child.
-    pub(super) ending: Option<core::Thread>,
+    pub(super) exit_state: Option<core::Thread>,
 }
 
 impl Thread {
@@ -79,20 +87,20 @@ impl Thread {
         let lane = Lane::new(translated.tid(), translated.area, Arc::clone(&translated.busy));
         Self {
             translated,
-            doing: Doing::Running,
+            activity: Activity::Running,
             lane,
             siginfo: None,
-            held: 0,
-            chosen: 0,
-            caught: None,
-            returns: None,
+            held_signal: 0,
+            chosen_signal: 0,
+            caught_call: None,
+            report_after_wait: None,
             pending: Pending::default(),
             watched: Watched::default(),
             last_child: None,
-            waits: false,
-            is_young: true,
+            waits_for_child: false,
+            was_never_interrupted: true,
             rseq: None,
-            ending: None,
+            exit_state: None,
         }
     }
 
@@ -109,24 +117,31 @@ impl Thread {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.doing {
-            Doing::Running => Phase::Runs,
-            Doing::Calling(_) => Phase::Calls,
-            Doing::Stepping(_) => Phase::Steps,
-            Doing::Diverting => Phase::EntersHandler,
-            Doing::AtEnd | Doing::Left | Doing::Standing | Doing::Waiting => Phase::Other,
+        match self.activity {
+            Activity::Running => Phase::Runs,
+            Activity::InCall(_) => Phase::Calls,
+            Activity::Stepping(_) => Phase::Steps,
+            Activity::EnteringHandler => Phase::EntersHandler,
+            Activity::AtExitStop
+            | Activity::ReadyToDetach
+            | Activity::Stopped
+            | Activity::WaitingForChild => Phase::Other,
         }
     }
 
-    /// Resumes the thread with `signal` (0: none), in the activity that it was in.
-    pub(super) fn go_on(&self, signal: Signo) -> Result<(), Error> {
-        match self.doing {
+    /// Resumes the thread with `signal` (0: none), in its current activity: by a single step if it
+    /// is to stop at the end of that.
+    pub(super) fn resume_activity(&self, signal: Signo) -> Result<(), Error> {
+        match self.activity {
             // The instruction, call or entry into the handler has not ended: step until it has.
-            Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
+            Activity::InCall(_) | Activity::Stepping(_) | Activity::EnteringHandler => {
                 self.tracee().step(signal)?;
             }
-            Doing::Waiting => self.tracee().resume_to_call(signal)?,
-            Doing::Running | Doing::AtEnd | Doing::Left | Doing::Standing => {
+            Activity::WaitingForChild => self.tracee().resume_to_call(signal)?,
+            Activity::Running
+            | Activity::AtExitStop
+            | Activity::ReadyToDetach
+            | Activity::Stopped => {
                 self.tracee().resume(signal)?;
             }
         }
@@ -144,23 +159,23 @@ impl DebuggedThread for Thread {
     }
 
     fn is_at_exit_stop(&self) -> bool {
-        self.doing == Doing::AtEnd
+        self.activity == Activity::AtExitStop
     }
 
     fn next_ip(&self) -> Option<Addr> {
-        let stands = self.doing == Doing::Standing && !self.waits;
+        let stands = self.activity == Activity::Stopped && !self.waits_for_child;
         stands.then(|| self.tracee().instruction_pointer().ok()).flatten()
     }
 
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
-        self.siginfo.as_mut().filter(|_| self.held != 0)
+        self.siginfo.as_mut().filter(|_| self.held_signal != 0)
     }
 
     fn state(&self) -> Option<core::Thread> {
-        match self.doing {
-            Doing::AtEnd | Doing::Waiting => self.ending.clone(),
+        match self.activity {
+            Activity::AtExitStop | Activity::WaitingForChild => self.exit_state.clone(),
             _ => {
-                let held = self.siginfo.filter(|_| self.held != 0);
+                let held = self.siginfo.filter(|_| self.held_signal != 0);
                 let state =
                     final_state::read_thread(self.tracee(), held.or(self.pending.next_siginfo));
                 state.map(final_state::forget_cache_address)

@@ -8,15 +8,16 @@ use crate::common::Tid;
 use crate::encode::{BadPointer, Item};
 
 impl Process {
-    /// Sends an item of a thread's history to the encoder.
+    /// Sends an item of a thread's history to the encoder, which encodes it later.
     pub(super) fn send(&mut self, tid: Tid, item: Item) {
         self.tracer.send(self.engine.translator(), tid, item);
     }
 
-    /// Sends a thread's records up to `pointer` to the encoder.
+    /// Sends a thread's records up to `pointer`, its trace pointer, to the encoder. Notes harm if
+    /// the pointer is outside the thread's buffer.
     pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
         let sent = self.tracer.records(self.engine.translator(), &mut thread.lane, pointer);
-        self.check(sent);
+        self.note_bad_pointer(sent);
     }
 
     /// Switches a thread to its next trace buffer, and sends the records of this one, up to
@@ -24,10 +25,11 @@ impl Process {
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
         let code = self.engine.translator();
         let sent = self.tracer.next_buffer(code, &mut thread.lane, pointer, now().0);
-        self.check(sent);
+        self.note_bad_pointer(sent);
     }
 
-    fn check(&mut self, sent: Result<(), BadPointer>) {
+    /// Notes harm if the encoder rejected a thread's trace pointer.
+    fn note_bad_pointer(&mut self, sent: Result<(), BadPointer>) {
         if sent.is_err() {
             self.note_harm("overwrote its trace pointer");
         }
@@ -35,7 +37,7 @@ impl Process {
 
     /// Lets the translator learn the program's frequent paths from a full buffer, if a sample is
     /// due.
-    pub(super) fn learn(&mut self, thread: &Thread) {
+    pub(super) fn learn_paths(&mut self, thread: &Thread) {
         let engine = &self.engine;
         let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.lane);
         if let Some(sample) = sample {
@@ -43,49 +45,50 @@ impl Process {
         }
     }
 
-    /// Sends a thread's records so far to the encoder, as far as they are known without a stop.
-    /// Returns true if there may be new ones.
-    pub(super) fn note_so_far(&mut self, thread: &mut Thread) -> bool {
+    /// Sends the records of a running thread to the encoder, as far as they are known without a
+    /// stop: up to its last system call at least. Returns true if there may be new ones since the
+    /// last call.
+    pub(super) fn send_known_records(&mut self, thread: &mut Thread) -> bool {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         let code = self.engine.translator();
         let sent = self.tracer.records_so_far(code, &mut thread.lane, pointer);
-        self.check(sent.map(drop));
+        self.note_bad_pointer(sent.map(drop));
         sent == Ok(true)
     }
 
-    /// Sends a thread's records so far to the encoder, to be encoded at once. Does nothing if only
-    /// the end of the history is kept.
+    /// Sends the records of a running thread so far to the encoder, to be encoded at once. Does
+    /// nothing if the buffers are rings.
     pub(super) fn save_so_far(&mut self, thread: &mut Thread) {
-        if !self.tracer.is_ring() && self.note_so_far(thread) {
+        if !self.tracer.is_ring() && self.send_known_records(thread) {
             self.send(thread.tid(), Item::Flush);
         }
     }
 
-    /// Sends the ring of a thread that ended, if it has one, to the encoder.
-    pub(super) fn send_kept(&mut self, tid: Tid) {
+    /// Lets the encoder encode the ring of a thread that ended, if it has one, and forget it.
+    pub(super) fn send_ring(&mut self, tid: Tid) {
         self.tracer.send_kept(self.engine.translator(), tid);
     }
 
-    /// Sends the ring of a thread that goes on, if it has one, to the encoder.
-    pub(super) fn send_kept_so_far(&mut self, tid: Tid) {
+    /// Lets the encoder encode the ring so far of a thread that goes on, if it has one.
+    pub(super) fn send_ring_so_far(&mut self, tid: Tid) {
         self.tracer.send_kept_so_far(self.engine.translator(), tid);
     }
 
-    /// Frees the buffers of a thread that ended.
-    pub(super) fn close(&mut self, thread: Thread) {
+    /// Frees the trace buffers of a thread that ended, for later threads.
+    pub(super) fn free_buffers(&mut self, thread: Thread) {
         self.tracer.close(self.engine.translator(), &thread.lane);
         self.engine.recycle_area(thread.translated.area, thread.translated.busy);
     }
 
-    /// Writes the packets that the encoder has made to the recording, which becomes a ring if it
-    /// has reached its size limit.
+    /// Writes the packets that the encoder has made by now to the recording, and flushes that if it
+    /// is due. The recording becomes a ring if it has reached its size limit.
     pub(super) fn write_packets(&mut self) -> Result<(), Error> {
-        self.take_packets()?;
+        self.write_encoded()?;
         self.recorder.flush_if_due()?;
         self.become_ring_if_full()
     }
 
-    fn take_packets(&mut self) -> Result<(), Error> {
+    fn write_encoded(&mut self) -> Result<(), Error> {
         for (tid, bytes) in self.tracer.packets() {
             self.recorder.append_trace(tid, &bytes)?;
         }
@@ -101,11 +104,11 @@ impl Process {
         }
         self.tracer.become_ring(Tid(self.recorder.pid().0));
         self.recorder.note_ring_start();
-        self.take_packets()?;
+        self.write_encoded()?;
         Ok(self.recorder.flush()?)
     }
 
-    /// Returns true if the recording has reached its size limit, and keeps only the end since.
+    /// Returns true if the recording has reached its size limit, and keeps only the end since then.
     pub(super) fn has_become_ring(&self) -> bool {
         self.limit_bytes.is_some() && self.tracer.is_ring()
     }

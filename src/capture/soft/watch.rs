@@ -10,9 +10,10 @@ use crate::encode::Item;
 use crate::tracee::Stop;
 
 impl Process {
-    /// Stops a thread, which is in the cache, for the debugger after an access to the memory that
-    /// is watched at `watch`. Returns another stop that came first and is to be handled.
-    pub(super) fn watched(
+    /// Handles the stop of a thread in the cache after an access to the memory that is watched at
+    /// `watch`: moves it out of the cache, and stops it for the debugger. Returns another stop if
+    /// that came first, which the caller has to handle; the access is reported later then.
+    pub(super) fn handle_watchpoint(
         &mut self,
         thread: &mut Thread,
         watch: Addr,
@@ -25,7 +26,7 @@ impl Process {
         }
         let ip = thread.tracee().registers()?.rip;
         self.send(thread.tid(), Item::Leave { ip });
-        thread.stand(Report::Watch(watch));
+        thread.stop_with(Report::Watch(watch));
         Ok(None)
     }
 }

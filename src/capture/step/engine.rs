@@ -387,8 +387,8 @@ fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(again)
 }
 
-/// Resumes a thread for one step with its signal, and does not wait. The thread will stop before its
-/// next instruction, in the handler if there is one.
+/// Resumes a thread for one step with its signal, and does not wait. The thread will stop before
+/// its next instruction, in the handler if there is one.
 fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.give_trap_back()?;
     thread.tracee.interrupt()?;

@@ -1,4 +1,4 @@
-//! The system calls before which threads stop.
+//! The system calls before which threads stop in the code cache. All others run without a stop.
 
 use crate::capture::unrecordable::LEAVING_CALLS;
 use crate::tracee::call_numbers::{
@@ -8,7 +8,7 @@ use crate::tracee::call_numbers::{
 };
 
 /// The system calls that `calls` handles: threads stop before them.
-pub(super) const SEEN_CALLS: [u64; 17] = [
+pub(super) const HANDLED_CALLS: [u64; 17] = [
     MMAP,
     MPROTECT,
     MUNMAP,
@@ -30,6 +30,6 @@ pub(super) const SEEN_CALLS: [u64; 17] = [
 
 /// Returns the system calls before which threads of a new process stop: those that `calls` handles,
 /// and those after which a process may have to be left.
-pub(super) fn seen_calls() -> impl Iterator<Item = u64> {
-    SEEN_CALLS.into_iter().chain(LEAVING_CALLS)
+pub(super) fn stopping_calls() -> impl Iterator<Item = u64> {
+    HANDLED_CALLS.into_iter().chain(LEAVING_CALLS)
 }
