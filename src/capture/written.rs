@@ -1,4 +1,4 @@
-//! ProgressReports the amount written by a running recorder to a callback. Prints nothing.
+//! Reports the amount written by a running recorder to a callback. Prints nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! `contraflow doctor`: the facilities of this machine for recording, and those that are missing.
 
 use super::{EXIT_ERROR, Failure, arguments};
-use crate::capture::host::{Choice, Facts, Means, Root, Tried, debuggers, findings};
+use crate::capture::host::{Choice, Facts, PathBackend, Root, Tried, debuggers, findings};
 use crate::common::Visible;
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,6 +22,6 @@ pub(super) fn run(arguments: &arguments::Doctor) -> Result<ExitCode, Failure> {
             writeln!(out, "{:<15}{}", finding.about, Visible(&finding.text))?;
         }
     }
-    let code = if choice.means == Means::Nothing { EXIT_ERROR } else { 0 };
+    let code = if choice.means == PathBackend::Nothing { EXIT_ERROR } else { 0 };
     Ok(ExitCode::from(code))
 }

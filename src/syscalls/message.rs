@@ -25,9 +25,9 @@ const MMSGHDR_BYTES: u64 = 64;
 /// The size of `struct sockaddr_storage`, which no address exceeds.
 const MAX_NAME_BYTES: u64 = 128;
 
-/// Adds the buffers of a vector, at most `MAX_RW_BYTES` in all. With a `count`, so many bytes in all
-/// are written to them, in order; without it, they are written whole. Adds nothing if the vector
-/// has too many elements or cannot be read.
+/// Adds the buffers of a vector, at most `MAX_RW_BYTES` in all. With a `count`, so many bytes in
+/// all are written to them, in order; without it, they are written whole. Adds nothing if the
+/// vector has too many elements or cannot be read.
 pub(super) fn add_vector(
     at: Addr,
     elements: u64,

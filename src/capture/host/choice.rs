@@ -10,7 +10,7 @@ use serde::Serialize;
 /// A backend for recordings of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Means {
+pub enum PathBackend {
     /// The CPU's PT unit (`perf`).
     Hardware,
     /// Translation of the program's code (`soft`).
@@ -21,7 +21,7 @@ pub enum Means {
 
 /// A command that would improve recording on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Better {
+pub struct Improvement {
     /// The command, as a shell line.
     pub command: String,
     /// The benefit of the command, as a clause.
@@ -32,11 +32,11 @@ pub struct Better {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     /// The backend that `record --path` uses.
-    pub means: Means,
+    pub means: PathBackend,
     /// The reason for the choice, as a clause.
     pub because: String,
     /// The one command that would improve recording; `None` if no command on this machine would.
-    pub better: Option<Better>,
+    pub better: Option<Improvement>,
 }
 
 /// An obstacle to using the CPU's PT unit. The first one in this order counts.
@@ -69,7 +69,7 @@ impl Obstacle {
             _ if !cpu.intel_pt => Some(Self::no_unit(facts)),
             _ if facts.pmu.is_none() => Some(Self::NoPmu),
             (None, _) => Some(Self::NoPerfEvents),
-            (Some(paranoid), _) if !events.is_open_to(&facts.process) => {
+            (Some(paranoid), _) if !events.allow_tracing_by(&facts.process) => {
                 Some(Self::Paranoid(paranoid))
             }
             (_, Some(_)) if facts.process.seccomp > 0 => Some(Self::Filtered),
@@ -88,7 +88,7 @@ impl Obstacle {
         }
     }
 
-    pub(super) fn words(self, facts: &Facts) -> String {
+    pub(super) fn description(self, facts: &Facts) -> String {
         match self {
             Self::NotIntel => {
                 format!("CPUs of {} have no Intel PT", facts.cpu.vendor)
@@ -115,7 +115,7 @@ impl Obstacle {
     }
 
     /// Returns the command that removes the obstacle; `None` if no command does.
-    fn better(self, facts: &Facts) -> Option<Better> {
+    fn remedy(self, facts: &Facts) -> Option<Improvement> {
         let (command, gain) = match self {
             Self::Paranoid(_) => (
                 "sudo sysctl kernel.perf_event_paranoid=2".to_owned(),
@@ -127,7 +127,7 @@ impl Obstacle {
             ),
             _ => return None,
         };
-        Some(Better { command, gain: gain.to_owned() })
+        Some(Improvement { command, gain: gain.to_owned() })
     }
 }
 
@@ -138,26 +138,27 @@ impl Choice {
         let obstacle = Obstacle::of(facts);
         let fault = facts.tried.as_ref().and_then(|tried| tried.ptrace_fault.clone());
         let (means, because) = match (fault, obstacle) {
-            (Some(fault), _) => (Means::Nothing, fault),
-            (None, Some(obstacle)) => (Means::Soft, obstacle.words(facts)),
-            (None, None) => {
-                (Means::Hardware, "the CPU has Intel PT, and it is open to this process".to_owned())
-            }
+            (Some(fault), _) => (PathBackend::Nothing, fault),
+            (None, Some(obstacle)) => (PathBackend::Soft, obstacle.description(facts)),
+            (None, None) => (
+                PathBackend::Hardware,
+                "the CPU has Intel PT, and it is open to this process".to_owned(),
+            ),
         };
         let of_unit = || match obstacle {
-            Some(obstacle) => obstacle.better(facts),
-            None => more_buffer(facts),
+            Some(obstacle) => obstacle.remedy(facts),
+            None => permit_larger_buffers(facts),
         };
         let better = match means {
-            Means::Nothing => let_trace(facts),
-            _ => get_gdb(facts).or_else(of_unit).or_else(|| attach_to_all(facts)),
+            PathBackend::Nothing => permit_ptrace(facts),
+            _ => install_gdb(facts).or_else(of_unit).or_else(|| permit_attach(facts)),
         };
         Self { means, because, better }
     }
 }
 
 /// Returns the command that permits ptrace(2); `None` if no command does.
-fn let_trace(facts: &Facts) -> Option<Better> {
+fn permit_ptrace(facts: &Facts) -> Option<Improvement> {
     let gain = "lets programs be traced".to_owned();
     let command = match (facts.process.ptrace_scope, facts.process.container) {
         (Some(2), _) if !facts.process.capabilities.sys_ptrace => {
@@ -168,33 +169,33 @@ fn let_trace(facts: &Facts) -> Option<Better> {
         (_, Some(container)) => format!("{container} run --cap-add SYS_PTRACE ..."),
         _ => return None,
     };
-    Some(Better { command, gain })
+    Some(Improvement { command, gain })
 }
 
-fn get_gdb(facts: &Facts) -> Option<Better> {
+fn install_gdb(facts: &Facts) -> Option<Improvement> {
     let known = facts.debuggers.as_ref()?;
     let command = format!("{} gdb", facts.installer?);
     let gain = "replay needs gdb".to_owned();
     let is_missing = known.iter().all(|debugger| debugger.name != "gdb");
-    is_missing.then_some(Better { command, gain })
+    is_missing.then_some(Improvement { command, gain })
 }
 
 /// Returns the command that permits buffers of the wanted size; `None` if they are permitted.
-fn more_buffer(facts: &Facts) -> Option<Better> {
+fn permit_larger_buffers(facts: &Facts) -> Option<Improvement> {
     let lockable = facts.perf_events.lockable_bytes(&facts.process, facts.cpu.online)?;
     // In addition to the trace, perf has a buffer of records for each CPU.
     let kib = WANTED_BUFFER_BYTES / 1024 + 516;
     let too_little = lockable < WANTED_BUFFER_BYTES;
-    too_little.then(|| Better {
+    too_little.then(|| Improvement {
         command: format!("sudo sysctl kernel.perf_event_mlock_kb={kib}"),
         gain: "makes room for larger trace buffers, so that less is lost".to_owned(),
     })
 }
 
 /// Returns the command that permits attaching to other programs; `None` if it is permitted.
-fn attach_to_all(facts: &Facts) -> Option<Better> {
+fn permit_attach(facts: &Facts) -> Option<Improvement> {
     let is_narrow = matches!(facts.process.ptrace_scope, Some(1..=2));
-    (is_narrow && !facts.process.capabilities.sys_ptrace).then(|| Better {
+    (is_narrow && !facts.process.capabilities.sys_ptrace).then(|| Improvement {
         command: "sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
         gain: "lets record -p attach to programs that contraflow did not start".to_owned(),
     })
@@ -212,7 +213,7 @@ pub fn fallback() -> Option<String> {
 
 pub(super) fn fallback_of(facts: &Facts) -> Option<String> {
     let choice = Choice::of(facts);
-    if !facts.cpu.intel_pt || choice.means != Means::Soft {
+    if !facts.cpu.intel_pt || choice.means != PathBackend::Soft {
         return None;
     }
     let better = choice.better.map(|better| format!("; better: {}", better.command));

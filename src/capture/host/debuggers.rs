@@ -40,7 +40,7 @@ impl Debugger {
 #[must_use]
 pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
     let dirs: Vec<PathBuf> = std::env::split_paths(path).collect();
-    let of_gnu = in_dirs(root, &dirs, |name| name == "gdb").map(|path| gdb(root, path));
+    let of_gnu = find_program(root, &dirs, |name| name == "gdb").map(|path| gdb(root, path));
     let of_llvm = lldb_in(root, &dirs).map(|path| lldb(root, path, true));
     let of_llvm = of_llvm.or_else(|| {
         let named = |name: &String| name.strip_prefix("llvm-").is_some_and(is_number);
@@ -48,7 +48,7 @@ pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
         let mut places: Vec<_> = places.map(|name| Path::new("/usr/lib").join(name)).collect();
         places.sort_by_key(|place| number_after_dash(&place.to_string_lossy()));
         let bins = places.into_iter().rev().map(|place| place.join("bin")).collect::<Vec<_>>();
-        in_dirs(root, &bins, |name| name == "lldb").map(|path| lldb(root, path, false))
+        find_program(root, &bins, |name| name == "lldb").map(|path| lldb(root, path, false))
     });
     of_gnu.into_iter().chain(of_llvm).collect()
 }
@@ -56,13 +56,13 @@ pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
 /// Returns the path of `lldb` in `dirs`, or if there is none, of the `lldb-N` with the highest
 /// number.
 fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
-    let plain = in_dirs(root, dirs, |name| name == "lldb");
+    let plain = find_program(root, dirs, |name| name == "lldb");
     plain.or_else(|| {
         let numbered = |name: &str| name.strip_prefix("lldb-").is_some_and(is_number);
         // If several directories have the same version, take the first.
         let found = dirs.iter().rev().filter_map(|dir| {
             let dir = std::slice::from_ref(dir);
-            in_dirs(root, dir, numbered)
+            find_program(root, dir, numbered)
         });
         found.max_by_key(|path| number_after_dash(&path.to_string_lossy()))
     })
@@ -78,7 +78,7 @@ fn number_after_dash(text: &str) -> u32 {
 
 /// Returns a program whose name matches, in the first directory that has one; of several there, the
 /// one with the highest number after its name.
-fn in_dirs(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+fn find_program(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
         let names = root.names(dir).into_iter().filter(|name| is_it(name));
         let paths = names.map(|name| dir.join(name)).filter(|path| is_program(&root.path(path)));

@@ -1,6 +1,6 @@
 //! Findings: the facts in plain words, a line each.
 
-use super::choice::{Choice, Means, Obstacle};
+use super::choice::{Choice, Obstacle, PathBackend};
 use super::debuggers::{Debugger, FIRST_REVERSE_LLDB};
 use super::facts::Facts;
 use super::perf_events::{HIGHEST_OPEN_PARANOID, WANTED_BUFFER_BYTES};
@@ -60,7 +60,7 @@ fn cpu(facts: &Facts) -> Finding {
 
 fn intel_pt(facts: &Facts) -> Finding {
     let text = match Obstacle::of(facts).filter(|_| !facts.cpu.intel_pt) {
-        Some(obstacle) => format!("no: {}", obstacle.words(facts)),
+        Some(obstacle) => format!("no: {}", obstacle.description(facts)),
         None => "yes: the CPU has it".to_owned(),
     };
     line("Intel PT", facts.cpu.intel_pt, text)
@@ -124,7 +124,7 @@ fn perf_events(facts: &Facts) -> Finding {
     let Some(paranoid) = facts.perf_events.paranoid else {
         return line("perf events", false, "no: the kernel has none");
     };
-    let open = facts.perf_events.is_open_to(&facts.process);
+    let open = facts.perf_events.allow_tracing_by(&facts.process);
     let meaning = match (paranoid, open) {
         (..=-1, _) => "everything is open to all users",
         (..=HIGHEST_OPEN_PARANOID, _) => "users may trace user code of their own programs",
@@ -273,16 +273,16 @@ fn lldb(found: Option<&Debugger>) -> Finding {
 
 fn record(choice: &Choice) -> Finding {
     match choice.means {
-        Means::Nothing => line("record", false, format!("cannot record: {}", choice.because)),
+        PathBackend::Nothing => line("record", false, format!("cannot record: {}", choice.because)),
         _ => line("record", true, "records exactly, with all values: needs ptrace only"),
     }
 }
 
 fn record_path(choice: &Choice) -> Option<Finding> {
     let how = match choice.means {
-        Means::Hardware => "uses the CPU's Intel PT",
-        Means::Soft => "uses software PT (--backend soft, translation)",
-        Means::Nothing => return None,
+        PathBackend::Hardware => "uses the CPU's Intel PT",
+        PathBackend::Soft => "uses software PT (--backend soft, translation)",
+        PathBackend::Nothing => return None,
     };
     Some(line("record --path", true, format!("{how}: {}", choice.because)))
 }

@@ -19,7 +19,7 @@ mod tried;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Better, Choice, Means, fallback};
+pub use choice::{Choice, Improvement, PathBackend, fallback};
 pub use cpu::Cpu;
 pub use cpuid::host_cpu;
 pub use debuggers::{Debugger, debuggers};

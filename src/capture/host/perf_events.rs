@@ -30,9 +30,9 @@ impl PerfEvents {
     }
 
     /// Returns true if `process` may measure the user code of the programs that it starts.
-    pub(super) fn is_open_to(&self, process: &Process) -> bool {
+    pub(super) fn allow_tracing_by(&self, process: &Process) -> bool {
         self.paranoid.is_some_and(|paranoid| {
-            paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.measures()
+            paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.allow_perf_events()
         })
     }
 

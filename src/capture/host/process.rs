@@ -26,7 +26,7 @@ impl Capabilities {
     }
 
     /// Returns true if perf events are allowed whatever `perf_event_paranoid` is.
-    pub(super) const fn measures(self) -> bool {
+    pub(super) const fn allow_perf_events(self) -> bool {
         self.perfmon || self.sys_admin
     }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// The maximum time to wait for a program; a debugger takes a fraction of it to start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
 
@@ -32,7 +32,7 @@ pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
         });
         receiver
     });
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while let Ok(None) = child.try_wait() {
         if Instant::now() > until {
             // The child is ours, and its output is no longer needed.

@@ -48,7 +48,7 @@ impl Readings {
 
 impl PerfTime {
     /// Reads the clocks. Call this before reading records: their times are shortly before.
-    pub(super) fn look(&mut self) {
+    pub(super) fn read_clocks(&mut self) {
         if let Self::Raw(readings) = self {
             readings.last = read();
         }
@@ -93,7 +93,7 @@ mod tests {
         let before = now();
         let then = raw_ns();
         let after = now();
-        time.look();
+        time.read_clocks();
         let found = time.tsc(then);
         // Allow a thousandth of the time between two readings, and what a preemption may take.
         let slack = (after.0 - before.0) + 100_000;

@@ -23,7 +23,7 @@ pub(super) struct CodeMap {
     /// The current mappings of code, in the order in which they were made.
     mapped: Vec<(AddrRange, String)>,
     /// True if code without a file was mapped: only its bytes at the end are known.
-    pub(super) has_made_code: bool,
+    pub(super) has_anonymous_code: bool,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct CodeFile {
 
 /// A mapping of code, from the kernel's record of it or from a list of all mappings.
 #[derive(Clone, Debug)]
-struct Piece {
+struct CodeMapping {
     range: AddrRange,
     offset: u64,
     protection: Protection,
@@ -49,7 +49,7 @@ struct Piece {
 impl CodeMap {
     pub(super) fn new(pid: Pid) -> Self {
         let (files, mapped) = (Vec::new(), Vec::new());
-        Self { pid, floors: Floors::default(), files, mapped, has_made_code: false }
+        Self { pid, floors: Floors::default(), files, mapped, has_anonymous_code: false }
     }
 
     /// Reads the mappings, and records mapped code that is not recorded yet, with the time `tsc`.
@@ -64,14 +64,14 @@ impl CodeMap {
         for mapping in maps.iter().filter(|m| m.protection.execute) {
             let key = (mapping.range, mapping.name.clone());
             if mapping.name != "[vsyscall]" && !self.mapped.contains(&key) {
-                self.piece(recorder, tsc, tid, &Piece::of_list(mapping))?;
+                self.record_mapping(recorder, tsc, tid, &CodeMapping::of_list(mapping))?;
             }
         }
         Ok(())
     }
 
     /// Records a mapping that the kernel reported, if it is of code.
-    pub(super) fn map(
+    pub(super) fn record_if_code(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
@@ -81,11 +81,11 @@ impl CodeMap {
         if !map.executable {
             return Ok(());
         }
-        self.piece(recorder, tsc, tid, &Piece::of_record(map))
+        self.record_mapping(recorder, tsc, tid, &CodeMapping::of_record(map))
     }
 
     /// Records an execve(2) of the program at `path`, and forgets all mappings.
-    pub(super) fn exec(
+    pub(super) fn record_exec(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
@@ -98,42 +98,42 @@ impl CodeMap {
     }
 
     /// Records a mapping of code, which replaces the mappings that it overlaps.
-    fn piece(
+    fn record_mapping(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &Piece,
+        piece: &CodeMapping,
     ) -> Result<(), Error> {
         let tsc = self.floors.map(tsc, piece.range);
         self.mapped.retain(|(range, _)| !range.overlaps(piece.range));
         self.mapped.push((piece.range, piece.name.clone()));
-        let backing = self.backing(recorder, tsc, tid, piece)?;
-        let Piece { range, protection, .. } = *piece;
+        let backing = self.store_backing(recorder, tsc, tid, piece)?;
+        let CodeMapping { range, protection, .. } = *piece;
         Ok(recorder.record_event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 
     /// Returns the backing of a mapping of code, for its event. Stores the file, or the current
     /// bytes if that is not possible. Those of anonymous memory are left to the final state.
-    fn backing(
+    fn store_backing(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &Piece,
+        piece: &CodeMapping,
     ) -> Result<Backing, Error> {
         if piece.is_file() {
-            let at = self.file(recorder, tsc, tid, piece)?;
+            let at = self.record_file(recorder, tsc, tid, piece)?;
             let known = self.files.get(at).filter(|file| file.is_stored);
             if let Some(file) = known {
                 return Ok(Backing::File { file: file.id, offset: piece.offset });
             }
         } else if !piece.name.starts_with('[') || piece.name == "[heap]" {
-            self.has_made_code = true;
+            self.has_anonymous_code = true;
             return Ok(Backing::Core);
         }
         // Store the current bytes of the kernel's own code, and of files that are gone.
-        let image = match memory(self.pid, piece.range) {
+        let image = match read_memory(self.pid, piece.range) {
             Some(bytes) => Some(recorder.writer().image_from_bytes(&bytes)?),
             None => None,
         };
@@ -142,14 +142,14 @@ impl CodeMap {
 
     /// Returns the index in `files` of the file that a mapping is of. Records and stores the file
     /// when it is first seen.
-    fn file(
+    fn record_file(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &Piece,
+        piece: &CodeMapping,
     ) -> Result<usize, Error> {
-        let inode = piece.inode.or_else(|| self.inode(piece));
+        let inode = piece.inode.or_else(|| self.mapped_inode(piece));
         let is_same = |file: &CodeFile| {
             let same_id = !piece.build_id.is_empty() && file.build_id == piece.build_id;
             file.path == piece.name && (same_id || inode.is_some() && file.inode == inode)
@@ -161,7 +161,7 @@ impl CodeMap {
         let path = piece.name.clone();
         recorder.record_event_at(tsc, tid, Event::File { file: id, path: path.clone() })?;
         let image = match open_regular(Path::new(&path), Links::Follow) {
-            Ok(mut file) if ran(&path, &file, &piece.build_id, inode) => {
+            Ok(mut file) if is_mapped_file(&path, &file, &piece.build_id, inode) => {
                 Some(recorder.writer().image_from_file(&mut file)?)
             }
             _ => None,
@@ -177,14 +177,14 @@ impl CodeMap {
 
     /// Returns the inode of the file that is mapped at the piece's address now; `None` if that is
     /// another file.
-    fn inode(&self, piece: &Piece) -> Option<u64> {
+    fn mapped_inode(&self, piece: &CodeMapping) -> Option<u64> {
         let maps = mappings(self.pid).ok()?;
         let now = maps.iter().find(|m| m.range.contains(piece.range.start));
         now.filter(|m| m.is_file() && m.name == piece.name).map(|m| m.inode)
     }
 }
 
-impl Piece {
+impl CodeMapping {
     fn of_list(mapping: &Mapping) -> Self {
         Self {
             range: mapping.range,
@@ -215,7 +215,7 @@ impl Piece {
 
 /// Returns true if the file at `path` is the one that was mapped, by its build ID or else its
 /// inode.
-fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
+fn is_mapped_file(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
     if !build_id.is_empty() {
         let mapped = Mapped::open(Path::new(path)).map(Bytes::new);
         let found = mapped.ok().and_then(|bytes| Elf::parse(&bytes).ok()?.build_id);
@@ -226,7 +226,7 @@ fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) ->
 
 /// Reads memory of a process. Returns a prefix of the range if not all is readable, `None` if
 /// nothing is.
-fn memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
+fn read_memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
     /// The maximum size that is read, larger than any code.
     const MOST_BYTES: u64 = 1 << 30;
     let size = usize::try_from(range.size_bytes().min(MOST_BYTES)).ok()?;

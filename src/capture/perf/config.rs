@@ -7,14 +7,14 @@ use crate::capture::pt_config::PtConfig;
 
 /// Terms with a restricted set of values: the name, the capability that they require, and the
 /// capability whose set bits are the allowed values.
-const CHOICES: [(&str, &str, &str); 3] = [
+const RESTRICTED_TERMS: [(&str, &str, &str); 3] = [
     ("psb_period", "psb_cyc", "psb_periods"),
     ("cyc_thresh", "psb_cyc", "cycle_thresholds"),
     ("mtc_period", "mtc", "mtc_periods"),
 ];
 
 /// Terms that require a capability of the CPU, with that capability.
-const NEEDS: [(&str, &str); 8] = [
+const REQUIRED_CAPABILITIES: [(&str, &str); 8] = [
     ("cyc", "psb_cyc"),
     ("mtc", "mtc"),
     ("ptw", "ptwrite"),
@@ -43,21 +43,25 @@ impl Settings {
     /// Returns the settings for this CPU, or an error if it is not capable of the user's terms.
     /// Unless these set a PSB period, takes the CPU's longest one that does not exceed
     /// `psb_period_bytes`.
-    pub(super) fn new(pmu: &PtPmu, asked: &PtConfig, psb_period_bytes: u32) -> Result<Self, Error> {
+    pub(super) fn new(
+        pmu: &PtPmu,
+        requested: &PtConfig,
+        psb_period_bytes: u32,
+    ) -> Result<Self, Error> {
         let mut config = 0;
         for (name, value) in defaults(pmu, psb_period_bytes) {
             if let Some(field) = pmu.field(name) {
-                config = field.put(config, value);
+                config = field.set(config, value);
             }
         }
-        for (name, value) in &asked.terms {
-            check(pmu, name, *value)?;
+        for (name, value) in &requested.terms {
+            check_term(pmu, name, *value)?;
             if let Some(field) = pmu.field(name) {
-                config = field.put(config, *value);
+                config = field.set(config, *value);
             }
         }
-        imply(pmu, asked, &mut config);
-        demand(pmu, asked, config)?;
+        enable_required_terms(pmu, requested, &mut config);
+        check_terms(pmu, requested, config)?;
         let get = |name: &str| pmu.field(name).map_or(0, |field| field.get(config));
         let exponent = u32::try_from(get("psb_period")).unwrap_or(0) + 11;
         let mtc_freq = u8::try_from(get("mtc_period")).ok().filter(|_| get("mtc") != 0);
@@ -75,18 +79,18 @@ fn defaults(pmu: &PtPmu, psb_period_bytes: u32) -> Vec<(&'static str, u64)> {
     }
     let mtc_periods = pmu.cap("mtc_periods");
     if pmu.cap("mtc") != 0 && mtc_periods != 0 {
-        terms.extend([("mtc", 1), ("mtc_period", nearest(mtc_periods, MTC_PERIOD))]);
+        terms.extend([("mtc", 1), ("mtc_period", largest_set_bit(mtc_periods, MTC_PERIOD))]);
     }
     if pmu.cap("psb_cyc") != 0 && pmu.cap("psb_periods") != 0 {
         let wanted = u64::from(psb_period_bytes.clamp(1 << 11, 1 << 26).ilog2() - 11);
-        terms.push(("psb_period", nearest(pmu.cap("psb_periods"), wanted)));
+        terms.push(("psb_period", largest_set_bit(pmu.cap("psb_periods"), wanted)));
     }
     terms
 }
 
 /// Returns the largest number of a set bit of `values` up to `wanted`; 0, which is always allowed,
 /// if there is none.
-fn nearest(values: u64, wanted: u64) -> u64 {
+fn largest_set_bit(values: u64, wanted: u64) -> u64 {
     (0..=wanted.min(63)).rev().find(|value| values >> value & 1 != 0).unwrap_or(0)
 }
 
@@ -95,24 +99,24 @@ fn refused(why: String) -> Result<(), Error> {
 }
 
 /// Returns an error if this kernel or CPU does not support the term with this value.
-fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
+fn check_term(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     let Some(field) = pmu.field(name) else {
         let names: Vec<_> = pmu.field_names().collect();
         return refused(format!("there is no {name}; this kernel has {}", names.join(", ")));
     };
-    if value > field.most() {
-        return refused(format!("{name} is at most {}", field.most()));
+    if value > field.max_value() {
+        return refused(format!("{name} is at most {}", field.max_value()));
     }
-    if let Some((_, cap, values)) = CHOICES.iter().find(|(term, ..)| *term == name) {
+    if let Some((_, cap, values)) = RESTRICTED_TERMS.iter().find(|(term, ..)| *term == name) {
         let allowed = if pmu.cap(cap) == 0 { 0 } else { pmu.cap(values) };
         // The kernel always accepts 0 for a PSB period or threshold, even if the map does not.
         let zero = value == 0 && *cap == "psb_cyc";
         if !zero && allowed >> value & 1 == 0 {
-            let listed = list(allowed | u64::from(*cap == "psb_cyc"));
+            let listed = list_set_bits(allowed | u64::from(*cap == "psb_cyc"));
             return refused(format!("{name} can be {listed} on this CPU"));
         }
     }
-    let need = NEEDS.iter().find(|(term, _)| *term == name);
+    let need = REQUIRED_CAPABILITIES.iter().find(|(term, _)| *term == name);
     match need {
         Some((_, cap)) if value != 0 && pmu.cap(cap) == 0 => {
             refused(format!("this CPU has no {name} (caps/{cap} is 0)"))
@@ -122,42 +126,42 @@ fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
 }
 
 /// Lists the numbers of the set bits.
-fn list(values: u64) -> String {
+fn list_set_bits(values: u64) -> String {
     let set = (0..64).filter(|value| values >> value & 1 != 0);
     let words: Vec<_> = set.map(|value| value.to_string()).collect();
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
 /// Enables terms in `config` that the user's terms require.
-fn imply(pmu: &PtPmu, asked: &PtConfig, config: &mut u64) {
+fn enable_required_terms(pmu: &PtPmu, requested: &PtConfig, config: &mut u64) {
     let implied = [("cyc_thresh", "cyc"), ("mtc_period", "mtc"), ("fup_on_ptw", "ptw")];
     for (term, other) in implied {
-        let wanted = asked.value(term).is_some_and(|value| value != 0);
+        let wanted = requested.value(term).is_some_and(|value| value != 0);
         if let Some(field) = pmu.field(other)
             && wanted
-            && asked.value(other).is_none()
+            && requested.value(other).is_none()
         {
-            *config = field.put(*config, 1);
+            *config = field.set(*config, 1);
         }
     }
-    if asked.value("mtc") == Some(0) && asked.value("mtc_period").is_none() {
+    if requested.value("mtc") == Some(0) && requested.value("mtc_period").is_none() {
         // The kernel takes a period for a request for packets.
         if let Some(field) = pmu.field("mtc_period") {
-            *config = field.put(*config, 0);
+            *config = field.set(*config, 0);
         }
     }
 }
 
 /// Returns an error if the terms disable something that a recording needs, or contradict each
 /// other.
-fn demand(pmu: &PtPmu, asked: &PtConfig, config: u64) -> Result<(), Error> {
+fn check_terms(pmu: &PtPmu, requested: &PtConfig, config: u64) -> Result<(), Error> {
     let get = |name: &str| pmu.field(name).map_or(0, |field| field.get(config));
     for (term, why) in [
         ("tsc", "without times the threads have no order"),
         ("branch", "without branches there is no path"),
         ("pt", "branch has no effect without it"),
     ] {
-        if asked.value(term) == Some(0) {
+        if requested.value(term) == Some(0) {
             return refused(format!("{term}=0 makes no recording: {why}"));
         }
     }

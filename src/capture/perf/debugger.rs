@@ -1,9 +1,9 @@
 //! Handles stops for a debugger: INT3s, which are in the program's memory only while it runs,
 //! single steps, watched memory, signals, system calls.
 
-use super::debug_session::Stepped;
+use super::debug_session::NextStep;
 use super::engine::Engine;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::contract::{Catches, Report};
 use crate::capture::error::gone_is_fine;
@@ -32,8 +32,8 @@ const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Thread {
     /// Marks the thread as stopped for the debugger, and `news` as its event to report.
-    pub(super) fn stand(&mut self, news: Report) {
-        self.doing = Doing::Standing;
+    pub(super) fn stop_with(&mut self, news: Report) {
+        self.activity = Activity::Stopped;
         self.pending.unreported = Some(news);
     }
 }
@@ -69,15 +69,15 @@ impl Engine<'_> {
 
     /// Removes our INT3s from the memory of a new child. If that is its parent's memory, they stay
     /// removed until the parent's call ends.
-    pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid) {
+    pub(super) fn remove_int3s_from_child(&mut self, parent: Tid, child: Pid) {
         let process = self.processes.get(&self.program);
         let (Some(debugger), Some(process)) = (&mut self.debugger, process) else { return };
         let registers = Tracee(parent).registers();
         if registers.is_ok_and(|registers| shares_memory(&registers, &process.memory)) {
             // The parent waits for the child, and stops where the call ends.
-            debugger.lifted_for = Some(parent);
+            debugger.int3s_removed_for = Some(parent);
             if let Some(thread) = self.threads.get_mut(&parent) {
-                thread.call.get_or_insert(VFORK);
+                thread.current_call.get_or_insert(VFORK);
             }
             self.remove_int3s();
         } else if let Ok(memory) = Memory::open(child) {
@@ -86,17 +86,17 @@ impl Engine<'_> {
     }
 
     /// Returns the properties of the next instruction that matter for a step.
-    pub(super) fn look_at_step(&self, tid: Tid) -> Result<Stepped, Error> {
+    pub(super) fn next_step(&self, tid: Tid) -> Result<NextStep, Error> {
         let registers = Tracee(tid).registers()?;
         let mut bytes = [0; MAX_INSN_BYTES];
         let Some(process) = self.processes.get(&self.program) else {
-            return Ok(Stepped::default());
+            return Ok(NextStep::default());
         };
         let ip = Addr(registers.rip);
         let known = process.memory.read(ip, &mut bytes);
         let insn = decode(&bytes[..known], ip, ExecMode::Bits64);
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
-        Ok(Stepped {
+        Ok(NextStep {
             flags: insn.map(|insn| insn.flags).unwrap_or_default(),
             // The kernel uses only the low 32 bits.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
@@ -105,24 +105,24 @@ impl Engine<'_> {
 
     /// Resumes a thread of a program under a debugger with `signal` (0: none), by a single step if
     /// the debugger requested one. Interrupts it again if all threads are being stopped.
-    pub(super) fn let_run(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    pub(super) fn resume_for_debugger(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
             return Ok(());
         };
-        thread.doing = Doing::Running;
+        thread.activity = Activity::Running;
         let tracee = thread.tracee;
         // If a trap of the thread is pending as well, report that first.
-        let halts = debugger.halts && !thread.tracee.has_trapped(thread.pid);
+        let halts = debugger.is_halting && !thread.tracee.has_trapped(thread.pid);
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
-            thread.call = None;
+            thread.current_call = None;
             gone_is_fine(self.pmu.step(tracee, signal))?;
             return if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) };
         }
         let catches = debugger.go.as_ref().is_some_and(|go| go.catches != Catches::None);
-        let to_call = catches || thread.takes_back || debugger.lifted_for == Some(tid);
+        let to_call = catches || thread.skips_call || debugger.int3s_removed_for == Some(tid);
         if !to_call {
-            thread.call = None;
+            thread.current_call = None;
         }
         gone_is_fine(self.pmu.resume(tracee, signal, to_call))?;
         // Any stop cancels the earlier request to stop.
@@ -131,7 +131,7 @@ impl Engine<'_> {
 
     /// Handles a stop for SIGTRAP: an INT3 of ours, an access to watched memory, or the end of a
     /// step. Returns true if it was for the debugger, false if the signal is the program's.
-    pub(super) fn trapped(&mut self, tid: Tid) -> Result<bool, Error> {
+    pub(super) fn handle_sigtrap(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
             return Ok(false);
@@ -148,9 +148,9 @@ impl Engine<'_> {
         if code == SI_KERNEL && debugger.int3s.contains_key(&at) {
             registers.rip = at;
             thread.tracee.set_registers(&registers)?;
-            thread.stand(Report::Breakpoint);
+            thread.stop_with(Report::Breakpoint);
             if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {
-                tap.stop_at(Addr(at), &process.book)?;
+                tap.save_at_int3(Addr(at), &process.recording)?;
             }
             return Ok(true);
         }
@@ -183,13 +183,13 @@ impl Engine<'_> {
         if stepped.is_some() {
             debugger.stepping = None;
         }
-        thread.stand(news);
+        thread.stop_with(news);
         Ok(true)
     }
 
     /// Stops a thread for the debugger before the delivery of a signal, or delivers it at once if
     /// the debugger does not want to stop for it.
-    pub(super) fn report_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    pub(super) fn stop_or_deliver(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
             return Ok(());
@@ -200,10 +200,10 @@ impl Engine<'_> {
         }
         let passed = debugger.go.as_ref().map_or(0, |go| go.passed_to(tid));
         if !thread.pending.stops_for_signal(signal, passed) {
-            return self.let_run(tid, signal);
+            return self.resume_for_debugger(tid, signal);
         }
-        thread.held = signal;
-        thread.stand(Report::Signal(signal));
+        thread.held_signal = signal;
+        thread.stop_with(Report::Signal(signal));
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             debugger.stepping = None;
         }
@@ -213,7 +213,7 @@ impl Engine<'_> {
     /// Handles the stop of a thread at the start or the end of a system call. A caught call is
     /// skipped by the kernel first, and the thread stops for the debugger before it. Resumes the
     /// thread unless it stops.
-    pub(super) fn call_stop(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn handle_call_stop_for_debugger(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
             return Ok(());
@@ -221,70 +221,72 @@ impl Engine<'_> {
         let Ok(mut registers) = thread.tracee.registers() else { return Ok(()) };
         let catches = debugger.go.as_ref().map(|go| &go.catches);
         let is_caught = |number: u64| catches.is_some_and(|catches| catches.has(number));
-        let Some(number) = thread.call.take() else {
+        let Some(number) = thread.current_call.take() else {
             let number = registers.orig_rax & u64::from(u32::MAX);
             let here = Addr(registers.rip.wrapping_sub(CALL_BYTES));
-            let passes = thread.caught.take() == Some(here);
-            thread.call = Some(number);
+            let passes = thread.stopped_before_call.take() == Some(here);
+            thread.current_call = Some(number);
             if is_caught(number) && !passes {
                 // With this number the kernel skips the call, and the thread can be moved back
                 // before it.
                 registers.orig_rax = u64::MAX;
                 thread.tracee.set_registers(&registers)?;
-                thread.takes_back = true;
+                thread.skips_call = true;
             }
-            return self.let_run(tid, 0);
+            return self.resume_for_debugger(tid, 0);
         };
-        if std::mem::take(&mut thread.takes_back) {
+        if std::mem::take(&mut thread.skips_call) {
             registers.rip = registers.rip.wrapping_sub(CALL_BYTES);
             (registers.rax, registers.orig_rax) = (number, u64::MAX);
             thread.tracee.set_registers(&registers)?;
-            thread.caught = Some(Addr(registers.rip));
-            thread.stand(Report::Call(number));
+            thread.stopped_before_call = Some(Addr(registers.rip));
+            thread.stop_with(Report::Call(number));
             return Ok(());
         }
         let is_reported = is_caught(number) && !will_restart_call(&registers);
         if is_reported {
-            thread.stand(Report::CallReturn(number));
+            thread.stop_with(Report::CallReturn(number));
         }
-        if debugger.lifted_for.take_if(|parent| *parent == tid).is_some() && !debugger.halts {
+        if debugger.int3s_removed_for.take_if(|parent| *parent == tid).is_some()
+            && !debugger.is_halting
+        {
             self.insert_int3s();
         }
-        if is_reported { Ok(()) } else { self.let_run(tid, 0) }
+        if is_reported { Ok(()) } else { self.resume_for_debugger(tid, 0) }
     }
 
     /// Handles the stop of an interrupted thread: marks it as stopped for the debugger, and moves
     /// it before a call that the kernel would restart.
-    pub(super) fn halted(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn mark_halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        thread.doing = Doing::Standing;
-        thread.call = None;
-        stand_clear(thread.tracee)
+        thread.activity = Activity::Stopped;
+        thread.current_call = None;
+        move_outside_call(thread.tracee)
     }
 
     /// Stops a thread for the debugger at the first instruction of the program that its process has
     /// just executed.
-    pub(super) fn stand_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn stop_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(debugger) = &mut self.debugger {
             debugger.int3s.clear();
             debugger.stepping = None;
         }
-        if !leave_system_call(Tracee(tid))? {
+        if !finish_execve(Tracee(tid))? {
             return Ok(());
         }
         let catches = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
         let is_caught = |number: &u64| catches.is_some_and(|go| go.catches.has(*number));
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.pending.report_on_resume =
-            thread.call.take().filter(is_caught).map(Report::CallReturn);
-        thread.caught = None;
+            thread.current_call.take().filter(is_caught).map(Report::CallReturn);
+        thread.stopped_before_call = None;
         thread.watched.forget();
-        thread.stand(Report::Executed);
-        self.watch_with(tid)
+        thread.stop_with(Report::Executed);
+        self.set_watchpoints(tid)
     }
 
     /// Sets the debug registers of a stopped thread to the debugger's watchpoints.
-    pub(super) fn watch_with(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn set_watchpoints(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(());
         };
@@ -294,7 +296,7 @@ impl Engine<'_> {
 
 /// Moves a thread that is stopped in a system call which the kernel would restart back to before
 /// the call.
-pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
+pub(super) fn move_outside_call(tracee: Tracee) -> Result<(), Error> {
     match tracee.registers() {
         Err(error) if error.is_gone() => Ok(()),
         registers => gone_is_fine(tracee.set_registers(&registers_outside_call(&registers?))),
@@ -303,7 +305,7 @@ pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
 
 /// Ends the execve(2) that started a thread's program, so that the thread is stopped at the first
 /// instruction as after a step. Returns false if the thread has ended.
-pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
+pub(super) fn finish_execve(tracee: Tracee) -> Result<bool, Error> {
     gone_is_fine(tracee.step(0))?;
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))
 }

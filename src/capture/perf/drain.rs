@@ -2,8 +2,8 @@
 //! each byte after the `AUX` record that covers it. Marks each loss where it happened.
 
 use super::mend::Mender;
-use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
-use super::stitch::{AuxRecords, Step, Stitch};
+use super::ring::{AuxRing, Completeness, DataRing, OverwritingRing, RingMemory};
+use super::stitch::{AreaPart, AuxRecords, Stitch};
 use crate::common::Addr;
 use crate::pt::overlap;
 use crate::sideband::perf_data::{PerfEvent, PerfRecords};
@@ -24,9 +24,9 @@ pub(super) struct Drain<M> {
 }
 
 impl<M: RingMemory> Drain<M> {
-    pub(super) fn new(data: M, aux: M, records: PerfRecords, mends: bool) -> Self {
+    pub(super) fn new(data: M, aux: M, records: PerfRecords, has_int3s: bool) -> Self {
         Self {
-            mender: mends.then(Mender::default),
+            mender: has_int3s.then(Mender::default),
             data: DataRing::new(data),
             aux: AuxRing::new(aux),
             records,
@@ -41,30 +41,30 @@ impl<M: RingMemory> Drain<M> {
     /// returned before. The caller must then enable the event, which the kernel disables when the
     /// area is full.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        let whole = self.take_whole();
-        self.mended(&whole)
+        let whole = self.take_unrepaired();
+        self.repaired(&whole)
     }
 
-    fn mended(&mut self, whole: &[u8]) -> Vec<u8> {
+    fn repaired(&mut self, whole: &[u8]) -> Vec<u8> {
         match &mut self.mender {
-            Some(mender) => mender.pass(whole),
+            Some(mender) => mender.repair(whole),
             None => whole.to_vec(),
         }
     }
 
     /// Takes the available bytes from the AUX area. Returns the whole packets, with an OVF packet
     /// at each loss.
-    fn take_whole(&mut self) -> Vec<u8> {
+    fn take_unrepaired(&mut self) -> Vec<u8> {
         // The kernel writes the record for bytes before the head that counts them.
         let head = self.aux.head();
         let Self { data, records, reported, .. } = self;
         let note = &mut |record: &[u8]| note(records, reported, record);
         let seen = data.read(note);
-        if self.aux.is_full(head, self.aux.tail()) || seen == Seen::Doubtful {
-            self.reported.note(head, 0, true);
+        if self.aux.is_full(head, self.aux.tail()) || seen == Completeness::MayLackRecords {
+            self.reported.add(head, 0, true);
         }
         if let Some(full_at) = self.full_at.take() {
-            self.reported.note(full_at, 0, true);
+            self.reported.add(full_at, 0, true);
         }
         self.taken.clear();
         let start = self.aux.take(head, &mut self.taken);
@@ -72,35 +72,35 @@ impl<M: RingMemory> Drain<M> {
         let later = self.aux.head();
         self.full_at = Some(later).filter(|later| self.aux.is_full(*later, start));
         let mut whole = Vec::new();
-        for step in self.reported.steps(start, head) {
+        for step in self.reported.take_parts(start, head) {
             match step {
-                Step::Bytes(from, to) => {
+                AreaPart::Bytes(from, to) => {
                     let place = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
                     let bytes = self.taken.get(place(from)..place(to)).unwrap_or_default();
-                    whole.append(&mut self.stitch.bytes(bytes));
+                    whole.append(&mut self.stitch.add_bytes(bytes));
                 }
-                Step::Loss => whole.append(&mut self.stitch.loss()),
+                AreaPart::Loss => whole.append(&mut self.stitch.mark_gap()),
             }
         }
         whole
     }
 
     /// Returns all remaining packets of a thread that is stopped or gone.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
-        let mut whole = self.take_whole();
-        whole.append(&mut self.stitch.end());
-        let mut mended = self.mended(&whole);
-        mended.extend(self.mender.iter_mut().flat_map(Mender::rest));
+    pub(super) fn take_rest(&mut self) -> Vec<u8> {
+        let mut whole = self.take_unrepaired();
+        whole.append(&mut self.stitch.take_whole_packets());
+        let mut mended = self.repaired(&whole);
+        mended.extend(self.mender.iter_mut().flat_map(Mender::take_held));
         mended
     }
 
     /// Returns all remaining packets of a thread that is stopped at our INT3 at the address `at`,
     /// and adds a FUP packet with this address.
-    pub(super) fn finish_at(&mut self, at: Addr) -> Vec<u8> {
-        let mut whole = self.take_whole();
-        whole.append(&mut self.stitch.end());
-        let mut mended = self.mended(&whole);
-        mended.extend(self.mender.iter_mut().flat_map(|mender| mender.stop_at(at)));
+    pub(super) fn take_rest_at_int3(&mut self, at: Addr) -> Vec<u8> {
+        let mut whole = self.take_unrepaired();
+        whole.append(&mut self.stitch.take_whole_packets());
+        let mut mended = self.repaired(&whole);
+        mended.extend(self.mender.iter_mut().flat_map(|mender| mender.take_held_at_int3(at)));
         mended
     }
 
@@ -115,9 +115,9 @@ fn note(records: &PerfRecords, reported: &mut AuxRecords, record: &[u8]) {
     let record = records.parse(record).ok().flatten();
     match record.map(|record| record.event) {
         Some(PerfEvent::Aux { offset, size, flags }) => {
-            reported.note(offset, size, flags & PerfEvent::AUX_LOSSES != 0);
+            reported.add(offset, size, flags & PerfEvent::AUX_LOSSES != 0);
         }
-        Some(PerfEvent::Lost(_)) => reported.doubt(),
+        Some(PerfEvent::Lost(_)) => reported.add_loss(),
         _ => {}
     }
 }
@@ -125,19 +125,19 @@ fn note(records: &PerfRecords, reported: &mut AuxRecords, record: &[u8]) {
 /// The reader of an AUX area that overwrites itself. Each time it takes everything in the area,
 /// with a gap between two times if bytes may be missing.
 #[derive(Debug)]
-pub(super) struct Ring<M> {
+pub(super) struct RingDrain<M> {
     data: DataRing<M>,
-    snapshots: Snapshots<M>,
+    snapshots: OverwritingRing<M>,
     stitch: Stitch,
     last: Vec<u8>,
 }
 
-impl<M: RingMemory> Ring<M> {
+impl<M: RingMemory> RingDrain<M> {
     pub(super) fn new(data: M, aux: M) -> Self {
         Self {
             data: DataRing::new(data),
-            snapshots: Snapshots::new(aux),
-            stitch: Stitch::from_the_midst(),
+            snapshots: OverwritingRing::new(aux),
+            stitch: Stitch::starting_mid_packet(),
             last: Vec::new(),
         }
     }
@@ -151,10 +151,10 @@ impl<M: RingMemory> Ring<M> {
         let mut whole = Vec::new();
         let common = overlap(&self.last, &now);
         if common == 0 && !self.last.is_empty() {
-            whole.append(&mut self.stitch.loss());
+            whole.append(&mut self.stitch.mark_gap());
         }
-        whole.append(&mut self.stitch.bytes(now.get(common..).unwrap_or_default()));
-        whole.append(&mut self.stitch.end());
+        whole.append(&mut self.stitch.add_bytes(now.get(common..).unwrap_or_default()));
+        whole.append(&mut self.stitch.take_whole_packets());
         self.last = now;
         whole
     }

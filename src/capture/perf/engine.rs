@@ -4,11 +4,11 @@
 use super::clock::PerfTime;
 use super::config::Settings;
 use super::debug_session::Debugger;
-use super::pmu::{Area, Cpu, Pmu};
+use super::pmu::{AuxArea, CpuPmu, Pmu};
 use super::process::{Finished, Process};
-use super::sideband::Recipe;
+use super::sideband::SidebandAttr;
 use super::sysfs::{DEVICES, PtPmu};
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::limits::SMALL_BUFFER;
@@ -34,17 +34,17 @@ const FULL_BYTES: u64 = 4 << 20;
 const RECORDS_PER_TRACE: u64 = 8;
 
 /// Returns the CPU's PMU, configured for the request, or an error if it cannot be used.
-pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
+pub(super) fn open_cpu_pmu(request: &Request) -> Result<CpuPmu, Error> {
     let pmu = PtPmu::read(Path::new(DEVICES))?;
     let settings = Settings::new(&pmu, &request.pt_config, request.psb_period_bytes)?;
-    let cpu = Cpu::new(pmu, settings);
+    let cpu = CpuPmu::new(pmu, settings);
     cpu.probe()?;
     Ok(cpu)
 }
 
 /// Returns an error if this machine's CPU cannot trace as requested.
 pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
-    let ranges = cpu(request)?.filter_ranges();
+    let ranges = open_cpu_pmu(request)?.filter_ranges();
     let count = request.filter.only.len() + request.filter.stop.len();
     if count > ranges {
         return Err(crate::capture::PerfError::TooManyRanges { count, ranges }.into());
@@ -54,18 +54,18 @@ pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
 
 /// Launches a program, and records it with the CPU until it ends.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    record_with(request, &mut cpu(request)?)
+    record_with(request, &mut open_cpu_pmu(request)?)
 }
 
 /// Attaches to a running process, and records it with the CPU until it ends or a signal asks to
 /// leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
-    attach_with(request, pid, &mut cpu(request)?)
+    attach_with(request, pid, &mut open_cpu_pmu(request)?)
 }
 
 /// Launches a program, and records it with `pmu` until it ends.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
-    let (recipe, time) = Recipe::find()?;
+    let (sideband_attr, time) = SidebandAttr::probe()?;
     let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
     note_hardware(&mut prepared, pmu);
     let _forwarding = Forwarding::to(pid);
@@ -83,7 +83,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
             }
         },
     };
-    let mut engine = Engine::new(request, pid, Box::new(pmu), recipe, time);
+    let mut engine = Engine::new(request, pid, Box::new(pmu), sideband_attr, time);
     let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, None)
 }
@@ -95,12 +95,12 @@ pub(super) fn attach_with(
     pid: Pid,
     pmu: &mut dyn Pmu,
 ) -> Result<Outcome, Error> {
-    let (recipe, time) = Recipe::find()?;
+    let (sideband_attr, time) = SidebandAttr::probe()?;
     let leaving = Leaving::on_signals();
     let _snapshot_signal = SnapshotSignal::handle();
     let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     note_hardware(&mut prepared, pmu);
-    let mut engine = Engine::new(request, pid, Box::new(pmu), recipe, time);
+    let mut engine = Engine::new(request, pid, Box::new(pmu), sideband_attr, time);
     let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, Some(&leaving))
 }
@@ -116,16 +116,16 @@ pub(in crate::capture) struct Engine<'a> {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) pmu: Box<dyn Pmu + 'a>,
-    recipe: Recipe,
+    sideband_attr: SidebandAttr,
     time: PerfTime,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// The first stops of threads whose parents have not reported their births yet.
-    pub(super) early: BTreeMap<Tid, Stop>,
+    pub(super) early_stops: BTreeMap<Tid, Stop>,
     finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
     /// True while a snapshot of the rings is being taken.
-    is_asked: bool,
+    is_taking_snapshot: bool,
     /// True once all processes are to be detached.
     pub(super) is_leaving: bool,
     /// The size in bytes of the smallest AUX area for which the kernel had less room than
@@ -142,21 +142,21 @@ impl<'a> Engine<'a> {
         request: &Request,
         program: Pid,
         pmu: Box<dyn Pmu + 'a>,
-        recipe: Recipe,
+        sideband_attr: SidebandAttr,
         time: PerfTime,
     ) -> Self {
         Self {
             request: request.clone(),
             program,
             pmu,
-            recipe,
+            sideband_attr,
             time,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
-            early: BTreeMap::new(),
+            early_stops: BTreeMap::new(),
             finished: Vec::new(),
             notes: Vec::new(),
-            is_asked: false,
+            is_taking_snapshot: false,
             is_leaving: false,
             smallest_area: None,
             exit: None,
@@ -166,35 +166,35 @@ impl<'a> Engine<'a> {
 
     /// Traces stopped threads of the program, then resumes them.
     fn begin(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
-        self.take_over(prepared, tids)?;
+        self.record_stopped(prepared, tids)?;
         // Trace all threads before any runs: they may create threads, or map code.
-        tids.iter().try_for_each(|&tid| self.run_on(tid, 0))
+        tids.iter().try_for_each(|&tid| self.resume_thread(tid, 0))
     }
 
     /// Starts the recording and traces the stopped threads of the program.
-    pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+    pub(super) fn record_stopped(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
         // If anything fails from here on, the threads are detached.
         self.threads.extend(tids.iter().map(|&tid| (tid, Thread::new(tid, pid))));
         prepared.set_latest(&self.request.store)?;
         self.add_process(prepared, pid)?;
-        tids.iter().try_for_each(|&tid| self.tap(tid))
+        tids.iter().try_for_each(|&tid| self.start_tracing(tid))
     }
 
     /// Starts the recording of a stopped process, and sets its filter.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let mut process = Process::start(prepared, &self.request, pid, self.time.clone())?;
-        process.look_for_code(self.pmu.filter_ranges())?;
+        process.update_filter(self.pmu.filter_ranges())?;
         self.processes.insert(pid, process);
         Ok(())
     }
 
     /// Starts to trace a stopped thread: opens its sideband and its tap ([`super::tap::Tap`]), and
     /// adds it to the recording. Does nothing if the thread is gone.
-    pub(super) fn tap(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn start_tracing(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
-        let sideband = match self.recipe.open(tid) {
+        let sideband = match self.sideband_attr.open(tid) {
             // The thread was killed: its exit will be reported.
             Err(error) if is_gone(&error) => return Ok(()),
             result => result?,
@@ -202,12 +202,12 @@ impl<'a> Engine<'a> {
         let area = match self.request.history {
             // A limit applies to records only: `cli` rejects it for this backend.
             History::Full | History::Limited { .. } => {
-                Area { size_bytes: FULL_BYTES, overwrites: false }
+                AuxArea { size_bytes: FULL_BYTES, overwrites: false }
             }
             History::Ring { bytes } => {
                 let wanted = (bytes / RECORDS_PER_TRACE).next_power_of_two();
-                let size_bytes = wanted.max(super::pmu::LEAST_BYTES);
-                Area { size_bytes, overwrites: true }
+                let size_bytes = wanted.max(super::pmu::SMALLEST_AREA_BYTES);
+                AuxArea { size_bytes, overwrites: true }
             }
         };
         let source = match self.pmu.open(tid, area) {
@@ -218,24 +218,30 @@ impl<'a> Engine<'a> {
             let smallest = self.smallest_area.get_or_insert(u64::MAX);
             *smallest = source.area.size_bytes.min(*smallest);
         }
-        process.prepare(source.control.as_ref())?;
+        process.apply_filter(source.control.as_ref())?;
         {
-            let mut book = super::tap::lock(&process.book);
-            book.recorder.add_thread(tid)?;
-            book.listen(tid, sideband);
+            let mut recording = super::tap::lock(&process.recording);
+            recording.recorder.add_thread(tid)?;
+            recording.add_sideband(tid, sideband);
         }
-        let mends = self.debugger.is_some();
-        let tap = super::tap::Tap::open(tid, source, &process.book, &process.armed, mends);
+        let has_int3s = self.debugger.is_some();
+        let tap = super::tap::Tap::open(
+            tid,
+            source,
+            &process.recording,
+            &process.has_code_to_trace,
+            has_int3s,
+        );
         thread.tap = Some(tap);
         Ok(())
     }
 
     /// Resumes a thread with `signal` (0: none).
-    pub(super) fn run_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    pub(super) fn resume_thread(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let process = self.processes.get(&thread.pid);
-        let to_call = process.is_some_and(Process::seeks);
-        thread.doing = Doing::Running;
+        let to_call = process.is_some_and(Process::seeks_code);
+        thread.activity = Activity::Running;
         gone_is_fine(self.pmu.resume(thread.tracee, signal, to_call))
     }
 
@@ -246,67 +252,67 @@ impl<'a> Engine<'a> {
                 self.is_leaving = true;
                 let tracees = self.threads.values().map(|thread| thread.tracee);
                 tracees.into_iter().try_for_each(|tracee| gone_is_fine(tracee.interrupt()))?;
-                self.part_if_all_stand()?;
+                self.detach_if_all_stopped()?;
                 continue;
             }
             if SnapshotSignal::take_request() {
-                self.ask()?;
-                self.answered()?;
+                self.begin_snapshot()?;
+                self.end_snapshot_if_written()?;
             }
             let Some((tid, stop)) = wait_or_signal()? else { continue };
-            if self.pmu.is_own(tid, stop)? {
-                self.answer(tid)?;
+            if self.pmu.is_internal_stop(tid, stop)? {
+                self.write_awaited_ring(tid)?;
                 gone_is_fine(self.pmu.resume(Tracee(tid), 0, false))?;
             } else {
                 self.handle(tid, stop)?;
             }
-            self.answered()?;
+            self.end_snapshot_if_written()?;
             for process in self.processes.values() {
-                super::tap::lock(&process.book).take_failure()?;
+                super::tap::lock(&process.recording).take_failure()?;
             }
         }
         Ok(())
     }
 
     /// Starts a snapshot of the rings: interrupts the running threads for it.
-    fn ask(&mut self) -> Result<(), Error> {
-        self.is_asked = true;
+    fn begin_snapshot(&mut self) -> Result<(), Error> {
+        self.is_taking_snapshot = true;
         for process in self.processes.values() {
-            super::tap::lock(&process.book).recorder.begin_snapshot();
+            super::tap::lock(&process.recording).recorder.begin_snapshot();
         }
         let tids: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in tids {
             let Some(thread) = self.threads.get_mut(&tid) else { continue };
-            thread.is_asked = true;
-            if thread.doing == Doing::Running {
+            thread.awaits_snapshot = true;
+            if thread.activity == Activity::Running {
                 gone_is_fine(thread.tracee.interrupt())?;
             } else {
-                self.answer(tid)?;
+                self.write_awaited_ring(tid)?;
             }
         }
         Ok(())
     }
 
     /// Completes the snapshot once all rings are written.
-    fn answered(&mut self) -> Result<(), Error> {
-        if self.is_asked && !self.threads.values().any(|thread| thread.is_asked) {
-            self.is_asked = false;
+    fn end_snapshot_if_written(&mut self) -> Result<(), Error> {
+        if self.is_taking_snapshot && !self.threads.values().any(|thread| thread.awaits_snapshot) {
+            self.is_taking_snapshot = false;
             for process in self.processes.values() {
-                super::tap::lock(&process.book).recorder.end_snapshot()?;
+                super::tap::lock(&process.recording).recorder.end_snapshot()?;
             }
         }
         Ok(())
     }
 
     /// Writes the ring of a stopped thread, if a snapshot waits for it.
-    pub(super) fn answer(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn write_awaited_ring(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        if !std::mem::take(&mut thread.is_asked) {
+        if !std::mem::take(&mut thread.awaits_snapshot) {
             return Ok(());
         }
         let process = self.processes.get(&thread.pid);
         if let Some((process, tap)) = process.zip(thread.tap.as_mut()) {
-            tap.save(&process.book)?;
+            tap.save(&process.recording)?;
         }
         Ok(())
     }
@@ -316,9 +322,9 @@ impl<'a> Engine<'a> {
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.has_lost_first_thread(pid) {
-            self.close(first)?;
+            self.stop_tracing(first)?;
             if let Some(thread) = self.threads.remove(&first) {
-                self.note_end(first, &thread, None)?;
+                self.record_thread_end(first, &thread, None)?;
             }
         }
         Ok(())
@@ -326,21 +332,22 @@ impl<'a> Engine<'a> {
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
     /// them, unless a debugger is to look at them first.
-    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
-        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+        if threads.iter().any(|thread| thread.activity != Activity::AtExitStop) {
             return Ok(());
         }
-        let ending: Vec<_> = threads.iter().filter_map(|thread| thread.ending.clone()).collect();
+        let ending: Vec<_> =
+            threads.iter().filter_map(|thread| thread.exit_state.clone()).collect();
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
             let ending = final_state::sort_threads(ending, culprit);
-            let book = super::tap::lock(&process.book);
-            final_state::write_core(&book.recorder, &process.memory, ending, signal, &[])?;
+            let recording = super::tap::lock(&process.recording);
+            final_state::write_core(&recording.recorder, &process.memory, ending, signal, &[])?;
         }
         if self.debugger.is_some() {
             // The debugger inspects the exit stops first.
@@ -359,7 +366,7 @@ impl<'a> Engine<'a> {
         let tids: Vec<_> =
             self.threads.iter().filter(|(_, t)| of_process(t)).map(|(tid, _)| *tid).collect();
         for tid in tids {
-            self.close(tid)?;
+            self.stop_tracing(tid)?;
             self.threads.remove(&tid);
         }
         if pid == self.program {
@@ -374,14 +381,14 @@ impl<'a> Engine<'a> {
     }
 
     /// Stops tracing a thread, and writes the end of its trace.
-    pub(super) fn close(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn stop_tracing(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         if let Some(tap) = thread.tap.take() {
-            process.workers.extend(tap.close(&process.book)?);
+            process.workers.extend(tap.close(&process.recording)?);
             process.workers.retain(|worker| !worker.is_finished());
         }
-        super::tap::lock(&process.book).leave(tid)
+        super::tap::lock(&process.recording).remove_sideband(tid)
     }
 
     /// Runs the main loop to the end, and returns the result. Detaches if something fails.
@@ -391,7 +398,7 @@ impl<'a> Engine<'a> {
         leaving: Option<&Leaving>,
     ) -> Result<Outcome, Error> {
         if let Err(error) = begun.and_then(|()| self.run(leaving)) {
-            self.let_go(leaving.is_none());
+            self.detach_after_failure(leaving.is_none());
             return Err(error);
         }
         if let Some(bytes) = self.smallest_area {
@@ -408,7 +415,7 @@ impl<'a> Engine<'a> {
 
     /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
     /// it keeps its terminal.
-    pub(super) fn let_go(&mut self, is_launched: bool) {
+    pub(super) fn detach_after_failure(&mut self, is_launched: bool) {
         // Includes processes whose threads are not traced yet.
         let pids = self.threads.values().map(|thread| thread.pid).chain([self.program]);
         pids.collect::<BTreeSet<Pid>>().into_iter().for_each(tracee::detach_all);

@@ -1,7 +1,7 @@
 //! The kernel's interface to perf events: `perf_event_open(2)`, the mappings of an event's rings,
 //! and its ioctls. Contains no policy.
 
-use super::ring::Plain;
+use super::ring::MappedRing;
 use crate::capture::perf_error::Error;
 use crate::common::Tid;
 use crate::pt::TscToNs;
@@ -237,22 +237,22 @@ impl Mapped {
     }
 
     /// Returns the ring of records.
-    pub(super) fn records(self: &Arc<Self>) -> Plain {
+    pub(super) fn records(self: &Arc<Self>) -> MappedRing {
         let size = self.size_bytes - PAGE_BYTES;
         // SAFETY: the records follow the first page of the mapping.
         let base = unsafe { self.bytes().add(PAGE_BYTES) };
         let (head, tail) = ((&self.page().data_head).into(), (&self.page().data_tail).into());
         // SAFETY: all of it lives as long as the mapping, which the ring owns.
-        unsafe { Plain::new(base, size as u64, head, Some(tail), self.clone()) }
+        unsafe { MappedRing::new(base, size as u64, head, Some(tail), self.clone()) }
     }
 
     /// Returns the AUX area `aux`, whose counters are in this mapping.
-    pub(super) fn aux(self: &Arc<Self>, aux: &Arc<Self>, overwrites: bool) -> Plain {
+    pub(super) fn aux(self: &Arc<Self>, aux: &Arc<Self>, overwrites: bool) -> MappedRing {
         let head = (&self.page().aux_head).into();
         let tail = (!overwrites).then(|| (&self.page().aux_tail).into());
         let owner = Arc::new((self.clone(), aux.clone()));
         // SAFETY: as above, of both mappings.
-        unsafe { Plain::new(aux.bytes(), aux.size_bytes as u64, head, tail, owner) }
+        unsafe { MappedRing::new(aux.bytes(), aux.size_bytes as u64, head, tail, owner) }
     }
 
     /// Returns the conversion from the TSC to the times of perf's records; `None` if the kernel

@@ -1,10 +1,10 @@
 //! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
 //! them. The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
-//! ends; the *book* of a process is its recording (modules `tap` and `book`).
+//! ends; the *recording* of a process is its recording (modules `tap` and `recording`).
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
@@ -27,39 +27,39 @@ impl Engine<'_> {
         // that executes a program.
         let of_process = (ended || executed) && self.processes.contains_key(&Pid(tid.0));
         if !self.threads.contains_key(&tid) && !of_process {
-            self.early.insert(tid, stop);
+            self.early_stops.insert(tid, stop);
             return Ok(());
         }
         // A snapshot may wait for the ring of a thread that stops.
         if !ended {
-            self.answer(tid)?;
+            self.write_awaited_ring(tid)?;
         }
         match stop {
-            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
-            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
-            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Exited(_) | Stop::Killed { .. } => self.handle_thread_end(tid, stop),
+            Stop::Event(PtraceEvent::Exit) => self.handle_exit_stop(tid),
+            Stop::Event(PtraceEvent::Exec) => self.handle_execve(tid),
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                self.born(tid)
+                self.handle_birth(tid)
             }
-            Stop::Signal(signal) => self.signalled(tid, signal),
-            Stop::Group(_) if self.is_leaving => self.stands(tid),
+            Stop::Signal(signal) => self.handle_signal(tid, signal),
+            Stop::Group(_) if self.is_leaving => self.mark_ready_to_detach(tid),
             Stop::Group(signal) => {
-                self.stopped(tid)?;
+                self.enter_group_stop(tid)?;
                 stop_with_program(signal);
                 Ok(())
             }
-            Stop::Event(PtraceEvent::Stop) => self.stood(tid),
-            Stop::Call => self.called(tid),
-            Stop::Event(PtraceEvent::Other(_)) => self.go_on(tid, 0),
+            Stop::Event(PtraceEvent::Stop) => self.handle_event_stop(tid),
+            Stop::Call => self.handle_call_stop(tid),
+            Stop::Event(PtraceEvent::Other(_)) => self.resume(tid, 0),
         }
     }
 
     /// Resumes a thread, unless all are to be detached.
-    fn go_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    fn resume(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         if self.debugger.is_some() {
-            return self.let_run(tid, signal);
+            return self.resume_for_debugger(tid, signal);
         }
-        self.run_on(tid, signal)?;
+        self.resume_thread(tid, signal)?;
         if self.is_leaving {
             // Any stop cancels the earlier request to stop.
             gone_is_fine(Tracee(tid).interrupt())?;
@@ -68,51 +68,51 @@ impl Engine<'_> {
     }
 
     /// Handles a new thread's first stop, the end of a group stop, or a requested stop.
-    fn stood(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_event_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let is_new =
-            self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Born && t.tap.is_none());
+            self.threads.get(&tid).is_some_and(|t| t.activity == Activity::New && t.tap.is_none());
         if is_new {
-            self.tap(tid)?;
-            self.watch_with(tid)?;
+            self.start_tracing(tid)?;
+            self.set_watchpoints(tid)?;
         }
         if self.is_leaving {
-            self.stands(tid)
-        } else if is_new && self.holds_newborns() {
-            self.halted(tid)
+            self.mark_ready_to_detach(tid)
+        } else if is_new && self.holds_new_threads() {
+            self.mark_halted(tid)
         } else {
-            self.go_on(tid, 0)
+            self.resume(tid, 0)
         }
     }
 
     /// Returns true if one thread runs alone, so that threads it creates stay stopped.
-    fn holds_newborns(&self) -> bool {
+    fn holds_new_threads(&self) -> bool {
         let go = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
         go.is_some_and(|go| go.locked)
     }
 
     /// Leaves a thread stopped with its process, for job control.
-    fn stopped(&mut self, tid: Tid) -> Result<(), Error> {
+    fn enter_group_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        thread.doing = Doing::Stopped;
+        thread.activity = Activity::GroupStopped;
         gone_is_fine(thread.tracee.listen())
     }
 
     /// Handles a stop at a system call, which is used to look for newly mapped code.
-    fn called(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_call_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map_or(self.program, |thread| thread.pid);
-        self.look_for_code(pid)?;
-        self.go_on(tid, 0)
+        self.update_filter_of(pid)?;
+        self.resume(tid, 0)
     }
 
     /// Looks for newly mapped code, and updates the filter of the process.
-    fn look_for_code(&mut self, pid: Pid) -> Result<(), Error> {
+    fn update_filter_of(&mut self, pid: Pid) -> Result<(), Error> {
         let ranges = self.pmu.filter_ranges();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        if let Some(filter) = process.look_for_code(ranges)? {
+        if let Some(filter) = process.update_filter(ranges)? {
             let taps =
                 self.threads.values().filter(|t| t.pid == pid).filter_map(|t| t.tap.as_ref());
             for tap in taps {
-                refilter(tap, &filter)?;
+                apply_new_filter(tap, &filter)?;
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Engine<'_> {
 
     /// Records a signal before its delivery, and delivers it, unless the debugger wants to see it
     /// first.
-    fn signalled(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+    fn handle_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         match thread.tracee.signal_info() {
             Err(error) if error.is_gone() => return Ok(()),
@@ -133,23 +133,23 @@ impl Engine<'_> {
                     addr: siginfo::fault_address(&info),
                 };
                 if let Some(process) = self.processes.get(&thread.pid) {
-                    lock(&process.book).recorder.record_event(tid, event)?;
+                    lock(&process.recording).recorder.record_event(tid, event)?;
                 }
             }
         }
         if self.debugger.is_some() {
-            return self.report_signal(tid, signal);
+            return self.stop_or_deliver(tid, signal);
         }
-        self.go_on(tid, signal)
+        self.resume(tid, signal)
     }
 
     /// Handles the birth of a thread or process, reported by a stop of its parent, and resumes the
     /// parent.
-    fn born(&mut self, parent: Tid) -> Result<(), Error> {
+    fn handle_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
-        let first_stop = self.early.remove(&child);
+        let first_stop = self.early_stops.remove(&child);
         let is_thread = is_thread_of(child, pid);
         if is_thread && self.request.only_thread.is_none() {
             self.threads.insert(child, Thread::new(child, pid));
@@ -163,19 +163,19 @@ impl Engine<'_> {
             if is_thread {
                 gone_is_fine(Tracee(child).detach(0))?;
             } else {
-                self.forked(parent, pid, Pid(child.0))?;
+                self.handle_child_process(parent, pid, Pid(child.0))?;
             }
         }
-        self.go_on(parent, 0)
+        self.resume(parent, 0)
     }
 
     /// Records a newborn child process, or detaches from it.
-    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
+    fn handle_child_process(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
-            lock(&process.book).recorder.record_event(parent, Event::Fork { child })?;
+            lock(&process.recording).recorder.record_event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
-        self.keep_stops_out_of(parent, child);
+        self.remove_int3s_from_child(parent, child);
         if !self.request.follow_forks || self.is_leaving {
             return gone_is_fine(Tracee(tid).detach(0));
         }
@@ -183,42 +183,42 @@ impl Engine<'_> {
         note_hardware(&mut prepared, &*self.pmu);
         self.threads.insert(tid, Thread::new(tid, child));
         self.add_process(prepared, child)?;
-        self.stood(tid)
+        self.handle_event_stop(tid)
     }
 
     /// Handles an execve(2), after which `tid` is the only thread of its process.
-    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_execve(&mut self, tid: Tid) -> Result<(), Error> {
         let old = Tracee(tid).event_message();
         let old = old.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
         let Some(pid) = self.threads.get(&old).map(|thread| thread.pid) else { return Ok(()) };
         if let Some(process) = self.processes.get_mut(&pid) {
-            lock(&process.book).hear()?;
+            lock(&process.recording).write_sidebands()?;
             process.exec()?;
         }
         if old != tid {
             // The kernel gave the thread the number of the first one, whose trace it continues.
             for one in [old, tid] {
-                self.close(one)?;
+                self.stop_tracing(one)?;
                 if let Some(thread) = self.threads.remove(&one) {
-                    self.note_end(one, &thread, None)?;
+                    self.record_thread_end(one, &thread, None)?;
                 }
             }
             self.threads.insert(tid, Thread::new(tid, pid));
-            self.tap(tid)?;
+            self.start_tracing(tid)?;
         }
-        self.look_for_code(pid)?;
+        self.update_filter_of(pid)?;
         if registers_of(Tracee(tid)).is_some_and(|registers| registers.cs != USER_CS_64) {
-            return self.leave_alone(pid, "runs a 32-bit program");
+            return self.end_unrecordable(pid, "runs a 32-bit program");
         }
         if self.debugger.is_some() {
-            return self.stand_in_new_program(tid);
+            return self.stop_in_new_program(tid);
         }
-        self.go_on(tid, 0)
+        self.resume(tid, 0)
     }
 
     /// Ends the recording of a process that does something unsupported, as the clause `why` states,
     /// and detaches from it.
-    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+    fn end_unrecordable(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
         for thread in self.threads.values().filter(|thread| thread.pid == pid) {
@@ -229,18 +229,19 @@ impl Engine<'_> {
 
     /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
     /// there if its process ends with it.
-    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
-        self.close(tid)?;
+        self.stop_tracing(tid)?;
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let pid = thread.pid;
         let call = registers_of(thread.tracee).map(|registers| registers.orig_rax);
-        thread.ending = final_state::read_thread(thread.tracee, thread.siginfo);
-        let final_pc = thread.ending.as_ref().map(|ending| Addr(ending.registers.rip));
-        self.note_end(tid, &thread, final_pc)?;
+        thread.exit_state = final_state::read_thread(thread.tracee, thread.siginfo);
+        let final_pc = thread.exit_state.as_ref().map(|ending| Addr(ending.registers.rip));
+        self.record_thread_end(tid, &thread, final_pc)?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let stop = ExitStop { tid, status, call, siginfo: thread.siginfo };
-        let others = self.threads.values().filter(|t| t.pid == pid && t.doing != Doing::AtEnd);
+        let others =
+            self.threads.values().filter(|t| t.pid == pid && t.activity != Activity::AtExitStop);
         let alive: Vec<Tid> = others.map(|thread| thread.tracee.0).collect();
         let is_alone = self.request.only_thread.is_some();
         let ends_process = process.culprit.note_exit_stop(&stop, || {
@@ -250,21 +251,26 @@ impl Engine<'_> {
             any_is_in_execve(pid, alive.into_iter())
         });
         if is_alone {
-            return self.end_alone(pid, thread, ends_process.then_some(status));
+            return self.finish_only_thread(pid, thread, ends_process.then_some(status));
         }
         if ends_process || alive.is_empty() {
-            thread.doing = Doing::AtEnd;
+            thread.activity = Activity::AtExitStop;
             self.threads.insert(tid, thread);
-            return self.end_if_all_are(pid);
+            return self.end_if_all_at_exit(pid);
         }
         gone_is_fine(thread.tracee.resume(0))
     }
 
     /// Ends the recording at the exit stop of its only recorded thread. `status` is the wait status
     /// of the process, if it ends as well.
-    fn end_alone(&mut self, pid: Pid, thread: Thread, status: Option<u64>) -> Result<(), Error> {
-        self.threads.insert(thread.tracee.0, Thread { doing: Doing::AtEnd, ..thread });
-        self.end_if_all_are(pid)?;
+    fn finish_only_thread(
+        &mut self,
+        pid: Pid,
+        thread: Thread,
+        status: Option<u64>,
+    ) -> Result<(), Error> {
+        self.threads.insert(thread.tracee.0, Thread { activity: Activity::AtExitStop, ..thread });
+        self.end_if_all_at_exit(pid)?;
         let exit = status.map(|status| match i32::try_from(status & 0x7f).unwrap_or(0) {
             0 => Exit::Code(i32::try_from(status >> 8 & 0xff).unwrap_or(0)),
             signal => Exit::Signal(signal),
@@ -273,7 +279,7 @@ impl Engine<'_> {
     }
 
     /// Records the end of a thread, with its last address if known.
-    pub(super) fn note_end(
+    pub(super) fn record_thread_end(
         &self,
         tid: Tid,
         thread: &Thread,
@@ -282,76 +288,76 @@ impl Engine<'_> {
         let Some(process) = self.processes.get(&thread.pid) else { return Ok(()) };
         let name = comm(thread.pid, tid);
         // Only decoding can count the instructions.
-        Ok(lock(&process.book).recorder.thread_ended(tid, name, 0, at)?)
+        Ok(lock(&process.recording).recorder.thread_ended(tid, name, 0, at)?)
     }
 
     /// Handles the end of a thread after its exit stop. If it has the number of its process, that
     /// has ended as well, and its recording is completed.
-    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
-        self.close(tid)?;
+        self.stop_tracing(tid)?;
         let removed = self.threads.remove(&tid);
         // The thread was killed without an exit stop.
-        let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
+        let lost = removed.filter(|thread| thread.activity != Activity::AtExitStop);
         if let Some(thread) = &lost {
-            self.note_end(tid, thread, None)?;
+            self.record_thread_end(tid, thread, None)?;
         }
         if self.processes.contains_key(&Pid(tid.0)) {
             self.finish(Pid(tid.0), exit_of(stop))?;
         } else if let Some(pid) = pid.filter(|_| lost.is_some()) {
             // The other threads may have waited for this one.
-            self.end_if_all_are(pid)?;
+            self.end_if_all_at_exit(pid)?;
             if self.request.only_thread.is_some() {
                 self.finish(pid, exit_of(stop).filter(|exit| matches!(exit, Exit::Signal(_))))?;
             }
         }
-        if self.is_leaving { self.part_if_all_stand() } else { Ok(()) }
+        if self.is_leaving { self.detach_if_all_stopped() } else { Ok(()) }
     }
 
     /// Marks a thread as stopped to be detached from.
-    fn stands(&mut self, tid: Tid) -> Result<(), Error> {
+    fn mark_ready_to_detach(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.doing = Doing::Standing;
+            thread.activity = Activity::Stopped;
         }
-        self.part_if_all_stand()
+        self.detach_if_all_stopped()
     }
 
     /// Detaches from all processes once all their threads are stopped.
-    pub(super) fn part_if_all_stand(&mut self) -> Result<(), Error> {
-        let stands = |thread: &Thread| matches!(thread.doing, Doing::Standing);
+    pub(super) fn detach_if_all_stopped(&mut self) -> Result<(), Error> {
+        let stands = |thread: &Thread| matches!(thread.activity, Activity::Stopped);
         if !self.threads.values().all(stands) {
             return Ok(());
         }
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for pid in pids {
-            self.part(pid)?;
+            self.detach_process(pid)?;
         }
         Ok(())
     }
 
     /// Writes the final state of a process whose threads are all stopped, detaches from them, and
     /// completes the recording.
-    pub(super) fn part(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let tids: Vec<Tid> =
             self.threads.values().filter(|t| t.pid == pid).map(|t| t.tracee.0).collect();
         let mut ending = Vec::new();
         for tid in &tids {
-            self.close(*tid)?;
+            self.stop_tracing(*tid)?;
             let Some(thread) = self.threads.get(tid) else { continue };
             let state = final_state::read_thread(thread.tracee, None);
             let at = state.as_ref().map(|state| Addr(state.registers.rip));
-            self.note_end(*tid, thread, at)?;
+            self.record_thread_end(*tid, thread, at)?;
             ending.extend(state);
         }
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
             let ending = final_state::sort_threads(ending, Tid(pid.0));
-            let book = lock(&process.book);
-            final_state::write_core(&book.recorder, &process.memory, ending, 0, &[])?;
+            let recording = lock(&process.recording);
+            final_state::write_core(&recording.recorder, &process.memory, ending, 0, &[])?;
         }
         for tid in tids {
-            let signal = self.threads.get(&tid).map_or(0, |thread| thread.held);
+            let signal = self.threads.get(&tid).map_or(0, |thread| thread.held_signal);
             gone_is_fine(Tracee(tid).detach(signal))?;
         }
         self.finish(pid, None)
@@ -359,7 +365,7 @@ impl Engine<'_> {
 }
 
 /// Sets another filter on a thread's running event, if not empty, and enables it.
-fn refilter(tap: &Tap, filter: &str) -> Result<(), Error> {
+fn apply_new_filter(tap: &Tap, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
         tap.set_filter(filter)?;
     }

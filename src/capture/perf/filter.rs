@@ -8,16 +8,16 @@ use crate::sideband::Mapping;
 
 /// Returns the filter text for these ranges as they are mapped; `None` if nothing may be traced
 /// yet, since the kernel traces everything without a filter.
-pub(super) fn words(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>, Error> {
-    let only = ranges.only().iter().map(|range| word("filter", *range, maps));
-    let stop = ranges.stop().iter().map(|range| word("stop", *range, maps));
+pub(super) fn filter_text(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>, Error> {
+    let only = ranges.only().iter().map(|range| range_text("filter", *range, maps));
+    let stop = ranges.stop().iter().map(|range| range_text("stop", *range, maps));
     let words = only.chain(stop).collect::<Result<Vec<_>, _>>()?;
     let is_nothing_yet = ranges.has_filter() && ranges.only().is_empty();
     Ok((!is_nothing_yet).then(|| words.join(" ")))
 }
 
 /// Returns the part of the filter text for one range; an error if the kernel cannot filter by it.
-fn word(action: &str, range: AddrRange, maps: &[Mapping]) -> Result<String, Error> {
+fn range_text(action: &str, range: AddrRange, maps: &[Mapping]) -> Result<String, Error> {
     let refused = |why| Error::Filter { range: range.to_string(), why };
     let holds = |m: &&Mapping| m.range.start <= range.start && range.end <= m.range.end;
     let mapping = maps.iter().find(holds).filter(|m| m.is_file());
@@ -48,7 +48,7 @@ mod tests {
         let (only, stop) = (only.iter().map(code).collect(), stop.iter().map(code).collect());
         let resolver = Resolver::new(&Filter { only, stop });
         let maps = parse_maps(MAPS).unwrap();
-        words(resolver.ranges(), &maps).map_err(|error| error.to_string())
+        filter_text(resolver.ranges(), &maps).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -72,6 +72,6 @@ mod tests {
     fn a_function_that_is_not_there_yet_means_nothing_and_not_all() {
         let only = vec![Code::Function("later".to_owned())];
         let resolver = Resolver::new(&Filter { only, stop: Vec::new() });
-        assert_eq!(words(resolver.ranges(), &[]).unwrap(), None);
+        assert_eq!(filter_text(resolver.ranges(), &[]).unwrap(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::debug_session::Debugger;
 use super::engine::Engine;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
@@ -16,14 +16,14 @@ use crate::tracee::{PtraceEvent, Stop, Tracee, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The number of single steps in a row after which the other threads run for [`TURN`].
-const LONE_STEPS: u32 = 256;
+/// The number of single steps in a row after which the other threads run for [`OTHERS_RUN_TIME`].
+const STEPS_PER_TURN: u32 = 256;
 /// The time for which the other threads run.
-const TURN: Duration = Duration::from_millis(1);
+const OTHERS_RUN_TIME: Duration = Duration::from_millis(1);
 /// The pause between two checks for a stop.
-const LOOK_PERIOD: Duration = Duration::from_micros(300);
+const CHECK_PERIOD: Duration = Duration::from_micros(300);
 /// The number of checks for a stop before the first pause.
-const LOOKS: u32 = 64;
+const CHECKS_BEFORE_PAUSE: u32 = 64;
 
 impl Engine<'_> {
     /// Resumes the program as requested until there is an event, and stops all its threads again.
@@ -37,7 +37,7 @@ impl Engine<'_> {
             return Ok(end);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.program);
-        let news = self.go_until(go, interrupted);
+        let news = self.resume_until_event(go, interrupted);
         let halted = self.halt_all();
         self.remove_int3s();
         let news = news.and_then(|news| halted.map(|()| news))?;
@@ -46,12 +46,12 @@ impl Engine<'_> {
 
     /// Resumes the program as requested until there is an event, and returns it. The caller stops
     /// the threads.
-    fn go_until(
+    fn resume_until_event(
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
-        self.watch_all(go)?;
+        self.set_all_watchpoints(go)?;
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
         let mut has_signal = false;
@@ -62,22 +62,22 @@ impl Engine<'_> {
             // Keep the signal in the thread: another thread's event may be reported before this one
             // runs.
             if go.signal != 0 {
-                thread.chosen = go.signal;
+                thread.chosen_signal = go.signal;
             }
-            has_signal = thread.chosen != 0;
+            has_signal = thread.chosen_signal != 0;
         }
         for (tid, signal) in &go.signals {
             if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
-                thread.chosen = *signal;
+                thread.chosen_signal = *signal;
             }
         }
-        let step = self.look_at_step(go.thread).unwrap_or_default();
+        let step = self.next_step(go.thread).unwrap_or_default();
         let ip = Tracee(go.thread).instruction_pointer().unwrap_or(Addr(0));
-        let caught = self.threads.get(&go.thread).and_then(|thread| thread.caught);
+        let caught = self.threads.get(&go.thread).and_then(|thread| thread.stopped_before_call);
         if let Some(number) = step.call.filter(|call| go.catches.has(*call) && caught != Some(ip))
             && let Some(thread) = self.threads.get_mut(&go.thread).filter(|_| !has_signal)
         {
-            thread.caught = Some(ip);
+            thread.stopped_before_call = Some(ip);
             return Ok((go.thread, Report::Call(number)));
         }
         let steps_alone = go.step && !has_signal && step.call.is_none();
@@ -94,15 +94,15 @@ impl Engine<'_> {
             if let Some(debugger) = &mut self.debugger {
                 debugger.stepping = Some((go.thread, step));
             }
-            self.let_thread_go(go.thread)?;
-            let news = self.run_until(go.thread, true, interrupted)?;
+            self.resume_as_chosen(go.thread)?;
+            let news = self.wait_for_event(go.thread, true, interrupted)?;
             let goes_on = !go.step && news == (go.thread, Report::Stepped);
             if !goes_on {
-                self.take_turns(steps_alone && !go.locked)?;
+                self.let_others_run_if_due(steps_alone && !go.locked)?;
                 return Ok(news);
             }
         } else if step.call.is_some() && go.stops.contains(&ip) && !has_signal {
-            self.enter_call(go.thread, interrupted)?;
+            self.enter_call_without_int3s(go.thread, interrupted)?;
         }
         if go.step
             && !passes
@@ -112,85 +112,91 @@ impl Engine<'_> {
         }
         self.insert_int3s();
         let goes = |thread: &&Thread| !runs_alone || thread.tid() == go.thread;
-        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
         let tids: Vec<Tid> = standing.filter(goes).map(Thread::tid).collect();
-        tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
-        self.run_until(go.thread, runs_alone, interrupted)
+        tids.into_iter().try_for_each(|tid| self.resume_as_chosen(tid))?;
+        self.wait_for_event(go.thread, runs_alone, interrupted)
     }
 
     /// Lets one thread enter the system call that it is about to make at an address where threads
     /// are to stop, before the INT3s are inserted.
-    fn enter_call(&mut self, tid: Tid, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+    fn enter_call_without_int3s(
+        &mut self,
+        tid: Tid,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let tracee = thread.tracee;
         // The signal that stopped the thread is dropped.
-        thread.held = 0;
-        thread.doing = Doing::Running;
+        thread.held_signal = 0;
+        thread.activity = Activity::Running;
         gone_is_fine(self.pmu.resume(tracee, 0, true))?;
         loop {
             let Some((other, stop)) = next_stop(interrupted)? else { return Ok(()) };
             if other == tid && stop == Stop::Call {
                 // The call begins: the thread's IP is after the instruction.
-                self.pmu.is_own(tid, stop)?;
+                self.pmu.is_internal_stop(tid, stop)?;
                 let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
                 let number = thread.tracee.registers().map_or(0, |registers| registers.orig_rax);
-                (thread.call, thread.caught, thread.doing) = (Some(number), None, Doing::Standing);
+                (thread.current_call, thread.stopped_before_call, thread.activity) =
+                    (Some(number), None, Activity::Stopped);
                 return Ok(());
             }
-            self.take_in(other, stop)?;
-            if !self.threads.get(&tid).is_some_and(|thread| thread.doing == Doing::Running) {
+            self.handle_for_debugger(other, stop)?;
+            if !self.threads.get(&tid).is_some_and(|thread| thread.activity == Activity::Running) {
                 return Ok(());
             }
         }
     }
 
     /// Counts a single step, or starts again at 0 unless `steps_alone`. Runs the other threads
-    /// after each [`LONE_STEPS`], since the stepping thread may wait for them. The caller stops
+    /// after each [`STEPS_PER_TURN`], since the stepping thread may wait for them. The caller stops
     /// them.
-    fn take_turns(&mut self, steps_alone: bool) -> Result<(), Error> {
+    fn let_others_run_if_due(&mut self, steps_alone: bool) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
-        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
-        let Some(go) = debugger.go.as_ref().filter(|_| debugger.lone_steps >= LONE_STEPS) else {
+        debugger.steps_in_a_row = if steps_alone { debugger.steps_in_a_row + 1 } else { 0 };
+        let Some(go) = debugger.go.as_ref().filter(|_| debugger.steps_in_a_row >= STEPS_PER_TURN)
+        else {
             return Ok(());
         };
         let thread = go.thread;
-        debugger.lone_steps = 0;
+        debugger.steps_in_a_row = 0;
         self.insert_int3s();
-        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
         // Threads with unreported news stay stopped.
         let others =
             standing.filter(|other| other.tid() != thread && other.pending.unreported.is_none());
         let tids: Vec<Tid> = others.map(Thread::tid).collect();
-        tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
-        std::thread::sleep(TURN);
+        tids.into_iter().try_for_each(|tid| self.resume_as_chosen(tid))?;
+        std::thread::sleep(OTHERS_RUN_TIME);
         Ok(())
     }
 
     /// Resumes a stopped thread, with the signal chosen for it. If job control had stopped it
     /// before it was halted, puts it back into that stop instead.
-    fn let_thread_go(&mut self, tid: Tid) -> Result<(), Error> {
+    fn resume_as_chosen(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let held = std::mem::take(&mut thread.held);
-        let mut signal = std::mem::take(&mut thread.chosen);
+        let held = std::mem::take(&mut thread.held_signal);
+        let mut signal = std::mem::take(&mut thread.chosen_signal);
         thread.pending.note_resumed(signal);
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
-        thread.caught = thread.caught.filter(|caught| *caught == ip);
+        thread.stopped_before_call = thread.stopped_before_call.filter(|caught| *caught == ip);
         if signal != 0 && held == 0 {
             // ptrace(2) can inject a signal only into a thread that stopped for one.
             thread.pending.sent_signal = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
             signal = 0;
         }
-        if std::mem::take(&mut thread.group_stopped) {
-            thread.doing = Doing::Stopped;
+        if std::mem::take(&mut thread.returns_to_group_stop) {
+            thread.activity = Activity::GroupStopped;
             return gone_is_fine(thread.tracee.listen());
         }
-        self.let_run(tid, signal)
+        self.resume_for_debugger(tid, signal)
     }
 
     /// Handles stops until there is an event to report, and returns it; only of `thread` if
     /// `alone`.
-    fn run_until(
+    fn wait_for_event(
         &mut self,
         thread: Tid,
         alone: bool,
@@ -203,81 +209,81 @@ impl Engine<'_> {
             let Some((tid, stop)) = next_stop(interrupted)? else {
                 return Ok((thread, Report::Interrupted));
             };
-            self.take_in(tid, stop)?;
+            self.handle_for_debugger(tid, stop)?;
             for process in self.processes.values() {
-                super::tap::lock(&process.book).take_failure()?;
+                super::tap::lock(&process.recording).take_failure()?;
             }
         }
     }
 
     /// Handles a stop while a debugger controls the program.
-    pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    pub(super) fn handle_for_debugger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let steps = self.debugger.as_ref().and_then(|debugger| debugger.stepping);
-        if self.pmu.is_own(tid, stop)? {
+        if self.pmu.is_internal_stop(tid, stop)? {
             let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
             let tracee = thread.tracee;
             return match steps.filter(|(stepping, _)| *stepping == tid) {
                 Some(_) => gone_is_fine(self.pmu.step(tracee, 0)),
-                None => self.let_run(tid, 0),
+                None => self.resume_for_debugger(tid, 0),
             };
         }
-        let Some(doing) = self.threads.get(&tid).map(|thread| thread.doing) else {
+        let Some(activity) = self.threads.get(&tid).map(|thread| thread.activity) else {
             return self.handle(tid, stop);
         };
         match stop {
-            Stop::Signal(libc::SIGTRAP) if self.trapped(tid)? => Ok(()),
-            Stop::Call => self.call_stop(tid),
-            Stop::Group(_) if self.halts() => {
+            Stop::Signal(libc::SIGTRAP) if self.handle_sigtrap(tid)? => Ok(()),
+            Stop::Call => self.handle_call_stop_for_debugger(tid),
+            Stop::Group(_) if self.is_halting() => {
                 if let Some(thread) = self.threads.get_mut(&tid) {
-                    (thread.doing, thread.group_stopped) = (Doing::Standing, true);
+                    (thread.activity, thread.returns_to_group_stop) = (Activity::Stopped, true);
                 }
                 Ok(())
             }
-            Stop::Event(PtraceEvent::Stop) if doing == Doing::Born => self.handle(tid, stop),
+            Stop::Event(PtraceEvent::Stop) if activity == Activity::New => self.handle(tid, stop),
             // A trap that occurred at the same time is reported first.
             Stop::Event(PtraceEvent::Stop) if Tracee(tid).has_trapped(self.program) => {
-                self.let_run(tid, 0)
+                self.resume_for_debugger(tid, 0)
             }
-            Stop::Event(PtraceEvent::Stop) if self.halts() => self.halted(tid),
+            Stop::Event(PtraceEvent::Stop) if self.is_halting() => self.mark_halted(tid),
             stop => self.handle(tid, stop),
         }
     }
 
-    fn halts(&self) -> bool {
-        self.debugger.as_ref().is_some_and(|debugger| debugger.halts)
+    fn is_halting(&self) -> bool {
+        self.debugger.as_ref().is_some_and(|debugger| debugger.is_halting)
     }
 
     /// Interrupts all running threads, and waits until they are stopped.
     fn halt_all(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
-        debugger.halts = true;
-        for thread in self.threads.values().filter(|thread| is_out(thread)) {
+        debugger.is_halting = true;
+        for thread in self.threads.values().filter(|thread| is_not_stopped(thread)) {
             gone_is_fine(thread.tracee.interrupt())?;
         }
-        while self.threads.values().any(is_out) {
+        while self.threads.values().any(is_not_stopped) {
             let Some((tid, stop)) = next_stop(&|| false)? else { continue };
-            self.take_in(tid, stop)?;
+            self.handle_for_debugger(tid, stop)?;
         }
         if let Some(debugger) = &mut self.debugger {
-            (debugger.halts, debugger.stepping, debugger.go) = (false, None, None);
+            (debugger.is_halting, debugger.stepping, debugger.go) = (false, None, None);
         }
         Ok(())
     }
 
     /// Sets the debug registers of all stopped threads to the requested watchpoints.
-    fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
+    fn set_all_watchpoints(&mut self, go: &Go) -> Result<(), Error> {
         let slots = slots(&go.watches);
         self.debugger.get_or_insert_with(Debugger::default).slots = slots;
-        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
         let tids: Vec<Tid> = standing.map(Thread::tid).collect();
-        tids.into_iter().try_for_each(|tid| self.watch_with(tid))
+        tids.into_iter().try_for_each(|tid| self.set_watchpoints(tid))
     }
 
     /// Handles stops until the program is gone.
-    fn wait_for_end(&mut self) -> Result<(), Error> {
+    fn wait_until_gone(&mut self) -> Result<(), Error> {
         while !self.is_gone() {
             let Some((tid, stop)) = next_stop(&|| false)? else { continue };
-            if self.pmu.is_own(tid, stop)? {
+            if self.pmu.is_internal_stop(tid, stop)? {
                 gone_is_fine(self.pmu.resume(Tracee(tid), 0, false))?;
             } else {
                 self.handle(tid, stop)?;
@@ -321,10 +327,11 @@ impl Debugged for Engine<'_> {
     }
 
     fn let_program_end(&mut self) -> Result<(), Error> {
-        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
+        for thread in self.threads.values().filter(|thread| thread.activity == Activity::AtExitStop)
+        {
             gone_is_fine(thread.tracee.resume(0))?;
         }
-        self.wait_for_end()
+        self.wait_until_gone()
     }
 
     fn detach_from_program(&mut self) -> Result<(), Error> {
@@ -333,30 +340,30 @@ impl Debugged for Engine<'_> {
         for thread in self.threads.values() {
             gone_is_fine(thread.watched.end(thread.tracee))?;
         }
-        self.part(self.program)
+        self.detach_process(self.program)
     }
 }
 
 /// Returns true unless the thread is at a stop that its tracer has handled.
-fn is_out(thread: &Thread) -> bool {
-    !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
+fn is_not_stopped(thread: &Thread) -> bool {
+    !matches!(thread.activity, Activity::Stopped | Activity::AtExitStop)
 }
 
 /// Waits for the next stop of any thread. Returns `None` if `interrupted` returns true first.
 fn next_stop(interrupted: &dyn Fn() -> bool) -> Result<Option<(Tid, Stop)>, Error> {
-    let mut looks = 0_u32;
+    let mut checks = 0_u32;
     loop {
         if let Some(stop) = wait_any(false)? {
             return Ok(Some(stop));
         }
-        looks = looks.saturating_add(1);
-        if looks < LOOKS {
+        checks = checks.saturating_add(1);
+        if checks < CHECKS_BEFORE_PAUSE {
             std::thread::yield_now();
             continue;
         }
         if interrupted() {
             return Ok(None);
         }
-        std::thread::sleep(LOOK_PERIOD);
+        std::thread::sleep(CHECK_PERIOD);
     }
 }

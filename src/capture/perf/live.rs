@@ -2,12 +2,12 @@
 //! its threads are stopped.
 
 use super::debug_session::Debugger;
-use super::debugger::{leave_system_call, stand_clear};
-use super::engine::{BACKEND, Engine, cpu, note_hardware};
+use super::debugger::{finish_execve, move_outside_call};
+use super::engine::{BACKEND, Engine, note_hardware, open_cpu_pmu};
 use super::pmu::Pmu;
-use super::sideband::Recipe;
+use super::sideband::SidebandAttr;
 use super::tap::lock;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::Debugged;
 use crate::capture::live_program::LiveProgram;
@@ -29,28 +29,28 @@ pub(in crate::capture) struct Live {
 
 impl Live {
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
-        Self::launch_with(request, Box::new(cpu(request)?))
+        Self::launch_with(request, Box::new(open_cpu_pmu(request)?))
     }
 
     /// Launches a program and traces it with `pmu`.
     pub(super) fn launch_with(request: &Request, pmu: Box<dyn Pmu>) -> Result<Self, Error> {
-        let (recipe, time) = Recipe::find()?;
+        let (sideband_attr, time) = SidebandAttr::probe()?;
         let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
         note_hardware(&mut prepared, &*pmu);
-        let mut engine = Engine::new(request, pid, pmu, recipe, time);
+        let mut engine = Engine::new(request, pid, pmu, sideband_attr, time);
         let first = Tid(pid.0);
-        let begun = leave_system_call(Tracee(first));
-        match begun.and_then(|_| engine.attend(prepared, &[first])) {
+        let begun = finish_execve(Tracee(first));
+        match begun.and_then(|_| engine.start_debugging(prepared, &[first])) {
             Ok(dir) => Ok(Self { engine, dir }),
             Err(error) => {
-                engine.let_go(true);
+                engine.detach_after_failure(true);
                 Err(error)
             }
         }
     }
 
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
-        Self::attach_with(request, pid, Box::new(cpu(request)?))
+        Self::attach_with(request, pid, Box::new(open_cpu_pmu(request)?))
     }
 
     /// Attaches to a running process and traces it with `pmu`.
@@ -59,22 +59,22 @@ impl Live {
         pid: Pid,
         pmu: Box<dyn Pmu>,
     ) -> Result<Self, Error> {
-        let (recipe, time) = Recipe::find()?;
+        let (sideband_attr, time) = SidebandAttr::probe()?;
         let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
         note_hardware(&mut prepared, &*pmu);
-        let mut engine = Engine::new(request, pid, pmu, recipe, time);
-        let stand = tids.iter().try_for_each(|tid| stand_clear(Tracee(*tid)));
-        match stand.and_then(|()| engine.attend(prepared, &tids)) {
+        let mut engine = Engine::new(request, pid, pmu, sideband_attr, time);
+        let stand = tids.iter().try_for_each(|tid| move_outside_call(Tracee(*tid)));
+        match stand.and_then(|()| engine.start_debugging(prepared, &tids)) {
             Ok(dir) => Ok(Self { engine, dir }),
             Err(error) => {
-                engine.let_go(false);
+                engine.detach_after_failure(false);
                 Err(error)
             }
         }
     }
 
-    fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
-        let thread = self.engine.threads.get(&tid).filter(|t| t.doing == Doing::Standing);
+    fn stopped_thread(&self, tid: Tid) -> Result<&Thread, Error> {
+        let thread = self.engine.threads.get(&tid).filter(|t| t.activity == Activity::Stopped);
         thread.ok_or(Error::ThreadEnded { tid })
     }
 }
@@ -96,16 +96,16 @@ impl LiveProgram for Live {
 
     fn name(&self, tid: Tid) -> String {
         let process = self.engine.processes.get(&self.engine.program);
-        process.map_or_else(String::new, |process| lock(&process.book).recorder.name_of(tid))
+        process.map_or_else(String::new, |process| lock(&process.recording).recorder.name_of(tid))
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
-        let thread = self.standing(tid)?;
+        let thread = self.stopped_thread(tid)?;
         Ok(thread.tracee.set_registers(registers)?)
     }
 
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
-        final_state::set_extended_state(self.standing(tid)?.tracee, area)
+        final_state::set_extended_state(self.stopped_thread(tid)?.tracee, area)
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
@@ -130,7 +130,7 @@ impl LiveProgram for Live {
 
     fn clock(&self) -> Option<TscClock> {
         let process = self.engine.processes.get(&self.engine.program)?;
-        Some(lock(&process.book).recorder.clock_so_far())
+        Some(lock(&process.recording).recorder.clock_so_far())
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
@@ -150,28 +150,28 @@ impl LiveProgram for Live {
 impl Engine<'_> {
     /// Starts the recording and the debugger's session of the program, whose threads `tids` are
     /// stopped. Returns the recording's directory.
-    fn attend(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<PathBuf, Error> {
+    fn start_debugging(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<PathBuf, Error> {
         self.debugger = Some(Debugger::default());
-        self.take_over(prepared, tids)?;
-        self.threads.values_mut().for_each(|thread| thread.doing = Doing::Standing);
+        self.record_stopped(prepared, tids)?;
+        self.threads.values_mut().for_each(|thread| thread.activity = Activity::Stopped);
         let Some(process) = self.processes.get(&self.program) else {
             let program = self.request.program.clone();
             return Err(tracee::Error::EndedEarly { program }.into());
         };
-        Ok(lock(&process.book).recorder.writer().dir().to_owned())
+        Ok(lock(&process.recording).recorder.writer().dir().to_owned())
     }
 
     /// Writes everything recorded so far.
     fn save_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {
-                tap.save(&process.book)?;
+                tap.save(&process.recording)?;
             }
         }
         for process in self.processes.values() {
-            let mut book = lock(&process.book);
-            book.hear()?;
-            book.recorder.flush()?;
+            let mut recording = lock(&process.recording);
+            recording.write_sidebands()?;
+            recording.recorder.flush()?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub(super) struct Mender {
     /// The last IP of the CPU, for the decompression of IPs.
     last_ip: LastIp,
     /// True if the last IP of the recording differs from the CPU's, since a FUP was inserted.
-    is_apart: bool,
+    last_ip_differs: bool,
     /// The last TIP.PGD and the packets since, held back until it is known if an INT3 of ours
     /// caused it.
     held: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Mender {
 impl Mender {
     /// Takes the next whole packets. Returns those that need no repair: a TIP.PGD and the packets
     /// after it are held back until tracing goes on.
-    pub(super) fn pass(&mut self, packets: &[u8]) -> Vec<u8> {
+    pub(super) fn repair(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
         let mut from = 0;
@@ -30,7 +30,7 @@ impl Mender {
             let bytes = &packets[from..rest.offset()];
             from = rest.offset();
             match packet {
-                Ok(packet) => self.one(packet, bytes, &mut out),
+                Ok(packet) => self.add(packet, bytes, &mut out),
                 // A stitched trace contains no invalid bytes.
                 Err(_) => self.held.extend_from_slice(bytes),
             }
@@ -40,7 +40,7 @@ impl Mender {
 
     /// Adds a packet, encoded as `bytes`, to those held back or to `out`. Writes its IP in full if
     /// it is the first IP after an inserted FUP.
-    fn one(&mut self, packet: Packet, bytes: &[u8], out: &mut Vec<u8>) {
+    fn add(&mut self, packet: Packet, bytes: &[u8], out: &mut Vec<u8>) {
         let leaves = matches!(packet, Packet::TipPgd(_));
         let enters = matches!(packet, Packet::TipPge(_) | Packet::Ovf);
         // If tracing went on, no INT3 of ours caused the TIP.PGD that is held back.
@@ -51,16 +51,16 @@ impl Mender {
         match packet {
             Packet::Psb => {
                 self.last_ip.reset();
-                self.is_apart = false;
+                self.last_ip_differs = false;
             }
             Packet::Tip(payload)
             | Packet::TipPge(payload)
             | Packet::TipPgd(payload)
             | Packet::Fup(payload) => {
                 if let Some(ip) = self.last_ip.reconstruct(payload)
-                    && std::mem::take(&mut self.is_apart)
+                    && std::mem::take(&mut self.last_ip_differs)
                 {
-                    return encode(&with(packet, ip), into);
+                    return encode(&with_full_ip(packet, ip), into);
                 }
             }
             _ => {}
@@ -69,21 +69,21 @@ impl Mender {
     }
 
     /// Returns the packets held back, for a thread that is stopped elsewhere than at our INT3s.
-    pub(super) fn rest(&mut self) -> Vec<u8> {
+    pub(super) fn take_held(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
     /// Returns the packets held back, after a FUP with the address `at` of our INT3 that stopped
     /// the thread; nothing if none are held back.
-    pub(super) fn stop_at(&mut self, at: Addr) -> Vec<u8> {
-        let held = self.rest();
+    pub(super) fn take_held_at_int3(&mut self, at: Addr) -> Vec<u8> {
+        let held = self.take_held();
         // If the TIP.PGD is lost, so is the address.
         if held.is_empty() {
             return held;
         }
         let mut out = Vec::new();
         encode(&Packet::Fup(full(at)), &mut out);
-        self.is_apart = true;
+        self.last_ip_differs = true;
         out.extend(held);
         out
     }
@@ -93,7 +93,7 @@ fn full(ip: Addr) -> IpPayload {
     IpPayload { compression: IpCompression::Full, value: ip.0 }
 }
 
-fn with(packet: Packet, ip: Addr) -> Packet {
+fn with_full_ip(packet: Packet, ip: Addr) -> Packet {
     match packet {
         Packet::Tip(_) => Packet::Tip(full(ip)),
         Packet::TipPge(_) => Packet::TipPge(full(ip)),
@@ -122,14 +122,14 @@ mod tests {
         let mut mender = Mender::default();
         let before =
             bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(full(Addr(0x7fff_f7ec_d34e)))]);
-        assert_eq!(mender.pass(&before), before);
+        assert_eq!(mender.repair(&before), before);
         // Packets after the TIP.PGD are held back with it, even in separate calls.
-        assert!(mender.pass(&bytes(&[Packet::TipPgd(NONE)])).is_empty());
-        assert!(mender.pass(&bytes(&[Packet::Pad])).is_empty());
-        let stop = mender.stop_at(Addr(0x40_1000));
+        assert!(mender.repair(&bytes(&[Packet::TipPgd(NONE)])).is_empty());
+        assert!(mender.repair(&bytes(&[Packet::Pad])).is_empty());
+        let stop = mender.take_held_at_int3(Addr(0x40_1000));
         let reported = [Packet::Fup(full(Addr(0x40_1000))), Packet::TipPgd(NONE), Packet::Pad];
         assert_eq!(stop, bytes(&reported));
-        let on = mender.pass(&bytes(&[Packet::TipPge(SHORT), Packet::Tip(SHORT)]));
+        let on = mender.repair(&bytes(&[Packet::TipPge(SHORT), Packet::Tip(SHORT)]));
         let whole = [Packet::TipPge(full(Addr(0x7fff_f7ec_1234))), Packet::Tip(SHORT)];
         assert_eq!(on, bytes(&whole));
     }
@@ -139,17 +139,17 @@ mod tests {
         let mut mender = Mender::default();
         let all =
             [Packet::Psb, Packet::PsbEnd, Packet::TipPge(full(Addr(0x5000))), Packet::TipPgd(NONE)];
-        let mut out = mender.pass(&bytes(&all));
-        out.extend(mender.rest());
+        let mut out = mender.repair(&bytes(&all));
+        out.extend(mender.take_held());
         assert_eq!(out, bytes(&all));
         assert_eq!(
-            mender.pass(&bytes(&[Packet::TipPge(SHORT), Packet::TipPgd(NONE)])),
+            mender.repair(&bytes(&[Packet::TipPge(SHORT), Packet::TipPgd(NONE)])),
             bytes(&[Packet::TipPge(SHORT)])
         );
-        mender.stop_at(Addr(0x7fff_0000_0000));
+        mender.take_held_at_int3(Addr(0x7fff_0000_0000));
         let following = bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(SHORT)]);
-        assert_eq!(mender.pass(&following), following);
+        assert_eq!(mender.repair(&following), following);
         // A lost stop has no address.
-        assert!(mender.stop_at(Addr(1)).is_empty());
+        assert!(mender.take_held_at_int3(Addr(1)).is_empty());
     }
 }

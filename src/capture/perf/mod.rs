@@ -9,7 +9,6 @@
 //! The kernel's side of the rings (`ring`) and the PMU (`pmu`) are traits: tests run the whole
 //! backend with a model of a PMU that steps the program.
 
-mod book;
 mod clock;
 mod code;
 mod config;
@@ -25,6 +24,7 @@ mod live;
 mod mend;
 mod pmu;
 mod process;
+mod process_recording;
 mod ring;
 mod sideband;
 mod stitch;

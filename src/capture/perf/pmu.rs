@@ -19,7 +19,7 @@ pub(super) type Memory = Box<dyn RingMemory + Send>;
 
 /// The size and the kind of an AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Area {
+pub(super) struct AuxArea {
     /// The size in bytes: a power of two of pages.
     pub(super) size_bytes: u64,
     /// True if the area is a ring that overwrites old bytes.
@@ -28,7 +28,7 @@ pub(super) struct Area {
 
 /// A thread's perf event, with its ring and its AUX area.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct TraceSource {
     /// The event's ring of records.
     pub(super) data: Memory,
     /// The event's AUX area.
@@ -38,7 +38,7 @@ pub(super) struct Source {
     /// The controls of the event.
     pub(super) control: Arc<dyn Control>,
     /// The size and the kind of the AUX area; smaller than requested if the kernel allows no more.
-    pub(super) area: Area,
+    pub(super) area: AuxArea,
 }
 
 /// The operations on a thread's perf event.
@@ -62,7 +62,7 @@ pub(super) trait Pmu: Debug {
     fn filter_ranges(&self) -> usize;
 
     /// Opens a disabled event of a stopped thread, with an AUX area like `area`.
-    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error>;
+    fn open(&mut self, tid: Tid, area: AuxArea) -> Result<TraceSource, Error>;
 
     /// Resumes a thread with `signal` (0: none), up to its next system call if `to_call`.
     fn resume(
@@ -81,7 +81,7 @@ pub(super) trait Pmu: Debug {
 
     /// Inspects a stop before it is handled. Returns true if it is internal to the unit, so that
     /// the caller has to resume the thread.
-    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
+    fn is_internal_stop(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
 }
 
 impl<P: Pmu + ?Sized> Pmu for &mut P {
@@ -93,7 +93,7 @@ impl<P: Pmu + ?Sized> Pmu for &mut P {
         (**self).filter_ranges()
     }
 
-    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+    fn open(&mut self, tid: Tid, area: AuxArea) -> Result<TraceSource, Error> {
         (**self).open(tid, area)
     }
 
@@ -110,14 +110,14 @@ impl<P: Pmu + ?Sized> Pmu for &mut P {
         (**self).step(tracee, signal)
     }
 
-    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
-        (**self).is_own(tid, stop)
+    fn is_internal_stop(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
+        (**self).is_internal_stop(tid, stop)
     }
 }
 
 /// The CPU's PMU `intel_pt`, with the settings of its events.
 #[derive(Debug)]
-pub(super) struct Cpu {
+pub(super) struct CpuPmu {
     pmu: PtPmu,
     settings: Settings,
 }
@@ -126,7 +126,7 @@ pub(super) struct Cpu {
 /// is scheduled.
 const RECORD_PAGES: usize = 16;
 
-impl Cpu {
+impl CpuPmu {
     pub(super) const fn new(pmu: PtPmu, settings: Settings) -> Self {
         Self { pmu, settings }
     }
@@ -151,7 +151,7 @@ impl Cpu {
     }
 }
 
-impl Pmu for Cpu {
+impl Pmu for CpuPmu {
     fn hardware(&self) -> (Hardware, u32) {
         let Settings { config, psb_period_bytes, mtc_freq } = self.settings;
         let hardware = Hardware {
@@ -168,15 +168,15 @@ impl Pmu for Cpu {
         self.pmu.filter_ranges
     }
 
-    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+    fn open(&mut self, tid: Tid, area: AuxArea) -> Result<TraceSource, Error> {
         let attr = self.attr(area.size_bytes);
         let event = Event::open(&attr, tid)?;
         let ring = event.map(RECORD_PAGES)?;
-        let (aux, area) = largest(area, |area| {
+        let (aux, area) = map_largest(area, |area| {
             let size = usize::try_from(area.size_bytes).unwrap_or(usize::MAX);
             event.map_aux(&ring, size, area.overwrites)
         })?;
-        Ok(Source {
+        Ok(TraceSource {
             data: Box::new(ring.records()),
             aux: Box::new(ring.aux(&aux, area.overwrites)),
             records: PerfRecords::of(&attr.readable()),
@@ -185,23 +185,23 @@ impl Pmu for Cpu {
         })
     }
 
-    fn is_own(&mut self, _: Tid, _: Stop) -> Result<bool, capture::Error> {
+    fn is_internal_stop(&mut self, _: Tid, _: Stop) -> Result<bool, capture::Error> {
         Ok(false)
     }
 }
 
 /// The minimum size in bytes of an AUX area that is worth mapping.
-pub(super) const LEAST_BYTES: u64 = 16 * PAGE_BYTES as u64;
+pub(super) const SMALLEST_AREA_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
 /// Maps an AUX area as large as the kernel allows: halves the size until `map` succeeds.
-pub(super) fn largest<T>(
-    mut area: Area,
-    map: impl Fn(Area) -> Result<T, Error>,
-) -> Result<(T, Area), Error> {
+pub(super) fn map_largest<T>(
+    mut area: AuxArea,
+    map: impl Fn(AuxArea) -> Result<T, Error>,
+) -> Result<(T, AuxArea), Error> {
     loop {
         match map(area) {
             Ok(mapped) => return Ok((mapped, area)),
-            Err(error) if area.size_bytes <= LEAST_BYTES => return Err(error),
+            Err(error) if area.size_bytes <= SMALLEST_AREA_BYTES => return Err(error),
             Err(_) => area.size_bytes /= 2,
         }
     }

@@ -1,9 +1,9 @@
 //! A process that the CPU traces: its recording, its filter, and the threads of the recorder for
 //! it.
 
-use super::book::Book;
-use super::filter::words;
-use super::tap::{Listener, lock};
+use super::filter::filter_text;
+use super::process_recording::ProcessRecording;
+use super::tap::{SidebandThread, lock};
 use crate::capture::Error;
 use crate::capture::PerfError;
 use crate::capture::culprit::Culprit;
@@ -25,14 +25,14 @@ pub(super) type Finished = (PathBuf, Manifest, u64);
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: Pid,
-    pub(super) book: Arc<Mutex<Book>>,
-    listener: Listener,
+    pub(super) recording: Arc<Mutex<ProcessRecording>>,
+    listener: SidebandThread,
     pub(super) memory: Memory,
     resolver: Resolver,
     /// The current filter, in the kernel's syntax; `None` if nothing may be traced yet.
     filter: Option<String>,
     /// True once code to trace is known, so that events may be enabled.
-    pub(super) armed: Arc<AtomicBool>,
+    pub(super) has_code_to_trace: Arc<AtomicBool>,
     /// Threads of the recorder that drained traces and are about to end.
     pub(super) workers: Vec<JoinHandle<()>>,
     /// The thread that ended the process, with the signal by which it did, as far as known.
@@ -48,17 +48,18 @@ impl Process {
         time: super::clock::PerfTime,
     ) -> Result<Self, Error> {
         // If only one thread is recorded, others may map code, and have no sideband.
-        let looks = request.only_thread.is_some();
-        let book = Book::open(Recorder::start(prepared, pid)?, time, looks)?;
-        let book = Arc::new(Mutex::new(book));
+        let polls_mappings = request.only_thread.is_some();
+        let recording =
+            ProcessRecording::open(Recorder::start(prepared, pid)?, time, polls_mappings)?;
+        let recording = Arc::new(Mutex::new(recording));
         Ok(Self {
             pid,
-            listener: Listener::spawn(&book),
-            book,
+            listener: SidebandThread::spawn(&recording),
+            recording,
             memory: Memory::open(pid)?,
             resolver: Resolver::new(&request.filter),
             filter: None,
-            armed: Arc::new(AtomicBool::new(false)),
+            has_code_to_trace: Arc::new(AtomicBool::new(false)),
             workers: Vec::new(),
             culprit: Culprit::default(),
         })
@@ -73,30 +74,30 @@ impl Process {
 
     /// Returns true if threads must stop at system calls, to look for filtered code that is not
     /// mapped yet.
-    pub(super) fn seeks(&self) -> bool {
+    pub(super) fn seeks_code(&self) -> bool {
         self.resolver.has_missing_functions()
     }
 
     /// Looks for the code to trace in the mappings. Returns the new filter if it changed; `None` if
     /// not, or if nothing may be traced yet. A filter can have up to `ranges` ranges.
-    pub(super) fn look_for_code(&mut self, ranges: usize) -> Result<Option<String>, Error> {
+    pub(super) fn update_filter(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
         self.resolver.search(maps.iter());
         let count = self.resolver.count();
         if count > ranges {
             return Err(PerfError::TooManyRanges { count, ranges }.into());
         }
-        let filter = words(self.resolver.ranges(), &maps)?;
+        let filter = filter_text(self.resolver.ranges(), &maps)?;
         let only = self.resolver.ranges().only().to_vec();
-        lock(&self.book).recorder.set_filter(only);
-        self.armed.store(filter.is_some(), Ordering::Release);
+        lock(&self.recording).recorder.set_filter(only);
+        self.has_code_to_trace.store(filter.is_some(), Ordering::Release);
         let is_new = filter != self.filter;
         self.filter = filter;
         Ok(self.filter.clone().filter(|_| is_new))
     }
 
     /// Sets the current filter on a thread's event.
-    pub(super) fn prepare(&self, control: &dyn super::pmu::Control) -> Result<(), Error> {
+    pub(super) fn apply_filter(&self, control: &dyn super::pmu::Control) -> Result<(), Error> {
         match &self.filter {
             Some(filter) if !filter.is_empty() => Ok(control.set_filter(filter)?),
             _ => Ok(()),
@@ -106,20 +107,21 @@ impl Process {
     /// Completes the recording of a process that has ended (with `exit`) or was detached from
     /// (`None`). Returns it with notes for the user.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
-        let Self { book, listener, workers, resolver, .. } = self;
+        let Self { recording, listener, workers, resolver, .. } = self;
         listener.close();
         for worker in workers {
             // A panicked thread has reported that.
             let _ = worker.join();
         }
         // All other owners have ended.
-        let Some(book) = Arc::into_inner(book) else {
+        let Some(recording) = Arc::into_inner(recording) else {
             return Err(PerfError::Config("the recording is still in use".to_owned()).into());
         };
-        let mut book = book.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        book.hear()?;
-        book.take_failure()?;
-        let notes = [resolver.notes(), book.notes()].concat();
-        Ok((book.recorder.finish(exit)?, notes))
+        let mut recording =
+            recording.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        recording.write_sidebands()?;
+        recording.take_failure()?;
+        let notes = [resolver.notes(), recording.notes()].concat();
+        Ok((recording.recorder.finish(exit)?, notes))
     }
 }

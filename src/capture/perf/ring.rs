@@ -44,7 +44,7 @@ impl<M: RingMemory + ?Sized> RingMemory for Box<M> {
 }
 
 /// A ring in memory that `_owner` keeps alive.
-pub(super) struct Plain {
+pub(super) struct MappedRing {
     base: NonNull<u8>,
     size_bytes: u64,
     head: NonNull<AtomicU64>,
@@ -54,15 +54,15 @@ pub(super) struct Plain {
 
 // SAFETY: the memory lives as long as `_owner`. The counters are atomic, and bytes are only read
 // between tail and head, where the writer does not write until the tail moves.
-unsafe impl Send for Plain {}
+unsafe impl Send for MappedRing {}
 
-impl fmt::Debug for Plain {
+impl fmt::Debug for MappedRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plain").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
     }
 }
 
-impl Plain {
+impl MappedRing {
     /// Creates a ring of `size_bytes` at `base`. Without a tail, the writer overwrites old bytes.
     ///
     /// # Safety
@@ -80,7 +80,7 @@ impl Plain {
     }
 }
 
-impl RingMemory for Plain {
+impl RingMemory for MappedRing {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -139,16 +139,16 @@ pub(super) struct DataRing<M> {
 
 /// The completeness of the records read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum Completeness {
     /// All records were read, except those that a record reports as lost.
-    All,
+    Complete,
     /// The kernel may have had no room for the last records; or the ring contained invalid records,
     /// and was skipped.
-    Doubtful,
+    MayLackRecords,
 }
 
 /// The maximum size in bytes of a record of a PT event, with a preceding record of losses.
-const PLACE_BYTES: u64 = 128;
+const LARGEST_RECORD_BYTES: u64 = 128;
 
 impl<M: RingMemory> DataRing<M> {
     pub(super) const fn new(memory: M) -> Self {
@@ -157,7 +157,7 @@ impl<M: RingMemory> DataRing<M> {
 
     /// Passes each new record to `each`, and releases its bytes. Returns whether records may be
     /// missing.
-    pub(super) fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> Seen {
+    pub(super) fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> Completeness {
         let head = self.memory.head();
         // The writer may have checked for room at any time since the last reading began.
         let most = head.saturating_sub(self.tail_before);
@@ -166,7 +166,7 @@ impl<M: RingMemory> DataRing<M> {
             let Some(size) = self.size_of_next(head) else {
                 self.tail = head;
                 self.memory.set_tail(head);
-                return Seen::Doubtful;
+                return Completeness::MayLackRecords;
             };
             self.record.resize(usize::from(size), 0);
             copy(&self.memory, self.tail, &mut self.record);
@@ -175,8 +175,8 @@ impl<M: RingMemory> DataRing<M> {
             self.memory.set_tail(self.tail);
             each(&self.record);
         }
-        let is_tight = most + PLACE_BYTES > self.memory.size_bytes();
-        if is_tight { Seen::Doubtful } else { Seen::All }
+        let is_tight = most + LARGEST_RECORD_BYTES > self.memory.size_bytes();
+        if is_tight { Completeness::MayLackRecords } else { Completeness::Complete }
     }
 
     /// Returns the size of the next record; `None` if there is no valid one before `head`.
@@ -241,12 +241,12 @@ impl<M: RingMemory> AuxRing<M> {
 /// The reader of an AUX area in which the kernel overwrites old bytes. It may read only while the
 /// thread is stopped, so that nothing writes.
 #[derive(Debug)]
-pub(super) struct Snapshots<M> {
+pub(super) struct OverwritingRing<M> {
     memory: M,
     has_wrapped: bool,
 }
 
-impl<M: RingMemory> Snapshots<M> {
+impl<M: RingMemory> OverwritingRing<M> {
     pub(super) const fn new(memory: M) -> Self {
         Self { memory, has_wrapped: false }
     }

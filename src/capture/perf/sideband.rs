@@ -3,7 +3,7 @@
 
 use super::clock::{PerfTime, Readings};
 use super::event::{Event, EventAttr, Mapped, SAMPLE, flag};
-use super::ring::{DataRing, Plain, Seen};
+use super::ring::{Completeness, DataRing, MappedRing};
 use crate::capture::perf_error::Error;
 use crate::common::Tid;
 use crate::sideband::perf_data::{PerfRecord, PerfRecords};
@@ -21,20 +21,20 @@ const PAGES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Sideband {
     _event: Event,
-    ring: DataRing<Plain>,
+    ring: DataRing<MappedRing>,
     records: PerfRecords,
 }
 
 /// The attributes of sideband events on this kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Recipe {
+pub(super) struct SidebandAttr {
     attr: EventAttr,
 }
 
-impl Recipe {
+impl SidebandAttr {
     /// Opens an event of this thread, to find the attributes that the kernel supports, and the
     /// clock of its records.
-    pub(super) fn find() -> Result<(Self, PerfTime), Error> {
+    pub(super) fn probe() -> Result<(Self, PerfTime), Error> {
         let flags = flag::EXCLUDE_KERNEL
             | flag::EXCLUDE_HV
             | flag::MMAP
@@ -81,16 +81,16 @@ impl Recipe {
 
 /// The records of one reading of a sideband.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct SidebandRecords {
     pub(super) records: Vec<PerfRecord>,
     /// True if records may be missing.
-    pub(super) is_damaged: bool,
+    pub(super) may_lack_records: bool,
 }
 
 impl Sideband {
     /// Reads the records since the last call.
-    pub(super) fn read(&mut self) -> Read {
-        let mut read = Read::default();
+    pub(super) fn read(&mut self) -> SidebandRecords {
+        let mut read = SidebandRecords::default();
         let Self { ring, records, .. } = self;
         let mut damaged = false;
         let seen = ring.read(&mut |bytes| match records.parse(bytes) {
@@ -98,7 +98,7 @@ impl Sideband {
             Err(_) => damaged = true,
         });
         // With little room left, the kernel may have dropped records after the last one.
-        read.is_damaged = damaged || seen == Seen::Doubtful;
+        read.may_lack_records = damaged || seen == Completeness::MayLackRecords;
         read
     }
 }

@@ -22,12 +22,12 @@ const PSB_BYTES: usize = 16;
 
 impl Stitch {
     /// Creates a trace whose first bytes may be in the middle of a packet.
-    pub(super) fn from_the_midst() -> Self {
+    pub(super) fn starting_mid_packet() -> Self {
         Self { is_lost: true, ..Self::default() }
     }
 
     /// Takes the next bytes. Returns the part of the trace that is complete.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn add_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
         if self.is_lost {
             let Some(psb) = find_psb(&self.pending, 0) else {
@@ -52,8 +52,8 @@ impl Stitch {
     }
 
     /// Marks a gap here. Returns the whole packets before it, with an OVF packet.
-    pub(super) fn loss(&mut self) -> Vec<u8> {
-        let mut whole = self.end();
+    pub(super) fn mark_gap(&mut self) -> Vec<u8> {
+        let mut whole = self.take_whole_packets();
         if !std::mem::replace(&mut self.is_lost, true) {
             // The rest of an incomplete packet is lost as well.
             self.pending.clear();
@@ -64,7 +64,7 @@ impl Stitch {
     }
 
     /// Returns the pending whole packets, for when no more bytes come for now.
-    pub(super) fn end(&mut self) -> Vec<u8> {
+    pub(super) fn take_whole_packets(&mut self) -> Vec<u8> {
         if self.is_lost {
             self.pending.clear();
             return Vec::new();
@@ -99,7 +99,7 @@ struct Span {
 
 /// A range of written bytes of an area, or a loss, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum AreaPart {
     /// The bytes from the first to before the second position, as counts.
     Bytes(u64, u64),
     /// Bytes are missing here.
@@ -108,7 +108,7 @@ pub(super) enum Step {
 
 impl AuxRecords {
     /// Adds a record of `size` bytes from `offset`. If `is_short`, bytes after these are missing.
-    pub(super) fn note(&mut self, offset: u64, size: u64, is_short: bool) {
+    pub(super) fn add(&mut self, offset: u64, size: u64, is_short: bool) {
         let end = offset.saturating_add(size);
         self.end = self.end.max(end);
         let following = self.spans.partition_point(|span| span.end <= end);
@@ -116,15 +116,15 @@ impl AuxRecords {
     }
 
     /// Notes that records are missing here, which may have reported a loss.
-    pub(super) fn doubt(&mut self) {
-        self.note(self.end, 0, true);
+    pub(super) fn add_loss(&mut self) {
+        self.add(self.end, 0, true);
     }
 
     /// Takes the records up to the position `to`, and returns the written ranges and losses from
     /// `from` on. Bytes without a record were covered by a lost record, and count as lost
     /// themselves.
-    pub(super) fn steps(&mut self, from: u64, to: u64) -> Vec<Step> {
-        let mut steps = Vec::new();
+    pub(super) fn take_parts(&mut self, from: u64, to: u64) -> Vec<AreaPart> {
+        let mut parts = Vec::new();
         let mut at = from;
         while let Some(span) = self.spans.front().copied() {
             if span.end > to {
@@ -132,20 +132,20 @@ impl AuxRecords {
             }
             self.spans.pop_front();
             if span.start > at {
-                steps.push(Step::Loss);
+                parts.push(AreaPart::Loss);
             }
             let start = span.start.max(at);
             if start < span.end {
-                steps.push(Step::Bytes(start, span.end));
+                parts.push(AreaPart::Bytes(start, span.end));
             }
             if span.is_short {
-                steps.push(Step::Loss);
+                parts.push(AreaPart::Loss);
             }
             at = at.max(span.end);
         }
         if at < to {
-            steps.push(Step::Loss);
+            parts.push(AreaPart::Loss);
         }
-        steps
+        parts
     }
 }

@@ -48,19 +48,19 @@ impl Field {
     }
 
     /// Returns the largest value that the field can have.
-    pub(super) fn most(&self) -> u64 {
+    pub(super) fn max_value(&self) -> u64 {
         u64::MAX >> (64 - self.width)
     }
 
     /// Returns `config` with this value in the field.
-    pub(super) fn put(&self, config: u64, value: u64) -> u64 {
-        let mask = self.most() << self.low;
+    pub(super) fn set(&self, config: u64, value: u64) -> u64 {
+        let mask = self.max_value() << self.low;
         config & !mask | value << self.low & mask
     }
 
     /// Returns the field's value in `config`.
     pub(super) fn get(&self, config: u64) -> u64 {
-        config >> self.low & self.most()
+        config >> self.low & self.max_value()
     }
 }
 

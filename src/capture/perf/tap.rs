@@ -1,9 +1,9 @@
 //! Taps: each takes one thread's trace out of its AUX area. Either a thread of the recorder drains
 //! the area while the program runs, or the area is a ring that is read at the end.
 
-use super::book::Book;
-use super::drain::{Drain, Ring};
-use super::pmu::{Control, Memory, Source};
+use super::drain::{Drain, RingDrain};
+use super::pmu::{Control, Memory, TraceSource};
+use super::process_recording::ProcessRecording;
 use crate::capture::Error;
 use crate::capture::PerfError;
 use crate::common::{Addr, Tid};
@@ -24,7 +24,7 @@ pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Tap {
     tid: Tid,
     control: Arc<dyn Control>,
-    way: TapKind,
+    kind: TapKind,
 }
 
 #[derive(Debug)]
@@ -32,40 +32,41 @@ enum TapKind {
     /// A thread of the recorder (`worker`) drains the area until `stop`. All of the trace is kept.
     Full { drain: Arc<Mutex<Drain<Memory>>>, stop: Arc<AtomicBool>, worker: Option<JoinHandle<()>> },
     /// The area keeps the end of the trace, and is read while the thread is stopped.
-    Ring(Ring<Memory>),
+    Ring(RingDrain<Memory>),
 }
 
 impl Tap {
-    /// Opens the tap of a stopped thread, and enables its event if `armed`: if code to trace is
-    /// known. `mends` is true if the thread may stop at INT3s of ours.
+    /// Opens the tap of a stopped thread, and enables its event if `has_code_to_trace`: if code to
+    /// trace is known. `has_int3s` is true if the thread may stop at INT3s of ours.
     pub(super) fn open(
         tid: Tid,
-        source: Source,
-        book: &Arc<Mutex<Book>>,
-        armed: &Arc<AtomicBool>,
-        mends: bool,
+        source: TraceSource,
+        recording: &Arc<Mutex<ProcessRecording>>,
+        has_code_to_trace: &Arc<AtomicBool>,
+        has_int3s: bool,
     ) -> Self {
-        let Source { data, aux, records, control, area } = source;
-        let way = if area.overwrites {
-            TapKind::Ring(Ring::new(data, aux))
+        let TraceSource { data, aux, records, control, area } = source;
+        let kind = if area.overwrites {
+            TapKind::Ring(RingDrain::new(data, aux))
         } else {
-            let drain = Arc::new(Mutex::new(Drain::new(data, aux, records, mends)));
+            let drain = Arc::new(Mutex::new(Drain::new(data, aux, records, has_int3s)));
             let stop = Arc::new(AtomicBool::new(false));
-            let worker = Worker {
+            let worker = DrainThread {
                 tid,
                 drain: drain.clone(),
                 stop: stop.clone(),
-                armed: armed.clone(),
-                book: book.clone(),
+                has_code_to_trace: has_code_to_trace.clone(),
+                recording: recording.clone(),
                 control: control.clone(),
             };
             let name = format!("drain {tid}");
-            let spawned = std::thread::Builder::new().name(name).spawn(move || worker.run());
+            let spawned =
+                std::thread::Builder::new().name(name).spawn(move || worker.drain_until_stopped());
             // Without the worker, the area fills up, is emptied at the end, and has gaps.
             TapKind::Full { drain, stop, worker: spawned.ok() }
         };
-        let tap = Self { tid, control, way };
-        if armed.load(Ordering::Acquire) {
+        let tap = Self { tid, control, kind };
+        if has_code_to_trace.load(Ordering::Acquire) {
             tap.control.enable();
         }
         tap
@@ -82,46 +83,53 @@ impl Tap {
     }
 
     /// Writes the available packets of a thread that is stopped or gone.
-    pub(super) fn save(&mut self, book: &Mutex<Book>) -> Result<(), Error> {
-        match &mut self.way {
+    pub(super) fn save(&mut self, recording: &Mutex<ProcessRecording>) -> Result<(), Error> {
+        match &mut self.kind {
             TapKind::Full { drain, .. } => {
                 let mut drain = lock(drain);
-                let mut book = lock(book);
-                book.hear()?;
-                let packets = drain.finish();
-                book.trace(self.tid, &packets)
+                let mut recording = lock(recording);
+                recording.write_sidebands()?;
+                let packets = drain.take_rest();
+                recording.append_trace(self.tid, &packets)
             }
             TapKind::Ring(ring) => {
                 let packets = ring.take();
-                let mut book = lock(book);
-                book.hear()?;
-                book.trace(self.tid, &packets)
+                let mut recording = lock(recording);
+                recording.write_sidebands()?;
+                recording.append_trace(self.tid, &packets)
             }
         }
     }
 
     /// Writes the available packets of a thread that is stopped at our INT3 at the address `at`.
     /// Does nothing for a ring.
-    pub(super) fn stop_at(&mut self, at: Addr, book: &Mutex<Book>) -> Result<(), Error> {
-        if let TapKind::Full { drain, .. } = &mut self.way {
-            let packets = lock(drain).finish_at(at);
-            let mut book = lock(book);
-            book.hear()?;
-            book.trace(self.tid, &packets)?;
+    pub(super) fn save_at_int3(
+        &mut self,
+        at: Addr,
+        recording: &Mutex<ProcessRecording>,
+    ) -> Result<(), Error> {
+        if let TapKind::Full { drain, .. } = &mut self.kind {
+            let packets = lock(drain).take_rest_at_int3(at);
+            let mut recording = lock(recording);
+            recording.write_sidebands()?;
+            recording.append_trace(self.tid, &packets)?;
         }
         Ok(())
     }
 
     /// Stops tracing, and writes the remaining packets. Returns the thread of the recorder that
     /// drained the area, which is about to end.
-    pub(super) fn close(mut self, book: &Mutex<Book>) -> Result<Option<JoinHandle<()>>, Error> {
+    pub(super) fn close(
+        mut self,
+        recording: &Mutex<ProcessRecording>,
+    ) -> Result<Option<JoinHandle<()>>, Error> {
         self.control.disable();
-        let saved = self.save(book);
-        match self.way {
+        let saved = self.save(recording);
+        match self.kind {
             TapKind::Full { drain, stop, worker } => {
                 stop.store(true, Ordering::Release);
                 let gaps = lock(&drain).gaps();
-                lock(book).add_gaps(gaps);
+                lock(recording).add_gaps(gaps);
                 saved.map(|()| worker)
             }
             TapKind::Ring(_) => saved.map(|()| None),
@@ -130,61 +138,61 @@ impl Tap {
 }
 
 /// A thread of the recorder that drains one AUX area.
-struct Worker {
+struct DrainThread {
     tid: Tid,
     drain: Arc<Mutex<Drain<Memory>>>,
     stop: Arc<AtomicBool>,
-    armed: Arc<AtomicBool>,
-    book: Arc<Mutex<Book>>,
+    has_code_to_trace: Arc<AtomicBool>,
+    recording: Arc<Mutex<ProcessRecording>>,
     control: Arc<dyn Control>,
 }
 
-impl Worker {
-    fn run(self) {
+impl DrainThread {
+    fn drain_until_stopped(self) {
         loop {
             self.control.wait(PERIOD_MS);
             let mut drain = lock(&self.drain);
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            if let Err(error) = self.step(&mut drain) {
-                lock(&self.book).fail(error);
+            if let Err(error) = self.drain_once(&mut drain) {
+                lock(&self.recording).note_failure(error);
                 return;
             }
         }
     }
 
-    fn step(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
+    fn drain_once(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
         // Record mappings before the trace that covers their code.
-        lock(&self.book).hear()?;
+        lock(&self.recording).write_sidebands()?;
         let packets = drain.take();
-        if self.armed.load(Ordering::Acquire) {
+        if self.has_code_to_trace.load(Ordering::Acquire) {
             self.control.enable();
         }
-        lock(&self.book).trace(self.tid, &packets)
+        lock(&self.recording).append_trace(self.tid, &packets)
     }
 }
 
 /// A thread of the recorder that reads a process's sidebands periodically, for when nothing else
 /// does.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct SidebandThread {
     stop: Arc<AtomicBool>,
     worker: Option<JoinHandle<()>>,
 }
 
-impl Listener {
-    pub(super) fn spawn(book: &Arc<Mutex<Book>>) -> Self {
+impl SidebandThread {
+    pub(super) fn spawn(recording: &Arc<Mutex<ProcessRecording>>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, book) = (stop.clone(), book.clone());
+        let (stopped, recording) = (stop.clone(), recording.clone());
         let period = std::time::Duration::from_millis(20);
         let listen = move || {
             while !stopped.load(Ordering::Acquire) {
                 std::thread::park_timeout(period);
-                let mut book = lock(&book);
-                let heard = book.hear();
-                if let Err(error) = heard.and_then(|()| Ok(book.recorder.flush_if_due()?)) {
-                    book.fail(error);
+                let mut recording = lock(&recording);
+                let written = recording.write_sidebands();
+                if let Err(error) = written.and_then(|()| Ok(recording.recorder.flush_if_due()?)) {
+                    recording.note_failure(error);
                     return;
                 }
             }

@@ -10,17 +10,17 @@ use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
 /// The state of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Created, and stopped or about to stop before its first instruction.
-    Born,
+    New,
     /// Running.
     Running,
     /// Stopped for a debugger, or to be detached from.
-    Standing,
-    /// Stopped with its process by job control.
     Stopped,
+    /// Stopped with its process by job control.
+    GroupStopped,
     /// Kept at its exit stop until all threads of its process are. Its registers were read.
-    AtEnd,
+    AtExitStop,
 }
 
 /// A thread that the CPU traces.
@@ -28,30 +28,31 @@ pub(super) enum Doing {
 pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
-    pub(super) doing: Doing,
+    pub(super) activity: Activity,
     /// The thread's tap; `None` while the thread is not traced.
     pub(super) tap: Option<Tap>,
     /// True if the thread's ring is to be written for a snapshot as soon as the thread stops.
-    pub(super) is_asked: bool,
+    pub(super) awaits_snapshot: bool,
     /// The information of the thread's last signal, which may have ended it.
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The state at the exit stop, once the thread has reached it.
-    pub(super) ending: Option<core::Thread>,
+    pub(super) exit_state: Option<core::Thread>,
     /// The signal for which the thread stopped and that was not delivered yet; 0 for none.
-    pub(super) held: Signo,
+    pub(super) held_signal: Signo,
     /// The signal that the debugger chose to deliver when the thread is resumed; 0 for none.
-    pub(super) chosen: Signo,
+    pub(super) chosen_signal: Signo,
     /// The thread's events for the debugger.
     pub(super) pending: Pending,
     /// The number of the system call that the thread is in, if its start was seen.
-    pub(super) call: Option<u64>,
-    /// True if the system call in `call` is skipped, since it must be reported before it is made.
-    pub(super) takes_back: bool,
+    pub(super) current_call: Option<u64>,
+    /// True if the system call in `current_call` is skipped, since it must be reported before it is
+    /// made.
+    pub(super) skips_call: bool,
     /// The address of the system call before which the thread stopped for the debugger.
-    pub(super) caught: Option<Addr>,
+    pub(super) stopped_before_call: Option<Addr>,
     pub(super) watched: Watched,
     /// True if the thread was stopped by job control when it was halted, and returns to that stop.
-    pub(super) group_stopped: bool,
+    pub(super) returns_to_group_stop: bool,
 }
 
 impl Thread {
@@ -63,19 +64,19 @@ impl Thread {
         Self {
             tracee: Tracee(tid),
             pid,
-            doing: Doing::Born,
+            activity: Activity::New,
             tap: None,
-            is_asked: false,
+            awaits_snapshot: false,
             siginfo: None,
-            ending: None,
-            held: 0,
-            chosen: 0,
+            exit_state: None,
+            held_signal: 0,
+            chosen_signal: 0,
             pending: Pending::default(),
-            call: None,
-            takes_back: false,
-            caught: None,
+            current_call: None,
+            skips_call: false,
+            stopped_before_call: None,
             watched: Watched::default(),
-            group_stopped: false,
+            returns_to_group_stop: false,
         }
     }
 }
@@ -90,23 +91,23 @@ impl DebuggedThread for Thread {
     }
 
     fn is_at_exit_stop(&self) -> bool {
-        self.doing == Doing::AtEnd
+        self.activity == Activity::AtExitStop
     }
 
     fn next_ip(&self) -> Option<Addr> {
-        let stands = self.doing == Doing::Standing;
+        let stands = self.activity == Activity::Stopped;
         stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
     }
 
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
-        self.siginfo.as_mut().filter(|_| self.held != 0)
+        self.siginfo.as_mut().filter(|_| self.held_signal != 0)
     }
 
     fn state(&self) -> Option<core::Thread> {
-        if self.doing == Doing::AtEnd {
-            return self.ending.clone();
+        if self.activity == Activity::AtExitStop {
+            return self.exit_state.clone();
         }
-        let held = self.siginfo.filter(|_| self.held != 0);
+        let held = self.siginfo.filter(|_| self.held_signal != 0);
         final_state::read_thread(self.tracee, held.or(self.pending.next_siginfo))
     }
 }

@@ -100,7 +100,8 @@ pub(in crate::capture) struct Engine {
     pub(super) finished: Vec<Finished>,
     /// Notes for the user on limits of the recordings.
     pub(super) notes: Vec<String>,
-    /// ProgressReports when the recorder is to leave the program; `None` if it records to the end.
+    /// Asks the recorder to leave the program, if a signal or the end of the front does; `None` if
+    /// it records to the end.
     pub(super) leaving: Option<Leaving>,
     /// The CPUs to give back to the program; `None` if it never had to share a CPU with the
     /// recorder.

@@ -33,9 +33,9 @@ const STEPS_PER_TURN: u32 = 256;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 impl Engine {
-    /// Runs threads as `go` requests until an event, stops all again, and returns the event with its
-    /// thread. Resumes none if an event is left to report. Polls `interrupted`, and if that returns
-    /// true, stops with [`Report::Interrupted`].
+    /// Runs threads as `go` requests until an event, stops all again, and returns the event with
+    /// its thread. Resumes none if an event is left to report. Polls `interrupted`, and if that
+    /// returns true, stops with [`Report::Interrupted`].
     pub(super) fn go(
         &mut self,
         go: &Go,

@@ -5,8 +5,8 @@ use super::process::Process;
 use crate::capture::Error;
 
 impl Engine {
-    /// Sends the records of all threads so far to the encoder, except those in rings, and writes the
-    /// packets encoded by now. Reports the amount written if a report is due. Stops no thread.
+    /// Sends the records of all threads so far to the encoder, except those in rings, and writes
+    /// the packets encoded by now. Reports the amount written if a report is due. Stops no thread.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid()) {

@@ -1,7 +1,7 @@
 //! System calls of a stepped thread, from the call instruction to the return.
 
 use super::process::Process;
-use super::thread::{Call, Doing, Thread};
+use super::thread::{Activity, Call, Thread};
 use super::trap::Ignored;
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
@@ -35,41 +35,45 @@ pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
 }
 
 /// Notes the system call that the thread is about to make.
-pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
+pub(super) fn note_call(thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         // The thread was killed: its exit will be reported.
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    thread.call = Some(call_of(&registers, registers.rax));
+    thread.current_call = Some(call_of(&registers, registers.rax));
     Ok(())
 }
 
 fn call_of(r: &Registers, number: u64) -> Call {
     let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-    Call { number, args, entered: false, ignores: None, retired: false }
+    Call { number, args, is_entered: false, sets_ignored: None, is_in_path: false }
 }
 
 /// Handles the stop of a thread at the start or the end of a system call.
-pub(super) fn stopped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
-    match thread.call.take() {
-        Some(call) if call.entered => done(process, thread, call),
+pub(super) fn handle_call_stop(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    match thread.current_call.take() {
+        Some(call) if call.is_entered => handle_call_end(process, thread, call),
         call => {
-            begun(process, thread, call)?;
-            go_on(thread)
+            handle_call_start(process, thread, call)?;
+            resume_in_call(thread)
         }
     }
 }
 
 /// Notes and records the start of a system call. Makes rseq(2) fail.
-fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Result<(), Error> {
+fn handle_call_start(
+    process: &mut Process,
+    thread: &mut Thread,
+    call: Option<Call>,
+) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    if let Some(entry) = thread.restarts.take() {
+    if let Some(entry) = thread.restarting_call.take() {
         thread.ip = entry;
-        process.look_at_code(thread)?;
+        process.decode_next(thread)?;
     }
     let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
     if call.number == RSEQ {
@@ -78,60 +82,60 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
         let skipped = Registers { orig_rax: NO_CALL, ..registers };
         thread.tracee.set_registers(&skipped)?;
     }
-    call.entered = true;
-    call.ignores = Ignored::asked(&process.memory, call.number, &call.args);
+    call.is_entered = true;
+    call.sets_ignored = Ignored::set_by(&process.memory, call.number, &call.args);
     let event = Event::Syscall { number: call.number, args: call.args };
     process.recorder.record_event(thread.tid(), event)?;
-    thread.call = Some(call);
+    thread.current_call = Some(call);
     Ok(())
 }
 
 /// Handles the end of a system call: the thread is about to continue after it, or to repeat it.
-fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
+fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
     let next = Addr(registers.rip);
     let entry = thread.insn.take().map(|insn| {
-        if !call.retired {
+        if !call.is_in_path {
             thread.path.retire(&insn, next);
         }
         insn.ip
     });
     thread.ip = next;
-    leave(process, thread, &call)?;
-    thread.trap.look_at_mask(thread.tracee)?;
-    thread.restarts = entry.filter(|_| will_restart_call(&registers));
-    thread.moved |= thread.restarts.is_none();
-    thread.returned = thread.restarts.is_none().then_some(call.number);
-    thread.reported_entry = thread.caught.is_some();
-    thread.caught = thread.caught.filter(|_| thread.restarts.is_some());
-    match thread.restarts {
-        Some(_) if thread.halts => stand_before(thread),
-        Some(_) => go_on(thread),
+    record_return(process, thread, &call)?;
+    thread.trap.read_mask(thread.tracee)?;
+    thread.restarting_call = entry.filter(|_| will_restart_call(&registers));
+    thread.has_moved |= thread.restarting_call.is_none();
+    thread.returned_call = thread.restarting_call.is_none().then_some(call.number);
+    thread.entry_was_reported = thread.caught_call.is_some();
+    thread.caught_call = thread.caught_call.filter(|_| thread.restarting_call.is_some());
+    match thread.restarting_call {
+        Some(_) if thread.is_to_stop => move_before_call(thread),
+        Some(_) => resume_in_call(thread),
         None => Ok(()),
     }
 }
 
 /// Moves a thread whose call was interrupted back to before the call, which it then repeats.
-fn stand_before(thread: &mut Thread) -> Result<(), Error> {
+fn move_before_call(thread: &mut Thread) -> Result<(), Error> {
     let registers = registers_outside_call(&thread.tracee.registers()?);
     thread.tracee.set_registers(&registers)?;
     thread.ip = Addr(registers.rip);
-    thread.restarts = None;
+    thread.restarting_call = None;
     Ok(())
 }
 
 /// Resumes a thread in its system call, up to the end of the call.
-pub(super) fn go_on(thread: &mut Thread) -> Result<(), Error> {
-    thread.doing = Doing::InCall;
+pub(super) fn resume_in_call(thread: &mut Thread) -> Result<(), Error> {
+    thread.activity = Activity::InCall;
     gone_is_fine(thread.tracee.resume_to_call(0))
 }
 
 /// Restores the flags in R11 that the program would see untraced, and records the return and
 /// changes of mappings and code.
-fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), Error> {
+fn record_return(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), Error> {
     let before = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
@@ -147,10 +151,10 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     // During any call, another process may write code, and this one may have waited for that.
     process.record_changed_code(tid)?;
     if result == 0 {
-        process.trap_ignored.set(&process.memory, call.number, &call.args, call.ignores);
+        process.trap_ignored.apply(&process.memory, call.number, &call.args, call.sets_ignored);
     }
     if changes_mappings(call.number) {
-        process.look_at_mappings(tid)?;
+        process.refresh_mappings(tid)?;
     }
     Ok(())
 }

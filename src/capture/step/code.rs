@@ -9,7 +9,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// The decoded instructions of code that cannot change, and the recorded pages of code that can.
 #[derive(Debug, Default)]
-pub(super) struct Code {
+pub(super) struct DecodedCode {
     stable: HashMap<Addr, Option<Insn>>,
     pages: HashMap<Addr, Box<[u8; PAGE_BYTES]>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Change {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Code {
+impl DecodedCode {
     /// Forgets all instructions, since the mappings of code changed.
     pub(super) fn clear(&mut self) {
         self.stable.clear();
@@ -39,16 +39,16 @@ impl Code {
         let insn = read_insn(ip, memory);
         let len = u64::from(insn.map_or(1, |insn| insn.len));
         let last = ip.wrapping_add(len - 1);
-        let mut changes = self.look(ip, ip.page(), memory);
+        let mut changes = self.page_change(ip, ip.page(), memory);
         if last.page() != ip.page() {
-            changes.extend(self.look(last.page(), last.page(), memory));
+            changes.extend(self.page_change(last.page(), last.page(), memory));
         }
         (insn, changes)
     }
 
     /// Compares the bytes at `at` with the known bytes of `page`. If they differ, reads the whole
     /// page, and returns its change.
-    fn look(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
+    fn page_change(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
         let offset = usize::try_from(at.0 - page.0).unwrap_or(0);
         let end = (offset + MAX_INSN_BYTES).min(PAGE_BYTES);
         let mut now = [0; MAX_INSN_BYTES];

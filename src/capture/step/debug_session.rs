@@ -12,7 +12,7 @@ pub(super) struct Debugger {
     /// True if only the thread of the request runs.
     pub(super) alone: bool,
     /// The number of single steps that the debugger has requested in a row.
-    pub(super) lone_steps: u32,
+    pub(super) steps_in_a_row: u32,
     /// The watchpoints that each thread's debug registers contain.
     pub(super) slots: Vec<Slot>,
 }
@@ -27,7 +27,7 @@ impl Debugger {
         self.go.as_ref().map(|go| go.forks).unwrap_or_default()
     }
 
-    pub(super) fn lets_go(&self, thread: &Thread) -> bool {
+    pub(super) fn lets_run(&self, thread: &Thread) -> bool {
         self.go.as_ref().is_some_and(|go| !self.alone || go.thread == thread.tid())
     }
 }

@@ -3,7 +3,7 @@
 
 use super::engine::{Engine, TURN_STEPS};
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::contract::{Catches, Go, Report};
 use crate::capture::culprit::Culprit;
@@ -19,21 +19,21 @@ use std::time::Duration;
 
 /// The other threads run before each debugger step whose number in a row is a multiple of this,
 /// since the stepping thread may wait for them.
-const LONE_STEPS: u32 = 256;
+const STEPS_PER_TURN: u32 = 256;
 /// The number of stops between two checks for interruptions and for a due flush.
-const STOPS_PER_LOOK: u32 = 64;
+const STOPS_PER_CHECK: u32 = 64;
 /// The pause between two checks for a stop while all threads are in the kernel.
-const LOOK_PERIOD: Duration = Duration::from_millis(2);
+const CHECK_PERIOD: Duration = Duration::from_millis(2);
 
 impl Thread {
     /// Sets the signal to deliver (0: none) in place of the one that stopped the thread, or sends
     /// it if the thread stopped for none.
-    fn give(&mut self, signal: Signo) -> Result<(), Error> {
+    fn choose_signal(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
             self.pending.next_siginfo = None;
         }
-        if std::mem::take(&mut self.held) {
-            self.deliver = signal;
+        if std::mem::take(&mut self.is_signal_held) {
+            self.signal_to_deliver = signal;
         } else if signal != 0 {
             // ptrace(2) can inject a signal only into a thread that stopped for one.
             self.pending.sent_signal = signal;
@@ -44,18 +44,18 @@ impl Thread {
 
     /// Takes the number of the system call that the thread has made, and returns the event for its
     /// return if it is in `catches`.
-    fn take_return(&mut self, catches: Option<&Catches>) -> Option<Report> {
-        let number = self.returned.take()?;
+    fn take_call_return(&mut self, catches: Option<&Catches>) -> Option<Report> {
+        let number = self.returned_call.take()?;
         catches.is_some_and(|catches| catches.has(number)).then_some(Report::CallReturn(number))
     }
 
     /// Returns true if the thread is stopped outside the kernel, with no system call or signal
     /// pending.
     pub(super) fn is_in_program(&self) -> bool {
-        self.doing == Doing::Ready
-            && self.call.is_none()
-            && self.restarts.is_none()
-            && self.deliver == 0
+        self.activity == Activity::Ready
+            && self.current_call.is_none()
+            && self.restarting_call.is_none()
+            && self.signal_to_deliver == 0
     }
 }
 
@@ -65,18 +65,18 @@ impl Engine {
         // A thread of a process that is killed leaves its stop for its exit stop. Resuming it could
         // take it out of that one before it is seen.
         let ends = |process: &Process| process.culprit.known().is_some();
-        thread.doing == Doing::Ready
-            && !thread.held
+        thread.activity == Activity::Ready
+            && !thread.is_signal_held
             && !self.processes.get(&thread.pid).is_some_and(ends)
             && self
                 .debugger
                 .as_ref()
-                .is_none_or(|debugger| thread.pid == self.program && debugger.lets_go(thread))
+                .is_none_or(|debugger| thread.pid == self.program && debugger.lets_run(thread))
     }
 
     /// Returns true if the thread must stop for the debugger before its next instruction, and notes
     /// the event.
-    pub(super) fn stops_before(&mut self, tid: Tid) -> bool {
+    pub(super) fn must_stop_before(&mut self, tid: Tid) -> bool {
         let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
             return false;
         };
@@ -84,50 +84,50 @@ impl Engine {
         if !thread.is_in_program() {
             return false;
         }
-        if !thread.passes && go.stops.contains(&thread.ip) {
+        if !thread.passes_breakpoint && go.stops.contains(&thread.ip) {
             thread.pending.unreported = Some(Report::Breakpoint);
             return true;
         }
-        if go.catches == Catches::None || thread.caught.is_some() {
+        if go.catches == Catches::None || thread.caught_call.is_some() {
             return false;
         }
         let process = self.processes.get(&self.program);
         let call = process.and_then(|process| super::calls::next_call(process, thread));
-        thread.caught = call.filter(|number| go.catches.has(*number));
-        if let Some(number) = thread.caught {
+        thread.caught_call = call.filter(|number| go.catches.has(*number));
+        if let Some(number) = thread.caught_call {
             thread.pending.unreported = Some(Report::Call(number));
         }
-        thread.caught.is_some()
+        thread.caught_call.is_some()
     }
 
     /// Resumes the program as requested until there is an event. Returns the event with its thread.
-    pub(super) fn go_on(
+    pub(super) fn go(
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
         if self.newborns.get(Pid(go.thread.0)).is_some() {
-            self.follow(Pid(go.thread.0))?;
+            self.record_followed(Pid(go.thread.0))?;
         }
         if let Some(end) = self.take_end()? {
             return Ok(end);
         }
-        if let Some(news) = self.begin(go)? {
+        if let Some(news) = self.prepare_threads(go)? {
             self.newborns.mark_reported(news.1);
             return Ok(news);
         }
         let _forwarding = Forwarding::to(self.program);
         let mut stops = 0_u32;
         let news = loop {
-            if let Some(news) = self.take_report(go.thread, self.is_alone()) {
+            if let Some(news) = self.take_report(go.thread, self.runs_one_thread()) {
                 break news;
             }
             self.schedule()?;
-            if let Some(news) = self.take_report(go.thread, self.is_alone()) {
+            if let Some(news) = self.take_report(go.thread, self.runs_one_thread()) {
                 break news;
             }
             stops = stops.wrapping_add(1);
-            if stops.is_multiple_of(STOPS_PER_LOOK) {
+            if stops.is_multiple_of(STOPS_PER_CHECK) {
                 if interrupted() {
                     break (go.thread, Report::Interrupted);
                 }
@@ -136,7 +136,7 @@ impl Engine {
             let Some((tid, stop)) = self.wait_or_interrupted(interrupted)? else {
                 break (go.thread, Report::Interrupted);
             };
-            self.take_in(tid, stop)?;
+            self.handle_for_debugger(tid, stop)?;
         };
         self.halt_all()?;
         self.newborns.mark_reported(news.1);
@@ -144,20 +144,20 @@ impl Engine {
     }
 
     /// Returns true if only the thread of the request runs.
-    fn is_alone(&self) -> bool {
+    fn runs_one_thread(&self) -> bool {
         self.debugger.as_ref().is_some_and(|debugger| debugger.alone)
     }
 
     /// Prepares all threads for the request. Returns an event instead if one is to be reported
     /// first.
-    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
+    fn prepare_threads(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         if let Some(owed) = self.take_report_on_resume(go) {
             return Ok(Some(owed));
         }
         if let Some(unreported) = self.take_unreported(go)? {
             return Ok(Some(unreported));
         }
-        self.watch_all(go)?;
+        self.set_watchpoints(go)?;
         let Some(debugger) = &mut self.debugger else { return Ok(None) };
         let makes_call = match (self.threads.get(&go.thread), self.processes.get(&self.program)) {
             (Some(thread), Some(process)) => {
@@ -166,22 +166,22 @@ impl Engine {
             _ => true,
         };
         let steps_alone = go.step && go.signal == 0 && !makes_call;
-        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        debugger.steps_in_a_row = if steps_alone { debugger.steps_in_a_row + 1 } else { 0 };
         // The others run now and then, since the thread may wait for them.
-        let is_theirs = debugger.lone_steps.is_multiple_of(LONE_STEPS);
+        let is_theirs = debugger.steps_in_a_row.is_multiple_of(STEPS_PER_TURN);
         debugger.alone = go.locked || steps_alone && !is_theirs;
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            (thread.moved, thread.passes) = (false, true);
+            (thread.has_moved, thread.passes_breakpoint) = (false, true);
             // Decide this now: another thread may be reported before this one runs. If a signal
             // comes while gdb steps over a breakpoint, gdb expects a stop there after the signal,
             // even if no handler runs.
-            thread.passes = !thread.held || go.signal == 0;
-            thread.give(go.signal)?;
+            thread.passes_breakpoint = !thread.is_signal_held || go.signal == 0;
+            thread.choose_signal(go.signal)?;
         }
         for (tid, signal) in &go.signals {
             if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
-                thread.give(*signal)?;
+                thread.choose_signal(*signal)?;
             }
         }
         if !alone && let Some(news) = self.take_report_of_others(go) {
@@ -189,18 +189,18 @@ impl Engine {
         }
         let program = self.program;
         for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
-            thread.halts = false;
+            thread.is_to_stop = false;
             if alone && thread.tid() != go.thread {
                 continue;
             }
             if thread.tid() != go.thread {
-                thread.passes = thread.pending.reported_stop == Some(thread.ip);
+                thread.passes_breakpoint = thread.pending.reported_stop == Some(thread.ip);
             }
-            if std::mem::take(&mut thread.held) {
+            if std::mem::take(&mut thread.is_signal_held) {
                 // The signal was reported, and is not to be delivered.
-                thread.deliver = 0;
+                thread.signal_to_deliver = 0;
             }
-            if std::mem::take(&mut thread.group_stopped) {
+            if std::mem::take(&mut thread.returns_to_group_stop) {
                 thread.stop_with_process()?;
             }
         }
@@ -217,10 +217,11 @@ impl Engine {
     }
 
     /// Sets the debug registers of all ready threads to the requested watchpoints.
-    fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
+    fn set_watchpoints(&mut self, go: &Go) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.slots = slots(&go.watches);
-        let mut ready = self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready);
+        let mut ready =
+            self.threads.values_mut().filter(|thread| thread.activity == Activity::Ready);
         ready.try_for_each(|t| gone_is_fine(t.watched.set(t.tracee, &debugger.slots)))
     }
 
@@ -230,7 +231,7 @@ impl Engine {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<(Tid, Stop)>, Error> {
         if self.is_stepping() {
-            return self.wait_on().map(Some);
+            return self.wait_ignoring_signals().map(Some);
         }
         self.write_all()?;
         loop {
@@ -240,47 +241,48 @@ impl Engine {
             if interrupted() {
                 return Ok(None);
             }
-            std::thread::sleep(LOOK_PERIOD);
+            std::thread::sleep(CHECK_PERIOD);
         }
     }
 
     /// Handles a stop, and notes the event that it is for the debugger.
-    pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    pub(super) fn handle_for_debugger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.handle(tid, stop)?;
-        self.spread_ranges();
+        self.pass_ranges_to_paths();
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(());
         };
-        if thread.doing != Doing::Ready {
+        if thread.activity != Activity::Ready {
             return Ok(());
         }
-        if thread.executed && thread.call.is_none() {
-            thread.executed = false;
+        if thread.is_in_execve && thread.current_call.is_none() {
+            thread.is_in_execve = false;
             thread.watched.forget();
             thread.pending.unreported = Some(Report::Executed);
             let catches = debugger.go.as_ref().map(|go| &go.catches);
-            thread.pending.report_on_resume = thread.take_return(catches);
+            thread.pending.report_on_resume = thread.take_call_return(catches);
         }
         gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
         if let Some(addr) = thread.watched.take_hit(thread.tracee).unwrap_or(None) {
             thread.pending.unreported = Some(Report::Watch(addr));
         }
         let Some(go) = &debugger.go else { return Ok(()) };
-        if thread.deliver != 0 {
-            if thread.pending.stops_for_signal(thread.deliver, go.passed_to(tid)) {
-                thread.held = true;
-                thread.pending.unreported = Some(Report::Signal(thread.deliver));
+        if thread.signal_to_deliver != 0 {
+            if thread.pending.stops_for_signal(thread.signal_to_deliver, go.passed_to(tid)) {
+                thread.is_signal_held = true;
+                thread.pending.unreported = Some(Report::Signal(thread.signal_to_deliver));
             }
             return Ok(());
         }
-        if let Some(news) = thread.take_birth() {
+        if let Some(news) = thread.take_child_event() {
             let is_wanted = news != Report::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
             // gdb requests no catches while it waits for the end of a vfork. The call's return is
             // reported anyway if its start was.
             let all = Catches::All;
-            let was_reported = news == Report::VforkDone && thread.reported_entry;
-            let returned = thread.take_return(Some(if was_reported { &all } else { &go.catches }));
+            let was_reported = news == Report::VforkDone && thread.entry_was_reported;
+            let returned =
+                thread.take_call_return(Some(if was_reported { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
@@ -292,10 +294,10 @@ impl Engine {
             thread.pending.report_on_resume = returned.or(steps.then_some(Report::Stepped));
             return Ok(());
         }
-        if let Some(returned) = thread.take_return(Some(&go.catches)) {
+        if let Some(returned) = thread.take_call_return(Some(&go.catches)) {
             thread.pending.unreported = Some(returned);
         }
-        let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
+        let steps = go.step && go.thread == tid && thread.has_moved && thread.is_in_program();
         if steps && thread.pending.unreported.is_none() {
             thread.pending.unreported = Some(Report::Stepped);
         }
@@ -304,16 +306,16 @@ impl Engine {
 
     /// Stops all threads that run, and waits until they are stopped.
     fn halt_all(&mut self) -> Result<(), Error> {
-        self.threads.values_mut().for_each(|thread| thread.halts = true);
-        while self.threads.values().any(is_out) {
-            for thread in self.threads.values_mut().filter(|thread| is_out(thread)) {
-                thread.halts = true;
-                if thread.doing != Doing::Stepping {
+        self.threads.values_mut().for_each(|thread| thread.is_to_stop = true);
+        while self.threads.values().any(is_not_stopped) {
+            for thread in self.threads.values_mut().filter(|thread| is_not_stopped(thread)) {
+                thread.is_to_stop = true;
+                if thread.activity != Activity::Stepping {
                     gone_is_fine(thread.tracee.interrupt())?;
                 }
             }
-            let (tid, stop) = self.wait_on()?;
-            self.take_in(tid, stop)?;
+            let (tid, stop) = self.wait_ignoring_signals()?;
+            self.handle_for_debugger(tid, stop)?;
         }
         if let Some(debugger) = &mut self.debugger {
             debugger.go = None;
@@ -327,20 +329,22 @@ impl Engine {
         if pid == self.program {
             self.debugger = None;
         }
-        self.end_if_all_are(pid)?;
+        self.end_if_all_at_exit(pid)?;
         while self.processes.contains_key(&pid) {
-            let (tid, stop) = self.wait_on()?;
+            let (tid, stop) = self.wait_ignoring_signals()?;
             self.handle(tid, stop)?;
         }
         Ok(())
     }
 
     /// Detaches from a process whose threads are all stopped, and completes its recording.
-    pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
-        for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
+    pub(super) fn detach_from(&mut self, pid: Pid) -> Result<(), Error> {
+        for thread in
+            self.threads.values().filter(|t| t.pid == pid && t.activity == Activity::Ready)
+        {
             gone_is_fine(thread.watched.end(thread.tracee))?;
         }
-        self.release_process(pid)
+        self.detach_process(pid)
     }
 
     /// Kills the program and the other processes, recorded or newborn.
@@ -354,18 +358,21 @@ impl Engine {
     pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
         crate::tracee::Tracee::kill_process(pid);
         let mut of_process = self.threads.values().filter(|thread| thread.pid == pid).peekable();
-        if of_process.peek().is_some() && of_process.all(|thread| thread.doing == Doing::AtEnd) {
+        if of_process.peek().is_some()
+            && of_process.all(|thread| thread.activity == Activity::AtExitStop)
+        {
             return self.let_process_end(pid);
         }
         if pid == self.program {
             self.debugger = None;
         }
-        let at_end = |thread: &&Thread| thread.pid == pid && thread.doing == Doing::AtEnd;
+        let at_end =
+            |thread: &&Thread| thread.pid == pid && thread.activity == Activity::AtExitStop;
         for thread in self.threads.values().filter(at_end) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
         while self.processes.contains_key(&pid) {
-            let (tid, stop) = self.wait_on()?;
+            let (tid, stop) = self.wait_ignoring_signals()?;
             self.handle(tid, stop)?;
         }
         Ok(())
@@ -400,12 +407,13 @@ impl Debugged for Engine {
     }
 
     fn detach_from_program(&mut self) -> Result<(), Error> {
-        self.part_from(self.program)
+        self.detach_from(self.program)
     }
 }
 
 /// Returns true unless the thread is at a stop that its tracer has handled, or waits for its child.
-fn is_out(thread: &Thread) -> bool {
-    let waits = thread.waits && thread.doing == Doing::InCall;
-    matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped) && !waits
+fn is_not_stopped(thread: &Thread) -> bool {
+    let waits = thread.waits_for_child && thread.activity == Activity::InCall;
+    matches!(thread.activity, Activity::Stepping | Activity::InCall | Activity::GroupStopped)
+        && !waits
 }

@@ -3,7 +3,7 @@
 
 use super::debug_session::Debugger;
 use super::process::Process;
-use super::thread::{Call, Doing, Thread};
+use super::thread::{Activity, Call, Thread};
 use crate::capture::clock::now;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -46,7 +46,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let mut engine = Engine { leaving: Leaving::when_orphaned(), ..Engine::new(request, pid) };
     let result = engine.start(prepared).and_then(|()| engine.run());
     if let Err(error) = result {
-        engine.let_go();
+        engine.detach_after_failure();
         return Err(error);
     }
     engine.outcome()
@@ -60,7 +60,7 @@ pub(in crate::capture) struct Engine {
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// The first stops of threads whose parents have not reported their births yet.
-    pub(super) early: BTreeMap<Tid, Stop>,
+    pub(super) early_stops: BTreeMap<Tid, Stop>,
     /// Children that stay stopped at their birth until a debugger follows or leaves them.
     pub(super) newborns: Newborns,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
@@ -84,7 +84,7 @@ impl Engine {
             program,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
-            early: BTreeMap::new(),
+            early_stops: BTreeMap::new(),
             newborns: Newborns::default(),
             finished: Vec::new(),
             notes: Vec::new(),
@@ -106,13 +106,13 @@ impl Engine {
         prepared.set_latest(&self.request.store)?;
         let process = Process::start(prepared, &self.request.filter, self.program)?;
         self.processes.insert(self.program, process);
-        self.add_thread(tid, self.program, Doing::Ready)?;
+        self.add_thread(tid, self.program, Activity::Ready)?;
         let ip = Tracee(tid).instruction_pointer()?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ip = ip;
             // The program is still in the execve(2) that started it: its first step only ends that
             // call.
-            thread.call = Some(Call::executing());
+            thread.current_call = Some(Call::executing());
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Passes newly found ranges of the filter to the paths of all threads.
-    pub(super) fn spread_ranges(&mut self) {
+    pub(super) fn pass_ranges_to_paths(&mut self) {
         for (pid, process) in self.processes.iter_mut().filter(|(_, p)| p.has_new_ranges) {
             process.has_new_ranges = false;
             for thread in self.threads.values_mut().filter(|thread| thread.pid == *pid) {
@@ -138,12 +138,17 @@ impl Engine {
     }
 
     /// Adds a new thread to the recording. Its first stop sets its address.
-    pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, doing: Doing) -> Result<(), Error> {
+    pub(super) fn add_thread(
+        &mut self,
+        tid: Tid,
+        pid: Pid,
+        activity: Activity,
+    ) -> Result<(), Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.recorder.add_thread(tid)?;
             let ip = crate::common::Addr(0);
             let mut thread = Thread::new(tid, pid, ip, self.new_path(tid, pid));
-            thread.doing = doing;
+            thread.activity = activity;
             self.threads.insert(tid, thread);
         }
         Ok(())
@@ -162,7 +167,7 @@ impl Engine {
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
                 return self.leave_all();
             }
-            self.spread_ranges();
+            self.pass_ranges_to_paths();
             stops = stops.wrapping_add(1);
             if stops.is_multiple_of(STOPS_PER_FLUSH) {
                 self.processes.values_mut().try_for_each(|p| p.recorder.flush_if_due())?;
@@ -177,13 +182,13 @@ impl Engine {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         let mut result = Ok(());
         for pid in pids {
-            result = result.and(self.release_process(pid));
+            result = result.and(self.detach_process(pid));
         }
         result
     }
 
     /// Waits for the next stop of any thread, even if the recorder gets signals.
-    pub(super) fn wait_on(&mut self) -> Result<(Tid, Stop), Error> {
+    pub(super) fn wait_ignoring_signals(&mut self) -> Result<(Tid, Stop), Error> {
         loop {
             if let Some(news) = self.wait()? {
                 return Ok(news);
@@ -207,7 +212,7 @@ impl Engine {
     }
 
     pub(super) fn is_stepping(&self) -> bool {
-        self.threads.values().any(|thread| thread.doing == Doing::Stepping)
+        self.threads.values().any(|thread| thread.activity == Activity::Stepping)
     }
 
     /// Writes out all pending packets and files.
@@ -225,8 +230,8 @@ impl Engine {
     /// number may be in system calls.
     pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
-            let Some(tid) = self.whose_turn() else { return Ok(()) };
-            if self.stops_before(tid) {
+            let Some(tid) = self.next_thread() else { return Ok(()) };
+            if self.must_stop_before(tid) {
                 return Ok(());
             }
             if tid != self.current {
@@ -235,14 +240,14 @@ impl Engine {
                 self.steps_left = TURN_STEPS;
             }
             self.steps_left = self.steps_left.saturating_sub(1);
-            self.go(tid)?;
+            self.resume_thread(tid)?;
         }
         Ok(())
     }
 
     /// Returns the thread to resume next: the current one in its turn, otherwise the next ready one
     /// by number. Returns `None` if none is ready.
-    fn whose_turn(&mut self) -> Option<Tid> {
+    fn next_thread(&mut self) -> Option<Tid> {
         let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_resume(thread));
         if self.steps_left > 0 && ready(&self.current) {
             return Some(self.current);
@@ -257,7 +262,7 @@ impl Engine {
     /// Records that the current thread is interrupted, if it is stopped, and writes its packets.
     fn switch_out(&mut self) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&self.current) else { return Ok(()) };
-        if thread.doing == Doing::Ready {
+        if thread.activity == Activity::Ready {
             thread.path.interrupt(thread.ip);
             if let Some(process) = self.processes.get_mut(&thread.pid) {
                 process.write_path(thread)?;
@@ -267,31 +272,31 @@ impl Engine {
     }
 
     /// Resumes a ready thread: delivers its signal, or executes its next instruction.
-    fn go(&mut self, tid: Tid) -> Result<(), Error> {
+    fn resume_thread(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         if thread.path.pending_bytes() >= PATH_CHUNK_BYTES {
             process.write_path(thread)?;
         }
-        if thread.deliver != 0 {
-            let resumed = deliver(thread);
-            return waits_if_gone(thread, resumed);
+        if thread.signal_to_deliver != 0 {
+            let resumed = step_with_signal(thread);
+            return await_exit_if_gone(thread, resumed);
         }
         // Between a call and its return there is no instruction to decode.
-        let is_inside = thread.call.is_some() || thread.restarts.is_some();
+        let is_inside = thread.current_call.is_some() || thread.restarting_call.is_some();
         if !is_inside && let Some(next) = process.make_vsyscall(thread)? {
             thread.divert(next);
             return Ok(());
         }
         if !is_inside {
-            process.look_at_code(thread)?;
+            process.decode_next(thread)?;
             let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
             if is_far && super::calls::is_system_call(process, thread.ip) {
-                super::calls::enter(thread)?;
+                super::calls::note_call(thread)?;
             }
         }
-        let resumed = execute(thread);
-        waits_if_gone(thread, resumed)
+        let resumed = step_or_continue_call(thread);
+        await_exit_if_gone(thread, resumed)
     }
 
     /// Forgets a process's first thread if it is gone while others are at their exit stops: the
@@ -309,16 +314,17 @@ impl Engine {
 
     /// Writes the final state once all threads of a process are at their exit stops, and resumes
     /// them, unless a debugger is to look at them first.
-    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn end_if_all_at_exit(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
-        if threads.iter().any(|thread| thread.doing != Doing::AtEnd)
+        if threads.iter().any(|thread| thread.activity != Activity::AtExitStop)
             || self.debugger.is_some() && pid == self.program
         {
             return Ok(());
         }
-        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
+        let ending: Vec<_> =
+            threads.iter_mut().filter_map(|thread| thread.exit_state.take()).collect();
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
@@ -346,9 +352,9 @@ impl Engine {
 
     /// Detaches from all threads after a failure. Waits for the end of a launched program, so that
     /// it keeps its terminal.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn detach_after_failure(&mut self) {
         for thread in self.threads.values_mut() {
-            thread.release();
+            thread.detach();
         }
         let program = Tid(self.program.0);
         while self.threads.contains_key(&program) {
@@ -370,36 +376,39 @@ impl Engine {
 }
 
 /// Single-steps a thread, or resumes it in its system call.
-fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
-    if thread.call.is_some() || thread.restarts.is_some() {
-        let again = thread.give_trap_back()?;
-        thread.doing = Doing::InCall;
+fn step_or_continue_call(thread: &mut Thread) -> Result<(), tracee::Error> {
+    if thread.current_call.is_some() || thread.restarting_call.is_some() {
+        let again = thread.restore_trap_mask()?;
+        thread.activity = Activity::InCall;
         return thread.tracee.resume_to_call(again);
     }
     // An INT3 kills a program that blocks SIGTRAP, and must do so here.
     let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
     let again = if is_far {
-        thread.give_trap_back()?
+        thread.restore_trap_mask()?
     } else {
-        thread.trap.lend(thread.pid, thread.tracee).map(|()| 0)?
+        thread.trap.unblock_for_step(thread.pid, thread.tracee).map(|()| 0)?
     };
-    thread.doing = Doing::Stepping;
+    thread.activity = Activity::Stepping;
     thread.tracee.step(again)
 }
 
 /// Resumes a thread for one step with its signal, and does not wait. The thread will stop before
 /// its next instruction, in the handler if there is one.
-fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
-    thread.give_trap_back()?;
+fn step_with_signal(thread: &mut Thread) -> Result<(), tracee::Error> {
+    thread.restore_trap_mask()?;
     thread.tracee.interrupt()?;
-    thread.doing = Doing::Stepping;
-    thread.tracee.step(std::mem::take(&mut thread.deliver))
+    thread.activity = Activity::Stepping;
+    thread.tracee.step(std::mem::take(&mut thread.signal_to_deliver))
 }
 
 /// Marks a thread that is gone as running, so that its exit is awaited. Returns other errors.
-fn waits_if_gone(thread: &mut Thread, resumed: Result<(), tracee::Error>) -> Result<(), Error> {
+fn await_exit_if_gone(
+    thread: &mut Thread,
+    resumed: Result<(), tracee::Error>,
+) -> Result<(), Error> {
     if resumed.as_ref().is_err_and(tracee::Error::is_gone) {
-        thread.doing = Doing::Stepping;
+        thread.activity = Activity::Stepping;
     }
     gone_is_fine(resumed)
 }

@@ -5,8 +5,8 @@
 use super::calls;
 use super::engine::{BACKEND, Engine};
 use super::process::Process;
-use super::thread::{Call, Doing, Thread};
-use super::trap::Fate;
+use super::thread::{Activity, Call, Thread};
+use super::trap::TrapDecision;
 use crate::capture::culprit::{ExitStop, any_is_in_execve, exit_of};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
@@ -38,39 +38,39 @@ impl Engine {
         let executed = stop == Stop::Event(PtraceEvent::Exec);
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
-            self.early.insert(tid, stop);
+            self.early_stops.insert(tid, stop);
             return Ok(());
         }
         if let Some(thread) = self.threads.get_mut(&tid).filter(|_| !ended) {
             // The thread stays ready until it is resumed, even if something below fails.
-            thread.doing = Doing::Ready;
+            thread.activity = Activity::Ready;
             thread.trap.at_step = false;
         }
         match stop {
-            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
-            Stop::Signal(libc::SIGTRAP) => self.with(tid, trapped),
-            Stop::Signal(_) => self.with(tid, |process, thread| {
+            Stop::Exited(_) | Stop::Killed { .. } => self.handle_thread_end(tid, stop),
+            Stop::Signal(libc::SIGTRAP) => self.with_thread(tid, handle_sigtrap),
+            Stop::Signal(_) => self.with_thread(tid, |process, thread| {
                 let Some(info) = info_of(thread)? else { return Ok(()) };
-                signalled(process, thread, info)
+                handle_signal(process, thread, info)
             }),
-            Stop::Call => self.with(tid, calls::stopped),
+            Stop::Call => self.with_thread(tid, calls::handle_call_stop),
             Stop::Group(signal) => {
-                self.with(tid, |_, thread| thread.stop_with_process())?;
+                self.with_thread(tid, |_, thread| thread.stop_with_process())?;
                 stop_with_program(signal);
                 Ok(())
             }
-            Stop::Event(PtraceEvent::Stop) => self.with(tid, stopped),
-            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
-            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Event(PtraceEvent::Stop) => self.with_thread(tid, handle_event_stop),
+            Stop::Event(PtraceEvent::Exit) => self.handle_exit_stop(tid),
+            Stop::Event(PtraceEvent::Exec) => self.handle_execve(tid),
             Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
-                self.born(tid, event)
+                self.handle_birth(tid, event)
             }
-            Stop::Event(PtraceEvent::Other(_)) => self.go_on_in_call(tid),
+            Stop::Event(PtraceEvent::Other(_)) => self.resume_in_call(tid),
         }
     }
 
     /// Calls `act` with a thread and its process. Does nothing if either is unknown.
-    pub(super) fn with(
+    pub(super) fn with_thread(
         &mut self,
         tid: Tid,
         act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
@@ -81,19 +81,19 @@ impl Engine {
     }
 
     /// Resumes a thread that stopped inside a system call.
-    fn go_on_in_call(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, |_, thread| calls::go_on(thread))
+    fn resume_in_call(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with_thread(tid, |_, thread| calls::resume_in_call(thread))
     }
 
     /// Handles the birth of a thread or process, reported by a stop of its parent, and resumes the
     /// parent, unless a debugger is to see the birth first.
-    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+    fn handle_birth(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
-        let first_stop = self.early.remove(&child);
+        let first_stop = self.early_stops.remove(&child);
         if is_thread_of(child, pid) {
-            self.add_thread(child, pid, Doing::InCall)?;
+            self.add_thread(child, pid, Activity::InCall)?;
             if let Some(stop) = first_stop {
                 self.handle(child, stop)?;
             }
@@ -101,16 +101,16 @@ impl Engine {
             if first_stop.is_none() {
                 wait_for(child)?;
             }
-            if self.forked(parent, pid, Pid(child.0), event)? {
+            if self.handle_child_process(parent, pid, Pid(child.0), event)? {
                 return Ok(());
             }
         }
-        self.go_on_in_call(parent)
+        self.resume_in_call(parent)
     }
 
     /// Records a newborn child process, detaches from it, or keeps it stopped for the debugger.
     /// Returns true if its parent stays stopped inside the call.
-    fn forked(
+    fn handle_child_process(
         &mut self,
         parent: Tid,
         pid: Pid,
@@ -121,8 +121,8 @@ impl Engine {
             process.recorder.record_event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
-        if self.reports_fork(pid, event) {
-            return self.stand_at_fork(parent, child, event);
+        if self.debugger_wants_fork(pid, event) {
+            return self.keep_newborn(parent, child, event);
         }
         if !self.request.follow_forks {
             return gone_is_fine(Tracee(tid).detach(0)).map(|()| false);
@@ -136,18 +136,18 @@ impl Engine {
             process.trap_ignored = parent.trap_ignored;
         }
         self.processes.insert(child, process);
-        self.add_thread(tid, child, Doing::InCall)?;
-        self.with(tid, stopped).map(|()| false)
+        self.add_thread(tid, child, Activity::InCall)?;
+        self.with_thread(tid, handle_event_stop).map(|()| false)
     }
 
     /// Handles an execve(2), after which `tid` is the only thread of its process.
-    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_execve(&mut self, tid: Tid) -> Result<(), Error> {
         let old =
             Tracee(tid).event_message().map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
         let Some(mut thread) = self.threads.remove(&old) else { return Ok(()) };
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let call = thread.call;
+        let call = thread.current_call;
         thread.retire_call();
         if old != tid {
             process.end_path(&mut thread, None)?;
@@ -162,65 +162,65 @@ impl Engine {
         process.exec(tid)?;
         let Ok(registers) = Tracee(tid).registers() else { return Ok(()) };
         thread.ip = Addr(registers.rip);
-        thread.call = call.map(|call| Call { retired: true, ..call });
+        thread.current_call = call.map(|call| Call { is_in_path: true, ..call });
         thread.insn = None;
-        thread.executed = true;
+        thread.is_in_execve = true;
         self.threads.insert(tid, thread);
         if registers.cs != USER_CS_64 {
-            return self.leave_alone(pid, "runs a 32-bit program");
+            return self.end_unrecordable(pid, "runs a 32-bit program");
         }
-        self.go_on_in_call(tid)
+        self.resume_in_call(tid)
     }
 
     /// Ends the recording of a process that does something unsupported, as the clause `why` states,
     /// and detaches from it.
-    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+    fn end_unrecordable(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
-            thread.doing = Doing::Ready;
+            thread.activity = Activity::Ready;
         }
-        self.release_process(pid)
+        self.detach_process(pid)
     }
 
     /// Detaches from a process, and completes its recording.
-    pub(super) fn release_process(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
             if let Some(process) = self.processes.get_mut(&pid) {
-                thread.call = thread.call.filter(|call| call.entered);
+                thread.current_call = thread.current_call.filter(|call| call.is_entered);
                 thread.retire_call();
                 process.end_path(thread, Some(thread.ip))?;
             }
-            thread.release();
+            thread.detach();
         }
         self.finish(pid, None)
     }
 
     /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
     /// there if its process ends with it.
-    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+    fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let call = thread.call.map(|call| call.number);
-        thread.ending = final_state::read_thread(thread.tracee, thread.siginfo);
-        let registers = thread.ending.as_ref().map(|ending| ending.registers);
+        let call = thread.current_call.map(|call| call.number);
+        thread.exit_state = final_state::read_thread(thread.tracee, thread.siginfo);
+        let registers = thread.exit_state.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));
         // A thread that was killed before it made the call has not executed it.
-        thread.call = thread.call.filter(|call| call.entered);
+        thread.current_call = thread.current_call.filter(|call| call.is_entered);
         thread.retire_call();
         process.end_path(thread, final_pc)?;
         let stop = ExitStop { tid, status, call, siginfo: thread.siginfo };
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
-        let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
+        let alive = || others().filter(|t| t.activity != Activity::AtExitStop).map(Thread::tid);
         let ends_process = process.culprit.note_exit_stop(&stop, || any_is_in_execve(pid, alive()));
         let hold = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
-            thread.doing = Doing::AtEnd;
-            return self.end_if_all_are(pid);
+            thread.activity = Activity::AtExitStop;
+            return self.end_if_all_at_exit(pid);
         }
         let result = gone_is_fine(thread.tracee.resume(0));
         self.threads.remove(&tid);
@@ -229,10 +229,10 @@ impl Engine {
 
     /// Handles the end of a thread after its exit stop. If it has the number of its process, that
     /// has ended as well, and its recording is completed.
-    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
         // The thread was killed without an exit stop.
-        let lost = removed.filter(|thread| thread.doing != Doing::AtEnd);
+        let lost = removed.filter(|thread| thread.activity != Activity::AtExitStop);
         let pid = lost.as_ref().map(|thread| thread.pid);
         if let Some(mut thread) = lost
             && let Some(process) = self.processes.get_mut(&thread.pid)
@@ -243,7 +243,7 @@ impl Engine {
             return self.finish(Pid(tid.0), exit_of(stop));
         }
         // The other threads may have waited for this one.
-        pid.map_or(Ok(()), |pid| self.end_if_all_are(pid))
+        pid.map_or(Ok(()), |pid| self.end_if_all_at_exit(pid))
     }
 }
 
@@ -255,46 +255,46 @@ fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
 }
 
 /// Handles a new thread's first stop, or the end of a group stop.
-pub(super) fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+pub(super) fn handle_event_stop(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     if thread.ip == Addr(0) {
         match thread.tracee.instruction_pointer() {
             Err(error) if error.is_gone() => return Ok(()),
             result => thread.ip = result?,
         }
     }
-    thread.doing = Doing::Ready;
-    thread.trap.look_at_mask(thread.tracee)
+    thread.activity = Activity::Ready;
+    thread.trap.read_mask(thread.tracee)
 }
 
 /// Handles a SIGTRAP: a step ended, a handler was entered, or the program trapped itself.
-fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+fn handle_sigtrap(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     let next = match thread.tracee.instruction_pointer() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
     let plain = thread.insn.filter(|insn| insn.next() == next && !insn.class.is_far());
-    if let Some(insn) = plain.filter(|_| thread.call.is_none()) {
+    if let Some(insn) = plain.filter(|_| thread.current_call.is_none()) {
         // Most stops take this path: only a step stops a thread exactly one instruction further.
-        return stepped(process, thread, &insn, next);
+        return retire_step(process, thread, &insn, next);
     }
     let Some(info) = info_of(thread)? else { return Ok(()) };
     match siginfo::code_of(&info) {
         HANDLER_ENTERED => {
             thread.divert(next);
-            thread.restarts = None;
-            thread.doing = Doing::Ready;
-            thread.trap.look_at_mask(thread.tracee)
+            thread.restarting_call = None;
+            thread.activity = Activity::Ready;
+            thread.trap.read_mask(thread.tracee)
         }
         TRAP_TRACE | TRAP_BRKPT => {
-            thread.doing = Doing::Ready;
-            step_done(process, thread, next)
+            thread.activity = Activity::Ready;
+            handle_step_end(process, thread, next)
         }
-        _ => match thread.trap.fate(thread.tracee, info)? {
-            Fate::Deliver(info) if !process.trap_ignored.drops(&info) => {
-                signalled(process, thread, info)
+        _ => match thread.trap.decide(thread.tracee, info)? {
+            TrapDecision::Deliver(info) if !process.trap_ignored.drops(&info) => {
+                handle_signal(process, thread, info)
             }
             _ => {
-                thread.doing = Doing::Ready;
+                thread.activity = Activity::Ready;
                 Ok(())
             }
         },
@@ -302,7 +302,7 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
 }
 
 /// Handles the end of a single step, after which the thread is at `next`.
-fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
+fn handle_step_end(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
     thread.trap.at_step = true;
     match thread.insn {
         // A single step of a REP instruction executes one repetition. The instruction counts as
@@ -311,7 +311,7 @@ fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(
             thread.path.enter_user(insn.ip);
             Ok(())
         }
-        Some(insn) => stepped(process, thread, &insn, next),
+        Some(insn) => retire_step(process, thread, &insn, next),
         None => {
             thread.path.enter_user(thread.ip);
             thread.divert(next);
@@ -321,20 +321,20 @@ fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(
 }
 
 /// Adds the stepped instruction to the path, and hides the trap flag of the step from the program.
-fn stepped(
+fn retire_step(
     process: &mut Process,
     thread: &mut Thread,
     insn: &Insn,
     next: Addr,
 ) -> Result<(), Error> {
     thread.retire(insn, next);
-    thread.doing = Doing::Ready;
+    thread.activity = Activity::Ready;
     thread.trap.at_step = true;
     gone_is_fine(hide_after_step(thread.tracee, insn.flags, &process.memory).map(drop))
 }
 
 /// Records a signal of the program, and marks it as the one to deliver next.
-fn signalled(
+fn handle_signal(
     process: &mut Process,
     thread: &mut Thread,
     mut info: SiginfoBytes,
@@ -349,11 +349,11 @@ fn signalled(
     };
     let now_at = Addr(registers.rip);
     // The signal came before the thread made the call at its IP.
-    thread.call = None;
-    if thread.restarts.is_some() {
+    thread.current_call = None;
+    if thread.restarting_call.is_some() {
         // Unless a handler runs, the kernel returns to the call instruction.
-        thread.restarts = thread.restarts.filter(|_| will_restart_call(&registers));
-        thread.ip = thread.restarts.unwrap_or(now_at);
+        thread.restarting_call = thread.restarting_call.filter(|_| will_restart_call(&registers));
+        thread.ip = thread.restarting_call.unwrap_or(now_at);
     } else if now_at != thread.ip {
         match thread.insn.filter(|insn| insn.class.is_far()) {
             Some(trap) => thread.retire(&trap, now_at),
@@ -361,11 +361,11 @@ fn signalled(
         }
     }
     thread.insn = None;
-    thread.deliver = siginfo::signal_of(&info);
+    thread.signal_to_deliver = siginfo::signal_of(&info);
     thread.siginfo = Some(info);
-    thread.doing = Doing::Ready;
+    thread.activity = Activity::Ready;
     let event = Event::Signal {
-        number: thread.deliver,
+        number: thread.signal_to_deliver,
         code: siginfo::code_of(&info),
         addr: siginfo::fault_address(&info),
     };
@@ -375,11 +375,11 @@ fn signalled(
 impl Thread {
     /// Adds the system call that the thread is in to the path, unless it is there already.
     pub(super) fn retire_call(&mut self) {
-        let pending = self.call.filter(|call| !call.retired);
+        let pending = self.current_call.filter(|call| !call.is_in_path);
         if let Some((insn, call)) = self.insn.zip(pending) {
             self.path.retire(&insn, insn.next());
             self.ip = insn.next();
-            self.call = Some(Call { retired: true, ..call });
+            self.current_call = Some(Call { is_in_path: true, ..call });
         }
     }
 }

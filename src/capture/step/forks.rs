@@ -3,9 +3,9 @@
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine};
-use super::events::stopped;
+use super::events::handle_event_stop;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::contract::Report;
 use crate::capture::debugged::Debugged;
 use crate::capture::newborn::Newborn;
@@ -16,7 +16,7 @@ use crate::tracee::PtraceEvent;
 
 impl Engine {
     /// Returns true if `pid` is the program, and its debugger wants to stop at births of this kind.
-    pub(super) fn reports_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+    pub(super) fn debugger_wants_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let forks = self.debugger.as_ref().map(Debugger::forks).unwrap_or_default();
         let wanted = if event == PtraceEvent::Vfork { forks.vfork } else { forks.fork };
         wanted && pid == self.program
@@ -24,7 +24,7 @@ impl Engine {
 
     /// Keeps a newborn child stopped for the debugger, and notes the event for its parent. Returns
     /// true if the parent stays stopped inside the call, false if it is to stop after it.
-    pub(super) fn stand_at_fork(
+    pub(super) fn keep_newborn(
         &mut self,
         parent: Tid,
         child: Pid,
@@ -35,8 +35,8 @@ impl Engine {
         self.newborns.add(Newborn::new(child, thread.pid, waits)?);
         if waits {
             thread.retire_call();
-            thread.waits = true;
-            thread.ending = final_state::read_thread(thread.tracee, None);
+            thread.waits_for_child = true;
+            thread.exit_state = final_state::read_thread(thread.tracee, None);
             let go = self.debugger.as_ref().and_then(Debugger::go);
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
@@ -47,7 +47,7 @@ impl Engine {
             thread.pending.unreported =
                 Some(if alone { Report::Stepped } else { Report::Vforked(child) });
         } else {
-            thread.forked = Some(child);
+            thread.new_child = Some(child);
         }
         Ok(waits)
     }
@@ -62,7 +62,7 @@ impl Engine {
     /// Makes a newborn child the program that is debugged, and starts its recording. The parent is
     /// not left. If the recording was created but cannot begin, leaves the child. Does nothing if
     /// `child` is no newborn.
-    pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
+    pub(super) fn record_followed(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let Some(newborn) = self.newborns.take(child) else { return Ok(()) };
         let begun = Process::start(prepared, &self.request.filter, child);
@@ -77,9 +77,9 @@ impl Engine {
             process.trap_ignored = parent.trap_ignored;
         }
         self.processes.insert(child, process);
-        self.add_thread(newborn.tid(), child, Doing::InCall)?;
+        self.add_thread(newborn.tid(), child, Activity::InCall)?;
         self.program = child;
-        self.with(newborn.tid(), stopped)
+        self.with_thread(newborn.tid(), handle_event_stop)
     }
 
     /// Leaves a stopped process. If it is the program, a child that was reported, or else another
@@ -92,7 +92,7 @@ impl Engine {
             let reported = self.newborns.reported().next();
             let other = self.processes.keys().find(|other| **other != pid).copied();
             match (reported.map(|newborn| newborn.pid), other) {
-                (Some(child), _) => self.follow(child)?,
+                (Some(child), _) => self.record_followed(child)?,
                 (None, Some(other)) => self.program = other,
                 (None, None) => {
                     self.leave_newborns();
@@ -100,20 +100,20 @@ impl Engine {
                 }
             }
         }
-        self.part_from(pid)
+        self.detach_from(pid)
     }
 
     pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.leave_newborns();
         let others = self.processes.keys().filter(|pid| **pid != self.program);
         let others: Vec<Pid> = others.copied().collect();
-        others.into_iter().try_for_each(|pid| self.part_from(pid))
+        others.into_iter().try_for_each(|pid| self.detach_from(pid))
     }
 
     fn leave_newborns(&mut self) {
         self.newborns.leave_all();
         self.forget_births();
-        self.threads.values_mut().for_each(|thread| thread.forked = None);
+        self.threads.values_mut().for_each(|thread| thread.new_child = None);
     }
 
     pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
@@ -131,11 +131,11 @@ impl Engine {
 impl Thread {
     /// Takes and returns the event of a system call that is done and created a child or waited for
     /// one.
-    pub(super) fn take_birth(&mut self) -> Option<Report> {
-        if self.call.is_some() {
+    pub(super) fn take_child_event(&mut self) -> Option<Report> {
+        if self.current_call.is_some() {
             return None;
         }
-        let done = std::mem::take(&mut self.waits).then_some(Report::VforkDone);
-        self.forked.take().map(Report::Forked).or(done)
+        let done = std::mem::take(&mut self.waits_for_child).then_some(Report::VforkDone);
+        self.new_child.take().map(Report::Forked).or(done)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::debug_session::Debugger;
 use super::engine::{BACKEND, Engine, stay_on_this_cpu};
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::contract::{Go, Report};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::live_program::LiveProgram;
@@ -35,14 +35,14 @@ impl Live {
         match engine.start(prepared).and_then(|()| engine.reach_program()) {
             Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
-                engine.let_go();
+                engine.detach_after_failure();
                 Err(error)
             }
         }
     }
 
-    fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
-        let thread = self.engine.threads.get_mut(&tid).filter(|t| t.doing == Doing::Ready);
+    fn stopped_thread(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
+        let thread = self.engine.threads.get_mut(&tid).filter(|t| t.activity == Activity::Ready);
         thread.ok_or(Error::ThreadEnded { tid })
     }
 }
@@ -59,7 +59,7 @@ impl LiveProgram for Live {
     }
 
     fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
-        self.engine.go_on(go, interrupted)
+        self.engine.go(go, interrupted)
     }
 
     fn name(&self, tid: Tid) -> String {
@@ -75,7 +75,7 @@ impl LiveProgram for Live {
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
-        let thread = self.standing(tid)?;
+        let thread = self.stopped_thread(tid)?;
         let before = thread.tracee.registers()?;
         let mut words = *registers;
         if words.rip != before.rip && words.orig_rax == before.orig_rax {
@@ -84,17 +84,17 @@ impl LiveProgram for Live {
         }
         thread.tracee.set_registers(&words)?;
         let call = Addr(words.rip.wrapping_sub(SYSCALL_BYTES));
-        thread.restarts = will_restart_call(&words).then_some(call);
-        let next = thread.restarts.unwrap_or(Addr(words.rip));
+        thread.restarting_call = will_restart_call(&words).then_some(call);
+        let next = thread.restarting_call.unwrap_or(Addr(words.rip));
         if next != thread.ip {
-            thread.call = None;
+            thread.current_call = None;
             thread.divert(next);
         }
         Ok(())
     }
 
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
-        final_state::set_extended_state(self.standing(tid)?.tracee, area)
+        final_state::set_extended_state(self.stopped_thread(tid)?.tracee, area)
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
@@ -118,7 +118,7 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
-        self.engine.write_places();
+        self.engine.trace_current_addresses();
         self.engine.write_all()?;
         if let Some(process) = self.engine.processes.get(&self.engine.program) {
             process.recorder.writer().dir().clone_into(&mut self.dir);
@@ -170,9 +170,9 @@ impl Engine {
     /// Steps a launched program to its first instruction, and starts the debugger session.
     fn reach_program(&mut self) -> Result<(), Error> {
         let first = Tid(self.program.0);
-        while self.threads.get(&first).is_some_and(|thread| thread.call.is_some()) {
+        while self.threads.get(&first).is_some_and(|thread| thread.current_call.is_some()) {
             self.schedule()?;
-            let (tid, stop) = self.wait_on()?;
+            let (tid, stop) = self.wait_ignoring_signals()?;
             self.handle(tid, stop)?;
         }
         if !self.processes.contains_key(&self.program) {
@@ -184,8 +184,9 @@ impl Engine {
     }
 
     /// Adds the current addresses of all stopped threads to their traces.
-    fn write_places(&mut self) {
-        for thread in self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready) {
+    fn trace_current_addresses(&mut self) {
+        for thread in self.threads.values_mut().filter(|thread| thread.activity == Activity::Ready)
+        {
             thread.path.interrupt(thread.ip);
         }
     }

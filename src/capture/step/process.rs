@@ -1,6 +1,6 @@
 //! A process that is recorded by single-stepping: its recording, memory, mappings and code.
 
-use super::code::Code;
+use super::code::DecodedCode;
 use super::thread::Thread;
 use super::trap::Ignored;
 use crate::capture::Error;
@@ -21,7 +21,7 @@ pub(super) struct Process {
     pub(super) memory: Memory,
     space: AddressSpace,
     mappings: MappingRecorder,
-    code: Code,
+    code: DecodedCode,
     pub(super) resolver: Resolver,
     /// True if the threads' paths lack the newest ranges of the filter.
     pub(super) has_new_ranges: bool,
@@ -38,13 +38,13 @@ impl Process {
             memory: Memory::open(pid)?,
             space: AddressSpace::default(),
             mappings: MappingRecorder::default(),
-            code: Code::default(),
+            code: DecodedCode::default(),
             resolver: Resolver::new(filter),
             has_new_ranges: false,
             trap_ignored: Ignored::of(pid),
             culprit: Culprit::default(),
         };
-        process.look_at_mappings(Tid(pid.0))?;
+        process.refresh_mappings(Tid(pid.0))?;
         Ok(process)
     }
 
@@ -58,11 +58,11 @@ impl Process {
         self.code.clear();
         self.resolver.start_over();
         self.has_new_ranges = true;
-        self.look_at_mappings(tid)
+        self.refresh_mappings(tid)
     }
 
     /// Reads the mappings again after a possible change, and records changes.
-    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+    pub(super) fn refresh_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
             if self.resolver.search(self.space.mappings()) {
@@ -88,7 +88,7 @@ impl Process {
 
     /// Decodes the next instruction of `thread`. If its code changed, records that, at a point of
     /// the trace that has a time.
-    pub(super) fn look_at_code(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    pub(super) fn decode_next(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.space.is_stable(thread.ip) {
             thread.insn = self.code.stable(thread.ip, &self.memory);
             return Ok(());

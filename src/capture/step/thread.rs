@@ -14,7 +14,7 @@ use crate::tracee::{self, SiginfoBytes, Signo, Stop, Tracee, wait_for};
 
 /// The state of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Stopped, ready to be stepped.
     Ready,
     /// Executing a single step: it will stop soon.
@@ -22,9 +22,9 @@ pub(super) enum Doing {
     /// Executing a system call: it will stop when the call is done.
     InCall,
     /// Stopped with its process by job control.
-    Stopped,
+    GroupStopped,
     /// Kept at its exit stop until all threads of its process are. Its registers were read.
-    AtEnd,
+    AtExitStop,
 }
 
 /// A system call that a thread makes or is about to make.
@@ -33,11 +33,11 @@ pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
     /// True once the kernel has started the call.
-    pub(super) entered: bool,
+    pub(super) is_entered: bool,
     /// The action for SIGTRAP that the call sets; `None` if it sets none.
-    pub(super) ignores: Option<Ignored>,
+    pub(super) sets_ignored: Option<Ignored>,
     /// True if the path already contains the call's instruction.
-    pub(super) retired: bool,
+    pub(super) is_in_path: bool,
 }
 
 impl Call {
@@ -46,7 +46,7 @@ impl Call {
     pub(super) fn executing() -> Self {
         let number = EXECVE;
         let args = [0; 6];
-        Self { number, args, entered: true, ignores: None, retired: true }
+        Self { number, args, is_entered: true, sets_ignored: None, is_in_path: true }
     }
 }
 
@@ -56,47 +56,47 @@ impl Call {
 pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
-    pub(super) doing: Doing,
+    pub(super) activity: Activity,
     /// The address of the next instruction.
     pub(super) ip: Addr,
     /// The instruction at `ip`; `None` if it was not decoded yet, or is invalid.
     pub(super) insn: Option<Insn>,
     pub(super) path: Path,
     /// The signal to deliver when the thread is resumed; 0 for none.
-    pub(super) deliver: Signo,
+    pub(super) signal_to_deliver: Signo,
     pub(super) siginfo: Option<SiginfoBytes>,
-    pub(super) call: Option<Call>,
+    pub(super) current_call: Option<Call>,
     /// The address of the system call that the kernel is about to repeat, unless a handler runs.
-    pub(super) restarts: Option<Addr>,
+    pub(super) restarting_call: Option<Addr>,
     pub(super) trap: Trap,
     /// The state at the exit stop, or in the call in which the thread waits for its child.
-    pub(super) ending: Option<core::Thread>,
+    pub(super) exit_state: Option<core::Thread>,
     /// True if the thread has executed something, or entered a handler, since the debugger resumed
     /// it.
-    pub(super) moved: bool,
+    pub(super) has_moved: bool,
     /// True if the thread executes its next instruction even at a breakpoint.
-    pub(super) passes: bool,
+    pub(super) passes_breakpoint: bool,
     /// True if the thread is to stop: an interrupted system call is not repeated then.
-    pub(super) halts: bool,
+    pub(super) is_to_stop: bool,
     /// True if the thread was stopped by job control when it was halted, and returns to that stop.
-    pub(super) group_stopped: bool,
+    pub(super) returns_to_group_stop: bool,
     /// True while the thread is in an execve(2) that starts another program.
-    pub(super) executed: bool,
+    pub(super) is_in_execve: bool,
     /// True if the signal to deliver awaits the debugger's decision.
-    pub(super) held: bool,
+    pub(super) is_signal_held: bool,
     /// The thread's events for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
     /// The number of the system call before which the thread stopped for the debugger.
-    pub(super) caught: Option<u64>,
+    pub(super) caught_call: Option<u64>,
     /// The number of the system call from which the thread has just returned.
-    pub(super) returned: Option<u64>,
-    /// True if the start of the call in `returned` was reported.
-    pub(super) reported_entry: bool,
+    pub(super) returned_call: Option<u64>,
+    /// True if the start of the call in `returned_call` was reported.
+    pub(super) entry_was_reported: bool,
     /// The child process that the thread's system call has just created.
-    pub(super) forked: Option<Pid>,
+    pub(super) new_child: Option<Pid>,
     /// True if the thread is in a system call that waits for its child.
-    pub(super) waits: bool,
+    pub(super) waits_for_child: bool,
 }
 
 impl Thread {
@@ -104,29 +104,29 @@ impl Thread {
         Self {
             tracee: Tracee(tid),
             pid,
-            doing: Doing::Ready,
+            activity: Activity::Ready,
             ip,
             insn: None,
             path,
-            deliver: 0,
+            signal_to_deliver: 0,
             siginfo: None,
-            call: None,
-            restarts: None,
+            current_call: None,
+            restarting_call: None,
             trap: Trap::default(),
-            ending: None,
-            moved: false,
-            passes: false,
-            halts: false,
-            group_stopped: false,
-            executed: false,
-            held: false,
+            exit_state: None,
+            has_moved: false,
+            passes_breakpoint: false,
+            is_to_stop: false,
+            returns_to_group_stop: false,
+            is_in_execve: false,
+            is_signal_held: false,
             pending: Pending::default(),
             watched: Watched::default(),
-            caught: None,
-            returned: None,
-            reported_entry: false,
-            forked: None,
-            waits: false,
+            caught_call: None,
+            returned_call: None,
+            entry_was_reported: false,
+            new_child: None,
+            waits_for_child: false,
         }
     }
 
@@ -139,7 +139,7 @@ impl Thread {
         self.path.retire(insn, next);
         self.ip = next;
         self.insn = None;
-        (self.moved, self.passes, self.pending.reported_stop) = (true, false, None);
+        (self.has_moved, self.passes_breakpoint, self.pending.reported_stop) = (true, false, None);
     }
 
     /// Notes that the thread is at `ip` for another reason than its own instruction, such as a
@@ -147,34 +147,35 @@ impl Thread {
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;
-        (self.insn, self.caught) = (None, None);
-        (self.moved, self.passes, self.pending.reported_stop) = (true, false, None);
+        (self.insn, self.caught_call) = (None, None);
+        (self.has_moved, self.passes_breakpoint, self.pending.reported_stop) = (true, false, None);
     }
 
     /// Leaves the thread stopped with its process, for job control.
     pub(super) fn stop_with_process(&mut self) -> Result<(), Error> {
-        if self.halts {
-            self.group_stopped = true;
+        if self.is_to_stop {
+            self.returns_to_group_stop = true;
             return Ok(());
         }
-        self.doing = Doing::Stopped;
+        self.activity = Activity::GroupStopped;
         gone_is_fine(self.tracee.listen())
     }
 
     /// Restores the thread's signal mask after steps with SIGTRAP unblocked. Returns the signal to
     /// resume the thread with (0: none).
-    pub(super) fn give_trap_back(&mut self) -> Result<Signo, tracee::Error> {
-        self.trap.give_back(self.pid, self.tracee, self.deliver)
+    pub(super) fn restore_trap_mask(&mut self) -> Result<Signo, tracee::Error> {
+        self.trap.restore_mask(self.pid, self.tracee, self.signal_to_deliver)
     }
 
     /// Detaches from a thread, whether stopped or running.
-    pub(super) fn release(&mut self) {
+    pub(super) fn detach(&mut self) {
         let tracee = self.tracee;
-        let running = matches!(self.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
+        let running =
+            matches!(self.activity, Activity::Stepping | Activity::InCall | Activity::GroupStopped);
         // Detaching fails only for a thread that is gone.
         if !running {
-            let again = self.give_trap_back().unwrap_or(0);
-            let _ = tracee.detach(if again == 0 { self.deliver } else { again });
+            let again = self.restore_trap_mask().unwrap_or(0);
+            let _ = tracee.detach(if again == 0 { self.signal_to_deliver } else { again });
         } else if tracee.interrupt().is_ok() {
             let mut stop = wait_for(tracee.0);
             // The thread's step may have ended at the same time, which is reported after this stop.
@@ -189,7 +190,7 @@ impl Thread {
                 _ => 0,
             };
             self.trap.at_step = false;
-            let _ = self.give_trap_back();
+            let _ = self.restore_trap_mask();
             let _ = tracee.detach(signal);
         }
     }
@@ -205,11 +206,11 @@ impl DebuggedThread for Thread {
     }
 
     fn is_at_exit_stop(&self) -> bool {
-        self.doing == Doing::AtEnd
+        self.activity == Activity::AtExitStop
     }
 
     fn is_in_execve(&self) -> bool {
-        self.executed
+        self.is_in_execve
     }
 
     fn next_ip(&self) -> Option<Addr> {
@@ -217,14 +218,16 @@ impl DebuggedThread for Thread {
     }
 
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {
-        self.siginfo.as_mut().filter(|_| self.held)
+        self.siginfo.as_mut().filter(|_| self.is_signal_held)
     }
 
     fn state(&self) -> Option<core::Thread> {
-        if self.doing == Doing::AtEnd || self.waits && self.doing == Doing::InCall {
-            return self.ending.clone();
+        if self.activity == Activity::AtExitStop
+            || self.waits_for_child && self.activity == Activity::InCall
+        {
+            return self.exit_state.clone();
         }
-        let held = self.siginfo.filter(|_| self.held);
+        let held = self.siginfo.filter(|_| self.is_signal_held);
         final_state::read_thread(self.tracee, held.or(self.pending.next_siginfo))
     }
 }

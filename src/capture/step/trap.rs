@@ -18,7 +18,7 @@ pub(super) struct Trap {
     /// True if the program's own mask blocks SIGTRAP.
     blocked: bool,
     /// The mask to restore, while SIGTRAP is unblocked for a step; `None` otherwise.
-    lent: Option<u64>,
+    saved_mask: Option<u64>,
     /// A SIGTRAP of the program that came while the signal was unblocked for a step.
     held: Option<SiginfoBytes>,
     /// The siginfo of a held SIGTRAP that was sent again and is pending in the kernel.
@@ -29,7 +29,7 @@ pub(super) struct Trap {
 
 /// The decision on a SIGTRAP that is not the end of a step.
 #[derive(Debug)]
-pub(super) enum Fate {
+pub(super) enum TrapDecision {
     Deliver(SiginfoBytes),
     /// The signal is held until the program's mask is restored.
     Hold,
@@ -37,8 +37,8 @@ pub(super) enum Fate {
 
 impl Trap {
     /// Reads the thread's signal mask, which may have changed.
-    pub(super) fn look_at_mask(&mut self, tracee: Tracee) -> Result<(), Error> {
-        if self.lent.is_some() {
+    pub(super) fn read_mask(&mut self, tracee: Tracee) -> Result<(), Error> {
+        if self.saved_mask.is_some() {
             return Ok(());
         }
         self.blocked = match tracee.signal_mask() {
@@ -50,8 +50,12 @@ impl Trap {
 
     /// Unblocks SIGTRAP, if the program blocks it, for a step of an instruction that does not use
     /// signals.
-    pub(super) fn lend(&mut self, pid: Pid, tracee: Tracee) -> Result<(), tracee::Error> {
-        if !self.blocked || self.lent.is_some() {
+    pub(super) fn unblock_for_step(
+        &mut self,
+        pid: Pid,
+        tracee: Tracee,
+    ) -> Result<(), tracee::Error> {
+        if !self.blocked || self.saved_mask.is_some() {
             return Ok(());
         }
         // A call such as ppoll(2) has another mask for its duration. It may have ended by a signal
@@ -64,7 +68,7 @@ impl Trap {
         }
         let mask = tracee.signal_mask()?;
         tracee.set_signal_mask(mask & !TRAP_BIT)?;
-        self.lent = Some(mask);
+        self.saved_mask = Some(mask);
         Ok(())
     }
 
@@ -72,13 +76,13 @@ impl Trap {
     /// SIGTRAP pending again, in one of two ways: it replaces the SIGTRAP of the step for which the
     /// thread is stopped, or it is sent. Returns the signal to resume the thread with in the first
     /// case, otherwise 0. `deliver` is the signal that the caller will deliver (0: none).
-    pub(super) fn give_back(
+    pub(super) fn restore_mask(
         &mut self,
         pid: Pid,
         tracee: Tracee,
         deliver: Signo,
     ) -> Result<Signo, tracee::Error> {
-        let Some(mask) = self.lent.take() else { return Ok(0) };
+        let Some(mask) = self.saved_mask.take() else { return Ok(0) };
         tracee.set_signal_mask(mask)?;
         let Some(info) = self.held.take() else { return Ok(0) };
         if self.at_step && deliver == 0 {
@@ -86,20 +90,20 @@ impl Trap {
             tracee.set_signal_info(&info)?;
             return Ok(libc::SIGTRAP);
         }
-        // A signal that is sent has the recorder's siginfo; `fate` restores the original.
+        // A signal that is sent has the recorder's siginfo; `decide` restores the original.
         self.posted = Some(info);
         tracee.send(pid, libc::SIGTRAP)?;
         Ok(0)
     }
 
     /// Decides whether a SIGTRAP of the program is delivered now, or held until the program's mask
-    /// is restored. Restores the siginfo of one that `give_back` sent. Only one is held, as in the
-    /// kernel.
-    pub(super) fn fate(
+    /// is restored. Restores the siginfo of one that `restore_mask` sent. Only one is held, as in
+    /// the kernel.
+    pub(super) fn decide(
         &mut self,
         tracee: Tracee,
         info: SiginfoBytes,
-    ) -> Result<Fate, tracee::Error> {
+    ) -> Result<TrapDecision, tracee::Error> {
         let info = match self.posted.take_if(|_| is_from_here(&info)) {
             None => info,
             Some(posted) => {
@@ -107,12 +111,12 @@ impl Trap {
                 posted
             }
         };
-        if self.lent.is_none() {
-            return Ok(Fate::Deliver(info));
+        if self.saved_mask.is_none() {
+            return Ok(TrapDecision::Deliver(info));
         }
         // Like the kernel, keep only one pending SIGTRAP.
         self.held.get_or_insert(info);
-        Ok(Fate::Hold)
+        Ok(TrapDecision::Hold)
     }
 }
 
@@ -142,7 +146,7 @@ impl Ignored {
 
     /// Returns the state that a system call, about to be made, sets for SIGTRAP; `None` if it sets
     /// none.
-    pub(super) fn asked(memory: &Memory, number: u64, args: &[u64; 6]) -> Option<Self> {
+    pub(super) fn set_by(memory: &Memory, number: u64, args: &[u64; 6]) -> Option<Self> {
         let [signal, action, ..] = *args;
         let mut handler = [0; 8];
         let asks = number == RT_SIGACTION && signal == u64::from(libc::SIGTRAP.unsigned_abs());
@@ -152,7 +156,7 @@ impl Ignored {
 
     /// Applies the state that a completed `rt_sigaction(2)` for SIGTRAP has set, and corrects the
     /// old action that it reported.
-    pub(super) fn set(
+    pub(super) fn apply(
         &mut self,
         memory: &Memory,
         number: u64,

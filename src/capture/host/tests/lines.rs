@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, said};
 use crate::capture::host::choice::fallback_of;
-use crate::capture::host::{Choice, Facts, Means, Tried, findings};
+use crate::capture::host::{Choice, Facts, PathBackend, Tried, findings};
 
 /// Asserts that the finding about a subject is `good`, and contains the parts.
 fn assert_said(facts: &Facts, about: &str, good: Option<bool>, parts: &[&str]) {
@@ -46,7 +46,7 @@ fn the_first_unit_has_no_filters() {
     assert_said(&facts, "filters", Some(false), &["none"]);
     assert_said(&facts, "times", Some(false), &["TSC; the CPU fixes the PSB period"]);
     assert_said(&facts, "output", Some(true), &["tables of one region (ToPA)"]);
-    assert_eq!(Choice::of(&facts).means, Means::Hardware);
+    assert_eq!(Choice::of(&facts).means, PathBackend::Hardware);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_paranoid_kernel_can_be_opened() {
         let reported = format!("no: perf_event_paranoid is {level}: nothing is open without");
         assert_said(&facts, "perf events", Some(false), &[&reported, "refused (EACCES"]);
         let choice = Choice::of(&facts);
-        assert_eq!(choice.means, Means::Soft);
+        assert_eq!(choice.means, PathBackend::Soft);
         assert_eq!(command(&choice), Some("sudo sysctl kernel.perf_event_paranoid=2"));
         let line = fallback_of(&facts).unwrap();
         assert!(line.contains("not by Intel PT: perf_event_paranoid is"), "{line}");
@@ -98,7 +98,7 @@ fn a_paranoid_kernel_can_be_opened() {
         let facts = machine.status("0000004000000000", 0).facts();
         assert_said(&facts, "privileges", None, &["capabilities: CAP_PERFMON"]);
         assert_said(&facts, "perf events", Some(true), &["this process has the capability"]);
-        assert_eq!(Choice::of(&facts).means, Means::Hardware);
+        assert_eq!(Choice::of(&facts).means, PathBackend::Hardware);
     }
 }
 
@@ -156,7 +156,7 @@ fn where_nothing_can_be_traced_nothing_is_recorded() {
         let reported = format!("ptrace_scope is {scope}");
         assert_said(&facts, "ptrace", Some(false), &["no: ptrace is refused here", &reported]);
         let choice = Choice::of(&facts);
-        assert_eq!((choice.means, command(&choice)), (Means::Nothing, remedy));
+        assert_eq!((choice.means, command(&choice)), (PathBackend::Nothing, remedy));
         assert_said(&facts, "record", Some(false), &["cannot record: ptrace is refused"]);
     }
     let facts = Facts { tried: tried(), ..Machine::amd().in_docker().facts() };

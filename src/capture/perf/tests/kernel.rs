@@ -2,7 +2,7 @@
 //! (`perf_output_begin`, `perf_aux_output_begin`, `perf_aux_output_end`) and
 //! `arch/x86/events/intel/pt.c`: it writes the memory that the reader reads, in the kernel's order.
 
-use super::super::ring::Plain;
+use super::super::ring::MappedRing;
 use crate::sideband::perf_data::Attr;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The memory that the kernel and the reader share: a ring and its two counters.
-pub(in crate::capture::perf) struct Area {
+pub(in crate::capture::perf) struct AuxArea {
     bytes: UnsafeCell<Box<[u8]>>,
     size_bytes: u64,
     pub(super) head: AtomicU64,
@@ -20,17 +20,17 @@ pub(in crate::capture::perf) struct Area {
 
 // SAFETY: the counters are atomic, and writers of bytes keep to the protocol: they never write
 // between tail and head, except in a ring that overwrites.
-unsafe impl Sync for Area {}
+unsafe impl Sync for AuxArea {}
 // SAFETY: the area is plain memory.
-unsafe impl Send for Area {}
+unsafe impl Send for AuxArea {}
 
-impl fmt::Debug for Area {
+impl fmt::Debug for AuxArea {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Area").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
+        f.debug_struct("AuxArea").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
     }
 }
 
-impl Area {
+impl AuxArea {
     pub(super) fn new(size_bytes: u64) -> Arc<Self> {
         let bytes = vec![0; usize::try_from(size_bytes).unwrap()].into_boxed_slice();
         let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -38,13 +38,13 @@ impl Area {
     }
 
     /// Returns the reader's view of the area.
-    pub(super) fn plain(self: &Arc<Self>, overwrites: bool) -> Plain {
+    pub(super) fn plain(self: &Arc<Self>, overwrites: bool) -> MappedRing {
         // SAFETY: the box is never replaced, so its bytes stay where they are.
         let base = unsafe { (*self.bytes.get()).as_mut_ptr() };
         let (base, head) = (NonNull::new(base).unwrap(), NonNull::from(&self.head));
         let tail = (!overwrites).then(|| NonNull::from(&self.tail));
         // SAFETY: all of it lives as long as the area, which the view owns.
-        unsafe { Plain::new(base, self.size_bytes, head, tail, self.clone()) }
+        unsafe { MappedRing::new(base, self.size_bytes, head, tail, self.clone()) }
     }
 
     /// Writes bytes from the count `at` on, wrapping at the end.
@@ -90,8 +90,8 @@ struct Output {
 /// The kernel's side of one event.
 #[derive(Debug)]
 pub(in crate::capture::perf) struct Kernel {
-    pub(super) data: Arc<Area>,
-    pub(super) aux: Arc<Area>,
+    pub(super) data: Arc<AuxArea>,
+    pub(super) aux: Arc<AuxArea>,
     overwrites: bool,
     data_head: u64,
     records_lost: u64,
@@ -109,8 +109,8 @@ pub(in crate::capture::perf) struct Kernel {
 impl Kernel {
     pub(super) fn new(data_bytes: u64, aux_bytes: u64, overwrites: bool) -> Self {
         Self {
-            data: Area::new(data_bytes),
-            aux: Area::new(aux_bytes),
+            data: AuxArea::new(data_bytes),
+            aux: AuxArea::new(aux_bytes),
             overwrites,
             data_head: 0,
             records_lost: 0,

@@ -2,7 +2,7 @@
 //! the packets into an AUX area, as the kernel would. It supports plain programs: steps, system
 //! calls, signal handlers, threads.
 
-use super::super::pmu::{Area, Control, Pmu, Source};
+use super::super::pmu::{AuxArea, Control, Pmu, TraceSource};
 use super::kernel::{Kernel, attr};
 use crate::capture;
 use crate::capture::PerfError as Error;
@@ -125,7 +125,7 @@ impl Pmu for ModelPmu {
         0
     }
 
-    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+    fn open(&mut self, tid: Tid, area: AuxArea) -> Result<TraceSource, Error> {
         let mut kernel = Kernel::new(1 << 14, self.size_bytes, area.overwrites);
         kernel.enable();
         let (data, aux) = (kernel.data.plain(false), kernel.aux.plain(area.overwrites));
@@ -146,7 +146,7 @@ impl Pmu for ModelPmu {
             in_call: false,
         };
         self.threads.insert(tid, stepped);
-        Ok(Source {
+        Ok(TraceSource {
             data: Box::new(data),
             aux: Box::new(aux),
             records: PerfRecords::of(&attr()),
@@ -179,7 +179,7 @@ impl Pmu for ModelPmu {
         tracee.step(signal)
     }
 
-    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
+    fn is_internal_stop(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
         let is_seen = |_: &&mut Stepped| !self.is_blind;
         let Some(thread) = self.threads.get_mut(&tid).filter(is_seen) else { return Ok(false) };
         let is_step = stop == Stop::Signal(libc::SIGTRAP) && {

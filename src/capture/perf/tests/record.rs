@@ -3,7 +3,7 @@
 
 use super::super::engine::{attach_with, record_with};
 use super::super::live::Live as PerfLive;
-use super::super::sideband::Recipe;
+use super::super::sideband::SidebandAttr;
 use super::pmu::ModelPmu;
 use crate::capture::{Error, Live, Outcome, Request};
 use crate::common::{Pid, Tid};
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Returns true if this machine lets a process read its own software events. Prints a notice of the
 /// skipped tests if not.
 pub(crate) fn can_listen() -> bool {
-    let found = Recipe::find();
+    let found = SidebandAttr::probe();
     if let Err(error) = &found {
         let skipped = format_args!("SKIPPED: {error}\n");
         // Not eprintln!, which the test harness swallows.

@@ -1,10 +1,10 @@
 //! Tests the rings' protocol under random schedules: the kernel's side acts before each action of
 //! the reader.
 
-use super::super::drain::{Drain, Ring};
-use super::super::ring::{AuxRing, DataRing, Plain, RingMemory, Seen};
+use super::super::drain::{Drain, RingDrain};
+use super::super::ring::{AuxRing, Completeness, DataRing, MappedRing, RingMemory};
 use super::super::stitch::Stitch;
-use super::kernel::{Area, FLAG_COLLISION, Kernel, attr, record};
+use super::kernel::{AuxArea, FLAG_COLLISION, Kernel, attr, record};
 use super::random::Random;
 use crate::pt::{IpCompression, IpPayload, Packet, Packets, encode};
 use crate::sideband::perf_data::PerfRecords;
@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 
 /// The output of a PT unit: packets with rising numbers, and a PSB now and then.
 #[derive(Debug, Default)]
-struct Source {
+struct TraceSource {
     next: u16,
     since_psb: u64,
     has_begun: bool,
 }
 
-impl Source {
+impl TraceSource {
     /// Returns the bytes of the unit's next packet.
     fn packet(&mut self, random: &mut Random) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -41,7 +41,7 @@ impl Source {
 #[derive(Debug)]
 struct World {
     kernel: Kernel,
-    source: Source,
+    source: TraceSource,
     random: Random,
     /// The bytes of a packet that were not output yet: the unit may be stopped within one.
     rest: Vec<u8>,
@@ -61,7 +61,7 @@ impl World {
         let data_bytes = [256, 512, 4096][usize::try_from(random.below(3)).unwrap()];
         Self {
             kernel: Kernel::new(data_bytes, aux_bytes, false),
-            source: Source::default(),
+            source: TraceSource::default(),
             rest: Vec::new(),
             ending: None,
             steps_left: 8 + u32::try_from(random.below(24)).unwrap(),
@@ -149,7 +149,7 @@ impl World {
 /// The reader's view of a ring, with a kernel that acts between its reads.
 #[derive(Debug)]
 struct Busy {
-    plain: Plain,
+    plain: MappedRing,
     is_aux: bool,
     world: Rc<RefCell<World>>,
 }
@@ -226,7 +226,7 @@ fn schedule(seed: u64) -> bool {
         }
     }
     world.borrow_mut().settle();
-    trace.extend(drain.finish());
+    trace.extend(drain.take_rest());
     let world = world.borrow();
     let runs = runs(&trace, seed);
     let numbers: Vec<u16> = runs.concat();
@@ -268,18 +268,18 @@ fn a_million_schedules_lose_double_and_tear_nothing() {
 fn bytes_that_come_in_any_pieces_are_one_trace() {
     for seed in 0..2000 {
         let mut random = Random::new(seed);
-        let mut source = Source::default();
+        let mut source = TraceSource::default();
         let trace: Vec<u8> = (0..60).flat_map(|_| source.packet(&mut random)).collect();
         let (mut stitch, mut made, mut at) = (Stitch::default(), Vec::new(), 0);
         while at < trace.len() {
             let size = usize::try_from(1 + random.below(90)).unwrap();
             let end = (at + size).min(trace.len());
-            made.extend(stitch.bytes(&trace[at..end]));
+            made.extend(stitch.add_bytes(&trace[at..end]));
             // The result ends with a whole packet.
             assert!(Packets::new(&made).all(|(_, packet)| packet.is_ok()), "seed {seed}");
             at = end;
         }
-        made.extend(stitch.end());
+        made.extend(stitch.take_whole_packets());
         assert_eq!(made, trace, "seed {seed}");
     }
 }
@@ -336,14 +336,14 @@ fn a_reader_and_a_writer_at_the_same_time_agree() {
 
 #[test]
 fn records_that_do_not_read_are_passed_over() {
-    let area = Area::new(128);
+    let area = AuxArea::new(128);
     let mut ring = DataRing::new(area.plain(false));
     area.head.store(24, Ordering::Release);
-    assert_eq!(ring.read(&mut |_| panic!("zeros are no record")), Seen::Doubtful);
+    assert_eq!(ring.read(&mut |_| panic!("zeros are no record")), Completeness::MayLackRecords);
     assert_eq!(area.tail.load(Ordering::Acquire), 24);
     // A head that no writer can have written.
     area.head.store(1 << 40, Ordering::Release);
-    assert_eq!(ring.read(&mut |_| panic!("not there")), Seen::Doubtful);
+    assert_eq!(ring.read(&mut |_| panic!("not there")), Completeness::MayLackRecords);
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_snapshot_is_the_end_of_what_was_written() {
         let mut random = Random::new(seed);
         let size = 64 << random.below(4);
         let mut kernel = Kernel::new(4096, size, true);
-        let mut ring = super::super::ring::Snapshots::new(kernel.aux.plain(true));
+        let mut ring = super::super::ring::OverwritingRing::new(kernel.aux.plain(true));
         for _ in 0..=random.below(3) {
             for _ in 0..random.below(6) {
                 kernel.begin();
@@ -372,9 +372,9 @@ fn a_snapshot_is_the_end_of_what_was_written() {
 #[test]
 fn snapshots_make_one_trace_with_gaps() {
     let mut random = Random::new(5);
-    let mut source = Source::default();
+    let mut source = TraceSource::default();
     let mut kernel = Kernel::new(4096, 1 << 10, true);
-    let mut ring = Ring::new(kernel.data.plain(true), kernel.aux.plain(true));
+    let mut ring = RingDrain::new(kernel.data.plain(true), kernel.aux.plain(true));
     let mut trace = Vec::new();
     let mut expected_gaps = 0;
     for packets in [20_u16, 100, 1000, 10, 500, 0] {

@@ -2,7 +2,7 @@
 //! this thread.
 
 use super::super::clock::PerfTime;
-use super::super::sideband::{Recipe, Sideband};
+use super::super::sideband::{Sideband, SidebandAttr};
 use super::record::can_listen;
 use crate::capture::clock::now;
 use crate::common::Tid;
@@ -16,7 +16,7 @@ const PAGE: NonZero<usize> = NonZero::new(4096).unwrap();
 
 fn records(sideband: &mut Sideband) -> Vec<PerfRecord> {
     let read = sideband.read();
-    assert!(!read.is_damaged);
+    assert!(!read.may_lack_records);
     read.records
 }
 
@@ -35,8 +35,8 @@ fn mappings_names_and_switches_are_reported_with_their_times() {
     if !can_listen() {
         return;
     }
-    let (recipe, mut time) = Recipe::find().unwrap();
-    let mut sideband = recipe.open(THIS).unwrap();
+    let (sideband_attr, mut time) = SidebandAttr::probe().unwrap();
+    let mut sideband = sideband_attr.open(THIS).unwrap();
     let path = std::env::current_exe().unwrap();
     let file = std::fs::File::open(&path).unwrap();
     let before = now();
@@ -44,7 +44,7 @@ fn mappings_names_and_switches_are_reported_with_their_times() {
     std::fs::write("/proc/thread-self/comm", "a new name").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(2));
     let after = now();
-    time.look();
+    time.read_clocks();
     let records = records(&mut sideband);
     let mapped = |record: &&PerfRecord| match &record.event {
         PerfEvent::Map(map) => map.executable && std::path::Path::new(&map.name) == path,
@@ -78,8 +78,8 @@ fn a_ring_that_comes_round_loses_nothing_and_one_that_is_full_says_so() {
     if !can_listen() {
         return;
     }
-    let (recipe, _) = Recipe::find().unwrap();
-    let mut sideband = recipe.open(THIS).unwrap();
+    let (sideband_attr, _) = SidebandAttr::probe().unwrap();
+    let mut sideband = sideband_attr.open(THIS).unwrap();
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let maps = |records: &[PerfRecord]| {
         records.iter().filter(|r| matches!(r.event, PerfEvent::Map(_))).count()
@@ -93,7 +93,7 @@ fn a_ring_that_comes_round_loses_nothing_and_one_that_is_full_says_so() {
     // More than fits: the next record that finds room reports the number of lost ones.
     (0..2000).for_each(|_| map_code(&file));
     let first = sideband.read();
-    assert!(first.is_damaged);
+    assert!(first.may_lack_records);
     map_code(&file);
     let second = sideband.read().records;
     let lost = |record: &PerfRecord| match record.event {

@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 
 /// The recording of a process, while it is written.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct ProcessRecording {
     pub(super) recorder: Recorder,
     code: CodeMap,
     sidebands: BTreeMap<Tid, Sideband>,
     time: PerfTime,
     /// True if only some threads have sidebands, so that mappings must be polled.
-    looks: bool,
+    polls_mappings: bool,
     /// The number of sideband records that the kernel lost.
     lost: u64,
     /// The number of gaps in the threads' traces.
@@ -32,60 +32,64 @@ pub(super) struct Book {
     failure: Option<Error>,
 }
 
-impl Book {
-    /// Creates the book of a process, and records its mappings. The process must be stopped, unless
-    /// `looks` is true: its mappings are polled then.
-    pub(super) fn open(recorder: Recorder, time: PerfTime, looks: bool) -> Result<Self, Error> {
+impl ProcessRecording {
+    /// Creates the recording of a process, and records its mappings. The process must be stopped,
+    /// unless `polls_mappings` is true: its mappings are polled then.
+    pub(super) fn open(
+        recorder: Recorder,
+        time: PerfTime,
+        polls_mappings: bool,
+    ) -> Result<Self, Error> {
         let pid = recorder.pid();
-        let mut book = Self {
+        let mut recording = Self {
             recorder,
             code: CodeMap::new(pid),
             sidebands: BTreeMap::new(),
             time,
-            looks,
+            polls_mappings,
             lost: 0,
             gaps: 0,
             failure: None,
         };
-        book.code.refresh(&mut book.recorder, now(), Tid(pid.0))?;
-        Ok(book)
+        recording.code.refresh(&mut recording.recorder, now(), Tid(pid.0))?;
+        Ok(recording)
     }
 
     fn pid(&self) -> Pid {
         self.recorder.pid()
     }
 
-    /// Adds the sideband of a thread, to be read by [`Self::hear`].
-    pub(super) fn listen(&mut self, tid: Tid, sideband: Sideband) {
+    /// Adds the sideband of a thread, to be read by [`Self::write_sidebands`].
+    pub(super) fn add_sideband(&mut self, tid: Tid, sideband: Sideband) {
         self.sidebands.insert(tid, sideband);
     }
 
     /// Reads the last records of a thread that is no longer traced, and removes its sideband.
-    pub(super) fn leave(&mut self, tid: Tid) -> Result<(), Error> {
-        self.hear()?;
+    pub(super) fn remove_sideband(&mut self, tid: Tid) -> Result<(), Error> {
+        self.write_sidebands()?;
         self.sidebands.remove(&tid);
         Ok(())
     }
 
     /// Reads the sidebands of all threads, and writes the kernel's records since the last call, in
     /// order of time. If records may be missing, or mappings are polled, also reads the mappings.
-    pub(super) fn hear(&mut self) -> Result<(), Error> {
-        self.time.look();
-        let (mut heard, mut is_damaged) = (Vec::new(), false);
+    pub(super) fn write_sidebands(&mut self) -> Result<(), Error> {
+        self.time.read_clocks();
+        let (mut records, mut may_lack_records) = (Vec::new(), false);
         for (tid, sideband) in &mut self.sidebands {
             let read = sideband.read();
-            is_damaged |= read.is_damaged;
-            heard.extend(read.records.into_iter().map(|record| (*tid, record)));
+            may_lack_records |= read.may_lack_records;
+            records.extend(read.records.into_iter().map(|record| (*tid, record)));
         }
-        heard.sort_by_key(|(_, record)| record.id.time_ns);
-        for (tid, record) in heard {
+        records.sort_by_key(|(_, record)| record.id.time_ns);
+        for (tid, record) in records {
             if let PerfEvent::Lost(count) = record.event {
                 self.lost = self.lost.saturating_add(count);
-                is_damaged = true;
+                may_lack_records = true;
             }
-            self.note(tid, &record)?;
+            self.write_record(tid, &record)?;
         }
-        if is_damaged || self.looks {
+        if may_lack_records || self.polls_mappings {
             let pid = self.pid();
             self.code.refresh(&mut self.recorder, now(), Tid(pid.0))?;
         }
@@ -93,16 +97,18 @@ impl Book {
     }
 
     /// Writes one record of the sideband of the thread `of`.
-    fn note(&mut self, of: Tid, record: &PerfRecord) -> Result<(), Error> {
+    fn write_record(&mut self, of: Tid, record: &PerfRecord) -> Result<(), Error> {
         let tsc = record.id.time_ns.map_or_else(now, |time_ns| self.time.tsc(time_ns));
         let pid = self.pid();
         let (recorder, code) = (&mut self.recorder, &mut self.code);
         match &record.event {
-            PerfEvent::Map(map) if map.pid == pid => code.map(recorder, tsc, map.tid, map)?,
+            PerfEvent::Map(map) if map.pid == pid => {
+                code.record_if_code(recorder, tsc, map.tid, map)?
+            }
             PerfEvent::Comm { tid, name, exec, .. } => {
                 if *exec {
                     let path = executable(pid).unwrap_or_default();
-                    code.exec(recorder, tsc, *tid, path.to_string_lossy().into_owned())?;
+                    code.record_exec(recorder, tsc, *tid, path.to_string_lossy().into_owned())?;
                 }
                 recorder.record_event_at(tsc, *tid, Event::Comm { name: name.clone() })?;
             }
@@ -118,7 +124,7 @@ impl Book {
     }
 
     /// Appends whole PT packets to a thread's trace. Flushes the recording if that is due.
-    pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
+    pub(super) fn append_trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if !packets.is_empty() {
             self.recorder.append_trace(tid, packets)?;
         }
@@ -131,7 +137,7 @@ impl Book {
     }
 
     /// Notes an error, unless there is an earlier one, until [`Self::take_failure`].
-    pub(super) fn fail(&mut self, error: Error) {
+    pub(super) fn note_failure(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
 
@@ -149,7 +155,7 @@ impl Book {
         if self.lost > 0 {
             notes.push(format!("the kernel lost {} records of mappings and switches", self.lost));
         }
-        if self.code.has_made_code {
+        if self.code.has_anonymous_code {
             notes.push(
                 "the program made code at run time: it is known as it was at the end".to_owned(),
             );
