@@ -1,4 +1,5 @@
-//! The code cache of a program, which is kept from one run to the next.
+//! The code cache of a program (its translated code), which is stored at the end of a run, and
+//! loaded at the start of the next.
 
 use super::recorder::Recorder;
 use super::space::MappingRecorder;
@@ -11,9 +12,10 @@ use crate::translate::Module;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-/// Lets `engine`, which has translated no code yet, begin with the cache that earlier runs of the
-/// program left. The program's entry point is at `entry`. `tracee` is stopped in it. Returns the
-/// place of the cache, even if it is still empty; `None` if the program can have none.
+/// Loads the cache that earlier runs of the program stored, if there is one, into `engine`, which
+/// has translated no code yet. The program's entry point is at `entry`; `tracee` is a stopped
+/// thread of it. Returns where [`store`] stores the cache; `None` if the program's file is not
+/// stored, or its cache cannot be.
 pub(super) fn load(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,
@@ -42,8 +44,9 @@ pub(super) fn store(engine: &TranslatedProcess, cache: &CodeCache) {
     }
 }
 
-/// Lets `engine` use the code that it has of the files that are newly mapped in `range`, where the
-/// bytes are those of the file: the process, or its parent, may have changed them.
+/// Lets `engine` use the translations that it has loaded of files that are newly mapped in `range`,
+/// for those mappings whose bytes are still those of the file: the process, or its parent, may have
+/// changed them.
 pub(super) fn use_unchanged_code(
     engine: &mut TranslatedProcess,
     files: &MappingRecorder,

@@ -75,8 +75,9 @@ impl CodeFiles {
         self.files.iter().any(|file| file.is_mapped_by(mapping) && file.stored.is_some())
     }
 
-    /// Returns the number of the file that `mapping` maps, and records a new file. Stores the file
-    /// when it is first mapped as code; in a set that stores data, when it is first mapped.
+    /// Returns the number of the file that `mapping` maps. Gives a new file a number, and records
+    /// it. Stores the file when it is first mapped as code; in a set that stores data, when it is
+    /// first mapped.
     pub(super) fn file_id(
         &mut self,
         mapping: &Mapping,
@@ -100,6 +101,7 @@ impl CodeFiles {
         Ok(file.id)
     }
 
+    /// Adds and records a new file, with the next number. Returns its index in `files`.
     fn add(&mut self, of: &Mapping, recorder: &mut Recorder, tid: Tid) -> Result<usize, Error> {
         let id = FileId(self.count);
         self.count = self.count.saturating_add(1);
@@ -140,8 +142,9 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, unless its path leads to another file now, or it is large and data that is
-/// not worth it. Code that is not stored here is recorded when it is executed.
+/// Stores a mapped file in the recording. Returns `None` if its path leads to another file now, or
+/// if it is large and mapped in part as data. Code that is not stored here is recorded when it is
+/// executed.
 fn store_file(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);

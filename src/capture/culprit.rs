@@ -30,12 +30,14 @@ pub(super) struct Culprit {
 }
 
 impl Culprit {
-    /// Handles the exit stop of a thread. Returns true if its process ends with it, and notes the
-    /// thread as the one that ended it if none is known, or if only this one did so for certain.
-    /// Returns false if the thread made the system call `exit`. Returns false and forgets the noted
-    /// thread if another thread executes a program, as `any_is_in_execve` decides. That waits for
-    /// running threads, so it is called only if the thread did not make that call: no other thread
-    /// keeps running then.
+    /// Handles the exit stop of a thread. Returns whether its process ends with it:
+    ///
+    /// - False if the thread made the system call `exit`, and ends alone.
+    /// - False if `any_is_in_execve` returns true: another thread executes a program, which ends
+    ///   this one. The noted thread is forgotten then. The closure waits for running threads, so it
+    ///   is not called in the first case, in which others keep running.
+    /// - True otherwise. Notes the thread as the one that ended the process if none is noted, or if
+    ///   only this one did so for certain.
     pub(super) fn note_exit_stop(
         &mut self,
         stop: &ExitStop,

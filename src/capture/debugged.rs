@@ -1,5 +1,12 @@
-//! The logic of programs under a debugger that all backends share: which thread's event is
-//! reported, and when. Each backend runs and stops the threads itself.
+//! The logic of programs under a debugger that all backends share: which thread's event (a
+//! [`Report`]) is reported, and when. Each backend runs and stops the threads itself.
+//!
+//! At each request ([`Go`]) a backend first reports an event that is left from before: the end of
+//! the program ([`Debugged::take_end`]), one to report on resuming, an unreported one of the
+//! requested thread, or one of another thread. Without one, it resumes threads until
+//! [`Debugged::take_report`] returns an event, stops all threads, and returns
+//! [`Debugged::report_after_halt`]. Other threads may have events by then: these stay unreported
+//! until the next request.
 
 use super::Error;
 use super::contract::{Go, Report};
@@ -29,8 +36,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Returns true if the thread stops for `signal`, where signals in the mask `passed` are
-    /// delivered without a stop. Forgets a signal that the debugger sent.
+    /// Returns true if the thread stops for `signal`: unless it is in the mask `passed`, or is the
+    /// one that was sent for the debugger, which is forgotten then.
     pub(super) fn stops_for_signal(&mut self, signal: Signo, passed: u64) -> bool {
         if self.sent_signal == signal {
             self.sent_signal = 0;
@@ -39,8 +46,8 @@ impl Pending {
         passed & 1 << (signal - 1).clamp(0, 63) == 0
     }
 
-    /// Forgets the event and the reported stop, since the thread is resumed with `signal`. If that
-    /// is 0 (none), also forgets the debugger's siginfo.
+    /// Notes that the thread is resumed with `signal`: forgets the unreported event and the
+    /// reported stop. If `signal` is 0 (none), also forgets the debugger's siginfo.
     pub(super) fn note_resumed(&mut self, signal: Signo) {
         (self.unreported, self.reported_stop) = (None, None);
         if signal == 0 {
@@ -48,13 +55,14 @@ impl Pending {
         }
     }
 
-    /// Takes and returns the debugger's information for `signal`, if the debugger sent that signal.
+    /// Takes and returns the debugger's siginfo for `signal`, if that signal was sent for the
+    /// debugger; `None` otherwise.
     pub(super) fn take_next_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
         let is_sent = self.sent_signal == signal;
         self.next_siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }
 
-    /// Forgets the birth of a child, if that is an event that was not reported.
+    /// Forgets the events of this thread that report a child.
     fn forget_births(&mut self) {
         self.unreported.take_if(|news| news.is_birth());
         self.report_on_resume.take_if(|news| news.is_birth());
@@ -81,7 +89,8 @@ pub(super) trait DebuggedThread {
     /// Returns the information of the signal for which the thread stopped; `None` for other stops.
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes>;
 
-    /// Returns the thread's registers, and the signal for which it stopped; `None` if unknown.
+    /// Returns the thread's registers, and the siginfo of the signal for which it stopped; `None`
+    /// if it is gone, or its state at its exit stop is unknown.
     fn state(&self) -> Option<core::Thread>;
 }
 
@@ -93,7 +102,8 @@ pub(super) trait Debugged {
     fn threads(&self) -> &BTreeMap<Tid, Self::Thread>;
     fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Self::Thread>;
 
-    /// Returns the thread that ended the program, as far as known; `None` if the program is gone.
+    /// Returns the thread that ended or is ending the program, as far as known; `None` if the
+    /// program is gone.
     fn culprit(&self) -> Option<Culprit>;
 
     /// Returns the exit of the program; `None` if it is not gone, or its exit is unknown.
@@ -139,8 +149,8 @@ pub(super) trait Debugged {
         all.filter(|(_, pid)| *pid != self.program())
     }
 
-    /// Returns the event for the end of the program, after letting it end if all its threads are at
-    /// their exit stops; `None` if it still runs.
+    /// Returns the event for the end of the program if it is gone, or if all its threads are at
+    /// their exit stops: lets it end then, and waits for that. Returns `None` otherwise.
     fn take_end(&mut self) -> Result<Option<(Tid, Report)>, Error> {
         if !self.is_gone() {
             if !self.all_are_at_exit_stops() {
@@ -155,8 +165,8 @@ pub(super) trait Debugged {
         (Tid(self.program().0), Report::Ended(self.exit()))
     }
 
-    /// Takes the event that `go.thread` owes the debugger. Returns it if it is reported instead of
-    /// resuming the thread; drops it otherwise.
+    /// Takes the event that `go.thread` reports instead of being resumed, and returns it; drops it
+    /// if it is the end of a step, and `go` is no step without a signal.
     fn take_report_on_resume(&mut self, go: &Go) -> Option<(Tid, Report)> {
         let owed = self.threads_mut().get_mut(&go.thread)?.pending().report_on_resume.take()?;
         (go.step && go.signal == 0 || owed.is_reported_before_resuming())
@@ -191,8 +201,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
-    /// has now.
+    /// Marks the stop of a thread at its address as reported, if that is one of `stops`. Returns
+    /// true if it is one, and was not reported before.
     fn mark_stop_reported(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
         let here = thread.next_ip().filter(|ip| stops.contains(ip));
@@ -215,7 +225,7 @@ pub(super) trait Debugged {
         gone_is_fine(Tracee(tid).set_signal_info(info))
     }
 
-    /// Forgets that a thread reported its stop at its current address.
+    /// Forgets that a thread reported a stop at its address, since the debugger moved it.
     fn forget_reported_stop(&mut self, tid: Tid) {
         if let Some(thread) = self.threads_mut().get_mut(&tid) {
             thread.pending().reported_stop = None;
@@ -249,8 +259,9 @@ pub(super) trait Debugged {
         None
     }
 
-    /// Takes and returns an event of the program: its end, or an event of any thread, preferably of
-    /// `first`; only of `first` if `alone`. Returns `None` if there is none.
+    /// Takes and returns an event of the program: its end, or an unreported event of any thread,
+    /// preferably of `first`. If `alone`, `first` is the only thread that was resumed, and only its
+    /// events, its end, and an execve(2) count. Returns `None` if there is none.
     fn take_report(&mut self, first: Tid, alone: bool) -> Option<(Tid, Report)> {
         let Some(culprit) = self.culprit() else { return Some(self.end_report()) };
         let program = self.program();
@@ -275,8 +286,8 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns an event if the thread `only`, the only one that was resumed, has ended while others
-    /// exist.
+    /// Returns [`Report::NoneRuns`] if the thread `only`, the only one that was resumed, has ended
+    /// while others exist; `None` otherwise.
     fn only_thread_ended(&self, only: Tid) -> Option<(Tid, Report)> {
         let begins = self.threads().values().any(DebuggedThread::is_in_execve);
         let is_gone = !begins && !self.threads().contains_key(&only);
@@ -284,9 +295,10 @@ pub(super) trait Debugged {
         Some((left, Report::NoneRuns))
     }
 
-    /// Returns the event to report once all threads are stopped. It replaces an interrupt by
-    /// another event that happened while threads were halted, such as the end of a long step, and
-    /// the event of a process that is gone by its end.
+    /// Returns the event to report, now that all threads are stopped, in place of the one that came
+    /// first, which is given. An interrupt is replaced by an event that happened while threads were
+    /// being stopped, if there is one; any event by the program's end if it is gone; the thread by
+    /// another one if it is gone.
     fn report_after_halt(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
         let came = (news == Report::Interrupted).then(|| self.take_report(go.thread, go.locked));
         let (tid, news) = came.flatten().unwrap_or((tid, news));

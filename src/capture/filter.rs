@@ -76,7 +76,8 @@ impl Resolver {
         &self.ranges
     }
 
-    /// Forgets the ranges of named functions, since the process runs another program.
+    /// Forgets the ranges of named functions and the searched mappings, since the process runs
+    /// another program. Keeps the ranges that are given by address.
     pub(super) fn start_over(&mut self) {
         let fixed = |codes: &[Code]| {
             let range = |code: &Code| match code {
@@ -90,7 +91,8 @@ impl Resolver {
         self.searched.clear();
     }
 
-    /// Searches new mappings of code. Returns true if the ranges changed.
+    /// Searches those of `mappings` that are of code files and were not searched before for the
+    /// filter's functions, and adds their ranges. Returns true if the ranges changed.
     pub(super) fn search<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
         if self.found.is_empty() {
             return false;
@@ -119,7 +121,8 @@ impl Resolver {
         self.ranges.only().len() + self.ranges.stop().len()
     }
 
-    /// Returns true if some functions are not found yet, ever or in the current program.
+    /// Returns true if the filter has functions that were not found yet, ever or in the current
+    /// program.
     pub(super) fn has_missing_functions(&self) -> bool {
         let codes = self.filter.only.len() + self.filter.stop.len();
         self.count() < codes || self.found.iter().any(|(_, found)| !found)

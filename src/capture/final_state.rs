@@ -47,8 +47,8 @@ pub(super) fn read_thread_with(
     }
 }
 
-/// Marks the address of the last x87 instruction as unknown in the state of a thread that ran
-/// translated: it is an address in the code cache.
+/// Returns the state of a thread that ran translated, with the address of the last x87 instruction
+/// marked as unknown: it is an address in the code cache.
 pub(super) fn forget_cache_address(mut thread: Thread) -> Thread {
     for area in thread.fpregs.iter_mut().chain(&mut thread.xstate) {
         forget_last_x87(area);
@@ -61,9 +61,9 @@ pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Erro
     Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
 }
 
-/// Writes the core file. `threads` are in gdb's order: the one that ended the process is first.
-/// `signal` is the signal that did, or 0. `hidden` is the recorder's memory. Returns the mappings
-/// whose contents the core has.
+/// Writes the core file of the recorder's process. `threads` are in gdb's order: the one that ended
+/// the process is first. `signal` is the signal that did, or 0. The ranges `hidden`, which are the
+/// recorder's memory, are omitted. Returns the mappings of which the core has contents.
 pub(super) fn write_core(
     recorder: &Recorder,
     memory: &Memory,
@@ -177,7 +177,8 @@ impl TouchedPages {
         self.touched.is_some()
     }
 
-    /// Returns true if the process is known to have no private copies of a mapped file's pages.
+    /// Returns true if the process is known to have no private copies of a mapped file's pages, so
+    /// that its memory there is the file's content.
     fn has_no_private_pages(&mut self, range: AddrRange) -> bool {
         self.load_for(range);
         let is_own = |(_, state): &(AddrRange, PageState)| *state == PageState::Private;

@@ -26,7 +26,8 @@ pub(super) fn killed_note(pid: Pid, what: &str) -> String {
     )
 }
 
-/// Returns the harm that an error is a sign of, as in [`Harm::Found`]; `None` if it is none.
+/// Returns the harm of which an error is a sign, as a predicate like that of [`Harm::Found`];
+/// `None` if it is a sign of none.
 pub(super) fn harm_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::Inexact { .. } => Some("left the code cache's ways"),

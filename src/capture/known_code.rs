@@ -17,8 +17,8 @@ pub(super) struct KnownCode {
 }
 
 impl KnownCode {
-    /// Creates a value without loaded lists for the process of `engine`, which notes the code that
-    /// it executes from now on.
+    /// Returns a value without loaded lists, for the process of `engine`. From now on the engine
+    /// notes the code that the process executes.
     pub(super) fn start(store: &Store, engine: &mut TranslatedProcess) -> Self {
         engine.learn_code();
         Self { lists: recording::KnownCode::of(store), loaded: BTreeMap::new() }
@@ -43,7 +43,8 @@ impl KnownCode {
         }
     }
 
-    /// Adds the code that only this run executed to the stored lists, for later runs.
+    /// Adds the code that this run executed, and that is not in the lists yet, to the stored lists,
+    /// for later runs.
     pub(super) fn add_executed(&self, engine: &TranslatedProcess, files: &MappingRecorder) {
         let mut executed: BTreeMap<&ImageId, Vec<u64>> = BTreeMap::new();
         let mappings: Vec<&Mapping> =

@@ -92,8 +92,8 @@ impl Live {
     }
 
     /// Resumes the program until there is an event, and returns the event with its thread. All
-    /// threads are stopped again then. Calls `interrupted` now and then, and stops if it returns
-    /// true.
+    /// threads are stopped again then. If an event is left from before, returns that, and resumes
+    /// nothing. Polls `interrupted`, and if that returns true, returns [`Report::Interrupted`].
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, Report), Error> {
         either!(self, live => live.go(go, interrupted))
     }
@@ -142,8 +142,8 @@ impl Live {
         either!(self, live => live.set_registers(tid, registers))
     }
 
-    /// Returns true if a thread is at one of `stops` and has not reported that, and notes that it
-    /// has now.
+    /// Marks the stop of a thread at its address as reported, if that is one of `stops`. Returns
+    /// true if it is one, and was not reported before.
     pub fn mark_stop_reported(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         either!(self, live => live.mark_stop_reported(tid, stops))
     }
@@ -187,8 +187,8 @@ impl Live {
         either!(self, live => live.save())
     }
 
-    /// Returns the program's place in its exact recording: the number of ticks and log entries so
-    /// far. `None` without an exact recording.
+    /// Returns the program's moment in its exact recording: the ticks so far plus the log entries
+    /// so far. `None` without an exact recording.
     pub fn moment(&mut self) -> Result<Option<u64>, Error> {
         either!(self, live => live.moment())
     }

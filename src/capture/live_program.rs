@@ -43,7 +43,7 @@ pub(super) trait LiveProgram {
     /// Writes all data recorded so far, and returns the recording's directory.
     fn save(&mut self) -> Result<&Path, Error>;
 
-    /// Returns the number of ticks and log entries so far; `None` if there is no log.
+    /// Returns the ticks so far plus the log entries so far; `None` if there is no log.
     fn moment(&mut self) -> Result<Option<u64>, Error> {
         Ok(None)
     }

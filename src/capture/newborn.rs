@@ -53,7 +53,7 @@ pub(super) struct Newborn {
     is_reported: bool,
 }
 
-/// The result of running a child natively.
+/// The event that ends a newborn child's native run.
 pub(super) enum NewbornEvent {
     /// The child still runs the same program, and is stopped with this event.
     Stopped(Report),
@@ -102,9 +102,10 @@ impl Newborn {
         }
     }
 
-    /// Runs the child natively, without a recording, until there is an event: a child that shares
-    /// its parent's memory cannot be translated. Single-steps it if it is to stop at addresses. Its
-    /// signals are delivered without a stop. Detaches from its children.
+    /// Resumes the child natively, without a recording, and blocks until there is an event: a child
+    /// that shares its parent's memory cannot be translated. Single-steps it if `go` is a step or
+    /// has addresses to stop at. Its signals are delivered without a stop. Detaches from its
+    /// children.
     pub(super) fn run_natively(
         &self,
         go: &Go,
@@ -157,8 +158,8 @@ impl Newborn {
         Ok(NewbornEvent::Stopped(Report::Interrupted))
     }
 
-    /// Waits for the child's next stop. Returns it, and true if the child was interrupted for it,
-    /// since `interrupted` returned true.
+    /// Waits for the child's next stop. Interrupts the child if `interrupted` returns true. Returns
+    /// the stop, and true if the child was interrupted.
     fn wait_for_stop(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
         let mut was_interrupted = false;
         for checks in 0_u32.. {
@@ -210,9 +211,9 @@ impl Newborns {
         }
     }
 
-    /// Returns true if a thread may run, false if it must not; `None` if no newborn child decides
-    /// that. A child may run if its parent waits for it. Other threads must not run beside a
-    /// reported child.
+    /// Returns true if the debugger may resume a thread, false if not; `None` if that does not
+    /// depend on newborn children. A newborn child may be resumed if its parent waits for it. Other
+    /// threads may not while there is a reported child.
     pub(super) fn may_resume(&self, tid: Tid) -> Option<bool> {
         match self.get(Pid(tid.0)) {
             Some(newborn) => Some(newborn.is_awaited),
@@ -220,7 +221,8 @@ impl Newborns {
         }
     }
 
-    /// Detaches from a newborn child. Returns false if `pid` is none.
+    /// Detaches from the newborn child `pid`, and forgets it. Returns false if there is none of
+    /// this number.
     pub(super) fn leave(&mut self, pid: Pid) -> bool {
         self.take(pid).map(Newborn::leave).is_some()
     }

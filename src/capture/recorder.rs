@@ -60,7 +60,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Creates the recording of a program that is about to run, where the request wants it.
+    /// Creates the recording of a program that is about to run or to be attached to: in the
+    /// directory that the request names, otherwise in the store.
     pub(super) fn of_program(
         request: &Request,
         backend: Backend,
@@ -140,7 +141,9 @@ impl Prepared {
 }
 
 impl Recorder {
-    /// Starts a prepared recording of the process `pid`, and keeps its directory from here on.
+    /// Starts a prepared recording, now that the process `pid` exists: writes its manifest and
+    /// creates the file for requests of snapshots. The directory stays from here on, even after a
+    /// failure.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
         let Prepared { destination, writer, mut manifest, store, keeps_end } = prepared;
         manifest.pid = pid;
@@ -171,7 +174,7 @@ impl Recorder {
     }
 
     /// Returns the numbers of entries and ticks of the log since the start, and the size of the
-    /// kept part.
+    /// kept part, including what is not written out yet.
     pub(super) fn log_so_far(&self) -> LogTotals {
         self.writer.log_so_far()
     }
@@ -181,18 +184,19 @@ impl Recorder {
         self.writer.log(entry)
     }
 
-    /// Appends entries to the log, which the thread that writes the log makes.
+    /// Appends entries to the log that are made later, by the thread that writes the log.
     pub(super) fn log_later(&mut self, later: Later) -> Result<(), recording::Error> {
         self.writer.log_later(later)
     }
 
-    /// Writes out the log, and ends the thread that writes it, until there is much to write.
+    /// Writes out the log, and ends the thread that writes it: it starts again when there is much
+    /// to write. Called before this process forks, when it must have one thread.
     pub(super) fn pause_log_thread(&mut self) -> Result<(), recording::Error> {
         self.writer.rest_log()
     }
 
-    /// Lets the thread that writes the log make way for the program, where a CPU has time to
-    /// placement.
+    /// Moves the thread that writes the log off the CPU of the program, where another has time to
+    /// spare. The thread decides that again and again ([`HelperPlacement`]).
     pub(super) fn move_log_thread(&mut self, shared_cpu: &SharedCpu) {
         let placement = Mutex::new(HelperPlacement::of(shared_cpu));
         self.writer.place_log_thread(move || {
@@ -209,12 +213,14 @@ impl Recorder {
         &self.writer
     }
 
-    /// Begins a new part (file) of the log, at the place of a keyframe that was just written.
+    /// Begins a new part (file) of the log. Called when a keyframe was just written, from which a
+    /// replay can start.
     pub(super) fn begin_log_part(&mut self) -> Result<(), recording::Error> {
         self.writer.begin_log_part()
     }
 
-    /// Adds a new thread to the manifest and the sideband.
+    /// Starts the trace of a new thread, and adds the thread to the manifest and the sideband,
+    /// unless it is there already.
     pub(super) fn add_thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
         self.writer.start_thread(tid)?;
         // The kernel may give the number of an ended thread to a new one.
@@ -234,8 +240,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the end of a thread, with its name, its number of executed instructions (0 if
-    /// unknown), and the address where it ended.
+    /// Records the end of a thread, with its name (empty if unknown), its number of executed
+    /// instructions (0 if unknown), and the address where it ended.
     pub(super) fn thread_ended(
         &mut self,
         tid: Tid,
@@ -256,8 +262,8 @@ impl Recorder {
         self.record_event(tid, Event::ThreadExit)
     }
 
-    /// Drops the log before the part that begins with entry `first`, and forgets the threads that
-    /// ended there.
+    /// Removes the parts of the log before the one that begins with entry `first`, and removes the
+    /// threads that ended there from the manifest.
     pub(super) fn drop_log_before(&mut self, first: u64) -> Result<(), recording::Error> {
         self.writer.drop_log_before(first)?;
         let Some(ended) = &mut self.ended_threads else { return Ok(()) };
@@ -293,7 +299,7 @@ impl Recorder {
         self.writer.grown_bytes()
     }
 
-    /// Notes that only the end of the history is kept from now on.
+    /// Notes, for the manifest, that only the end of the history is kept from now on.
     pub(super) fn note_ring_start(&mut self) {
         self.ring_since_ns = Some(self.elapsed_ns());
     }
@@ -329,7 +335,7 @@ impl Recorder {
         self.snapshot_file.iter_mut().for_each(SnapshotFile::count_started);
     }
 
-    /// Writes out all pending data, and reports to requesters that the snapshot is on disk.
+    /// Flushes all pending data, and reports to requesters that the snapshot is on disk.
     pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
         self.flush()?;
         self.snapshot_file.iter_mut().for_each(SnapshotFile::count_written);
@@ -347,8 +353,8 @@ impl Recorder {
         self.writer.flush()
     }
 
-    /// Completes the recording. Returns its directory, its manifest and the bytes of all its
-    /// traces.
+    /// Completes the recording of a process that ended with `exit`; `None` if that is unknown, or
+    /// if it was detached from. Returns the directory, the manifest and the bytes of all traces.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
         let Self {
@@ -427,8 +433,8 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     }
 }
 
-/// Describes the kept part of the run for the manifest. Single-stepping and exact recordings ignore
-/// [`Request::history`].
+/// Describes the kept part of the run for the manifest, from [`Request::keep`] or else
+/// [`Request::history`], which single-stepping and exact recordings ignore.
 fn history_of(request: &Request, backend: Backend) -> String {
     if let Some(keep) = request.keep {
         return format!("at least the last {keep:?}");

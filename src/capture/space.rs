@@ -19,7 +19,7 @@ pub(super) struct MappingRecorder {
 /// The changes of mapped code that a refresh found.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// True if any code may have changed.
+    /// True if decoded or translated code may be out of date.
     pub(super) code: bool,
     /// The ranges of mappings of code that are gone, new or changed.
     pub(super) changed: Vec<AddrRange>,
@@ -121,14 +121,14 @@ impl MappingRecorder {
         Ok(changed)
     }
 
-    /// Notes in `space` which mappings are of stored files, or the vdso. Returns true if that
-    /// changed.
+    /// Marks the mappings in `space` whose content is stored: those of stored files, and the vdso.
+    /// Returns true if the marks changed.
     fn mark_stored_mappings(&self, space: &mut AddressSpace) -> bool {
         space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.is_stored(mapping))
     }
 
-    /// Records that mappings of files whose content has changed are no longer backed by the stored
-    /// content. Returns true if one of them is code.
+    /// Records that mappings of files whose content has changed since it was stored are no longer
+    /// backed by it: as anonymous memory from now on. Returns true if one of them is code.
     fn unback_overwritten_files(
         &mut self,
         space: &mut AddressSpace,

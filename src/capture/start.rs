@@ -58,7 +58,8 @@ impl Approach {
         }
     }
 
-    /// Inserts an INT3 at each address where the function is mapped by now.
+    /// Looks for the function in the current mappings, and inserts an INT3 at each address where it
+    /// starts.
     fn insert_int3s(&mut self) -> Result<(), Error> {
         self.resolver.search(mappings(self.pid)?.iter());
         let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
@@ -93,7 +94,8 @@ impl Approach {
         gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
     }
 
-    /// Handles a stop of any thread. Returns true if the thread has reached the function.
+    /// Handles a stop of any thread, and resumes it. Returns true if the thread has reached the
+    /// function: it stays stopped then. Returns an error if the program has ended.
     fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {
@@ -135,8 +137,8 @@ impl Approach {
         Ok(false)
     }
 
-    /// Moves a thread back that was stopped by one of our INT3s, to the INT3's address. Returns
-    /// false for other stops.
+    /// Moves a thread that one of our INT3s stopped back to the INT3's address, and returns true.
+    /// Returns false for other stops.
     fn move_back_to_int3(&self, tid: Tid) -> Result<bool, Error> {
         let mut registers = Tracee(tid).registers()?;
         if !self.int3s.contains_key(&registers.rip.wrapping_sub(1)) {
@@ -181,7 +183,8 @@ impl Approach {
         Ok(stopped)
     }
 
-    /// Waits until an interrupted thread stops. Returns false if the thread has ended instead.
+    /// Waits until an interrupted thread stops, and handles its other stops. Returns false if the
+    /// thread has ended instead.
     fn wait_until_stopped(&mut self, tid: Tid) -> Result<bool, Error> {
         loop {
             match wait_for(tid)? {

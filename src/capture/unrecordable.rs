@@ -6,7 +6,7 @@ use crate::insn::Registers;
 use crate::tracee::Memory;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 
-/// The system calls after which a process may have to be left alone, depending on their arguments.
+/// The system calls, except clone(2), before which [`reason_to_leave`] must be asked.
 pub(in crate::capture) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP];
 const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
@@ -21,8 +21,9 @@ const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
 /// The size of the address space of user programs. A limit of this size or more has no effect.
 const ADDRESS_SPACE_BYTES: u64 = 1 << 47;
 
-/// Returns the reason, as a clause, why a process must be left alone before the system call
-/// `number` that a thread with the registers `r` is about to make; `None` if there is none.
+/// Returns the reason, as a clause, why a process cannot be recorded after the system call `number`
+/// that a thread with the registers `r` is about to make, so that the recorder detaches before it;
+/// `None` if there is none.
 pub(in crate::capture) fn reason_to_leave(
     number: u64,
     r: &Registers,

@@ -78,7 +78,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the obstacle that explains why the CPU reports no Intel PT.
+    /// Returns the obstacle on a machine whose CPU reports no Intel PT.
     fn no_unit(facts: &Facts) -> Self {
         let is_other = !["", "GenuineIntel"].contains(&facts.cpu.vendor.as_str());
         match facts.cpu.hypervisor {
@@ -172,6 +172,8 @@ fn permit_ptrace(facts: &Facts) -> Option<Improvement> {
     Some(Improvement { command, gain })
 }
 
+/// Returns the command that installs gdb; `None` if gdb is there, debuggers were not searched for,
+/// or the machine's installer is unknown.
 fn install_gdb(facts: &Facts) -> Option<Improvement> {
     let known = facts.debuggers.as_ref()?;
     let command = format!("{} gdb", facts.installer?);
@@ -180,7 +182,8 @@ fn install_gdb(facts: &Facts) -> Option<Improvement> {
     is_missing.then_some(Improvement { command, gain })
 }
 
-/// Returns the command that permits buffers of the wanted size; `None` if they are permitted.
+/// Returns the command that permits trace buffers of [`WANTED_BUFFER_BYTES`]; `None` if they are
+/// permitted.
 fn permit_larger_buffers(facts: &Facts) -> Option<Improvement> {
     let lockable = facts.perf_events.lockable_bytes(&facts.process, facts.cpu.online)?;
     // In addition to the trace, perf has a buffer of records for each CPU.
@@ -201,8 +204,9 @@ fn permit_attach(facts: &Facts) -> Option<Improvement> {
     })
 }
 
-/// Returns the reason, in one line, why `record --path` does not use the Intel PT of this CPU.
-/// Returns `None` if it does, or if the CPU has no Intel PT.
+/// Returns the reason, in one line with the remedy, why `record --path` translates the program
+/// though this CPU has Intel PT. Returns `None` if the CPU has none, or if `record --path` uses it
+/// or cannot record at all.
 #[must_use]
 pub fn fallback() -> Option<String> {
     if !super::cpuid::has_intel_pt() {

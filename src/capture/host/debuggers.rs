@@ -76,11 +76,11 @@ fn number_after_dash(text: &str) -> u32 {
     text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns a program whose name matches, in the first directory that has one; of several there, the
-/// one with the highest number after its name.
-fn find_program(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+/// Returns the path of an executable file whose name matches, in the first of `dirs` that has one;
+/// of several there, the one with the highest number after a dash in its name.
+fn find_program(root: &Root, dirs: &[PathBuf], matches: impl Fn(&str) -> bool) -> Option<PathBuf> {
     dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
-        let names = root.names(dir).into_iter().filter(|name| is_it(name));
+        let names = root.names(dir).into_iter().filter(|name| matches(name));
         let paths = names.map(|name| dir.join(name)).filter(|path| is_program(&root.path(path)));
         paths.max_by_key(|path| number_after_dash(&path.to_string_lossy()))
     })

@@ -29,7 +29,8 @@ impl PerfEvents {
         }
     }
 
-    /// Returns true if `process` may measure the user code of the programs that it starts.
+    /// Returns true if `process` may open perf events of the user code of the programs that it
+    /// starts.
     pub(super) fn allow_tracing_by(&self, process: &Process) -> bool {
         self.paranoid.is_some_and(|paranoid| {
             paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.allow_perf_events()

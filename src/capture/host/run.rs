@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 /// The maximum time to wait for a program; a debugger takes a fraction of it to start.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause between two checks whether the program has ended.
 const POLL: Duration = Duration::from_millis(5);
 const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Runs a program, and returns its output on both of its streams; `None` if it cannot be run, or
-/// does not end in time.
+/// Runs a program without input, waits for its end, and returns its output, first stdout, then
+/// stderr; `None` if it cannot be run, or does not end within [`TIMEOUT`]: it is killed then.
 pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());

@@ -28,7 +28,7 @@ pub(super) struct Readings {
 const SHORTEST: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// Reads both clocks twice, and sleeps for [`SHORTEST`] in between.
+    /// Returns two readings of both clocks. Sleeps for [`SHORTEST`] in between.
     pub(super) fn begin() -> Self {
         let first = read();
         std::thread::sleep(SHORTEST);
@@ -47,7 +47,8 @@ impl Readings {
 }
 
 impl PerfTime {
-    /// Reads the clocks. Call this before reading records: their times are shortly before.
+    /// Reads both clocks again if the conversion needs readings. Call this before reading records:
+    /// their times are shortly before.
     pub(super) fn read_clocks(&mut self) {
         if let Self::Raw(readings) = self {
             readings.last = read();

@@ -31,15 +31,16 @@ const SI_KERNEL: i32 = 0x80;
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Thread {
-    /// Marks the thread as stopped for the debugger, and `news` as its event to report.
-    pub(super) fn stop_with(&mut self, news: Report) {
+    /// Marks the thread as stopped for the debugger, with `event` to report.
+    pub(super) fn stop_with(&mut self, event: Report) {
         self.activity = Activity::Stopped;
-        self.pending.unreported = Some(news);
+        self.pending.unreported = Some(event);
     }
 }
 
 impl Engine<'_> {
-    /// Inserts INT3s at the addresses where threads are to stop.
+    /// Inserts INT3s into the program's memory at the addresses of the current request where
+    /// threads are to stop, and notes the original bytes. Skips addresses that cannot be written.
     pub(super) fn insert_int3s(&mut self) {
         let (Some(debugger), Some(process)) =
             (&mut self.debugger, self.processes.get(&self.program))
@@ -58,7 +59,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Removes our INT3s, and restores the original bytes.
+    /// Restores the original bytes at all our INT3s.
     pub(super) fn remove_int3s(&mut self) {
         let Some(debugger) = &mut self.debugger else { return };
         let int3s = std::mem::take(&mut debugger.int3s);
@@ -85,7 +86,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns the properties of the next instruction that matter for a step.
+    /// Returns the properties of a stopped thread's next instruction that matter for a step.
     pub(super) fn next_step(&self, tid: Tid) -> Result<NextStep, Error> {
         let registers = Tracee(tid).registers()?;
         let mut bytes = [0; MAX_INSN_BYTES];
@@ -255,8 +256,8 @@ impl Engine<'_> {
         if is_reported { Ok(()) } else { self.resume_for_debugger(tid, 0) }
     }
 
-    /// Handles the stop of an interrupted thread: marks it as stopped for the debugger, and moves
-    /// it before a call that the kernel would restart.
+    /// Marks an interrupted thread as stopped for the debugger, without an event. If it is in a
+    /// system call, moves it out of the call, before it if the kernel would restart it.
     pub(super) fn mark_halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.activity = Activity::Stopped;
@@ -294,8 +295,8 @@ impl Engine<'_> {
     }
 }
 
-/// Moves a thread that is stopped in a system call which the kernel would restart back to before
-/// the call.
+/// Moves a thread that is stopped in a system call out of the call: before it if the kernel would
+/// restart it, otherwise after it. Ignores a thread that is gone.
 pub(super) fn move_outside_call(tracee: Tracee) -> Result<(), Error> {
     match tracee.registers() {
         Err(error) if error.is_gone() => Ok(()),
@@ -303,8 +304,8 @@ pub(super) fn move_outside_call(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// Ends the execve(2) that started a thread's program, so that the thread is stopped at the first
-/// instruction as after a step. Returns false if the thread has ended.
+/// Steps a thread that is stopped in an execve(2) out of it, and waits until it is stopped at the
+/// new program's first instruction. Returns false if the thread has ended.
 pub(super) fn finish_execve(tracee: Tracee) -> Result<bool, Error> {
     gone_is_fine(tracee.step(0))?;
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))

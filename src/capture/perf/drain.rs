@@ -14,6 +14,7 @@ pub(super) struct Drain<M> {
     data: DataRing<M>,
     aux: AuxRing<M>,
     records: PerfRecords,
+    /// The bytes and losses that the kernel's records have reported so far.
     reported: AuxRecords,
     stitch: Stitch,
     /// The repair of the packets at our INT3s; `None` if there cannot be any.
@@ -38,8 +39,9 @@ impl<M: RingMemory> Drain<M> {
     }
 
     /// Takes the available bytes from the AUX area. Returns the whole packets that follow those
-    /// returned before. The caller must then enable the event, which the kernel disables when the
-    /// area is full.
+    /// returned before, with an OVF packet at each loss; packets after the last PSB are returned
+    /// later. The caller must then enable the event, which the kernel disables when the area is
+    /// full.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let whole = self.take_unrepaired();
         self.repaired(&whole)
@@ -85,7 +87,7 @@ impl<M: RingMemory> Drain<M> {
         whole
     }
 
-    /// Returns all remaining packets of a thread that is stopped or gone.
+    /// Takes and returns all remaining whole packets of a thread that is stopped or gone.
     pub(super) fn take_rest(&mut self) -> Vec<u8> {
         let mut whole = self.take_unrepaired();
         whole.append(&mut self.stitch.take_whole_packets());
@@ -94,8 +96,8 @@ impl<M: RingMemory> Drain<M> {
         mended
     }
 
-    /// Returns all remaining packets of a thread that is stopped at our INT3 at the address `at`,
-    /// and adds a FUP packet with this address.
+    /// Takes and returns all remaining whole packets of a thread that is stopped at our INT3 at the
+    /// address `at`, with a FUP packet with this address before the last TIP.PGD.
     pub(super) fn take_rest_at_int3(&mut self, at: Addr) -> Vec<u8> {
         let mut whole = self.take_unrepaired();
         whole.append(&mut self.stitch.take_whole_packets());
@@ -142,8 +144,8 @@ impl<M: RingMemory> RingDrain<M> {
         }
     }
 
-    /// Returns the packets in the area that follow those returned before. The thread must be
-    /// stopped.
+    /// Returns the whole packets in the area that follow those returned before, after an OVF packet
+    /// if some may be missing in between. The thread must be stopped.
     pub(super) fn take(&mut self) -> Vec<u8> {
         // Discard the records: for an overwriting ring, the head contains the same information.
         self.data.read(&mut |_| ());

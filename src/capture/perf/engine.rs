@@ -116,7 +116,9 @@ pub(in crate::capture) struct Engine<'a> {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) pmu: Box<dyn Pmu + 'a>,
+    /// The attributes of the threads' sideband events.
     sideband_attr: SidebandAttr,
+    /// The clock of the times in the kernel's records.
     time: PerfTime,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
@@ -171,7 +173,8 @@ impl<'a> Engine<'a> {
         tids.iter().try_for_each(|&tid| self.resume_thread(tid, 0))
     }
 
-    /// Starts the recording and traces the stopped threads of the program.
+    /// Starts the recording of the program, and the traces of its stopped threads. They stay
+    /// stopped.
     pub(super) fn record_stopped(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
         // If anything fails from here on, the threads are detached.
@@ -181,7 +184,8 @@ impl<'a> Engine<'a> {
         tids.iter().try_for_each(|&tid| self.start_tracing(tid))
     }
 
-    /// Starts the recording of a stopped process, and sets its filter.
+    /// Starts the recording of a stopped process, and finds the code that its filter names. Its
+    /// threads are not traced yet.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let mut process = Process::start(prepared, &self.request, pid, self.time.clone())?;
         process.update_filter(self.pmu.filter_ranges())?;
@@ -236,7 +240,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Resumes a thread with `signal` (0: none).
+    /// Resumes a thread with `signal` (0: none), up to its next system call if the filter names
+    /// code that is not mapped yet.
     pub(super) fn resume_thread(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let process = self.processes.get(&thread.pid);
@@ -274,7 +279,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Starts a snapshot of the rings: interrupts the running threads for it.
+    /// Starts a snapshot of the rings: writes those of stopped threads, and interrupts the others.
+    /// Does not wait for their stops.
     fn begin_snapshot(&mut self) -> Result<(), Error> {
         self.is_taking_snapshot = true;
         for process in self.processes.values() {
@@ -293,7 +299,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Completes the snapshot once all rings are written.
+    /// Completes the snapshot, if one is being taken and all rings are written.
     fn end_snapshot_if_written(&mut self) -> Result<(), Error> {
         if self.is_taking_snapshot && !self.threads.values().any(|thread| thread.awaits_snapshot) {
             self.is_taking_snapshot = false;
@@ -317,8 +323,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Forgets a process's first thread if it is gone while others are at their exit stops: the
-    /// kernel does not report its end then.
+    /// Ends the trace of a process's first thread and forgets it, if it is gone while others are at
+    /// their exit stops: the kernel does not report its end then.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.has_lost_first_thread(pid) {
@@ -391,7 +397,8 @@ impl<'a> Engine<'a> {
         super::tap::lock(&process.recording).remove_sideband(tid)
     }
 
-    /// Runs the main loop to the end, and returns the result. Detaches if something fails.
+    /// Runs the main loop to the end, unless `begun` is an error, and returns the result. Detaches
+    /// if something fails. `leaving` asks to leave the program; `None` for one that was launched.
     fn outcome(
         mut self,
         begun: Result<(), Error>,

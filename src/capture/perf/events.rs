@@ -1,6 +1,7 @@
 //! Handles stops of threads: signals, births, execve(2), exits. The trace itself needs none of
 //! them. The *tap* of a thread takes its trace out of the AUX area, and is closed when the trace
-//! ends; the *recording* of a process is its recording (modules `tap` and `recording`).
+//! ends (module `tap`). All threads of the recorder write to a process's recording, one at a time
+//! (module `process_recording`).
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
@@ -54,7 +55,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Resumes a thread, unless all are to be detached.
+    /// Resumes a thread with `signal` (0: none). If all are to be detached, interrupts it again at
+    /// once. Under a debugger, resumes it as the debugger's request wants.
     fn resume(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         if self.debugger.is_some() {
             return self.resume_for_debugger(tid, signal);
@@ -67,7 +69,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Handles a new thread's first stop, the end of a group stop, or a requested stop.
+    /// Handles a `PTRACE_EVENT_STOP`: a new thread's first stop, from which on it is traced; the
+    /// end of a group stop; or a requested stop. Resumes the thread, unless it is to be detached,
+    /// or is new and the debugger runs another thread alone.
     fn handle_event_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let is_new =
             self.threads.get(&tid).is_some_and(|t| t.activity == Activity::New && t.tap.is_none());
@@ -104,7 +108,8 @@ impl Engine<'_> {
         self.resume(tid, 0)
     }
 
-    /// Looks for newly mapped code, and updates the filter of the process.
+    /// Looks for newly mapped code that the filter names. If there is some, sets the new filter on
+    /// the events of all threads of the process.
     fn update_filter_of(&mut self, pid: Pid) -> Result<(), Error> {
         let ranges = self.pmu.filter_ranges();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
@@ -169,7 +174,8 @@ impl Engine<'_> {
         self.resume(parent, 0)
     }
 
-    /// Records a newborn child process, or detaches from it.
+    /// Handles a child process at its birth: begins to record and resumes it if children are
+    /// followed, otherwise detaches from it.
     fn handle_child_process(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
             lock(&process.recording).recorder.record_event(parent, Event::Fork { child })?;
@@ -186,7 +192,9 @@ impl Engine<'_> {
         self.handle_event_stop(tid)
     }
 
-    /// Handles an execve(2), after which `tid` is the only thread of its process.
+    /// Handles the stop in an execve(2), after which `tid` is the only thread of its process:
+    /// updates the process and its filter, and resumes the thread, or stops it for the debugger.
+    /// Detaches from a 32-bit program instead.
     fn handle_execve(&mut self, tid: Tid) -> Result<(), Error> {
         let old = Tracee(tid).event_message();
         let old = old.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -227,8 +235,9 @@ impl Engine<'_> {
         self.finish(pid, None)
     }
 
-    /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
-    /// there if its process ends with it.
+    /// Handles a thread's exit stop, the last chance to read its registers: ends its trace. The
+    /// thread is kept there if its process ends with it, or if it is the last one; otherwise it is
+    /// resumed and forgotten.
     fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         self.stop_tracing(tid)?;
@@ -291,7 +300,7 @@ impl Engine<'_> {
         Ok(lock(&process.recording).recorder.thread_ended(tid, name, 0, at)?)
     }
 
-    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// Handles the end of a thread, which is gone now. If it has the number of its process, that
     /// has ended as well, and its recording is completed.
     fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
@@ -314,7 +323,8 @@ impl Engine<'_> {
         if self.is_leaving { self.detach_if_all_stopped() } else { Ok(()) }
     }
 
-    /// Marks a thread as stopped to be detached from.
+    /// Marks a thread as stopped to be detached from. Detaches from all processes if it was the
+    /// last one to stop.
     fn mark_ready_to_detach(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.activity = Activity::Stopped;
@@ -322,7 +332,7 @@ impl Engine<'_> {
         self.detach_if_all_stopped()
     }
 
-    /// Detaches from all processes once all their threads are stopped.
+    /// Detaches from all processes if all threads are stopped.
     pub(super) fn detach_if_all_stopped(&mut self) -> Result<(), Error> {
         let stands = |thread: &Thread| matches!(thread.activity, Activity::Stopped);
         if !self.threads.values().all(stands) {
@@ -364,7 +374,7 @@ impl Engine<'_> {
     }
 }
 
-/// Sets another filter on a thread's running event, if not empty, and enables it.
+/// Sets another filter on a thread's event, unless it is empty (no filter), and enables the event.
 fn apply_new_filter(tap: &Tap, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
         tap.set_filter(filter)?;

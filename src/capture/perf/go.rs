@@ -149,9 +149,9 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts a single step, or starts again at 0 unless `steps_alone`. Runs the other threads
-    /// after each [`STEPS_PER_TURN`], since the stepping thread may wait for them. The caller stops
-    /// them.
+    /// Counts a native single step, or starts again at 0 unless `steps_alone`. After each
+    /// [`STEPS_PER_TURN`] steps, lets the other threads run for [`OTHERS_RUN_TIME`], since the
+    /// stepping thread may wait for them. The caller stops them.
     fn let_others_run_if_due(&mut self, steps_alone: bool) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.steps_in_a_row = if steps_alone { debugger.steps_in_a_row + 1 } else { 0 };
@@ -194,8 +194,8 @@ impl Engine<'_> {
         self.resume_for_debugger(tid, signal)
     }
 
-    /// Handles stops until there is an event to report, and returns it; only of `thread` if
-    /// `alone`.
+    /// Handles stops until there is an event to report, and returns it; only an event of `thread`
+    /// if `alone`. Returns [`Report::Interrupted`] if `interrupted` returns true.
     fn wait_for_event(
         &mut self,
         thread: Tid,
@@ -216,7 +216,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles a stop while a debugger controls the program.
+    /// Handles a stop while a debugger controls the program. Resumes the thread, or notes the event
+    /// for which it stays stopped.
     pub(super) fn handle_for_debugger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let steps = self.debugger.as_ref().and_then(|debugger| debugger.stepping);
         if self.pmu.is_internal_stop(tid, stop)? {
@@ -344,7 +345,7 @@ impl Debugged for Engine<'_> {
     }
 }
 
-/// Returns true unless the thread is at a stop that its tracer has handled.
+/// Returns true if a thread runs, or is at a stop that was not handled yet.
 fn is_not_stopped(thread: &Thread) -> bool {
     !matches!(thread.activity, Activity::Stopped | Activity::AtExitStop)
 }

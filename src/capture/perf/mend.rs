@@ -20,8 +20,8 @@ pub(super) struct Mender {
 }
 
 impl Mender {
-    /// Takes the next whole packets. Returns those that need no repair: a TIP.PGD and the packets
-    /// after it are held back until tracing goes on.
+    /// Takes the next whole packets. Returns those that are known to be right, repaired: a TIP.PGD
+    /// and the packets after it are held back until the next TIP.PGE, TIP.PGD or OVF.
     pub(super) fn repair(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
@@ -68,13 +68,14 @@ impl Mender {
         into.extend_from_slice(bytes);
     }
 
-    /// Returns the packets held back, for a thread that is stopped elsewhere than at our INT3s.
+    /// Takes and returns the packets held back, for a thread that is stopped elsewhere than at our
+    /// INT3s.
     pub(super) fn take_held(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns the packets held back, after a FUP with the address `at` of our INT3 that stopped
-    /// the thread; nothing if none are held back.
+    /// Takes and returns the packets held back, for a thread that is stopped at our INT3 at `at`,
+    /// after a FUP with this address; nothing if none are held back.
     pub(super) fn take_held_at_int3(&mut self, at: Addr) -> Vec<u8> {
         let held = self.take_held();
         // If the TIP.PGD is lost, so is the address.

@@ -79,8 +79,8 @@ pub(super) trait Pmu: Debug {
         tracee.step(signal)
     }
 
-    /// Inspects a stop before it is handled. Returns true if it is internal to the unit, so that
-    /// the caller has to resume the thread.
+    /// Inspects a stop before it is handled. Returns true if it is one of the unit's own (a model
+    /// steps threads), so that the caller must not handle it, and has to resume the thread.
     fn is_internal_stop(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
 }
 

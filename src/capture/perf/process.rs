@@ -72,14 +72,15 @@ impl Process {
         Ok(())
     }
 
-    /// Returns true if threads must stop at system calls, to look for filtered code that is not
-    /// mapped yet.
+    /// Returns true if the filter names functions that were not found yet, so that threads must
+    /// stop at system calls, which may map their code.
     pub(super) fn seeks_code(&self) -> bool {
         self.resolver.has_missing_functions()
     }
 
-    /// Looks for the code to trace in the mappings. Returns the new filter if it changed; `None` if
-    /// not, or if nothing may be traced yet. A filter can have up to `ranges` ranges.
+    /// Looks for the code that the filter names in the current mappings. Returns the kernel's
+    /// filter text if it changed; `None` if not, or if none of the code is mapped yet, so that
+    /// nothing may be traced. Returns an error if the filter has more than `ranges` ranges.
     pub(super) fn update_filter(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
         self.resolver.search(maps.iter());
@@ -96,7 +97,7 @@ impl Process {
         Ok(self.filter.clone().filter(|_| is_new))
     }
 
-    /// Sets the current filter on a thread's event.
+    /// Sets the current filter on a thread's event; does nothing without a filter.
     pub(super) fn apply_filter(&self, control: &dyn super::pmu::Control) -> Result<(), Error> {
         match &self.filter {
             Some(filter) if !filter.is_empty() => Ok(control.set_filter(filter)?),
@@ -105,7 +106,8 @@ impl Process {
     }
 
     /// Completes the recording of a process that has ended (with `exit`) or was detached from
-    /// (`None`). Returns it with notes for the user.
+    /// (`None`): waits for the recorder's threads for it, and writes the last sideband records.
+    /// Returns it with notes for the user, or the first error of one of these threads.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let Self { recording, listener, workers, resolver, .. } = self;
         listener.close();

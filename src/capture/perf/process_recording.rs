@@ -1,6 +1,7 @@
 //! The recording of a process while it is written: traces, mapped code, and the sidebands of its
-//! threads. The threads that drain AUX areas, the one that reads sidebands and the one that waits
-//! for stops write here, one at a time.
+//! threads (the kernel's records of mappings, names and switches, module `sideband`). The threads
+//! that drain AUX areas, the one that reads sidebands and the one that waits for stops write here,
+//! one at a time.
 
 use super::clock::PerfTime;
 use super::code::CodeMap;
@@ -64,7 +65,8 @@ impl ProcessRecording {
         self.sidebands.insert(tid, sideband);
     }
 
-    /// Reads the last records of a thread that is no longer traced, and removes its sideband.
+    /// Writes the last sideband records of a thread that is no longer traced, and removes its
+    /// sideband.
     pub(super) fn remove_sideband(&mut self, tid: Tid) -> Result<(), Error> {
         self.write_sidebands()?;
         self.sidebands.remove(&tid);

@@ -26,7 +26,7 @@ impl Stitch {
         Self { is_lost: true, ..Self::default() }
     }
 
-    /// Takes the next bytes. Returns the part of the trace that is complete.
+    /// Adds the next bytes. Returns the packets before the last PSB, which are complete.
     pub(super) fn add_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
         if self.is_lost {
@@ -51,7 +51,8 @@ impl Stitch {
         }
     }
 
-    /// Marks a gap here. Returns the whole packets before it, with an OVF packet.
+    /// Marks a gap here: bytes up to the next PSB are skipped. Returns the pending whole packets,
+    /// and an OVF packet unless there already is a gap here.
     pub(super) fn mark_gap(&mut self) -> Vec<u8> {
         let mut whole = self.take_whole_packets();
         if !std::mem::replace(&mut self.is_lost, true) {
@@ -63,7 +64,8 @@ impl Stitch {
         whole
     }
 
-    /// Returns the pending whole packets, for when no more bytes come for now.
+    /// Takes and returns all pending whole packets, also those after the last PSB, for when no more
+    /// bytes come for now. An incomplete packet stays.
     pub(super) fn take_whole_packets(&mut self) -> Vec<u8> {
         if self.is_lost {
             self.pending.clear();

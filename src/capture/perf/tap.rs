@@ -82,7 +82,8 @@ impl Tap {
         self.control.set_filter(filter)
     }
 
-    /// Writes the available packets of a thread that is stopped or gone.
+    /// Writes the packets of a thread that is stopped or gone which were not written yet: all of
+    /// the AUX area. Writes the sidebands of the process before.
     pub(super) fn save(&mut self, recording: &Mutex<ProcessRecording>) -> Result<(), Error> {
         match &mut self.kind {
             TapKind::Full { drain, .. } => {
@@ -117,8 +118,8 @@ impl Tap {
         Ok(())
     }
 
-    /// Stops tracing, and writes the remaining packets. Returns the thread of the recorder that
-    /// drained the area, which is about to end.
+    /// Disables the event, and writes the remaining packets. Returns the thread of the recorder
+    /// that drained the area, which is about to end; `None` for a ring.
     pub(super) fn close(
         mut self,
         recording: &Mutex<ProcessRecording>,
@@ -148,6 +149,7 @@ struct DrainThread {
 }
 
 impl DrainThread {
+    /// Drains the area at least every [`PERIOD_MS`], until `stop` is set or writing fails.
     fn drain_until_stopped(self) {
         loop {
             self.control.wait(PERIOD_MS);
@@ -162,6 +164,7 @@ impl DrainThread {
         }
     }
 
+    /// Writes the sidebands, then the packets that are in the area, and enables the event again.
     fn drain_once(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
         // Record mappings before the trace that covers their code.
         lock(&self.recording).write_sidebands()?;

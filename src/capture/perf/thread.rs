@@ -15,7 +15,7 @@ pub(super) enum Activity {
     New,
     /// Running.
     Running,
-    /// Stopped for a debugger, or to be detached from.
+    /// Stopped for a debugger, or to be detached from. Its stop was handled.
     Stopped,
     /// Stopped with its process by job control.
     GroupStopped,
@@ -48,7 +48,8 @@ pub(in crate::capture) struct Thread {
     /// True if the system call in `current_call` is skipped, since it must be reported before it is
     /// made.
     pub(super) skips_call: bool,
-    /// The address of the system call before which the thread stopped for the debugger.
+    /// The address of the system call before which the thread stopped for the debugger, so that it
+    /// does not stop there again.
     pub(super) stopped_before_call: Option<Addr>,
     pub(super) watched: Watched,
     /// True if the thread was stopped by job control when it was halted, and returns to that stop.

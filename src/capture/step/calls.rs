@@ -34,7 +34,7 @@ pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
     Some(registers.rax & u64::from(u32::MAX))
 }
 
-/// Notes the system call that the thread is about to make.
+/// Notes the system call that the thread is about to make, in `current_call`.
 pub(super) fn note_call(thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         // The thread was killed: its exit will be reported.
@@ -50,7 +50,7 @@ fn call_of(r: &Registers, number: u64) -> Call {
     Call { number, args, is_entered: false, sets_ignored: None, is_in_path: false }
 }
 
-/// Handles the stop of a thread at the start or the end of a system call.
+/// Handles the stop of a thread at the start or the end of a system call. Resumes it at the start.
 pub(super) fn handle_call_stop(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     match thread.current_call.take() {
         Some(call) if call.is_entered => handle_call_end(process, thread, call),
@@ -61,7 +61,7 @@ pub(super) fn handle_call_stop(process: &mut Process, thread: &mut Thread) -> Re
     }
 }
 
-/// Notes and records the start of a system call. Makes rseq(2) fail.
+/// Handles the start of a system call: notes and records it. Makes rseq(2) fail.
 fn handle_call_start(
     process: &mut Process,
     thread: &mut Thread,
@@ -91,6 +91,7 @@ fn handle_call_start(
 }
 
 /// Handles the end of a system call: the thread is about to continue after it, or to repeat it.
+/// Adds its instruction to the path. Resumes the thread if it repeats the call and is not to stop.
 fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -118,7 +119,8 @@ fn handle_call_end(process: &mut Process, thread: &mut Thread, call: Call) -> Re
     }
 }
 
-/// Moves a thread whose call was interrupted back to before the call, which it then repeats.
+/// Moves a thread whose call was interrupted back to before the call instruction, which it executes
+/// again when it is resumed.
 fn move_before_call(thread: &mut Thread) -> Result<(), Error> {
     let registers = registers_outside_call(&thread.tracee.registers()?);
     thread.tracee.set_registers(&registers)?;

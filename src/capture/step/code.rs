@@ -46,8 +46,8 @@ impl DecodedCode {
         (insn, changes)
     }
 
-    /// Compares the bytes at `at` with the known bytes of `page`. If they differ, reads the whole
-    /// page, and returns its change.
+    /// Compares the bytes at `at`, which are in `page`, with the known bytes of that page. If they
+    /// differ, reads the whole page again, and returns its change; otherwise returns nothing.
     fn page_change(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
         let offset = usize::try_from(at.0 - page.0).unwrap_or(0);
         let end = (offset + MAX_INSN_BYTES).min(PAGE_BYTES);

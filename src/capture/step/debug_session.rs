@@ -27,6 +27,7 @@ impl Debugger {
         self.go.as_ref().map(|go| go.forks).unwrap_or_default()
     }
 
+    /// Returns true if the debugger's request lets the thread run; false between two requests.
     pub(super) fn lets_run(&self, thread: &Thread) -> bool {
         self.go.as_ref().is_some_and(|go| !self.alone || go.thread == thread.tid())
     }

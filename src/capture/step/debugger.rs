@@ -26,8 +26,9 @@ const STOPS_PER_CHECK: u32 = 64;
 const CHECK_PERIOD: Duration = Duration::from_millis(2);
 
 impl Thread {
-    /// Sets the signal to deliver (0: none) in place of the one that stopped the thread, or sends
-    /// it if the thread stopped for none.
+    /// Handles the debugger's choice of a signal for the thread (0: none): sets it as the one to
+    /// deliver in place of the one that stopped the thread. If the thread stopped for none, sends
+    /// the signal to it.
     fn choose_signal(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
             self.pending.next_siginfo = None;
@@ -60,7 +61,7 @@ impl Thread {
 }
 
 impl Engine {
-    /// Returns true if the thread is ready and may run, also by the debugger's request.
+    /// Returns true if the thread is ready, its process does not end, and the debugger lets it run.
     pub(super) fn may_resume(&self, thread: &Thread) -> bool {
         // A thread of a process that is killed leaves its stop for its exit stop. Resuming it could
         // take it out of that one before it is seen.
@@ -74,8 +75,8 @@ impl Engine {
                 .is_none_or(|debugger| thread.pid == self.program && debugger.lets_run(thread))
     }
 
-    /// Returns true if the thread must stop for the debugger before its next instruction, and notes
-    /// the event.
+    /// Returns true if the thread must stop for the debugger before its next instruction, at a
+    /// breakpoint or a caught system call, and notes that event for it.
     pub(super) fn must_stop_before(&mut self, tid: Tid) -> bool {
         let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
             return false;
@@ -100,7 +101,8 @@ impl Engine {
         thread.caught_call.is_some()
     }
 
-    /// Resumes the program as requested until there is an event. Returns the event with its thread.
+    /// Resumes the program as requested until there is an event, stops all its threads again, and
+    /// returns the event with its thread. Follows a newborn child if that is to be resumed.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -148,8 +150,8 @@ impl Engine {
         self.debugger.as_ref().is_some_and(|debugger| debugger.alone)
     }
 
-    /// Prepares all threads for the request. Returns an event instead if one is to be reported
-    /// first.
+    /// Prepares all threads for the request, without resuming them. Returns an event instead if one
+    /// is to be reported first.
     fn prepare_threads(&mut self, go: &Go) -> Result<Option<(Tid, Report)>, Error> {
         if let Some(owed) = self.take_report_on_resume(go) {
             return Ok(Some(owed));
@@ -304,7 +306,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops all threads that run, and waits until they are stopped.
+    /// Interrupts all threads that run, handles stops until all are stopped, and forgets the
+    /// request.
     fn halt_all(&mut self) -> Result<(), Error> {
         self.threads.values_mut().for_each(|thread| thread.is_to_stop = true);
         while self.threads.values().any(is_not_stopped) {
@@ -337,7 +340,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Detaches from a process whose threads are all stopped, and completes its recording.
+    /// Clears the debug registers of a process's threads, which are all stopped, detaches from it,
+    /// and completes its recording.
     pub(super) fn detach_from(&mut self, pid: Pid) -> Result<(), Error> {
         for thread in
             self.threads.values().filter(|t| t.pid == pid && t.activity == Activity::Ready)
@@ -411,7 +415,7 @@ impl Debugged for Engine {
     }
 }
 
-/// Returns true unless the thread is at a stop that its tracer has handled, or waits for its child.
+/// Returns true if a thread runs, and does not wait for its child.
 fn is_not_stopped(thread: &Thread) -> bool {
     let waits = thread.waits_for_child && thread.activity == Activity::InCall;
     matches!(thread.activity, Activity::Stepping | Activity::InCall | Activity::GroupStopped)

@@ -245,8 +245,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the thread to resume next: the current one in its turn, otherwise the next ready one
-    /// by number. Returns `None` if none is ready.
+    /// Returns the thread to resume next: the current one until its turn ends, then the next ready
+    /// one by number, whose turn begins. Returns `None` if none is ready.
     fn next_thread(&mut self) -> Option<Tid> {
         let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_resume(thread));
         if self.steps_left > 0 && ready(&self.current) {
@@ -259,7 +259,8 @@ impl Engine {
         next
     }
 
-    /// Records that the current thread is interrupted, if it is stopped, and writes its packets.
+    /// Ends the turn of the current thread: if it is stopped, adds an interrupt to its path, and
+    /// writes its packets.
     fn switch_out(&mut self) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&self.current) else { return Ok(()) };
         if thread.activity == Activity::Ready {
@@ -271,7 +272,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Resumes a ready thread: delivers its signal, or executes its next instruction.
+    /// Resumes a ready thread: delivers its signal, or executes its next instruction. Does not
+    /// wait, but a vsyscall is made at once.
     fn resume_thread(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -375,7 +377,8 @@ impl Engine {
     }
 }
 
-/// Single-steps a thread, or resumes it in its system call.
+/// Single-steps a thread, or resumes it in its system call up to the call's next stop. Does not
+/// wait.
 fn step_or_continue_call(thread: &mut Thread) -> Result<(), tracee::Error> {
     if thread.current_call.is_some() || thread.restarting_call.is_some() {
         let again = thread.restore_trap_mask()?;
@@ -402,7 +405,8 @@ fn step_with_signal(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(std::mem::take(&mut thread.signal_to_deliver))
 }
 
-/// Marks a thread that is gone as running, so that its exit is awaited. Returns other errors.
+/// Marks a thread as stepping if `resumed` is the error that it is gone: its exit will be reported.
+/// Returns other errors.
 fn await_exit_if_gone(
     thread: &mut Thread,
     resumed: Result<(), tracee::Error>,

@@ -69,7 +69,8 @@ impl Engine {
         }
     }
 
-    /// Calls `act` with a thread and its process. Does nothing if either is unknown.
+    /// Calls `act` with a thread and its process, and returns its result. Does nothing if either is
+    /// unknown.
     pub(super) fn with_thread(
         &mut self,
         tid: Tid,
@@ -183,7 +184,8 @@ impl Engine {
         self.detach_process(pid)
     }
 
-    /// Detaches from a process, and completes its recording.
+    /// Ends the paths of a process's threads, detaches from them, running or not, and completes the
+    /// recording.
     pub(super) fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
@@ -197,8 +199,9 @@ impl Engine {
         self.finish(pid, None)
     }
 
-    /// Handles a thread's exit stop, the last chance to read its registers. The thread is kept
-    /// there if its process ends with it.
+    /// Handles a thread's exit stop, the last chance to read its registers: ends its path. The
+    /// thread is kept there if its process ends with it, or if it is the last one; otherwise it is
+    /// resumed and forgotten.
     fn handle_exit_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
@@ -227,7 +230,7 @@ impl Engine {
         result
     }
 
-    /// Handles the end of a thread after its exit stop. If it has the number of its process, that
+    /// Handles the end of a thread, which is gone now. If it has the number of its process, that
     /// has ended as well, and its recording is completed.
     fn handle_thread_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
@@ -254,7 +257,8 @@ fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
     }
 }
 
-/// Handles a new thread's first stop, or the end of a group stop.
+/// Handles a new thread's first stop, a requested stop, or the end of a group stop: the thread is
+/// ready from then on.
 pub(super) fn handle_event_stop(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     if thread.ip == Addr(0) {
         match thread.tracee.instruction_pointer() {
@@ -333,7 +337,8 @@ fn retire_step(
     gone_is_fine(hide_after_step(thread.tracee, insn.flags, &process.memory).map(drop))
 }
 
-/// Records a signal of the program, and marks it as the one to deliver next.
+/// Records a signal of the program, and notes it as the one to deliver next. Does not resume the
+/// thread.
 fn handle_signal(
     process: &mut Process,
     thread: &mut Thread,

@@ -61,10 +61,13 @@ pub(in crate::capture) struct Thread {
     pub(super) ip: Addr,
     /// The instruction at `ip`; `None` if it was not decoded yet, or is invalid.
     pub(super) insn: Option<Insn>,
+    /// The encoder of the thread's executed instructions.
     pub(super) path: Path,
     /// The signal to deliver when the thread is resumed; 0 for none.
     pub(super) signal_to_deliver: Signo,
+    /// The information of the last signal of the program that the thread got.
     pub(super) siginfo: Option<SiginfoBytes>,
+    /// The system call that the thread is in, or is about to make.
     pub(super) current_call: Option<Call>,
     /// The address of the system call that the kernel is about to repeat, unless a handler runs.
     pub(super) restarting_call: Option<Addr>,
@@ -89,7 +92,8 @@ pub(in crate::capture) struct Thread {
     pub(super) watched: Watched,
     /// The number of the system call before which the thread stopped for the debugger.
     pub(super) caught_call: Option<u64>,
-    /// The number of the system call from which the thread has just returned.
+    /// The number of the system call from which the thread has just returned, until that is
+    /// reported.
     pub(super) returned_call: Option<u64>,
     /// True if the start of the call in `returned_call` was reported.
     pub(super) entry_was_reported: bool,
@@ -134,7 +138,8 @@ impl Thread {
         self.tracee.0
     }
 
-    /// Adds the instruction of the last step to the path. The thread is now at `next`.
+    /// Adds the executed instruction `insn` to the path, and notes that the thread is now at
+    /// `next`.
     pub(super) fn retire(&mut self, insn: &Insn, next: Addr) {
         self.path.retire(insn, next);
         self.ip = next;
@@ -151,7 +156,8 @@ impl Thread {
         (self.has_moved, self.passes_breakpoint, self.pending.reported_stop) = (true, false, None);
     }
 
-    /// Leaves the thread stopped with its process, for job control.
+    /// Leaves the thread in a group stop with its process, for job control. If the thread is to
+    /// stop for the debugger, notes instead that it returns to the group stop later.
     pub(super) fn stop_with_process(&mut self) -> Result<(), Error> {
         if self.is_to_stop {
             self.returns_to_group_stop = true;
@@ -167,7 +173,8 @@ impl Thread {
         self.trap.restore_mask(self.pid, self.tracee, self.signal_to_deliver)
     }
 
-    /// Detaches from a thread, whether stopped or running.
+    /// Detaches from a thread, with its signal. Interrupts one that runs first, and waits for its
+    /// stop.
     pub(super) fn detach(&mut self) {
         let tracee = self.tracee;
         let running =

@@ -17,7 +17,7 @@ use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, Tracee, disposi
 pub(super) struct Trap {
     /// True if the program's own mask blocks SIGTRAP.
     blocked: bool,
-    /// The mask to restore, while SIGTRAP is unblocked for a step; `None` otherwise.
+    /// The program's mask, to be restored, while SIGTRAP is unblocked for steps; `None` otherwise.
     saved_mask: Option<u64>,
     /// A SIGTRAP of the program that came while the signal was unblocked for a step.
     held: Option<SiginfoBytes>,
@@ -30,13 +30,15 @@ pub(super) struct Trap {
 /// The decision on a SIGTRAP that is not the end of a step.
 #[derive(Debug)]
 pub(super) enum TrapDecision {
+    /// The signal, with this siginfo, is delivered to the program now.
     Deliver(SiginfoBytes),
     /// The signal is held until the program's mask is restored.
     Hold,
 }
 
 impl Trap {
-    /// Reads the thread's signal mask, which may have changed.
+    /// Reads the thread's signal mask, which may have changed, unless SIGTRAP is unblocked for
+    /// steps now.
     pub(super) fn read_mask(&mut self, tracee: Tracee) -> Result<(), Error> {
         if self.saved_mask.is_some() {
             return Ok(());
@@ -48,8 +50,9 @@ impl Trap {
         Ok(())
     }
 
-    /// Unblocks SIGTRAP, if the program blocks it, for a step of an instruction that does not use
-    /// signals.
+    /// Unblocks SIGTRAP, if the program blocks it, for steps of instructions that do not use
+    /// signals: until [`Self::restore_mask`]. Does nothing while another unblocked signal is
+    /// pending.
     pub(super) fn unblock_for_step(
         &mut self,
         pid: Pid,
@@ -133,7 +136,7 @@ const IGNORE: u64 = 1;
 pub(super) struct Ignored(bool);
 
 impl Ignored {
-    /// Returns the state of a process that was not stepped yet.
+    /// Reads the state of a process that was not stepped yet from the kernel.
     pub(super) fn of(pid: Pid) -> Self {
         Self(dispositions(Tid(pid.0)).is_ok_and(|known| known.ignored & TRAP_BIT != 0))
     }
@@ -144,8 +147,8 @@ impl Ignored {
         self.0 && siginfo::code_of(info) <= 0
     }
 
-    /// Returns the state that a system call, about to be made, sets for SIGTRAP; `None` if it sets
-    /// none.
+    /// Returns the state for SIGTRAP that a system call will set if it succeeds: its number and
+    /// arguments are `number` and `args`. Returns `None` if it sets none.
     pub(super) fn set_by(memory: &Memory, number: u64, args: &[u64; 6]) -> Option<Self> {
         let [signal, action, ..] = *args;
         let mut handler = [0; 8];
