@@ -64,8 +64,8 @@ impl Pending {
 
     /// Forgets the events of this thread that report a child.
     fn forget_births(&mut self) {
-        self.unreported.take_if(|news| news.is_birth());
-        self.report_on_resume.take_if(|news| news.is_birth());
+        self.unreported.take_if(|report| report.is_birth());
+        self.report_on_resume.take_if(|report| report.is_birth());
     }
 }
 
@@ -191,12 +191,12 @@ pub(super) trait Debugged {
                 pending.report_on_resume = Some(birth);
                 Ok(None)
             }
-            Some(news) => {
+            Some(report) => {
                 if go.signal != 0 {
                     pending.sent_signal = go.signal;
                     gone_is_fine(Tracee(go.thread).send(program, go.signal))?;
                 }
-                Ok(Some((go.thread, news)))
+                Ok(Some((go.thread, report)))
             }
         }
     }
@@ -253,7 +253,7 @@ pub(super) trait Debugged {
                     }
                 }
                 Some(Report::Stepped) => {}
-                Some(news) => return Some((*tid, news)),
+                Some(report) => return Some((*tid, report)),
             }
         }
         None
@@ -272,8 +272,8 @@ pub(super) trait Debugged {
         }
         let threads = self.threads_mut().iter_mut();
         // A thread that executes a program gets its process's number.
-        let is_reported = |tid: Tid, news: Option<Report>| {
-            news.is_some() && (!alone || tid == first || news == Some(Report::Executed))
+        let is_reported = |tid: Tid, report: Option<Report>| {
+            report.is_some() && (!alone || tid == first || report == Some(Report::Executed))
         };
         let of_program = threads.filter(|(_, thread)| thread.process() == program);
         let reported = of_program.filter_map(|(tid, thread)| {
@@ -281,7 +281,7 @@ pub(super) trait Debugged {
             is_reported(*tid, pending.unreported).then_some((*tid, pending))
         });
         match reported.min_by_key(|(tid, _)| *tid != first) {
-            Some((tid, pending)) => pending.unreported.take().map(|news| (tid, news)),
+            Some((tid, pending)) => pending.unreported.take().map(|report| (tid, report)),
             None => self.only_thread_ended(first).filter(|_| alone),
         }
     }
@@ -299,17 +299,17 @@ pub(super) trait Debugged {
     /// first, which is given. An interrupt is replaced by an event that happened while threads were
     /// being stopped, if there is one; any event by the program's end if it is gone; the thread by
     /// another one if it is gone.
-    fn report_after_halt(&mut self, go: &Go, (tid, news): (Tid, Report)) -> (Tid, Report) {
-        let came = (news == Report::Interrupted).then(|| self.take_report(go.thread, go.locked));
-        let (tid, news) = came.flatten().unwrap_or((tid, news));
-        if matches!(news, Report::Breakpoint | Report::Stepped) {
+    fn report_after_halt(&mut self, go: &Go, (tid, report): (Tid, Report)) -> (Tid, Report) {
+        let came = (report == Report::Interrupted).then(|| self.take_report(go.thread, go.locked));
+        let (tid, report) = came.flatten().unwrap_or((tid, report));
+        if matches!(report, Report::Breakpoint | Report::Stepped) {
             self.mark_stop_reported(tid, &go.stops);
         }
-        match news {
-            Report::Ended(_) => (tid, news),
+        match report {
+            Report::Ended(_) => (tid, report),
             _ if self.is_gone() => self.end_report(),
-            _ if self.threads().contains_key(&tid) => (tid, news),
-            _ => (self.tids().first().copied().unwrap_or(tid), news),
+            _ if self.threads().contains_key(&tid) => (tid, report),
+            _ => (self.tids().first().copied().unwrap_or(tid), report),
         }
     }
 

@@ -35,9 +35,9 @@ impl SharedCpu {
         Ok(Self { all, shared, others: all.without(shared).unwrap_or(all) })
     }
 
-    /// Lets a thread of the program run on all of its own CPUs again. Failures are ignored: the
-    /// thread is gone, or the kernel took these CPUs away, which it does not report to a program
-    /// either.
+    /// Lets a thread of the program run on all of the program's CPUs again. Failures are ignored:
+    /// the thread is gone, or the kernel took these CPUs away, which it does not report to a
+    /// program either.
     pub(in crate::capture) fn unpin(self, tid: Tid) {
         let _ = self.all.keep(tid);
     }

@@ -156,7 +156,7 @@ impl Engine<'_> {
             return Ok(true);
         }
         let is_step = matches!(code, TRAP_BRKPT | TRAP_TRACE | HANDLER_ENTERED);
-        let news = match (watched, stepped) {
+        let report = match (watched, stepped) {
             (Some(addr), _) => Report::Watch(addr),
             (None, Some((_, step))) if is_step => {
                 let catches = debugger.go.as_ref().map(|go| &go.catches);
@@ -184,7 +184,7 @@ impl Engine<'_> {
         if stepped.is_some() {
             debugger.stepping = None;
         }
-        thread.stop_with(news);
+        thread.stop_with(report);
         Ok(true)
     }
 

@@ -334,8 +334,8 @@ impl Engine<'_> {
 
     /// Detaches from all processes if all threads are stopped.
     pub(super) fn detach_if_all_stopped(&mut self) -> Result<(), Error> {
-        let stands = |thread: &Thread| matches!(thread.activity, Activity::Stopped);
-        if !self.threads.values().all(stands) {
+        let is_stopped = |thread: &Thread| matches!(thread.activity, Activity::Stopped);
+        if !self.threads.values().all(is_stopped) {
             return Ok(());
         }
         let pids: Vec<Pid> = self.processes.keys().copied().collect();

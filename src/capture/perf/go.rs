@@ -37,11 +37,11 @@ impl Engine<'_> {
             return Ok(end);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.program);
-        let news = self.resume_until_event(go, interrupted);
+        let report = self.resume_until_event(go, interrupted);
         let halted = self.halt_all();
         self.remove_int3s();
-        let news = news.and_then(|news| halted.map(|()| news))?;
-        Ok(self.report_after_halt(go, news))
+        let report = report.and_then(|report| halted.map(|()| report))?;
+        Ok(self.report_after_halt(go, report))
     }
 
     /// Resumes the program as requested until there is an event, and returns it. The caller stops
@@ -83,9 +83,9 @@ impl Engine<'_> {
         let steps_alone = go.step && !has_signal && step.call.is_none();
         if !go.locked
             && !steps_alone
-            && let Some(news) = self.take_report_of_others(go)
+            && let Some(report) = self.take_report_of_others(go)
         {
-            return Ok(news);
+            return Ok(report);
         }
         let runs_alone = go.locked || steps_alone;
         // Step over an INT3 before it is inserted.
@@ -95,11 +95,11 @@ impl Engine<'_> {
                 debugger.stepping = Some((go.thread, step));
             }
             self.resume_as_chosen(go.thread)?;
-            let news = self.wait_for_event(go.thread, true, interrupted)?;
-            let goes_on = !go.step && news == (go.thread, Report::Stepped);
+            let report = self.wait_for_event(go.thread, true, interrupted)?;
+            let goes_on = !go.step && report == (go.thread, Report::Stepped);
             if !goes_on {
                 self.let_others_run_if_due(steps_alone && !go.locked)?;
-                return Ok(news);
+                return Ok(report);
             }
         } else if step.call.is_some() && go.stops.contains(&ip) && !has_signal {
             self.enter_call_without_int3s(go.thread, interrupted)?;
@@ -112,8 +112,8 @@ impl Engine<'_> {
         }
         self.insert_int3s();
         let goes = |thread: &&Thread| !runs_alone || thread.tid() == go.thread;
-        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
-        let tids: Vec<Tid> = standing.filter(goes).map(Thread::tid).collect();
+        let stopped = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
+        let tids: Vec<Tid> = stopped.filter(goes).map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.resume_as_chosen(tid))?;
         self.wait_for_event(go.thread, runs_alone, interrupted)
     }
@@ -162,10 +162,10 @@ impl Engine<'_> {
         let thread = go.thread;
         debugger.steps_in_a_row = 0;
         self.insert_int3s();
-        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
-        // Threads with unreported news stay stopped.
+        let stopped = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
+        // Threads with unreported events stay stopped.
         let others =
-            standing.filter(|other| other.tid() != thread && other.pending.unreported.is_none());
+            stopped.filter(|other| other.tid() != thread && other.pending.unreported.is_none());
         let tids: Vec<Tid> = others.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.resume_as_chosen(tid))?;
         std::thread::sleep(OTHERS_RUN_TIME);
@@ -203,8 +203,8 @@ impl Engine<'_> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, Report), Error> {
         loop {
-            if let Some(news) = self.take_report(thread, alone) {
-                return Ok(news);
+            if let Some(report) = self.take_report(thread, alone) {
+                return Ok(report);
             }
             let Some((tid, stop)) = next_stop(interrupted)? else {
                 return Ok((thread, Report::Interrupted));
@@ -275,8 +275,8 @@ impl Engine<'_> {
     fn set_all_watchpoints(&mut self, go: &Go) -> Result<(), Error> {
         let slots = slots(&go.watches);
         self.debugger.get_or_insert_with(Debugger::default).slots = slots;
-        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
-        let tids: Vec<Tid> = standing.map(Thread::tid).collect();
+        let stopped = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
+        let tids: Vec<Tid> = stopped.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.set_watchpoints(tid))
     }
 

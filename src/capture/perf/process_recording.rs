@@ -105,7 +105,7 @@ impl ProcessRecording {
         let (recorder, code) = (&mut self.recorder, &mut self.code);
         match &record.event {
             PerfEvent::Map(map) if map.pid == pid => {
-                code.record_if_code(recorder, tsc, map.tid, map)?
+                code.record_if_code(recorder, tsc, map.tid, map)?;
             }
             PerfEvent::Comm { tid, name, exec, .. } => {
                 if *exec {

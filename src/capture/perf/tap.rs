@@ -164,7 +164,8 @@ impl DrainThread {
         }
     }
 
-    /// Writes the sidebands, then the packets that are in the area, and enables the event again.
+    /// Writes the sidebands, then the packets that are in the area. Enables the event again in
+    /// between, if there is code to trace.
     fn drain_once(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
         // Record mappings before the trace that covers their code.
         lock(&self.recording).write_sidebands()?;

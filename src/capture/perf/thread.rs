@@ -96,8 +96,8 @@ impl DebuggedThread for Thread {
     }
 
     fn next_ip(&self) -> Option<Addr> {
-        let stands = self.activity == Activity::Stopped;
-        stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
+        let is_stopped = self.activity == Activity::Stopped;
+        is_stopped.then(|| self.tracee.instruction_pointer().ok()).flatten()
     }
 
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {

@@ -91,7 +91,7 @@ impl Process {
     }
 
     /// Handles the stop at the end of a system call: records its result and changed mappings, and
-    /// resumes the thread. After rt_sigreturn(2), dispatches the thread to the code to which it
+    /// resumes the thread. After `rt_sigreturn(2)`, dispatches the thread to the code to which it
     /// returns, or stops it if the debugger steps it.
     pub(super) fn handle_call_end(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();

@@ -223,7 +223,7 @@ impl Engine {
     /// for; `None` if a signal to the recorder interrupted the waiting.
     pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         match self.stop_queue.pop_front() {
-            Some(news) => Ok(Some(news)),
+            Some(next_stop) => Ok(Some(next_stop)),
             None => Ok(wait_or_signal()?),
         }
     }

@@ -161,7 +161,7 @@ impl Engine {
         let tid = newborn.tid();
         let _forwarding = Forwarding::to(child);
         match newborn.run_natively(go, interrupted)? {
-            NewbornEvent::Stopped(news) => Ok((tid, news)),
+            NewbornEvent::Stopped(report) => Ok((tid, report)),
             NewbornEvent::Ended(exit) => {
                 self.newborns.take(child);
                 self.leave_parent_of_followed(child, Some(exit))?;

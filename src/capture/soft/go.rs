@@ -49,16 +49,16 @@ impl Engine {
         }
         let resumed = match self.resume_requested(go)? {
             ResumeResult::Resumed(resumed) => resumed,
-            ResumeResult::EventFirst(tid, news) => {
-                self.newborns.mark_reported(news);
-                return Ok((tid, news));
+            ResumeResult::EventFirst(tid, report) => {
+                self.newborns.mark_reported(report);
+                return Ok((tid, report));
             }
         };
         let _forwarding = Forwarding::for_request(&self.request, self.program);
         let _periodic_signal = PeriodicSignal::start(CHECK_PERIOD);
-        let news = loop {
-            if let Some(news) = self.take_report(go.thread, resumed == ResumedThreads::One) {
-                break news;
+        let report = loop {
+            if let Some(report) = self.take_report(go.thread, resumed == ResumedThreads::One) {
+                break report;
             }
             if interrupted() {
                 break (go.thread, Report::Interrupted);
@@ -72,23 +72,23 @@ impl Engine {
             }
         };
         self.halt_all()?;
-        self.newborns.mark_reported(news.1);
+        self.newborns.mark_reported(report.1);
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
             (debugger.stepping, debugger.step_ends_at) = (None, None);
         }
-        Ok(self.report_after_halt(go, news))
+        Ok(self.report_after_halt(go, report))
     }
 
     /// Resumes the threads that `go` requests, and does not wait. Resumes none if one of them has
     /// an event to report first.
     fn resume_requested(&mut self, go: &Go) -> Result<ResumeResult, Error> {
-        if let Some((tid, news)) = self.take_report_on_resume(go) {
-            return Ok(ResumeResult::EventFirst(tid, news));
+        if let Some((tid, report)) = self.take_report_on_resume(go) {
+            return Ok(ResumeResult::EventFirst(tid, report));
         }
-        if let Some((tid, news)) = self.take_unreported(go)? {
-            return Ok(ResumeResult::EventFirst(tid, news));
+        if let Some((tid, report)) = self.take_unreported(go)? {
+            return Ok(ResumeResult::EventFirst(tid, report));
         }
         let call_end = self.end_of_next_syscall(go)?;
         self.set_chosen_signals(go);
@@ -96,8 +96,8 @@ impl Engine {
         let Some(others_run) = self.apply_request(go, call_end, is_native_step)? else {
             return Ok(ResumeResult::Resumed(ResumedThreads::All));
         };
-        if others_run && let Some((tid, news)) = self.take_report_of_others(go) {
-            return Ok(ResumeResult::EventFirst(tid, news));
+        if others_run && let Some((tid, report)) = self.take_report_of_others(go) {
+            return Ok(ResumeResult::EventFirst(tid, report));
         }
         if is_native_step {
             self.step_one_natively(go.thread)?;
@@ -125,10 +125,10 @@ impl Engine {
     /// Returns true if `go` is a step of a thread that is stopped outside the cache and in no call,
     /// and gets no signal.
     fn is_native_step(&self, go: &Go) -> bool {
-        let stands = |t: &Thread| {
+        let is_stopped = |t: &Thread| {
             t.activity == Activity::Stopped && !t.waits_for_child && t.chosen_signal == 0
         };
-        go.step && self.threads.get(&go.thread).is_some_and(stands)
+        go.step && self.threads.get(&go.thread).is_some_and(is_stopped)
     }
 
     /// Copies the request to the debugger's session: stops, caught calls, signals; sets watchpoints
@@ -187,8 +187,8 @@ impl Engine {
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let program = self.program;
         let of_program = self.threads.values().filter(|thread| thread.pid() == program);
-        let standing = of_program.filter(|thread| thread.activity == Activity::Stopped);
-        let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
+        let stopped = of_program.filter(|thread| thread.activity == Activity::Stopped);
+        let tids: Vec<Tid> = stopped.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
             self.with_thread(tid, Process::resume_as_chosen)?;
         }

@@ -28,8 +28,8 @@ impl Engine {
             process.write_packets()?;
             process.recorder.end_snapshot()?;
         }
-        let standing = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
-        let tids: Vec<Tid> = standing.map(Thread::tid).collect();
+        let stopped = self.threads.values().filter(|thread| thread.activity == Activity::Stopped);
+        let tids: Vec<Tid> = stopped.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.with_thread(tid, Process::resume_in_cache))
     }
 
@@ -42,9 +42,9 @@ impl Engine {
             gone_is_fine(Tracee(*tid).interrupt())?;
         }
         loop {
-            let stands =
+            let is_stopped =
                 |t: &Thread| matches!(t.activity, Activity::Stopped | Activity::AtExitStop);
-            awaited.retain(|tid| self.threads.get(tid).is_some_and(|thread| !stands(thread)));
+            awaited.retain(|tid| self.threads.get(tid).is_some_and(|thread| !is_stopped(thread)));
             if awaited.is_empty() {
                 return Ok(());
             }

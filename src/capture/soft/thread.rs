@@ -163,8 +163,8 @@ impl DebuggedThread for Thread {
     }
 
     fn next_ip(&self) -> Option<Addr> {
-        let stands = self.activity == Activity::Stopped && !self.waits_for_child;
-        stands.then(|| self.tracee().instruction_pointer().ok()).flatten()
+        let is_stopped = self.activity == Activity::Stopped && !self.waits_for_child;
+        is_stopped.then(|| self.tracee().instruction_pointer().ok()).flatten()
     }
 
     fn held_siginfo(&mut self) -> Option<&mut SiginfoBytes> {

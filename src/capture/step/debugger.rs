@@ -114,19 +114,19 @@ impl Engine {
         if let Some(end) = self.take_end()? {
             return Ok(end);
         }
-        if let Some(news) = self.prepare_threads(go)? {
-            self.newborns.mark_reported(news.1);
-            return Ok(news);
+        if let Some(report) = self.prepare_threads(go)? {
+            self.newborns.mark_reported(report.1);
+            return Ok(report);
         }
         let _forwarding = Forwarding::to(self.program);
         let mut stops = 0_u32;
-        let news = loop {
-            if let Some(news) = self.take_report(go.thread, self.runs_one_thread()) {
-                break news;
+        let report = loop {
+            if let Some(report) = self.take_report(go.thread, self.runs_one_thread()) {
+                break report;
             }
             self.schedule()?;
-            if let Some(news) = self.take_report(go.thread, self.runs_one_thread()) {
-                break news;
+            if let Some(report) = self.take_report(go.thread, self.runs_one_thread()) {
+                break report;
             }
             stops = stops.wrapping_add(1);
             if stops.is_multiple_of(STOPS_PER_CHECK) {
@@ -141,8 +141,8 @@ impl Engine {
             self.handle_for_debugger(tid, stop)?;
         };
         self.halt_all()?;
-        self.newborns.mark_reported(news.1);
-        Ok(self.report_after_halt(go, news))
+        self.newborns.mark_reported(report.1);
+        Ok(self.report_after_halt(go, report))
     }
 
     /// Returns true if only the thread of the request runs.
@@ -186,8 +186,8 @@ impl Engine {
                 thread.choose_signal(*signal)?;
             }
         }
-        if !alone && let Some(news) = self.take_report_of_others(go) {
-            return Ok(Some(news));
+        if !alone && let Some(report) = self.take_report_of_others(go) {
+            return Ok(Some(report));
         }
         let program = self.program;
         for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
@@ -276,23 +276,23 @@ impl Engine {
             }
             return Ok(());
         }
-        if let Some(news) = thread.take_child_event() {
-            let is_wanted = news != Report::VforkDone || go.forks.vfork;
+        if let Some(report) = thread.take_child_event() {
+            let is_wanted = report != Report::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
             // gdb requests no catches while it waits for the end of a vfork. The call's return is
             // reported anyway if its start was.
             let all = Catches::All;
-            let was_reported = news == Report::VforkDone && thread.entry_was_reported;
+            let was_reported = report == Report::VforkDone && thread.entry_was_reported;
             let returned =
                 thread.take_call_return(Some(if was_reported { &all } else { &go.catches }));
-            if steps && go.locked && news.is_birth() {
+            if steps && go.locked && report.is_birth() {
                 // gdb steps over a breakpoint this way, and accepts only the end of the step as an
                 // answer.
                 (thread.pending.unreported, thread.pending.report_on_resume) =
-                    (Some(Report::Stepped), Some(news));
+                    (Some(Report::Stepped), Some(report));
                 return Ok(());
             }
-            thread.pending.unreported = is_wanted.then_some(news).or(thread.pending.unreported);
+            thread.pending.unreported = is_wanted.then_some(report).or(thread.pending.unreported);
             thread.pending.report_on_resume = returned.or(steps.then_some(Report::Stepped));
             return Ok(());
         }

@@ -160,8 +160,8 @@ impl Engine {
         let mut stops = 0_u32;
         while !self.processes.is_empty() {
             self.schedule()?;
-            let news = self.wait()?;
-            if let Some((tid, stop)) = news {
+            let next_stop = self.wait()?;
+            if let Some((tid, stop)) = next_stop {
                 self.handle(tid, stop)?;
             }
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
@@ -190,8 +190,8 @@ impl Engine {
     /// Waits for the next stop of any thread, even if the recorder gets signals.
     pub(super) fn wait_ignoring_signals(&mut self) -> Result<(Tid, Stop), Error> {
         loop {
-            if let Some(news) = self.wait()? {
-                return Ok(news);
+            if let Some(next_stop) = self.wait()? {
+                return Ok(next_stop);
             }
         }
     }
@@ -201,8 +201,8 @@ impl Engine {
     fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         if !self.is_stepping() {
             for _ in 0..2 {
-                if let Some(news) = wait_any(false)? {
-                    return Ok(Some(news));
+                if let Some(next_stop) = wait_any(false)? {
+                    return Ok(Some(next_stop));
                 }
                 std::thread::yield_now();
             }
