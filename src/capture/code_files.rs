@@ -75,8 +75,8 @@ impl CodeFiles {
         self.files.iter().any(|file| file.is_mapped_by(mapping) && file.stored.is_some())
     }
 
-    /// Returns the number of the file that `mapping` maps. Gives a new file a number, and records
-    /// it. Stores the file when it is first mapped as code; in a set that stores data, when it is
+    /// Returns the number of the file that `mapping` maps. Numbers and records a new file.
+    /// Stores the file when it is first mapped as code; in a set that stores data, when it is
     /// first mapped.
     pub(super) fn file_id(
         &mut self,

@@ -299,7 +299,7 @@ impl Recorder {
         self.writer.grown_bytes()
     }
 
-    /// Notes, for the manifest, that only the end of the history is kept from now on.
+    /// Notes for the manifest that only the end of the history is kept from now on.
     pub(super) fn note_ring_start(&mut self) {
         self.ring_since_ns = Some(self.elapsed_ns());
     }

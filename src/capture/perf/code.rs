@@ -52,7 +52,8 @@ impl CodeMap {
         Self { pid, floors: Floors::default(), files, mapped, has_anonymous_code: false }
     }
 
-    /// Reads the mappings, and records mapped code that is not recorded yet, with the time `tsc`.
+    /// Reads the process's current mappings, and records mapped code that is not recorded yet, with
+    /// the time `tsc`. Does nothing if the process is gone.
     pub(super) fn refresh(
         &mut self,
         recorder: &mut Recorder,
@@ -103,13 +104,13 @@ impl CodeMap {
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &CodeMapping,
+        mapping: &CodeMapping,
     ) -> Result<(), Error> {
-        let tsc = self.floors.map(tsc, piece.range);
-        self.mapped.retain(|(range, _)| !range.overlaps(piece.range));
-        self.mapped.push((piece.range, piece.name.clone()));
-        let backing = self.store_backing(recorder, tsc, tid, piece)?;
-        let CodeMapping { range, protection, .. } = *piece;
+        let tsc = self.floors.map(tsc, mapping.range);
+        self.mapped.retain(|(range, _)| !range.overlaps(mapping.range));
+        self.mapped.push((mapping.range, mapping.name.clone()));
+        let backing = self.store_backing(recorder, tsc, tid, mapping)?;
+        let CodeMapping { range, protection, .. } = *mapping;
         Ok(recorder.record_event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 
@@ -120,24 +121,24 @@ impl CodeMap {
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &CodeMapping,
+        mapping: &CodeMapping,
     ) -> Result<Backing, Error> {
-        if piece.is_file() {
-            let at = self.record_file(recorder, tsc, tid, piece)?;
+        if mapping.is_file() {
+            let at = self.record_file(recorder, tsc, tid, mapping)?;
             let known = self.files.get(at).filter(|file| file.is_stored);
             if let Some(file) = known {
-                return Ok(Backing::File { file: file.id, offset: piece.offset });
+                return Ok(Backing::File { file: file.id, offset: mapping.offset });
             }
-        } else if !piece.name.starts_with('[') || piece.name == "[heap]" {
+        } else if !mapping.name.starts_with('[') || mapping.name == "[heap]" {
             self.has_anonymous_code = true;
             return Ok(Backing::Core);
         }
         // Store the current bytes of the kernel's own code, and of files that are gone.
-        let image = match read_memory(self.pid, piece.range) {
+        let image = match read_memory(self.pid, mapping.range) {
             Some(bytes) => Some(recorder.writer().image_from_bytes(&bytes)?),
             None => None,
         };
-        Ok(Backing::Special { name: piece.name.clone(), image })
+        Ok(Backing::Special { name: mapping.name.clone(), image })
     }
 
     /// Returns the index in `files` of the file that a mapping is of. Records and stores the file
@@ -147,21 +148,21 @@ impl CodeMap {
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: &CodeMapping,
+        mapping: &CodeMapping,
     ) -> Result<usize, Error> {
-        let inode = piece.inode.or_else(|| self.mapped_inode(piece));
+        let inode = mapping.inode.or_else(|| self.mapped_inode(mapping));
         let is_same = |file: &CodeFile| {
-            let same_id = !piece.build_id.is_empty() && file.build_id == piece.build_id;
-            file.path == piece.name && (same_id || inode.is_some() && file.inode == inode)
+            let same_id = !mapping.build_id.is_empty() && file.build_id == mapping.build_id;
+            file.path == mapping.name && (same_id || inode.is_some() && file.inode == inode)
         };
         if let Some(at) = self.files.iter().position(is_same) {
             return Ok(at);
         }
         let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-        let path = piece.name.clone();
+        let path = mapping.name.clone();
         recorder.record_event_at(tsc, tid, Event::File { file: id, path: path.clone() })?;
         let image = match open_regular(Path::new(&path), Links::Follow) {
-            Ok(mut file) if is_mapped_file(&path, &file, &piece.build_id, inode) => {
+            Ok(mut file) if is_mapped_file(&path, &file, &mapping.build_id, inode) => {
                 Some(recorder.writer().image_from_file(&mut file)?)
             }
             _ => None,
@@ -170,17 +171,17 @@ impl CodeMap {
         if let Some(image) = image {
             recorder.record_event_at(tsc, tid, Event::Image { file: id, image })?;
         }
-        let build_id = piece.build_id.clone();
+        let build_id = mapping.build_id.clone();
         self.files.push(CodeFile { path, build_id, inode, id, is_stored });
         Ok(self.files.len() - 1)
     }
 
-    /// Returns the inode of the file that is mapped at the piece's address now; `None` if that is
+    /// Returns the inode of the file that is mapped at the mapping's address now; `None` if that is
     /// another file.
-    fn mapped_inode(&self, piece: &CodeMapping) -> Option<u64> {
+    fn mapped_inode(&self, mapping: &CodeMapping) -> Option<u64> {
         let maps = mappings(self.pid).ok()?;
-        let now = maps.iter().find(|m| m.range.contains(piece.range.start));
-        now.filter(|m| m.is_file() && m.name == piece.name).map(|m| m.inode)
+        let now = maps.iter().find(|m| m.range.contains(mapping.range.start));
+        now.filter(|m| m.is_file() && m.name == mapping.name).map(|m| m.inode)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Moves threads from any place in the code cache to the program's own code, with the program's
-//! exact registers, and takes their records up to there.
+//! exact registers, and sends their records up to there to the encoder. The program's registers
+//! follow from those in the cache only at some places, at which a thread's state is called *exact*.
 
 use super::process::Process;
 use super::thread::Thread;
