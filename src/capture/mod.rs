@@ -75,8 +75,8 @@ pub fn hardware(request: &Request) -> Result<(), Error> {
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
 ///
 /// A running process is recorded until it ends, or until this process gets SIGINT, SIGTERM, SIGHUP
-/// or SIGQUIT, which detaches from it. The same happens to any program whose recorder has lost its
-/// front ([`record_with_front`]).
+/// or SIGQUIT, which detaches from it. All backends but the hardware one also detach when the front
+/// of this process has ended ([`record_with_front`]).
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     if request.only_thread.is_some() {
         match backend {
