@@ -7,7 +7,7 @@ use super::opened::Asked;
 use super::place::Place;
 use super::tracker::{Beginning, Begins, Change, Tracker};
 use crate::common::{Addr, Tid};
-use crate::replay::{Found, Goals, Replay};
+use crate::replay::{Goals, MoveEnd, Replay};
 use crate::session::Position;
 use crate::symbols::FrameRegisters;
 use crate::timeline::Visit;
@@ -234,14 +234,14 @@ impl Search<'_, '_> {
             // A run does not stop where it begins.
             let stands = is_first && replay.is_at(self.stops)? && accepts(replay);
             is_first = false;
-            let found = if stands { Found::Stop } else { replay.run_forward(&goals, &[])? };
+            let found = if stands { MoveEnd::Stop } else { replay.run_forward(&goals, &[])? };
             let mut join = join.borrow_mut();
             match std::mem::replace(&mut join.outcome, Ok(ControlFlow::Continue(())))? {
                 ControlFlow::Break(()) => return Ok(()),
-                ControlFlow::Continue(()) if found != Found::Stop => return Ok(()),
+                ControlFlow::Continue(()) if found != MoveEnd::Stop => return Ok(()),
                 ControlFlow::Continue(()) => {}
             }
-            let at = replay.settle()?;
+            let at = replay.exact_position()?;
             let position = Position::exact(replay.moment(at), at.instructions);
             let state = Stopped::of(replay);
             let hit = match &state {

@@ -1,6 +1,8 @@
-//! Answers system calls, and instructions that read counters, in the code cache, without a stop for
-//! each: the recorded results are put there before a run, and what the thread did is compared with
-//! the log after it.
+//! Answers system calls, and instructions that read counters (RDTSC, RDTSCP), in the code cache,
+//! without a stop for each. Before a run, [`Replay::offer_answers`] writes the recorded effects of
+//! the next entries to memory of the cache, whose code applies one at each such instruction. After
+//! the run, [`Replay::pass_answered`] compares the registers and ticks that the cache noted there
+//! with the log, and moves the cursor past the answered entries.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -15,14 +17,16 @@ use crate::tracee::call_numbers::ARCH_PRCTL;
 use crate::translate::Counter;
 use std::collections::BTreeMap;
 
-/// The next entries of one thread that the cache answers in a run.
-pub(super) struct AnsweredRun {
+/// The next entries of one thread that the cache can answer in a run. The run may end before it has
+/// reached all of them.
+pub(super) struct OfferedAnswers {
     /// The entries that are answered in the cache.
-    calls: Vec<Current>,
-    /// The sum of the ticks of these entries and of the entry after them.
+    entries: Vec<Current>,
+    /// The ticks from the replay's last entry to the entry after those in `entries`, at which the
+    /// thread stops.
     pub(super) ticks: u64,
-    /// The place in the log of each entry in `calls`, and of the entry after the last of them.
-    pub(super) places: Vec<Cursor>,
+    /// The place in the log of each entry in `entries`, and of the entry after the last of them.
+    pub(super) cursors: Vec<Cursor>,
 }
 
 /// The effects of a recorded system call or counter-reading instruction, for the cache to repeat.
@@ -39,98 +43,102 @@ struct Answer<'a> {
 type KnownCounters = BTreeMap<u64, Option<Counter>>;
 
 impl Replay {
-    /// Offers answers for the next entries of the loaded thread, as long as they have only effects
-    /// that the cache can repeat, no goal ends the run there, and they are before entry number
-    /// `last`. The thread stops at the instruction of the entry after them.
-    pub(super) fn answer_ahead(
+    /// Writes answers to the code cache for the next entries of the loaded thread `tid`, as long as
+    /// they have only effects that the cache can repeat, no goal ends the run there, and they are
+    /// before entry number `last`. Returns them. In the run that follows, the thread stops at the
+    /// instruction of the entry after them.
+    pub(super) fn offer_answers(
         &mut self,
         tid: Tid,
         last: u64,
         goals: &Goals<'_>,
         watching: &Watching,
-    ) -> Result<AnsweredRun, Error> {
+    ) -> Result<OfferedAnswers, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
         let rcx_at = self.epoch.engine.rcx_of_answer(&self.epoch.thread);
         let mut known = KnownCounters::new();
         let mut cursor = self.cursor.clone();
-        let mut ahead = AnsweredRun { calls: Vec::new(), ticks: 0, places: Vec::new() };
-        while cursor.index() < last || ahead.calls.is_empty() {
+        let mut offered = OfferedAnswers { entries: Vec::new(), ticks: 0, cursors: Vec::new() };
+        while cursor.index() < last || offered.entries.is_empty() {
             let index = cursor.index();
             let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
-            if !ahead.calls.is_empty() && self.site_of(&entry) != Site::Hook {
+            if !offered.entries.is_empty() && self.site_of(&entry) != Site::Hook {
                 break;
             }
-            ahead.ticks = ahead.ticks.saturating_add(entry.ticks);
-            let ends = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
+            offered.ticks = offered.ticks.saturating_add(entry.ticks);
+            let goal = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
             let answer =
-                self.epoch.answer_of(&entry, watching, &mut known).filter(|_| ends.is_none());
+                self.epoch.answer_of(&entry, watching, &mut known).filter(|_| goal.is_none());
             let is_answered = answer.is_some_and(|answer| {
                 let rcx = answer.rcx.map(u64::to_le_bytes);
                 let rcx = rcx.iter().map(|bytes| (rcx_at.0, &bytes[..]));
                 let writes = answer.writes.iter().map(|write| (write.addr.0, &write.bytes.0[..]));
                 answers.push(answer.result, rcx.chain(writes))
             });
-            ahead.calls.push(entry);
-            ahead.places.push(cursor.clone());
+            offered.entries.push(entry);
+            offered.cursors.push(cursor.clone());
             if !is_answered {
                 break;
             }
             cursor.skip()?;
         }
         // The thread stops at the last entry, so its answer is taken back if it has one.
-        ahead.calls.pop();
-        while answers.len() > ahead.calls.len() {
+        offered.entries.pop();
+        while answers.len() > offered.entries.len() {
             answers.pop();
         }
         if !answers.is_empty() {
             self.epoch.engine.offer_answers(&self.epoch.thread, &answers);
         }
-        Ok(ahead)
+        Ok(offered)
     }
 
-    /// Compares what the cache answered in a run with the log, and moves past those entries;
-    /// `self.ticks` then counts from the last of them. The run began with these ticks and this
-    /// budget. Fails at the first difference.
-    pub(super) fn note_answered(
+    /// Compares the instructions that the cache answered in a run with the log, and moves past
+    /// their entries; `self.ticks` then counts from the last of them. The run began with these
+    /// ticks since the last entry, and this budget of ticks. Fails at the first difference, where
+    /// the replay then is.
+    pub(super) fn pass_answered(
         &mut self,
         tid: Tid,
-        ahead: &AnsweredRun,
+        offered: &OfferedAnswers,
         (mut ticks, mut budget): (u64, u64),
     ) -> Result<(), Error> {
-        if ahead.calls.is_empty() {
+        if offered.entries.is_empty() {
             return Ok(());
         }
         let thread = &self.epoch.thread;
         let now = || thread.tracee.registers().ok();
-        let made = self.epoch.engine.take_answered_calls(thread, now);
-        let mut seen = 0;
-        for (call, entry) in made.iter().zip(&ahead.calls) {
-            // The program can write to the log.
+        let answered = self.epoch.engine.take_answered_calls(thread, now);
+        let mut passed = 0;
+        for (call, entry) in answered.iter().zip(&offered.entries) {
+            // The budget falls by one at each tick. The program can overwrite it: it may be wrong.
             ticks = ticks.wrapping_add(budget.wrapping_sub(call.budget));
             if ticks != entry.ticks || check_of(&call.registers) != entry.check {
                 let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
-                self.go_on_at(ahead, seen);
+                self.move_to_offered(offered, passed);
                 self.ticks = ticks;
                 return Err(Error::Diverged { position: self.position(), tid, ip, what });
             }
-            seen += 1;
+            passed += 1;
             self.ticks = self.ticks.saturating_sub(entry.ticks);
             (ticks, budget) = (0, call.budget);
         }
-        self.go_on_at(ahead, seen);
+        self.move_to_offered(offered, passed);
         Ok(())
     }
 
-    fn go_on_at(&mut self, ahead: &AnsweredRun, number: usize) {
-        if let Some(place) = ahead.places.get(number) {
-            self.cursor = place.clone();
+    /// Moves the cursor to the offered entry with index `number`, or the one after them.
+    fn move_to_offered(&mut self, offered: &OfferedAnswers, number: usize) {
+        if let Some(cursor) = offered.cursors.get(number) {
+            self.cursor = cursor.clone();
         }
     }
 }
 
 impl Epoch {
     /// Returns the effects of an entry's system call or instruction. `None` if the cache cannot
-    /// repeat them, for instance changes of mappings, of code or of memory that is watched.
+    /// repeat them: those of other instructions than counter reads, of arch_prctl(2), or of a call
+    /// that changes mappings, other registers than RAX, code, or memory near a watch.
     fn answer_of<'a>(
         &self,
         entry: &'a Entry,
@@ -149,7 +157,7 @@ impl Epoch {
         };
         let is_plain = |write: &Write| {
             let range = AddrRange::sized(write.addr, write.bytes.0.len() as u64);
-            write.bytes.0.is_empty() || self.is_plain(range) && !watching.is_near(range)
+            write.bytes.0.is_empty() || self.is_plain_data(range) && !watching.is_on_pages_of(range)
         };
         let sets_more = *number == ARCH_PRCTL || done.state.is_some() || !done.maps.is_empty();
         let is_answered = !sets_more && done.writes.iter().all(is_plain);

@@ -1,5 +1,6 @@
 //! Checkpoints: copies of the replay's process, kept on the way, from which the replay can
-//! continue.
+//! continue. A copy is a stopped child process. *Regular* checkpoints are spread over the whole
+//! run, *near* ones are close before the user's position.
 
 use super::contexts::Contexts;
 use super::epoch::Epoch;
@@ -12,14 +13,14 @@ use crate::recording::log::Cursor;
 use crate::tracee::{Tracee, end};
 use std::collections::BTreeMap;
 
-/// The maximum number of checkpoints, without near ones: if there are more, every second is
-/// removed.
-const MOST: usize = 32;
+/// The maximum number of regular checkpoints: if there are more, every second is removed.
+const REGULAR_LIMIT: usize = 32;
 
 /// A copy of the process, stopped at a position.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pid: Pid,
+    /// The engine's own state of the process.
     copied: Copied,
     contexts: Contexts,
     shared: SharedFiles,
@@ -35,55 +36,54 @@ impl Drop for Checkpoint {
 /// The checkpoints of an epoch.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    kept: BTreeMap<Position, Checkpoint>,
-    /// The near checkpoints: additional ones before the user's position, denser the closer they are
-    /// to it.
+    regular: BTreeMap<Position, Checkpoint>,
+    /// The checkpoints before the user's position, denser the closer they are to it.
     near: BTreeMap<Position, Checkpoint>,
 }
 
 impl Checkpoints {
-    /// Returns the last position at or before `position` that has a checkpoint.
-    pub(super) fn before(&self, position: Position) -> Option<Position> {
+    /// Returns the last position at or before `position` that has a checkpoint, regular or near.
+    pub(super) fn last_at_or_before(&self, position: Position) -> Option<Position> {
         let last = |all: &BTreeMap<Position, Checkpoint>| {
             all.range(..=position).next_back().map(|(position, _)| *position)
         };
-        last(&self.kept).max(last(&self.near))
+        last(&self.regular).max(last(&self.near))
     }
 
-    /// Returns the last position before `position` that has a checkpoint other than a near one.
-    pub(super) fn strictly_before(&self, position: Position) -> Option<Position> {
-        self.kept.range(..position).next_back().map(|(position, _)| *position)
+    /// Returns the last position before `position` that has a regular checkpoint.
+    pub(super) fn last_regular_before(&self, position: Position) -> Option<Position> {
+        self.regular.range(..position).next_back().map(|(position, _)| *position)
     }
 
-    /// Returns the number of checkpoints, without near ones.
+    /// Returns the number of regular checkpoints.
     pub(super) fn len(&self) -> usize {
-        self.kept.len()
+        self.regular.len()
     }
 
     /// Removes the near checkpoints.
-    pub(super) fn forget_near(&mut self) {
+    pub(super) fn remove_all_near(&mut self) {
         self.near.clear();
     }
 
     /// Returns the place at which each checkpoint continues in the log.
     pub(super) fn cursors(&mut self) -> impl Iterator<Item = &mut Cursor> {
-        let all = self.kept.values_mut().chain(self.near.values_mut());
+        let all = self.regular.values_mut().chain(self.near.values_mut());
         all.map(|checkpoint| &mut checkpoint.cursor)
     }
 
     fn get(&self, position: Position) -> Option<&Checkpoint> {
-        self.kept.get(&position).or_else(|| self.near.get(&position))
+        self.regular.get(&position).or_else(|| self.near.get(&position))
     }
 
-    /// Removes the near checkpoint at a position.
-    pub(super) fn forget(&mut self, position: Position) {
+    /// Removes the near checkpoint at a position, if there is one.
+    pub(super) fn remove_near(&mut self, position: Position) {
         self.near.remove(&position);
     }
 
-    /// Removes every second checkpoint, other than near ones. The first stays.
-    fn thin(&mut self) {
+    /// Removes every second regular checkpoint. The first stays.
+    fn remove_every_second(&mut self) {
         let mut number = 0;
-        self.kept.retain(|_, _| {
+        self.regular.retain(|_, _| {
             number += 1;
             number % 2 == 1
         });
@@ -91,33 +91,41 @@ impl Checkpoints {
 }
 
 impl Epoch {
-    /// Keeps a copy of the process as a checkpoint at its position, unless there is one. Removes
-    /// every second checkpoint if there are too many then.
-    pub(super) fn keep(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
+    /// Keeps a copy of the process as a regular checkpoint at its position, unless there is one of
+    /// either kind. Removes every second regular one if there are too many then.
+    pub(super) fn keep_checkpoint(
+        &mut self,
+        position: Position,
+        cursor: &Cursor,
+    ) -> Result<(), Error> {
         if self.checkpoints.get(position).is_none() {
-            let checkpoint = self.copy(cursor)?;
-            self.checkpoints.kept.insert(position, checkpoint);
-            if self.checkpoints.len() > MOST {
-                self.checkpoints.thin();
+            let checkpoint = self.copy_as_checkpoint(cursor)?;
+            self.checkpoints.regular.insert(position, checkpoint);
+            if self.checkpoints.len() > REGULAR_LIMIT {
+                self.checkpoints.remove_every_second();
             }
         }
         Ok(())
     }
 
-    /// Keeps a copy of the process as a near checkpoint at its position. Returns false if there was
-    /// a checkpoint.
-    pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<bool, Error> {
+    /// Keeps a copy of the process as a near checkpoint at its position. Returns false, and keeps
+    /// none, if there is one of either kind already.
+    pub(super) fn keep_near_checkpoint(
+        &mut self,
+        position: Position,
+        cursor: &Cursor,
+    ) -> Result<bool, Error> {
         if self.checkpoints.get(position).is_some() {
             return Ok(false);
         }
-        let checkpoint = self.copy(cursor)?;
+        let checkpoint = self.copy_as_checkpoint(cursor)?;
         self.checkpoints.near.insert(position, checkpoint);
         Ok(true)
     }
 
-    /// Copies the process. The copy gets its own memory files in the place of those that it shares
-    /// with the original.
-    fn copy(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {
+    /// Copies the process. The copy gets its own copies of the memory files ([`SharedFiles`]), so
+    /// that the original's writes to shared mappings do not change it.
+    fn copy_as_checkpoint(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {
         let tracee = self.thread.tracee;
         self.contexts.save(tracee)?;
         let copied = self.engine.copied();
@@ -129,10 +137,13 @@ impl Epoch {
         Ok(checkpoint)
     }
 
-    /// Replaces the process, which ends, by a copy of the checkpoint at a position. Returns the
-    /// log's cursor there, and leaves it to the caller to move the replay; `None` if there is no
-    /// such checkpoint.
-    pub(super) fn restore(&mut self, position: Position) -> Result<Option<Cursor>, Error> {
+    /// Replaces the process, which ends, by a copy of the checkpoint at a position; the checkpoint
+    /// stays. Returns the log's cursor there, and leaves it to the caller to set the replay's
+    /// cursor, ticks and instructions; `None` if there is no such checkpoint.
+    pub(super) fn restore_checkpoint(
+        &mut self,
+        position: Position,
+    ) -> Result<Option<Cursor>, Error> {
         let Some(checkpoint) = self.checkpoints.get(position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
         let tracee = Tracee(Tid(pid.0));
@@ -150,7 +161,7 @@ impl Epoch {
         self.engine.switch(tracee, pid, &checkpoint.copied)?;
         if !self.shared.is_empty() {
             // The new process has other memory files.
-            self.look_at_mappings()?;
+            self.refresh_mappings()?;
         }
         Ok(Some(cursor))
     }

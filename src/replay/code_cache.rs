@@ -1,4 +1,5 @@
-//! The code cache of a replay, which is kept for the next one of the same program.
+//! The code cache of a replay, which is kept in the user's store for the next one of the same
+//! program.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -10,9 +11,10 @@ use crate::tracee::{AT_ENTRY, auxv_value};
 use crate::translate::Module;
 
 impl Epoch {
-    /// Loads the code cache that earlier replays of the program left, if there is one. Called when
-    /// the process has its first mappings, and before any code is translated.
-    pub(super) fn resume_code(&mut self, start: &Start, reader: &Reader) -> Result<(), Error> {
+    /// Loads the code cache that earlier replays of the program left, if there is one, and enables
+    /// its code of the mapped files. Notes where this replay's cache is to be kept. Called when the
+    /// process has its first mappings, and before any code is translated.
+    pub(super) fn load_code_cache(&mut self, start: &Start, reader: &Reader) -> Result<(), Error> {
         let entry = Addr(auxv_value(&start.auxv.0, AT_ENTRY).unwrap_or(0));
         let at_entry = start.mappings.iter().find(|mapped| mapped.range.contains(entry));
         if let Some(Content::File { image, .. }) = at_entry.map(|mapped| &mapped.content) {
@@ -25,14 +27,15 @@ impl Epoch {
                 self.engine.resume_code(self.thread.tracee, &description, &mut code)?;
             }
             for mapped in &start.mappings {
-                self.wake_code(mapped, reader);
+                self.enable_cached_code(mapped, reader);
             }
         }
         Ok(())
     }
 
-    /// Keeps the code cache for the next replay of the program, if this one added to it.
-    pub(super) fn keep_code(&self) {
+    /// Saves the code cache for the next replay of the program if this one added to it, or removes
+    /// the saved one if it has grown too large. Called when the process ends.
+    pub(super) fn save_code_cache(&self) {
         let Some(cache) = &self.code_cache else { return };
         match self.engine.updated_cache() {
             CacheUpdate::None => {}
@@ -41,10 +44,10 @@ impl Epoch {
         }
     }
 
-    /// Uses the code that the cache has of a file that was just mapped, if that is executable and
-    /// stored by this user's recorder: a recording from elsewhere may have other code under the
-    /// same name.
-    pub(super) fn wake_code(&mut self, mapped: &Mapped, reader: &Reader) {
+    /// Enables the translated code that the loaded cache has of a file that was just mapped, if the
+    /// mapping is executable and the file was stored by this user's recorder: a recording from
+    /// elsewhere may have other code under the same name.
+    pub(super) fn enable_cached_code(&mut self, mapped: &Mapped, reader: &Reader) {
         let Content::File { image, offset } = &mapped.content else { return };
         let is_own = || {
             let path = reader.image_path(image);

@@ -20,10 +20,10 @@ impl Epoch {
         Ok(())
     }
 
-    /// Lets the process use AMX's tiles, unless `begins` are the registers at the first instruction
-    /// of its program: the program may have asked for them before.
-    pub(super) fn permit_what_was_asked(&self, begins: &Registers) -> Result<(), Error> {
-        if is_first_instruction(begins) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
+    /// Lets the process use AMX's tiles, unless it begins at the first instruction of its program,
+    /// as `registers` show: before a later beginning, the program may have asked for them.
+    pub(super) fn permit_earlier_requests(&self, registers: &Registers) -> Result<(), Error> {
+        if is_first_instruction(registers) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
     }
 }
 

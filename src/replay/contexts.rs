@@ -1,4 +1,5 @@
-//! The threads of the program, as contexts of the one thread that executes.
+//! The threads of the program, as contexts of the only thread of the replay's process. A thread is
+//! *loaded* while the process has its registers.
 
 use super::error::Error;
 use crate::common::{Addr, Tid};
@@ -93,7 +94,8 @@ impl Contexts {
         Ok(true)
     }
 
-    /// Copies the registers of the loaded thread, which stays loaded, to its context.
+    /// Copies the registers of the loaded thread from the process to its context. The thread stays
+    /// loaded.
     pub(super) fn save(&mut self, tracee: Tracee) -> Result<(), Error> {
         if let Some(context) = self.loaded.and_then(|tid| self.threads.get_mut(&tid)) {
             context.registers = tracee.registers()?;
@@ -102,7 +104,8 @@ impl Contexts {
         Ok(())
     }
 
-    /// Sets the extended state (XSAVE area) of a thread.
+    /// Sets the extended state (XSAVE area) of a thread: in its context, if it exists, and in the
+    /// process if it is loaded.
     pub(super) fn set_extended(
         &mut self,
         tid: Tid,

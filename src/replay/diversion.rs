@@ -1,6 +1,7 @@
-//! Diversions: a debugger changes registers and memory of a moment, or calls a function there. That
-//! happens in the replay's process. The caller undoes it before it moves the replay
-//! ([`Replay::end_diversion`]).
+//! Diversions: a debugger changes registers and memory at a position, or calls a function there.
+//! That happens in the replay's process, after a checkpoint. The caller undoes it
+//! ([`Replay::end_diversion`]) before it moves the replay. In a diversion the code runs without the
+//! log, and its system calls are imitated or refused, so that nothing outside changes.
 
 use super::error::Error;
 use super::goals::Goals;
@@ -38,14 +39,15 @@ const MOST_PARTS: u64 = 1024;
 /// run, has the lock then.
 const MOST_WAITS: u32 = 1000;
 
-/// The place that a diversion left, and to which its end returns.
+/// The place at which a diversion began, and to which its end returns.
 #[derive(Debug)]
-pub(super) struct Diverted {
+pub(super) struct DiversionOrigin {
     position: Position,
     /// The instruction and stack pointers of the threads at `position`.
-    places: BTreeMap<Tid, (u64, u64)>,
+    pointers: BTreeMap<Tid, (u64, u64)>,
     /// True if the checkpoint at `position` is kept for this diversion alone.
-    owns_copy: bool,
+    owns_checkpoint: bool,
+    /// [`Replay::is_at_end`] at `position`.
     is_at_end: bool,
 }
 
@@ -56,7 +58,7 @@ pub enum DiversionEnd {
     Stop,
     /// The thread has executed one instruction.
     Step,
-    /// The thread gets this signal.
+    /// The thread gets this signal, by a fault or from itself. The signal is not delivered.
     Signal(i32),
     /// The thread is at a call that ends it or its process, or waits for another thread. It stays
     /// there.
@@ -68,24 +70,24 @@ pub enum DiversionEnd {
 impl Replay {
     /// Returns true if there is a diversion, in which a thread has another instruction or stack
     /// pointer than when the diversion began.
-    pub fn is_elsewhere(&self, tid: Tid) -> bool {
+    pub fn has_moved_in_diversion(&self, tid: Tid) -> bool {
         let here = self.registers_of(tid).ok().map(|registers| (registers.rip, registers.rsp));
         let diverted = self.diverted.as_ref();
-        diverted.is_some_and(|diverted| diverted.places.get(&tid).copied() != here)
+        diverted.is_some_and(|diverted| diverted.pointers.get(&tid).copied() != here)
     }
 
     /// Begins a diversion at the current position, unless there is one: keeps a checkpoint to
     /// return to, and maps lent memory.
-    fn divert(&mut self) -> Result<(), Error> {
+    fn begin_diversion(&mut self) -> Result<(), Error> {
         if self.diverted.is_some() {
             return Ok(());
         }
-        let position = self.settle()?;
-        let owns_copy = self.epoch.keep_near(position, &self.cursor)?;
-        let place = |tid| self.registers_of(tid).ok().map(|r| (tid, (r.rip, r.rsp)));
-        let places = self.threads().into_iter().filter_map(place).collect();
+        let position = self.exact_position()?;
+        let owns_checkpoint = self.epoch.keep_near_checkpoint(position, &self.cursor)?;
+        let pointers_of = |tid| self.registers_of(tid).ok().map(|r| (tid, (r.rip, r.rsp)));
+        let pointers = self.threads().into_iter().filter_map(pointers_of).collect();
         let is_at_end = self.is_at_end;
-        self.diverted = Some(Diverted { position, places, owns_copy, is_at_end });
+        self.diverted = Some(DiversionOrigin { position, pointers, owns_checkpoint, is_at_end });
         let mapped = self.map_all_lent();
         if mapped.is_err() {
             self.end_diversion()?;
@@ -93,14 +95,14 @@ impl Replay {
         mapped
     }
 
-    /// Ends the diversion, if there is one: all is as before it, but for memory that is lent, which
-    /// keeps its contents.
+    /// Ends the diversion, if there is one: the replay's process, position and memory are as before
+    /// it. Only memory that is lent to the debugger ([`Self::lend`]) keeps its contents.
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
         self.keep_lent();
-        self.restore(diverted.position)?;
-        if diverted.owns_copy {
-            self.epoch.checkpoints.forget(diverted.position);
+        self.restore_checkpoint(diverted.position)?;
+        if diverted.owns_checkpoint {
+            self.epoch.checkpoints.remove_near(diverted.position);
         }
         self.is_at_end = diverted.is_at_end;
         Ok(())
@@ -108,28 +110,29 @@ impl Replay {
 
     /// Sets the general registers of a thread. Begins a diversion first if there is none.
     pub fn divert_registers(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
-        self.divert()?;
+        self.begin_diversion()?;
         self.epoch.set_registers(tid, *registers)
     }
 
     /// Sets the extended state (XSAVE area) of a thread. Begins a diversion first if there is none.
     pub fn divert_extended(&mut self, tid: Tid, extended: Vec<u8>) -> Result<(), Error> {
-        self.divert()?;
+        self.begin_diversion()?;
         self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
     }
 
-    /// Writes memory. Begins a diversion first if there is none and the memory is the program's.
+    /// Writes memory. Begins a diversion first if there is none and the memory is the program's:
+    /// memory that is lent to the debugger can be written at any time.
     pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         if self.write_lent(addr, bytes) {
             return Ok(());
         }
-        self.divert()?;
+        self.begin_diversion()?;
         self.epoch.overwrite(addr, bytes)
     }
 
-    /// Runs one thread in a diversion, which must have begun, up to one of the stops. Other threads
-    /// do not run, and most system calls are imitated or refused. `print` gets what the thread
-    /// writes to its standard output and error.
+    /// Runs one thread in a diversion, which must have begun, up to one of the stops that the goals
+    /// accept, or to another [`DiversionEnd`]. Other threads do not run. `print` gets what the
+    /// thread writes to its standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,
@@ -139,18 +142,18 @@ impl Replay {
         self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
         // A run does not stop where it begins. But if the debugger itself set the thread to a stop,
         // such as the start of a function that it calls, the thread has not been there before.
-        let stands_at_stop = goals.stops.contains(&self.ip()?) && self.is_elsewhere(tid);
-        if stands_at_stop && (goals.accepts)(self) {
+        let was_set_to_stop = goals.stops.contains(&self.ip()?) && self.has_moved_in_diversion(tid);
+        if was_set_to_stop && (goals.accepts)(self) {
             return Ok(DiversionEnd::Stop);
         }
         self.epoch.engine.set_stops(&goals.stops.iter().map(|addr| addr.0).collect());
-        let end = self.run_on(goals, print);
+        let end = self.run_to_stop(goals, print);
         self.epoch.engine.set_stops(&BTreeSet::new());
         end
     }
 
-    /// Runs the loaded thread up to one of the stops, in parts of [`CHUNK_TICKS`].
-    fn run_on(
+    /// Runs the loaded thread up to a stop or another [`DiversionEnd`], in parts of [`CHUNK_TICKS`].
+    fn run_to_stop(
         &mut self,
         goals: &Goals<'_>,
         print: &mut dyn FnMut(&[u8]),
@@ -175,7 +178,7 @@ impl Replay {
                 RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),
                 // The thread is at an instruction that has to be executed here, one at a time.
                 RunEnd::Native(_) => {
-                    if let Some(end) = self.step_on(print, &mut waits)? {
+                    if let Some(end) = self.step_or_answer(print, &mut waits)? {
                         return Ok(end);
                     }
                     let ip = self.ip()?;
@@ -191,20 +194,21 @@ impl Replay {
         }
     }
 
-    /// Executes one instruction of a thread in a diversion.
+    /// Executes one instruction of a thread in a diversion, which must have begun. Answers it if it
+    /// is a system call.
     pub fn step_diverted(
         &mut self,
         tid: Tid,
         print: &mut dyn FnMut(&[u8]),
     ) -> Result<DiversionEnd, Error> {
         self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
-        Ok(self.step_on(print, &mut 0)?.unwrap_or(DiversionEnd::Step))
+        Ok(self.step_or_answer(print, &mut 0)?.unwrap_or(DiversionEnd::Step))
     }
 
     /// Executes one instruction of the loaded thread; answers it if it is a system call. Returns
-    /// why the thread has to end its run there; `None` if it can go on. `waits` counts its waits
-    /// for locks.
-    fn step_on(
+    /// why the thread has to end its run there; `None` if it can go on. `waits` is the number of
+    /// its waits for locks (futex(2)) so far.
+    fn step_or_answer(
         &mut self,
         print: &mut dyn FnMut(&[u8]),
         waits: &mut u32,
@@ -221,9 +225,10 @@ impl Replay {
         })
     }
 
-    /// Answers a system call: makes or imitates harmless ones, and refuses the others. Returns why
-    /// the thread's run ends there, if it does: the call stays as it is ([`DiversionEnd::Stuck`]),
-    /// or raised a signal.
+    /// Answers the system call at which the loaded thread is: makes or imitates harmless ones, and
+    /// refuses the others (`ENOSYS`), by their results in the registers. Returns why the thread's
+    /// run ends there, if it does: the call is not answered ([`DiversionEnd::Stuck`]), or raised a
+    /// signal.
     fn answer_call(
         &mut self,
         print: &mut dyn FnMut(&[u8]),
@@ -249,8 +254,8 @@ impl Replay {
             }
             MMAP | MUNMAP | MPROTECT | MREMAP | MADVISE => self.change_mappings(number, args)?,
             WRITE | WRITEV if !(1..=2).contains(&rdi) => EBADF,
-            WRITE => self.print_part(rsi, rdx, print),
-            WRITEV => self.print_parts(rsi, rdx, print),
+            WRITE => self.print_buffer(rsi, rdx, print),
+            WRITEV => self.print_buffers(rsi, rdx, print),
             CLOCK_GETTIME | CLOCK_GETRES | GETTIMEOFDAY | TIME => {
                 tracee.inject(self.epoch.page, number, args)?
             }
@@ -278,15 +283,16 @@ impl Replay {
             return Ok(ENOSYS);
         }
         if number != MMAP {
-            self.epoch.forget(AddrRange::sized(Addr(start), size))?;
+            self.epoch.drop_code_in(AddrRange::sized(Addr(start), size))?;
         }
         let result = self.epoch.thread.tracee.inject(self.epoch.page, number, args)?;
-        self.epoch.look_at_mappings()?;
+        self.epoch.refresh_mappings()?;
         Ok(result)
     }
 
-    /// Prints the known bytes of a buffer. Returns their number, as write(2) does.
-    fn print_part(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
+    /// Passes the readable bytes of a buffer, at most 1 MiB, to `print`. Returns their number, as
+    /// write(2) does.
+    fn print_buffer(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let size = size.min(LARGEST_OUTPUT);
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         let known = self.read(Addr(start), &mut bytes);
@@ -294,8 +300,9 @@ impl Replay {
         i64::try_from(known).unwrap_or(0)
     }
 
-    /// Prints the buffers of a writev(2). The array at `parts` has the address and size of each.
-    fn print_parts(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
+    /// Passes the buffers of a writev(2) to `print`. The array at `parts` has the address and size
+    /// of each. Returns the number of bytes.
+    fn print_buffers(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
         let mut printed = 0;
         for number in 0..count.min(MOST_PARTS) {
             let mut part = [0; 16];
@@ -303,7 +310,7 @@ impl Replay {
                 break;
             }
             let word = |at: usize| part[at..].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
-            printed += self.print_part(word(0), word(8), print);
+            printed += self.print_buffer(word(0), word(8), print);
         }
         printed
     }

@@ -1,4 +1,9 @@
-//! A process of the replay: from one execve(2) to the next, or from a keyframe on.
+//! A process of the replay, which repeats one program of the run: the part from one execve(2) to
+//! the next. It begins at the program's start, or at a *keyframe*, a copy of the program's state in
+//! the recording.
+//!
+//! The program's threads are contexts of the process's only thread. That of the one which executes
+//! is *loaded*: its registers are in the process.
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
@@ -16,32 +21,35 @@ use crate::tracee;
 pub(super) struct Epoch {
     pub(super) engine: TranslatedProcess,
     pub(super) thread: TranslatedThread,
-    /// The page with the replay's own SYSCALL instruction.
+    /// The page that the replay adds to the program's memory: its own SYSCALL instruction, and
+    /// scratch space for arguments.
     pub(super) page: Addr,
     pub(super) contexts: Contexts,
     pub(super) shared: SharedFiles,
-    /// Free ranges below the stacks, into which these may grow.
-    pub(super) below_stacks: Vec<AddrRange>,
-    /// The number of log entries before the point where the process began.
+    /// The ranges into which stacks may still grow. Each ends at the lowest page that its stack had
+    /// when it was mapped, and is mapped already, with the stack's protection.
+    pub(super) stack_room: Vec<AddrRange>,
+    /// The number of log entries before the position at which the process began.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
     /// The number of bytes of its memory that came from the recording's final state.
     pub(super) final_bytes: u64,
     pub(super) one_cpu: OneCpu,
-    /// The place of the code cache, which is kept for later replays of the program.
+    /// The files in which the code cache is kept for later replays of the program; `None` if it
+    /// cannot be kept.
     pub(super) code_cache: Option<CodeCache>,
 }
 
 impl Epoch {
-    /// Creates the state of a process without checkpoints and memory files. The caller sets
-    /// `begins`.
+    /// Returns the state of a process without checkpoints and memory files ([`SharedFiles`]). The
+    /// caller sets `begins`.
     pub(super) fn new(
         engine: TranslatedProcess,
         thread: TranslatedThread,
         page: Addr,
         contexts: Contexts,
     ) -> Self {
-        let (begins, below_stacks) = (0, Vec::new());
+        let (begins, stack_room) = (0, Vec::new());
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
         let (final_bytes, one_cpu) = (0, OneCpu::new());
         Self {
@@ -50,7 +58,7 @@ impl Epoch {
             page,
             contexts,
             shared,
-            below_stacks,
+            stack_room,
             begins,
             checkpoints,
             final_bytes,
@@ -63,7 +71,8 @@ impl Epoch {
         self.thread.pid
     }
 
-    /// Runs the loaded thread in translated code for a distance, or to what ends the run before.
+    /// Runs the loaded thread in translated code for a distance, or until a stop, a signal or an
+    /// instruction that the cache cannot execute ends the run. Blocks until then.
     pub(super) fn run(&mut self, distance: Distance) -> Result<Run, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
         Ok(self.engine.run_counted(&mut self.thread, distance)?.0)
@@ -78,7 +87,7 @@ impl Epoch {
 
 impl Drop for Epoch {
     fn drop(&mut self) {
-        self.keep_code();
+        self.save_code_cache();
         tracee::end(self.pid());
     }
 }

@@ -1,4 +1,7 @@
-//! Events of the log, applied to the replay's process.
+//! Events of the log, applied to the replay's process. The log records them in its entries, each
+//! of one thread: a [`Happening`]. An entry happens when its thread has reached the entry's
+//! [`Site`]. Most happen at a *hook*: an instruction whose result does not follow from registers
+//! and memory, such as SYSCALL or RDTSC.
 
 use super::components::ARCH_REQ_XCOMP_PERM;
 use super::contexts::Context;
@@ -13,19 +16,21 @@ use crate::tracee::call_numbers::ARCH_PRCTL;
 /// The operation of `arch_prctl(2)` that sets the GS base, which the recorder kept.
 const ARCH_SET_GS: u64 = 0x1001;
 
-/// Where the thread of an entry must be before it happens.
+/// The condition on the thread of an entry before the entry happens. The thread must have executed
+/// the entry's ticks, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Site {
-    /// At an instruction that the recorder executed: a system call, or one with a hook.
+    /// The thread is at the first instruction with a hook.
     Hook,
-    /// At this instruction of the thread, after as many ticks as the entry has.
+    /// The thread is at this instruction.
     Place(Place),
-    /// Anywhere: the entry happens where the thread is.
-    Here,
+    /// None: the entry happens where the thread is, for instance in a system call.
+    Anywhere,
 }
 
 impl Replay {
-    /// Returns where the thread of an entry must be before it happens.
+    /// Returns where the thread of an entry must be before it happens. Called for the next entry,
+    /// or one before which the thread is in the same call.
     pub(super) fn site_of(&self, entry: &Entry) -> Site {
         let in_call = self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some());
         match &entry.happening {
@@ -33,7 +38,7 @@ impl Replay {
                 Site::Hook
             }
             Happening::Ends { .. } => Site::Hook,
-            _ if in_call => Site::Here,
+            _ if in_call => Site::Anywhere,
             Happening::Signal { place, .. }
             | Happening::Switch { place }
             | Happening::Changed { place, .. }
@@ -45,20 +50,21 @@ impl Replay {
             | Happening::Born { .. }
             | Happening::Foreign { .. }
             | Happening::FinalMemory
-            | Happening::Finish { place: None } => Site::Here,
+            | Happening::Finish { place: None } => Site::Anywhere,
         }
     }
 
     /// Checks the registers of the next entry's thread, which is at the entry's site, applies the
-    /// entry and moves past it. An entry [`Happening::Start`] replaces the process. Returns false
-    /// at the last entry of the run, where the replay stays.
-    pub(super) fn happen(&mut self) -> Result<bool, Error> {
+    /// entry and moves past it. An entry [`Happening::Start`] replaces the process by that of the
+    /// next program. Returns false at the end of the run, where the replay stays: there is no next
+    /// entry, or it is the last one, [`Happening::Finish`].
+    pub(super) fn apply_next_entry(&mut self) -> Result<bool, Error> {
         let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
             self.is_at_end = true;
             return Ok(false);
         };
-        self.check(&entry)?;
+        self.check_registers(&entry)?;
         match &entry.happening {
             Happening::Finish { .. } => {
                 self.is_at_end = true;
@@ -68,15 +74,15 @@ impl Replay {
                 self.enter_epoch(self.number + 1)?;
                 return Ok(true);
             }
-            happening => self.epoch.happen(entry.tid, happening, &self.reader)?,
+            happening => self.epoch.apply_entry(entry.tid, happening, &self.reader)?,
         }
         self.cursor.skip()?;
         (self.ticks, self.instructions) = (0, Some(0));
         Ok(true)
     }
 
-    /// Replaces the process by one at the start of a program of the run, moves there, and keeps a
-    /// checkpoint. Fails if the run has no such program.
+    /// Replaces the process by a new one at the first instruction of program `number` of the run,
+    /// moves there, and keeps a checkpoint. Fails if the run has no such program.
     pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
@@ -86,14 +92,14 @@ impl Replay {
         self.epoch = epoch;
         (self.number, self.cursor) = (number, cursor);
         (self.ticks, self.instructions) = (0, Some(0));
-        self.keep_here()
+        self.keep_checkpoint_here()
     }
 
-    /// Compares the registers and the ticks of an entry's thread with those of the recorded run.
-    /// Fails if they differ. Does nothing for a thread in a call, and for an entry that happens at
-    /// no instruction of the thread, such as its birth.
-    pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Error> {
-        let is_beside = matches!(
+    /// Compares the registers and the ticks of an entry's thread, now before the entry, with those
+    /// of the recorded run. Fails if they differ. Does nothing for a thread in a call, and for an
+    /// entry that happens at no instruction of the thread, such as its birth.
+    pub(super) fn check_registers(&mut self, entry: &Entry) -> Result<(), Error> {
+        let has_no_instruction = matches!(
             entry.happening,
             Happening::Start(_)
                 | Happening::Memory(_)
@@ -102,7 +108,9 @@ impl Replay {
                 | Happening::FinalMemory
                 | Happening::Finish { place: None }
         );
-        if is_beside || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some()) {
+        if has_no_instruction
+            || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some())
+        {
             return Ok(());
         }
         let registers = self.registers_of(entry.tid)?;
@@ -112,7 +120,8 @@ impl Replay {
         Err(self.diverged(entry.tid, "its registers are others"))
     }
 
-    /// Returns the general registers of a thread; zeros if there is no such thread.
+    /// Returns the current general registers of a thread, loaded or not; zeros if there is no such
+    /// thread.
     pub(super) fn registers_of(&self, tid: Tid) -> Result<Registers, Error> {
         if self.epoch.contexts.loaded() == Some(tid) {
             return Ok(self.epoch.thread.tracee.registers()?);
@@ -121,7 +130,8 @@ impl Replay {
         Ok(context.map(|context| context.registers).unwrap_or_default())
     }
 
-    /// Returns the error for a difference that a thread shows at the current position.
+    /// Returns the error for a difference from the recorded run that a thread shows at the current
+    /// position.
     pub(super) fn diverged(&self, tid: Tid, what: impl Into<String>) -> Error {
         let ip = Addr(self.registers_of(tid).map_or(0, |registers| registers.rip));
         Error::Diverged { position: self.position(), tid, ip, what: what.into() }
@@ -129,20 +139,22 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Applies an entry of the log to the process and to the entry's thread, which is at the
-    /// entry's site.
-    pub(super) fn happen(
+    /// Applies the event of an entry to the process and to the entry's thread `tid`, which is at
+    /// the entry's site. Leaves the ticks, the cursor and [`Happening::Start`] to the caller.
+    pub(super) fn apply_entry(
         &mut self,
         tid: Tid,
         happening: &Happening,
         reader: &crate::recording::Reader,
     ) -> Result<(), Error> {
         match happening {
-            Happening::Call { number, done } => self.call_done(tid, *number, done, reader)?,
+            Happening::Call { number, done } => {
+                self.apply_call_effects(tid, *number, done, reader)?
+            }
             Happening::Returns { done } => {
                 let context = self.contexts.get_mut(tid);
                 let number = context.and_then(|context| context.call.take()).unwrap_or(0);
-                self.call_done(tid, number, done, reader)?;
+                self.apply_call_effects(tid, number, done, reader)?;
             }
             Happening::Enters { number } => {
                 self.contexts.save(self.thread.tracee)?;
@@ -197,16 +209,16 @@ impl Epoch {
         Ok(())
     }
 
-    /// Applies the effects of a system call, and sets the registers of its thread to those after
-    /// it.
-    fn call_done(
+    /// Applies the recorded effects of a system call: changes of mappings, writes, permissions, and
+    /// the registers of its thread after it.
+    fn apply_call_effects(
         &mut self,
         tid: Tid,
         number: u64,
         done: &Done,
         reader: &crate::recording::Reader,
     ) -> Result<(), Error> {
-        self.apply_maps(&done.maps, reader)?;
+        self.apply_map_changes(&done.maps, reader)?;
         self.apply_writes(&done.writes)?;
         if let Some(state) = &done.state {
             return self.contexts.set(tid, state, self.thread.tracee);

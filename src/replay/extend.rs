@@ -1,4 +1,4 @@
-//! A recording that grew since it was opened: its program still runs.
+//! A recording of a program that still runs: its log grows while it is replayed.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -10,37 +10,39 @@ use crate::recording::log::{Cursor, Happening, Log};
 
 impl Replay {
     /// Continues with `reader`, the same recording with the entries that it has gained. Ends a
-    /// diversion; the position stays. Returns false if that is not possible: the program uses
+    /// diversion, and an end that was set by [`Replay::end_before`]; the position stays. Returns
+    /// false, and changes nothing that a user sees, if that is not possible: the program uses
     /// addresses of the replay's own memory by then, or the recording has dropped the program. Then
-    /// the recording is to be opened anew.
+    /// the caller opens the recording anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log, &reader)?;
+        let outline = Outline::read(&log, &reader)?;
         if outline.starts.len() <= self.number {
             return Ok(false);
         }
         let ranges = outline.ranges_of(self.number);
-        if !self.epoch.keeps_free(&ranges) {
+        if !self.epoch.reserve_if_free(&ranges) {
             return Ok(false);
         }
         self.end_diversion()?;
         self.cursor.move_to(&log);
-        self.epoch.move_to(&log);
+        self.epoch.move_checkpoints_to(&log);
         (self.reader, self.outline, self.hits) = (reader, outline, None);
         (self.is_at_end, self.end) = (false, u64::MAX);
         Ok(true)
     }
 
-    /// Moves past the last entry of the log of a program that still runs, if that entry only
-    /// records where the program is, and the replay is there.
-    pub fn meet_end(&mut self) -> Result<(), Error> {
-        if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.last() {
+    /// Moves to the end of the log if only its last entry is left, and that is a
+    /// [`Happening::Switch`] at the replay's place: the recorder of a program that still runs
+    /// writes one to record where the program is. Otherwise stays. Does nothing in a diversion.
+    pub fn pass_last_switch(&mut self) -> Result<(), Error> {
+        if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.end_entry() {
             return Ok(());
         }
-        self.settle()?;
+        self.exact_position()?;
         let Some(entry) = self.cursor.current()? else { return Ok(()) };
-        let is_place = matches!(entry.happening, Happening::Switch { .. });
-        if is_place && self.outline.last() == self.outline.len() && self.is_at_site(&entry)? {
+        let is_switch = matches!(entry.happening, Happening::Switch { .. });
+        if is_switch && self.outline.end_entry() == self.outline.len() && self.is_at_site(&entry)? {
             self.go_to_end(&|| false)?;
         }
         Ok(())
@@ -48,9 +50,9 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Reserves ranges for the program. Reserves none, and returns false, if the replay has memory
-    /// in some of them.
-    fn keeps_free(&mut self, ranges: &[AddrRange]) -> bool {
+    /// Reserves address ranges for the program, so that the replay maps nothing of its own there.
+    /// Reserves none, and returns false, if the replay has memory in some of them already.
+    fn reserve_if_free(&mut self, ranges: &[AddrRange]) -> bool {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden();
         let meets = |range: &AddrRange| {
@@ -63,7 +65,8 @@ impl Epoch {
         is_free
     }
 
-    fn move_to(&mut self, log: &Log) {
+    /// Makes the cursors of all checkpoints read from `log`, at their present places.
+    fn move_checkpoints_to(&mut self, log: &Log) {
         self.checkpoints.cursors().for_each(|cursor: &mut Cursor| cursor.move_to(log));
     }
 }

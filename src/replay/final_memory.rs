@@ -1,4 +1,5 @@
-//! The memory of a keyframe at the run's end, which the recording stores in its final state.
+//! The memory of a keyframe at the run's end. The recording does not store it twice: it is that of
+//! the final state, a core file.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -13,9 +14,9 @@ use std::ops::Range;
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Epoch {
-    /// Copies the private anonymous memory among the mappings of `start`, which is zeros so far,
-    /// from the final state.
-    pub(super) fn take_final_memory(
+    /// Copies the memory of the private anonymous mappings of `start`, which are mapped and zeros
+    /// so far, from the final state. Adds to `final_bytes`.
+    pub(super) fn load_final_memory(
         &mut self,
         start: &Start,
         reader: &Reader,
@@ -26,22 +27,23 @@ impl Epoch {
             state.ok_or_else(|| bad("a keyframe's memory is missing"))?;
         let core = Core::parse(&Bytes::new(core));
         let core = core.map_err(|_| bad("a keyframe's memory is not readable"))?;
-        let is_taken =
+        let is_private =
             |mapped: &&Mapped| mapped.content == Content::Zeros && mapped.shared.is_none();
-        let mut taken: Vec<_> = start.mappings.iter().filter(is_taken).map(|m| m.range).collect();
-        taken.sort_by_key(|range| range.start);
-        taken.iter().try_for_each(|range| self.must_be_of_program(*range))?;
+        let mut ranges: Vec<_> =
+            start.mappings.iter().filter(is_private).map(|m| m.range).collect();
+        ranges.sort_by_key(|range| range.start);
+        ranges.iter().try_for_each(|range| self.check_is_programs(*range))?;
         for section in core.memory().sections() {
-            let first = taken.partition_point(|range| range.end <= section.range.start);
-            let overlapping = taken.iter().skip(first);
+            let first = ranges.partition_point(|range| range.end <= section.range.start);
+            let overlapping = ranges.iter().skip(first);
             let overlapping = overlapping.take_while(|range| range.start < section.range.end);
             overlapping.copied().try_for_each(|range| self.write_section(section, range, &data))?;
         }
         Ok(())
     }
 
-    /// Writes the bytes of a section that are in the range `within`, and in one of the ranges
-    /// `data` of the core file, which are stored.
+    /// Writes the bytes of a core file's section that are in the address range `within`. `data` are
+    /// the offsets in the core file that are stored, and not holes of zeros.
     fn write_section(
         &mut self,
         section: &Section,

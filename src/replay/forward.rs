@@ -1,16 +1,20 @@
 //! Moves forward: to goals, by single instructions, and past entries of the log.
+//!
+//! The next entry of the log is of the thread that executes now: the thread executes up to the
+//! entry's *site*, a place in its code, where the entry happens. This part of the run, before an
+//! entry, is the entry's *interval*.
 
 use super::error::Error;
 use super::events::Site;
-use super::goals::{Found, Goals};
+use super::goals::{Goals, MoveEnd};
 use super::outline::KernelEvent;
 use super::position::Position;
 use super::process::Replay;
-use super::watches::{Executed, Watch, Watching};
+use super::watches::{InsnAccesses, Watch, Watching};
 use crate::common::Tid;
 use crate::recording::log::{Current, Entry, Happening};
 
-/// The result of the smallest move: an instruction, or an entry of the log.
+/// The result of the smallest move, [`Replay::advance`]: an instruction, or an entry of the log.
 pub(super) enum Advanced {
     /// The thread executed an instruction.
     Executed,
@@ -23,17 +27,17 @@ pub(super) enum Advanced {
 }
 
 impl Replay {
-    /// Runs forward to a goal, to right after an access that meets a watch, or to the end. Returns
-    /// which.
-    pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
+    /// Runs forward to a goal, to right after an access that meets a watch, or to the end, where
+    /// the position is then exact. Returns which.
+    pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<MoveEnd, Error> {
         let found = self.with_watches(watches, |replay, watching| {
-            replay.travel_watched(None, goals, watching)
+            replay.run_until_watched(None, goals, watching)
         })?;
-        self.settle_at(found, watches)?;
+        self.complete_move(found, watches)?;
         Ok(found)
     }
 
-    /// Calls `act` while memory is watched.
+    /// Calls `act` while memory is watched, and returns its result.
     fn with_watches<T>(
         &mut self,
         watches: &[Watch],
@@ -45,21 +49,22 @@ impl Replay {
         result.and_then(|result| unwatched.map(|()| result))
     }
 
-    /// Completes the position after a run: counts the instructions since the last tick, or, after a
-    /// watch, moves to right after the access.
-    fn settle_at(&mut self, found: Found, watches: &[Watch]) -> Result<(), Error> {
+    /// Makes the position exact after a move that ended with `found`: counts the instructions since
+    /// the last tick, or, after a watch, moves to right after the access.
+    fn complete_move(&mut self, found: MoveEnd, watches: &[Watch]) -> Result<(), Error> {
         match found {
-            Found::End => Ok(()),
-            Found::Watch(_) => self.settle_after_access(watches),
-            _ => self.settle().map(|_| ()),
+            MoveEnd::NoMoreHistory => Ok(()),
+            MoveEnd::Watch(_) => self.seek_after_access(watches),
+            _ => self.exact_position().map(|_| ()),
         }
     }
 
-    /// Moves to right after the last instruction that met a watch, within the last tick. A run that
-    /// a debug register ends may have gone on by a branch, within which the program's state is not
-    /// exact.
-    pub(super) fn settle_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
-        let end = self.settle()?;
+    /// Moves back to right after the last instruction that met a watch since the tick before the
+    /// last; stays if there is none, or if an entry of the log was last. Called after a run that
+    /// ended at a watch: it may have gone on from the access, since the program's state is not
+    /// exact within a translated branch.
+    pub(super) fn seek_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
+        let end = self.exact_position()?;
         if (end.ticks, end.instructions) == (0, 0) {
             // An entry of the log wrote there.
             return Ok(());
@@ -95,32 +100,32 @@ impl Replay {
         tid: Tid,
         goals: &Goals<'_>,
         watches: &[Watch],
-    ) -> Result<Found, Error> {
+    ) -> Result<MoveEnd, Error> {
         let found = self
             .with_watches(watches, |replay, watching| replay.step_watched(tid, goals, watching))?;
-        self.settle_at(found, watches)?;
+        self.complete_move(found, watches)?;
         Ok(found)
     }
 
-    /// Steps as [`Self::step_forward`], without counting instructions. Entries that only interrupt
-    /// the thread, such as a switch to another one, are no step.
+    /// Steps as [`Self::step_forward`], but does not make the position exact. Passes entries that
+    /// only interrupt the thread, such as a switch to another one, before the step.
     fn step_watched(
         &mut self,
         tid: Tid,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Found, Error> {
+    ) -> Result<MoveEnd, Error> {
         loop {
-            if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
+            if let Some(found) = self.run_until_thread_is_next(tid, goals, watching)? {
                 return Ok(found);
             }
             if let Some(event) = self.signal_ahead(goals)? {
-                return Ok(Found::Event(event));
+                return Ok(MoveEnd::Event(event));
             }
             let advanced = self.advance(watching)?;
             match advanced {
-                Advanced::End => return Ok(Found::End),
-                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::End => return Ok(MoveEnd::NoMoreHistory),
+                Advanced::Watch(number) => return Ok(MoveEnd::Watch(number)),
                 Advanced::Happened(entry)
                     if matches!(
                         entry.happening,
@@ -130,7 +135,7 @@ impl Replay {
                     ) => {}
                 Advanced::Happened(_) => {
                     if let Some(event) = self.event_passed(goals) {
-                        return Ok(Found::Event(event));
+                        return Ok(MoveEnd::Event(event));
                     }
                     break;
                 }
@@ -139,23 +144,23 @@ impl Replay {
         }
         while self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
             // The thread returns from the call later.
-            if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
+            if let Some(found) = self.run_until_thread_is_next(tid, goals, watching)? {
                 return Ok(found);
             }
             if let Some(event) = self.signal_ahead(goals)? {
-                return Ok(Found::Event(event));
+                return Ok(MoveEnd::Event(event));
             }
             match self.advance(watching)? {
-                Advanced::End => return Ok(Found::End),
-                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::End => return Ok(MoveEnd::NoMoreHistory),
+                Advanced::Watch(number) => return Ok(MoveEnd::Watch(number)),
                 Advanced::Executed | Advanced::Happened(_) => {}
             }
         }
-        Ok(Found::Goal)
+        Ok(MoveEnd::Target)
     }
 
-    /// Returns the signal that the next entry delivers, if the entry's thread is at the entry's
-    /// site and a step ends there.
+    /// Returns the signal that the next entry delivers, if it is a goal and the entry's thread is
+    /// at the entry's site: a step ends there.
     fn signal_ahead(&mut self, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
         let signal = |event: &KernelEvent| matches!(event, KernelEvent::Signal(_));
         let Some(event) = self.event_ahead(goals).filter(signal) else { return Ok(None) };
@@ -164,31 +169,31 @@ impl Replay {
     }
 
     /// Executes one instruction of the thread that is next in the order of the run, or applies the
-    /// next entry of the log.
-    pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<Found, Error> {
+    /// next entry of the log. Returns [`MoveEnd::Target`], a watch that was met, or the end.
+    pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<MoveEnd, Error> {
         let advanced = self.with_watches(watches, Self::advance)?;
         Ok(match advanced {
-            Advanced::End => Found::End,
-            Advanced::Watch(number) => Found::Watch(number),
-            Advanced::Executed | Advanced::Happened(_) => Found::Goal,
+            Advanced::End => MoveEnd::NoMoreHistory,
+            Advanced::Watch(number) => MoveEnd::Watch(number),
+            Advanced::Executed | Advanced::Happened(_) => MoveEnd::Target,
         })
     }
 
-    /// Executes one instruction of the thread that is next, or, if that thread is at the site of
-    /// the next entry of the log, applies this entry.
+    /// Executes one instruction of the thread of the next entry, or, if it is at the entry's site,
+    /// applies the entry. Loads that thread.
     pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
         self.switch_to_next_thread()?;
         if !self.is_at_site(&entry)? {
             let before = self.epoch.thread.tracee.registers()?;
             let code = self.bytes_at(before.rip.into());
-            if !self.step_one()? && !self.is_at_site(&entry)? {
+            if !self.step_insn()? && !self.is_at_site(&entry)? {
                 return Err(self.diverged(entry.tid, "it gets a signal that was not recorded"));
             }
-            let met = self.epoch.met(watching)?;
-            let read = if watching.decodes() {
+            let met = self.epoch.first_met(watching)?;
+            let read = if watching.needs_decoding() {
                 let after = self.epoch.thread.tracee.registers()?;
-                watching.read_by(&Executed::of(&code, &before, &after))
+                watching.first_read_by(&InsnAccesses::of(&code, &before, &after))
             } else {
                 None
             };
@@ -198,39 +203,40 @@ impl Replay {
             self.walk_to(entry.tid, place)?;
         }
         let number = self.number;
-        if !self.happen()? {
+        if !self.apply_next_entry()? {
             return Ok(Advanced::End);
         }
         if self.number != number {
             *watching = self.epoch.watch(&watching.watches())?;
         }
-        let met = self.epoch.met_by(&entry.happening, watching)?;
+        let met = self.epoch.first_met_by_entry(&entry.happening, watching)?;
         Ok(met.map_or(Advanced::Happened(entry), Advanced::Watch))
     }
 
-    /// Returns true if the loaded thread is where the next entry happens to it.
+    /// Returns true if the loaded thread, that of `entry`, is where this next entry happens to it:
+    /// at the entry's site, after the entry's ticks.
     pub(super) fn is_at_site(&self, entry: &Entry) -> Result<bool, Error> {
         let is_there = match self.site_of(entry) {
-            Site::Here => true,
+            Site::Anywhere => true,
             Site::Hook => self.hook_here()?.is_some(),
             Site::Place(place) => place.ip == self.ip()?,
         };
         Ok(is_there && self.ticks == entry.ticks)
     }
 
-    /// Runs until the next entry of the log is one of thread `tid`. Returns what ended the run
-    /// before that, if something did.
-    fn run_until_next_is(
+    /// Runs until the next entry of the log is one of thread `tid`, so that it executes next.
+    /// Returns what ended the run before that, if something did.
+    fn run_until_thread_is_next(
         &mut self,
         tid: Tid,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<MoveEnd>, Error> {
         while self.next_thread()? != Some(tid) {
             // None: it executes nothing any more.
-            let next = self.outline.next_of(tid, self.cursor.index());
-            match self.travel_watched(next.map(|next| (next, 0)), goals, watching)? {
-                Found::Goal => {}
+            let next = self.outline.next_entry_of(tid, self.cursor.index());
+            match self.run_until_watched(next.map(|next| (next, 0)), goals, watching)? {
+                MoveEnd::Target => {}
                 found => return Ok(Some(found)),
             }
         }
@@ -247,54 +253,55 @@ impl Replay {
         self.next_thread()
     }
 
-    /// Travels as [`Replay::travel`], or instruction by instruction where watches ask for that.
-    pub(super) fn travel_watched(
+    /// Runs as [`Replay::run_until`], or instruction by instruction if watches need that.
+    pub(super) fn run_until_watched(
         &mut self,
         until: Option<(u64, u64)>,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Found, Error> {
-        if watching.decodes() {
-            self.travel_slowly(until, goals, watching)
+    ) -> Result<MoveEnd, Error> {
+        if watching.needs_decoding() {
+            self.step_until(until, goals, watching)
         } else {
-            self.travel(until, goals, watching)
+            self.run_until(until, goals, watching)
         }
     }
 
-    /// Travels instruction by instruction, and looks at what is watched after each.
-    fn travel_slowly(
+    /// Runs as [`Replay::run_until`], but instruction by instruction, and compares the watched
+    /// memory after each.
+    fn step_until(
         &mut self,
         until: Option<(u64, u64)>,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Found, Error> {
+    ) -> Result<MoveEnd, Error> {
         let mut count = 0_u32;
         loop {
             if until == Some((self.cursor.index(), self.ticks)) {
-                return Ok(Found::Goal);
+                return Ok(MoveEnd::Target);
             }
             if let Some(entry) = self.cursor.current()?
                 && self.is_at_site(&entry)?
                 && let Some(event) = self.event_ahead(goals)
             {
-                return Ok(Found::Event(event));
+                return Ok(MoveEnd::Event(event));
             }
             match self.advance(watching)? {
-                Advanced::End => return Ok(Found::End),
-                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::End => return Ok(MoveEnd::NoMoreHistory),
+                Advanced::Watch(number) => return Ok(MoveEnd::Watch(number)),
                 Advanced::Happened(_) => {
                     if let Some(event) = self.event_passed(goals) {
-                        return Ok(Found::Event(event));
+                        return Ok(MoveEnd::Event(event));
                     }
                 }
                 Advanced::Executed => {}
             }
             if self.is_at_stop(goals.stops)? && self.is_accepted(goals)? {
-                return Ok(Found::Stop);
+                return Ok(MoveEnd::Stop);
             }
             count = count.wrapping_add(1);
             if count.is_multiple_of(4096) && (goals.interrupted)() {
-                return Ok(Found::Interrupted);
+                return Ok(MoveEnd::Interrupted);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The goals of a run through a replay, and what it found.
+//! The goals of a run through a replay, and the reasons why a move or a run ended.
 
 use super::outline::KernelEvent;
 use super::process::Replay;
@@ -7,18 +7,19 @@ use crate::recording::log::{Cursor, Entry};
 use crate::tracee::SiginfoBytes;
 use std::collections::BTreeSet;
 
-/// The conditions that end a run on its way.
+/// The conditions that end a run before its target. Watches of memory are given besides them.
 #[derive(Clone, Copy)]
 pub struct Goals<'a> {
     /// The addresses of instructions before which the run ends.
     pub stops: &'a BTreeSet<Addr>,
-    /// Called at each of these instructions. The run goes on if it returns false. It is called
-    /// again, at a stopped thread, if [`Replay::needs_stop`] is true after the call.
+    /// Called when the run is at one of these instructions, with the replay there. The run goes on
+    /// if it returns false. It is called again, at a stopped thread, if [`Replay::needs_stop`] is
+    /// true after the call.
     pub accepts: &'a dyn Fn(&Replay) -> bool,
     /// Returns true for the acts of the kernel at which the run ends.
     pub events: &'a dyn Fn(KernelEvent) -> bool,
-    /// The number of an entry whose system call or signal does not end the run: the last run ended
-    /// before it.
+    /// The number of an entry before which the run does not end, though it makes a system call or
+    /// delivers a signal that is a goal: the last run ended there.
     pub passed: Option<u64>,
     /// A number that is the same only for goals whose functions return the same. The hits of a
     /// search are kept for later ones with the same key.
@@ -35,16 +36,45 @@ impl<'a> Goals<'a> {
     }
 }
 
-/// The reason why a run ended.
+impl Replay {
+    /// Returns the system call that the next entry makes, or the signal that it delivers, if it is
+    /// a goal that ends a run before the entry. For an entry whose thread is at its site.
+    pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
+        self.event_before(self.cursor.index(), goals)
+    }
+
+    /// Returns the system call that entry number `entry` makes, or the signal that it delivers, if
+    /// it is a goal that ends a run before the entry.
+    pub(super) fn event_before(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
+        let event = self.outline.event_before(entry).filter(|_| goals.passed != Some(entry));
+        event.filter(|event| (goals.events)(*event))
+    }
+
+    /// Returns the system call that returned in the last entry, if that is a goal that ends a run
+    /// after the entry.
+    pub(super) fn event_passed(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
+        self.event_after(self.cursor.index().checked_sub(1)?, goals)
+    }
+
+    /// Returns the system call that returned in an entry, if that is a goal that ends a run after
+    /// the entry.
+    pub(super) fn event_after(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
+        let event = self.outline.event_after(entry);
+        event.filter(|event| (goals.events)(*event))
+    }
+}
+
+/// The reason why a move of the replay ended: a run, a step or a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The run is where it was to go.
-    Goal,
-    /// The run has no more instructions in this direction.
-    End,
-    /// A thread is about to execute an instruction that is a goal.
+pub enum MoveEnd {
+    /// The replay is where the move was to lead, after a step for instance.
+    Target,
+    /// The replay is at the beginning or the end of the run: there are no more instructions in the
+    /// direction of the move.
+    NoMoreHistory,
+    /// A thread is about to execute an instruction of [`Goals::stops`] that the goals accept.
     Stop,
-    /// The kernel is about to do something to a thread, or has done so.
+    /// The kernel is about to do something that is a goal, or has done so.
     Event(KernelEvent),
     /// The memory of the watch with this index was accessed. The access is done.
     Watch(usize),
@@ -52,17 +82,18 @@ pub enum Found {
     Interrupted,
 }
 
-/// The reason why the loaded thread's run in the engine ended.
-pub(super) enum Met {
+/// The reason why one run of the loaded thread in the engine ended. A move consists of many such
+/// runs.
+pub(super) enum EngineEvent {
     /// The thread executed its distance, or a part of it, and nothing happened.
     Nothing,
-    /// The thread is at an instruction with a hook.
+    /// The thread is at an instruction with a hook, for which the log has an entry.
     Hook,
-    /// The thread is at a stop.
+    /// The thread is at one of the stops.
     Stop,
-    /// Perhaps watched memory was accessed. True if the thread is also at a stop, which the next
-    /// run would pass.
-    Watch(bool),
+    /// Watched memory may have been accessed: the caller compares it. True if the thread is also at
+    /// a stop, which the next run would pass.
+    MaybeWatch(bool),
     /// The thread has faulted.
     Fault(Box<SiginfoBytes>),
 }
@@ -73,6 +104,7 @@ pub(super) struct GlanceFacts<'a> {
     pub(super) goals: &'a Goals<'a>,
     /// The next entry of the log, if no entries are answered in the cache.
     pub(super) entry: Option<&'a Entry>,
-    /// The places in the log of the entries that are answered in the cache, if such are offered.
+    /// The places in the log of the entries that are answered in the cache, and of the next one
+    /// after them, if answers are offered.
     pub(super) answered: Option<&'a [Cursor]>,
 }

@@ -1,6 +1,7 @@
 //! Memory that a debugger allocates for its own use, for instance for the results of expressions
-//! and the code of called functions. The program never had it, so the replay holds it; a diversion
-//! maps it.
+//! and the code of called functions. The program never had it, so it is in the replay's own
+//! memory, the *areas*. Only a diversion, in which a debugger calls functions, maps it in the
+//! process; its contents there are then copied back.
 
 use super::error::Error;
 use super::process::Replay;
@@ -35,8 +36,8 @@ impl Area {
 }
 
 impl Lent {
-    /// Adds an area of at least `size` bytes, in whole pages, and returns its address; `None` if
-    /// too much would be lent.
+    /// Adds an area of at least `size` zero bytes, in whole pages, where nothing of `taken` or lent
+    /// is, and returns its address; `None` if more than 64 MiB would be lent in all.
     fn add(&mut self, size: u64, protection: Protection, taken: &[Mapping]) -> Option<Addr> {
         let lent: u64 = self.areas.values().map(|area| area.bytes.len() as u64).sum();
         let size = size.max(1).checked_next_multiple_of(PAGE_BYTES)?;
@@ -51,13 +52,13 @@ impl Lent {
         Some(start)
     }
 
-    /// Returns the bytes from `addr` on; `None` where nothing is lent.
+    /// Returns the bytes from `addr` to the end of its area; `None` where nothing is lent.
     fn at(&self, addr: Addr) -> Option<&[u8]> {
         let (start, area) = self.areas.range(..=addr).next_back()?;
         area.bytes.get(usize::try_from(addr.0 - start.0).ok()?..).filter(|bytes| !bytes.is_empty())
     }
 
-    /// Returns the bytes of a range; `None` if no area contains all of it.
+    /// Returns the `size` bytes at `addr`; `None` if no single area contains them all.
     fn whole_mut(&mut self, addr: Addr, size: usize) -> Option<&mut [u8]> {
         let (start, area) = self.areas.range_mut(..=addr).next_back()?;
         let offset = usize::try_from(addr.0 - start.0).ok()?;
@@ -76,8 +77,8 @@ impl Lent {
 
 impl Replay {
     /// Lends at least `size` bytes of memory, in whole pages, to the debugger. They are zero at
-    /// first, and are kept wherever the replay goes. Returns their address; `None` if too much
-    /// would be lent.
+    /// first, and are kept wherever the replay moves, until [`Self::take_back`]. Returns their
+    /// address, where the program has nothing now; `None` if more than 64 MiB would be lent in all.
     pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
         let taken = self.mappings();
         let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };
@@ -93,7 +94,8 @@ impl Replay {
         self.lent.areas.remove(&start).is_some()
     }
 
-    /// Reads memory that is lent, and not mapped now. Returns the number of bytes that were read.
+    /// Reads lent memory, up to the end of its area. Returns the number of bytes that were read: 0
+    /// in a diversion, where the process has it.
     pub(super) fn read_lent(&self, addr: Addr, buf: &mut [u8]) -> usize {
         if self.diverted.is_some() {
             return 0;
@@ -104,13 +106,14 @@ impl Replay {
         count
     }
 
-    /// Writes memory that is lent, and not mapped now. Returns false if there is none.
+    /// Writes lent memory. Returns false, and writes nothing, if not all of it is in one area, or
+    /// in a diversion, where the process has it.
     pub(super) fn write_lent(&mut self, addr: Addr, bytes: &[u8]) -> bool {
         let lent = self.lent.whole_mut(addr, bytes.len()).filter(|_| self.diverted.is_none());
         lent.map(|lent| lent.copy_from_slice(bytes)).is_some()
     }
 
-    /// Returns the lent memory that is not mapped now.
+    /// Returns the lent memory as mappings; none in a diversion, where the process has them.
     pub(super) fn lent_mappings(&self) -> Vec<Mapping> {
         if self.diverted.is_some() { Vec::new() } else { self.lent.mappings().collect() }
     }
@@ -130,8 +133,8 @@ impl Replay {
         let protection = bits.iter().fold(0, |all, (set, bit)| if *set { all | bit } else { all });
         let (size, flags) = (area.bytes.len() as u64, u64::from(flags.cast_unsigned()));
         let args = [start.0, size, u64::from(protection.cast_unsigned()), flags, u64::MAX, 0];
-        self.epoch.call("mmap", MMAP, args)?;
-        self.epoch.look_at_mappings()?;
+        self.epoch.syscall("mmap", MMAP, args)?;
+        self.epoch.refresh_mappings()?;
         self.epoch.overwrite(start, &area.bytes)
     }
 

@@ -1,9 +1,11 @@
-//! Makes a process with the memory of a program, at its first instruction or at a keyframe.
+//! Makes a process with the memory and threads of a program, at its first instruction, or at a
+//! *keyframe*: a copy of the program's state in the recording, which has the form of a log of its
+//! own that begins with [`Happening::Start`].
 
 use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
 use super::error::Error;
-use super::one_cpu::Span;
+use super::one_cpu::PinGuard;
 use super::outline::ProgramStart;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
@@ -20,24 +22,24 @@ pub(super) const STACK_BYTES: u64 = 64 << 20;
 pub(super) const STACK_GAP_BYTES: u64 = 1 << 20;
 
 /// A process that has none of the program's memory yet.
-struct Empty {
+struct EmptyProcess {
     pid: Pid,
     page: Addr,
     code: CodeKind,
-    /// The addresses that are kept free for the program.
+    /// The addresses that are kept free for the program's mappings.
     reserved: Vec<AddrRange>,
 }
 
 impl Epoch {
-    /// Loads a program at its start in the recording. Returns the process, and the place where the
-    /// log continues. `reserved` are all ranges that the program ever maps.
+    /// Loads a program at its start in the recording into a new process. Returns it, and the place
+    /// where the log continues. `reserved` are all ranges that the program ever maps.
     pub(super) fn load(
         start: &ProgramStart,
         reader: &Reader,
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<(Self, Cursor), Error> {
-        let _span = Span::begin();
+        let _pinned = PinGuard::begin();
         match start {
             ProgramStart::Entry(start) => {
                 let mut cursor = start.clone();
@@ -47,13 +49,14 @@ impl Epoch {
             ProgramStart::Keyframe { start, after } => {
                 // The recorder may have removed its file since it was opened.
                 let state = start.clone();
-                let epoch = Self::load_state(after.index(), state, reader, code, reserved)?;
+                let epoch = Self::load_keyframe_at(after.index(), state, reader, code, reserved)?;
                 Ok((epoch, after.clone()))
             }
         }
     }
 
-    /// Loads the program that begins at `cursor`, and moves the cursor past its memory.
+    /// Loads the program whose [`Happening::Start`] is at `cursor` in the log, and its thread. Moves
+    /// the cursor past the entries that belong to the start.
     fn load_start(
         cursor: &mut Cursor,
         reader: &Reader,
@@ -67,27 +70,28 @@ impl Epoch {
         let Happening::Start(start) = first.happening else {
             return Err(bad("a program begins without its start"));
         };
-        let mut epoch = Self::filled(&start, first.tid, cursor, reader, code, reserved)?;
+        let mut epoch = Self::make_process(&start, first.tid, cursor, reader, code, reserved)?;
         epoch.begins = cursor.index();
         epoch.contexts.load(first.tid, epoch.thread.tracee)?;
         Ok(epoch)
     }
 
-    /// Loads the keyframe that was taken after `entry` entries of the log.
+    /// Loads the keyframe that was taken after `entry` entries of the log into a new process. The
+    /// thread of the log's next entry is not loaded yet.
     pub(super) fn load_keyframe(
         entry: u64,
         reader: &Reader,
         code: CodeKind,
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
-        let _span = Span::begin();
+        let _pinned = PinGuard::begin();
         let state = reader.open_keyframe(entry)?.cursor();
-        Self::load_state(entry, state, reader, code, reserved)
+        Self::load_keyframe_at(entry, state, reader, code, reserved)
     }
 
-    /// Loads the keyframe that was taken after `entry` entries of the log. `cursor` is at its own
-    /// first entry.
-    fn load_state(
+    /// Loads the keyframe that was taken after `entry` entries of the log. `cursor` is at the
+    /// keyframe's own first entry.
+    fn load_keyframe_at(
         entry: u64,
         mut cursor: Cursor,
         reader: &Reader,
@@ -97,7 +101,7 @@ impl Epoch {
         let bad = || Error::BadLog { entry, what: "a keyframe is not whole" };
         let first = cursor.read()?.ok_or_else(bad)?;
         let Happening::Start(start) = first.happening else { return Err(bad()) };
-        let mut epoch = Self::filled(&start, first.tid, &mut cursor, reader, code, reserved)?;
+        let mut epoch = Self::make_process(&start, first.tid, &mut cursor, reader, code, reserved)?;
         epoch.begins = entry;
         while let Some(next) = cursor.read()? {
             match &next.happening {
@@ -105,9 +109,9 @@ impl Epoch {
                     epoch.contexts.load(first.tid, epoch.thread.tracee)?;
                     return Ok(epoch);
                 }
-                Happening::FinalMemory => epoch.take_final_memory(&start, reader)?,
+                Happening::FinalMemory => epoch.load_final_memory(&start, reader)?,
                 happening if happening.may_follow_keyframe() => {
-                    epoch.happen(next.tid, happening, reader)?;
+                    epoch.apply_entry(next.tid, happening, reader)?;
                 }
                 _ => break,
             }
@@ -116,9 +120,9 @@ impl Epoch {
     }
 
     /// Makes a process with the memory and the threads of a program's start, and of the entries
-    /// right after it that belong to it. No thread is loaded yet. Moves `cursor` past these
-    /// entries.
-    fn filled(
+    /// right after it that belong to it. `tid` is the thread of the start. No thread is loaded yet.
+    /// Moves `cursor` past these entries.
+    fn make_process(
         start: &Start,
         tid: Tid,
         cursor: &mut Cursor,
@@ -127,30 +131,37 @@ impl Epoch {
         reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let (pid, page) = start_empty(&reserved)?;
-        let process = Empty { pid, page, code, reserved };
-        let loaded = Self::fill(process, start, tid, cursor, reader);
-        if loaded.is_err() {
+        let process = EmptyProcess { pid, page, code, reserved };
+        let filled = Self::fill_process(process, start, tid, cursor, reader);
+        if filled.is_err() {
             end(pid);
         }
-        loaded
+        filled
     }
 
-    /// Does what [`Self::filled`] does, in an empty process. If this fails, the caller ends the
-    /// process.
-    fn fill(
-        process: Empty,
+    /// Does what [`Self::make_process`] does, in an empty process. If this fails, the caller ends
+    /// the process.
+    fn fill_process(
+        process: EmptyProcess,
         start: &Start,
         tid: Tid,
         cursor: &mut Cursor,
         reader: &Reader,
     ) -> Result<Self, Error> {
-        let Empty { pid, page, code, mut reserved } = process;
+        let EmptyProcess { pid, page, code, mut reserved } = process;
         let tracee = Tracee(Tid(pid.0));
-        let stacks: Vec<Mapped> = start
-            .mappings
-            .iter()
-            .map(|mapped| if mapped.grows_down { grown(mapped, &reserved) } else { mapped.clone() })
-            .collect();
+        let stacks: Vec<Mapped> =
+            start
+                .mappings
+                .iter()
+                .map(|mapped| {
+                    if mapped.grows_down {
+                        with_full_size(mapped, &reserved)
+                    } else {
+                        mapped.clone()
+                    }
+                })
+                .collect();
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
         let near = TranslatedProcess::usual_place(&start.auxv.0);
@@ -170,23 +181,23 @@ impl Epoch {
         for (mapped, first) in stacks.iter().zip(&start.mappings) {
             epoch.map(mapped, reader)?;
             if mapped.grows_down {
-                epoch.below_stacks.push(AddrRange::new(mapped.range.start, first.range.start));
+                epoch.stack_room.push(AddrRange::new(mapped.range.start, first.range.start));
             }
         }
-        epoch.look_at_mappings()?;
-        epoch.resume_code(start, reader)?;
-        epoch.permit_what_was_asked(&start.state.registers.into())?;
+        epoch.refresh_mappings()?;
+        epoch.load_code_cache(start, reader)?;
+        epoch.permit_earlier_requests(&start.state.registers.into())?;
         while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
             let Some(entry) = cursor.read()? else { break };
-            epoch.happen(entry.tid, &entry.happening, reader)?;
+            epoch.apply_entry(entry.tid, &entry.happening, reader)?;
         }
         Ok(epoch)
     }
 }
 
-/// Returns a stack's mapping, extended downwards to about the size that it may reach, or to the
-/// next reserved range: the kernel lets it grow as it is used.
-fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
+/// Returns a stack's mapping, extended downwards to 64 MiB, or to the next reserved range: the
+/// kernel lets it grow as it is used, but here it has its final size from the beginning.
+fn with_full_size(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);
     // Counted from the stack's end, which stays where it is: a keyframe's stack has grown.

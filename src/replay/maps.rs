@@ -1,5 +1,6 @@
 //! Mappings and memory of the replay's process, changed by system calls that it is made to execute
-//! and by writes from outside.
+//! (at the SYSCALL instruction in the replay's own page) and by writes from outside. Translated
+//! code of memory that changes is dropped first.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -13,9 +14,9 @@ use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP
 use crate::tracee::{self, PageMap, Tracee, mappings};
 use std::os::unix::ffi::OsStrExt;
 
-/// Offset of the room for a path in the page of the SYSCALL instruction.
-pub(super) const ROOM: u64 = 0x100;
-const ROOM_BYTES: usize = 0x1000 - 0x100;
+/// Offset in the replay's own page of the scratch space for paths.
+pub(super) const SCRATCH_OFFSET: u64 = 0x100;
+const SCRATCH_BYTES: usize = 0x1000 - 0x100;
 const PAGE_BYTES: u64 = 4096;
 const PRIVATE_FIXED: u64 = 0x12;
 const ANONYMOUS: u64 = 0x20;
@@ -25,64 +26,66 @@ const MAYMOVE_FIXED: u64 = 3;
 const DONTNEED: u64 = 4;
 
 impl Epoch {
-    /// Repeats the changes of mappings that a recorded system call made.
-    pub(super) fn apply_maps(
+    /// Repeats the changes of mappings that a recorded system call made, and reads the mappings
+    /// there again.
+    pub(super) fn apply_map_changes(
         &mut self,
         changes: &[MapChange],
         reader: &Reader,
     ) -> Result<(), Error> {
         for change in changes {
-            self.apply_map(change, reader)?;
+            self.apply_map_change(change, reader)?;
             match change {
                 MapChange::Map(mapped) => {
-                    self.look_at_mappings_in(mapped.range)?;
-                    self.wake_code(mapped, reader);
+                    self.refresh_mappings_in(mapped.range)?;
+                    self.enable_cached_code(mapped, reader);
                 }
                 MapChange::Unmap(range)
                 | MapChange::Protect { range, .. }
-                | MapChange::Discard(range) => self.look_at_mappings_in(*range)?,
+                | MapChange::Discard(range) => self.refresh_mappings_in(*range)?,
                 MapChange::Move { from, to } => {
-                    self.look_at_mappings_in(*from)?;
-                    self.look_at_mappings_in(*to)?;
+                    self.refresh_mappings_in(*from)?;
+                    self.refresh_mappings_in(*to)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Repeats one change of mappings. The caller reads the mappings again.
-    fn apply_map(&mut self, change: &MapChange, reader: &Reader) -> Result<(), Error> {
+    /// Repeats one change of mappings. Drops translated code there. The caller reads the mappings
+    /// again ([`Self::refresh_mappings_in`]).
+    fn apply_map_change(&mut self, change: &MapChange, reader: &Reader) -> Result<(), Error> {
         match change {
             MapChange::Map(mapped) => {
-                self.forget(mapped.range)?;
+                self.drop_code_in(mapped.range)?;
                 self.map(mapped, reader)?;
                 if mapped.grows_down {
                     let start = mapped.range.start;
-                    self.below_stacks.push(AddrRange::new(start, start));
+                    self.stack_room.push(AddrRange::new(start, start));
                 }
                 Ok(())
             }
             MapChange::Unmap(range) => {
-                self.forget(*range)?;
-                self.call("munmap", MUNMAP, [range.start.0, range.size_bytes(), 0, 0, 0, 0])?;
+                self.drop_code_in(*range)?;
+                self.syscall("munmap", MUNMAP, [range.start.0, range.size_bytes(), 0, 0, 0, 0])?;
                 Ok(())
             }
             MapChange::Protect { range, protection } => {
                 let range = self.with_room_to_grow(*range);
-                self.forget(range)?;
+                self.drop_code_in(range)?;
                 let args = [range.start.0, range.size_bytes(), bits(*protection), 0, 0, 0];
-                self.call("mprotect", MPROTECT, args)?;
+                self.syscall("mprotect", MPROTECT, args)?;
                 Ok(())
             }
             MapChange::Move { from, to } => {
-                self.forget(*from)?;
-                self.forget(*to)?;
+                self.drop_code_in(*from)?;
+                self.drop_code_in(*to)?;
                 self.move_mappings(*from, *to)
             }
             MapChange::Discard(range) => {
-                self.forget(*range)?;
+                self.drop_code_in(*range)?;
                 let args = [range.start.0, range.size_bytes(), DONTNEED, 0, 0, 0];
-                self.call("madvise", MADVISE, args)?;
+                self.syscall("madvise", MADVISE, args)?;
                 Ok(())
             }
         }
@@ -95,7 +98,7 @@ impl Epoch {
         let has_bottom = |room: &&AddrRange| {
             room.start < range.start && range.start <= room.end && room.end < range.end
         };
-        let Some(room) = self.below_stacks.iter().find(has_bottom) else { return range };
+        let Some(room) = self.stack_room.iter().find(has_bottom) else { return range };
         let below = AddrRange::new(room.start, range.start);
         let touched = PageMap::open(self.pid()).and_then(|map| map.touched(below));
         if touched.is_some_and(|touched| touched.is_empty()) {
@@ -105,9 +108,9 @@ impl Epoch {
         }
     }
 
-    /// Moves the pages of `from` to `to`, and adds pages at their end or removes some. Several
-    /// mappings here may be one in the recorded process, where the kernel joined them: they are
-    /// moved one by one.
+    /// Repeats an mremap(2): moves the pages of `from` to `to`, and adds pages at their end or
+    /// removes some if the sizes differ. Several mappings here may be one in the recorded process,
+    /// where the kernel joined them: they are moved one by one.
     fn move_mappings(&mut self, from: AddrRange, to: AddrRange) -> Result<(), Error> {
         let (old, new) = (from.size_bytes(), to.size_bytes());
         let kept = AddrRange::sized(from.start, old.min(new));
@@ -125,7 +128,7 @@ impl Epoch {
         if new > old {
             self.remap(last, AddrRange::new(last.start, to.end), 0)?;
         } else if new < old {
-            self.call("munmap", MUNMAP, [kept.end.0, old - new, 0, 0, 0, 0])?;
+            self.syscall("munmap", MUNMAP, [kept.end.0, old - new, 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -133,22 +136,22 @@ impl Epoch {
     fn remap(&mut self, from: AddrRange, to: AddrRange, flags: u64) -> Result<(), Error> {
         let target = if flags == 0 { 0 } else { to.start.0 };
         let args = [from.start.0, from.size_bytes(), to.size_bytes(), flags, target, 0];
-        self.call("mremap", MREMAP, args)?;
+        self.syscall("mremap", MREMAP, args)?;
         Ok(())
     }
 
-    /// Fails if a range has a part of the replay's own memory, which a damaged or hostile log may
-    /// name.
-    pub(super) fn must_be_of_program(&self, range: AddrRange) -> Result<(), Error> {
+    /// Fails with [`Error::NotOfProgram`] if a range overlaps the replay's own memory, which a
+    /// damaged or hostile log may name.
+    pub(super) fn check_is_programs(&self, range: AddrRange) -> Result<(), Error> {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden().iter().chain([&page]);
         let is_own = own.into_iter().any(|own| own.overlaps(range));
         if is_own { Err(Error::NotOfProgram { range }) } else { Ok(()) }
     }
 
-    /// Returns true if the program itself could write to a range without a stop, and none of its
-    /// code is there.
-    pub(super) fn is_plain(&self, range: AddrRange) -> bool {
+    /// Returns true if the program itself could write to all of a range without a fault, and the
+    /// range is neither executable, nor write-protected for a watch or code, nor the replay's own.
+    pub(super) fn is_plain_data(&self, range: AddrRange) -> bool {
         let Some(last) = range.end.0.checked_sub(1).filter(|_| range.start < range.end) else {
             return false;
         };
@@ -158,12 +161,14 @@ impl Epoch {
             let protection = space.protection(Addr(page));
             protection.is_some_and(|p| p.write && !p.execute) && !space.is_masked(page)
         };
-        self.must_be_of_program(range).is_ok() && pages.all(is_writable)
+        self.check_is_programs(range).is_ok() && pages.all(is_writable)
     }
 
-    /// Maps a recorded mapping at its address. The caller reads the mappings again.
+    /// Maps a recorded mapping at its address, with its recorded contents. Code that earlier runs
+    /// executed there is announced to the engine. The caller reads the mappings again
+    /// ([`Self::refresh_mappings`]).
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
-        self.must_be_of_program(mapped.range)?;
+        self.check_is_programs(mapped.range)?;
         if let Some(part) = mapped.shared {
             return self.map_shared(mapped, part, reader);
         }
@@ -172,30 +177,31 @@ impl Epoch {
         match &mapped.content {
             Content::Zeros => {
                 let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
-                self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+                self.syscall("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
             }
             Content::File { image, offset } => {
                 let path = reader.image_path(image)?;
                 let mut text = path.as_os_str().as_bytes().to_vec();
                 text.push(0);
-                if text.len() > ROOM_BYTES {
-                    return Err(system("open", libc::ENAMETOOLONG));
+                if text.len() > SCRATCH_BYTES {
+                    return Err(failed_call("open", libc::ENAMETOOLONG));
                 }
-                let room = self.page.wrapping_add(ROOM);
+                let scratch = self.page.wrapping_add(SCRATCH_OFFSET);
                 let stored = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
                 let stored = stored.saturating_sub(*offset).next_multiple_of(PAGE_BYTES);
                 if stored < size {
                     // The file may grow later: by zeros, or by writes that are in the log.
                     let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
-                    self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+                    self.syscall("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
                 }
                 if stored > 0 {
-                    self.write(room, &text)?;
-                    let fd = self.call("open", OPEN, [room.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
+                    self.write(scratch, &text)?;
+                    let fd =
+                        self.syscall("open", OPEN, [scratch.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
                     let flags = PRIVATE_FIXED | NORESERVE;
                     let args = [start, size.min(stored), prot, flags, fd, *offset];
-                    let done = self.call("mmap", MMAP, args);
-                    self.call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
+                    let done = self.syscall("mmap", MMAP, args);
+                    self.syscall("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
                     done?;
                 }
                 if mapped.protection.execute {
@@ -213,10 +219,11 @@ impl Epoch {
     }
 
     /// Writes memory of the program, whatever its protection: drops code that was translated from
-    /// there, and extends a stack if the memory is below one. Fails for the replay's own memory.
+    /// there, and extends a stack if the memory is below one. Fails for the replay's own memory and
+    /// for unmapped memory.
     pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
-        self.must_be_of_program(range)?;
+        self.check_is_programs(range)?;
         if self.engine.space.is_executable(addr) {
             // The recorder wrote to a page of code and put its bytes back: they are the same here.
             if self.has_bytes(addr, bytes) {
@@ -232,13 +239,14 @@ impl Epoch {
         Ok(())
     }
 
+    /// Returns true if memory has these bytes at `addr`.
     fn has_bytes(&self, addr: Addr, bytes: &[u8]) -> bool {
         let mut there = vec![0; bytes.len()];
         self.engine.memory.read(addr, &mut there) == bytes.len() && there == bytes
     }
 
-    /// Extends a stack down to `addr`, as the kernel does. Returns false if `addr` is not below a
-    /// stack.
+    /// Extends a stack down to `addr` or further, as the kernel does for an access below it.
+    /// Returns false, and changes nothing, if no stack can grow there.
     pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
         let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
         // The kernel keeps no distance from inaccessible mappings.
@@ -247,72 +255,74 @@ impl Epoch {
         let hidden = self.engine.space.hidden().iter().map(|range| (range.end, STACK_GAP_BYTES));
         let ends = mappings.iter().map(|m| (m.range.end, gap(m.protection))).chain(hidden);
         let below = ends.filter(|(end, _)| *end <= addr).max();
-        let room = below.map_or(Addr(0), |(end, gap)| Addr(end.0.saturating_add(gap)));
+        let lowest = below.map_or(Addr(0), |(end, gap)| Addr(end.0.saturating_add(gap)));
         let Some(stack) = mappings.iter().find(|m| m.range.start > addr) else { return Ok(false) };
         let (top, is_used) = (stack.range.start, mappings.iter().any(|m| m.range.contains(addr)));
-        let is_of = |below: &&mut AddrRange| below.start <= top && top <= below.end;
-        let Some(below) = self.below_stacks.iter_mut().find(is_of).filter(|_| !is_used) else {
+        let is_of = |room: &&mut AddrRange| room.start <= top && top <= room.end;
+        let Some(room) = self.stack_room.iter_mut().find(is_of).filter(|_| !is_used) else {
             return Ok(false);
         };
-        let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(room);
+        let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(lowest);
         if start > addr {
             return Ok(false);
         }
-        below.start = below.start.min(start);
+        room.start = room.start.min(start);
         let (start, size, prot) = (start.0, top.0 - start.0, bits(stack.protection));
         let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
-        self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
-        self.look_at_mappings()?;
+        self.syscall("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+        self.refresh_mappings()?;
         Ok(true)
     }
 
-    /// Writes mapped memory of the process directly. [`Self::overwrite`] also handles code,
-    /// protections and stacks.
+    /// Writes mapped memory of the process directly, also if its pages are not writable.
+    /// [`Self::overwrite`] also handles translated code, shared files and stacks.
     pub(super) fn write(&self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let written = self.engine.memory.write(addr, bytes);
         written.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(0);
-            system("write", errno)
+            failed_call("write", errno)
         })
     }
 
     /// Drops the translated code of a range whose mapping is about to change, and restores the
-    /// permissions of its pages. Fails for the replay's own memory.
-    pub(super) fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
-        self.must_be_of_program(range)?;
+    /// program's permissions of its pages, which the engine has changed to see writes. Fails for
+    /// the replay's own memory.
+    pub(super) fn drop_code_in(&mut self, range: AddrRange) -> Result<(), Error> {
+        self.check_is_programs(range)?;
         self.engine.give_back_protection(self.thread.tracee, range)?;
         self.engine.forget_code(range);
         Ok(())
     }
 
-    /// Makes the process execute a system call for the replay itself, and returns its result. Fails
-    /// if the call does; `name` is for the error.
-    pub(super) fn call(
+    /// Makes the process execute a system call for the replay itself, and returns its result. Blocks
+    /// until it returns. Fails if the call does; `name` is for the error.
+    pub(super) fn syscall(
         &mut self,
         name: &'static str,
         number: u64,
         args: [u64; 6],
     ) -> Result<u64, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
-        call_in(self.thread.tracee, self.page, name, number, args)
+        syscall_in(self.thread.tracee, self.page, name, number, args)
     }
 
-    /// Reads the mappings again, and forgets which code was stable in executable ones that changed.
-    pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
+    /// Reads the process's mappings again, into the engine's address space. Makes the engine forget
+    /// which code is *stable*, known not to change, in executable mappings that did.
+    pub(super) fn refresh_mappings(&mut self) -> Result<(), Error> {
         let seen = self.engine.space.refresh(self.thread.pid)?;
-        self.note_changes(&seen);
+        self.forget_changed_code(&seen);
         Ok(())
     }
 
-    /// Does what [`Self::look_at_mappings`] does, for the mappings in a range.
-    fn look_at_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
+    /// Does what [`Self::refresh_mappings`] does, for the mappings in a range.
+    fn refresh_mappings_in(&mut self, range: AddrRange) -> Result<(), Error> {
         let seen = self.engine.space.refresh_in(self.thread.pid, range)?;
-        self.note_changes(&seen);
+        self.forget_changed_code(&seen);
         Ok(())
     }
 
     /// Makes the engine forget which code is stable where executable mappings changed.
-    fn note_changes(&mut self, seen: &MappingChanges) {
+    fn forget_changed_code(&mut self, seen: &MappingChanges) {
         let changed = seen.gone.iter().chain(&seen.new).filter(|m| m.protection.execute);
         let changed: Vec<_> = changed.map(|m| m.range).collect();
         if changed.is_empty() {
@@ -326,7 +336,7 @@ impl Epoch {
 
 /// Makes a process execute a system call, by the SYSCALL instruction in `page`. Returns its result.
 /// Fails if the call does.
-pub(super) fn call_in(
+pub(super) fn syscall_in(
     tracee: Tracee,
     page: Addr,
     name: &'static str,
@@ -335,12 +345,13 @@ pub(super) fn call_in(
 ) -> Result<u64, Error> {
     let result = tracee.inject(page, number, args)?;
     if (-4095..0).contains(&result) {
-        return Err(system(name, i32::try_from(-result).unwrap_or(0)));
+        return Err(failed_call(name, i32::try_from(-result).unwrap_or(0)));
     }
     Ok(result.cast_unsigned())
 }
 
-pub(super) fn system(call: &'static str, errno: i32) -> Error {
+/// Returns the error of a system call that failed with `errno`.
+pub(super) fn failed_call(call: &'static str, errno: i32) -> Error {
     tracee::Error::of_call(call, errno).into()
 }
 

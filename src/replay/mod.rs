@@ -8,8 +8,8 @@
 //!
 //! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way.
 
-mod ahead;
 mod answers;
+mod checkpoint_timer;
 mod checkpoints;
 mod code_cache;
 mod components;
@@ -22,31 +22,32 @@ mod extend;
 mod final_memory;
 mod forward;
 mod glances;
+mod glancing;
 mod goals;
 mod lent;
 mod loader;
 mod maps;
 mod one_cpu;
 mod outline;
-mod pace;
+mod parked;
 mod path;
 mod position;
+mod prepare;
 mod process;
-mod row;
 mod run;
 mod search;
 mod seek;
 mod shared;
-mod stand;
 mod steps;
 mod straight;
+mod undo;
 mod verify;
 mod view;
 mod watches;
 
 pub use diversion::DiversionEnd;
 pub use error::Error;
-pub use goals::{Found, Goals};
+pub use goals::{Goals, MoveEnd};
 pub use outline::KernelEvent;
 pub use path::path_of;
 pub use position::Position;

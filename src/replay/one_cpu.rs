@@ -1,6 +1,10 @@
-//! Keeps the replay and its process on one CPU. They take turns: while one runs, the other waits
-//! for it. On two CPUs, each of them would have to wake the other one's, and in virtual machines a
-//! turn then takes half as long again.
+//! Keeps the replay's thread and its process on one CPU: *pins* them to it. They take turns: while
+//! one runs, the other waits for it. On two CPUs, each of them would have to wake the other one's,
+//! and in virtual machines a turn then takes half as long again.
+//!
+//! [`OneCpu::begin_turn`] pins both threads. The [`PinGuard`] that it returns unpins the replay's
+//! thread when it is dropped, unless an outer guard exists: then the pin stays for further turns.
+//! The process's thread stays pinned, since it only runs in turns.
 
 use crate::common::Tid;
 use crate::tracee::Cpus;
@@ -8,50 +12,51 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// The time after which the kernel may place the two on another CPU, as this one may be busy by
-/// then.
-const PERIOD: Duration = Duration::from_millis(50);
+/// The time after which both are unpinned for one turn, so that the kernel may place them on
+/// another CPU: this one may be busy by then.
+const REPIN_PERIOD: Duration = Duration::from_millis(50);
 
 thread_local! {
-    static THIS_THREAD: RefCell<ThisThread> = const { RefCell::new(ThisThread { spans: 0, own: None }) };
+    static THIS_THREAD: RefCell<ThisThread> = const { RefCell::new(ThisThread { guards: 0, unpinned: None }) };
 }
 
-/// The state of a thread that replays.
+/// The state of a thread of the tracer that replays.
 struct ThisThread {
-    /// The number of spans that the thread is in, one inside the other.
-    spans: u32,
-    /// The CPUs that the thread may use after these spans, if it is kept on one now.
-    own: Option<Cpus>,
+    /// The number of guards that exist.
+    guards: u32,
+    /// The CPUs that the thread may use when it is unpinned, if it is pinned now.
+    unpinned: Option<Cpus>,
 }
 
 impl ThisThread {
-    fn let_go(&mut self) {
-        if let Some(own) = self.own.take() {
-            let _ = own.keep_this_thread();
+    fn unpin(&mut self) {
+        if let Some(all) = self.unpinned.take() {
+            let _ = all.keep_this_thread();
         }
     }
 }
 
-/// A guard: while it exists, this thread may stay pinned to one CPU between its waits for the
-/// process. When the outermost guard is dropped, the thread may use all its CPUs again.
+/// A guard: while it exists, the calling thread stays pinned to one CPU from one turn of the
+/// process to the next. When the outermost guard is dropped, the thread may use all its CPUs again.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Span(PhantomData<*const ()>);
+pub(super) struct PinGuard(PhantomData<*const ()>);
 
-impl Span {
-    /// Begins a span, perhaps inside others. Without one, each turn is a span.
+impl PinGuard {
+    /// Returns a guard for several turns. It pins nothing: the turns do. Guards may exist inside
+    /// others.
     pub(super) fn begin() -> Self {
-        THIS_THREAD.with_borrow_mut(|this| this.spans += 1);
+        THIS_THREAD.with_borrow_mut(|this| this.guards += 1);
         Self(PhantomData)
     }
 }
 
-impl Drop for Span {
+impl Drop for PinGuard {
     fn drop(&mut self) {
         THIS_THREAD.with_borrow_mut(|this| {
-            this.spans -= 1;
-            if this.spans == 0 {
-                this.let_go();
+            this.guards -= 1;
+            if this.guards == 0 {
+                this.unpin();
             }
         });
     }
@@ -62,58 +67,60 @@ impl Drop for Span {
 pub(super) struct OneCpu {
     /// True if the two may use more than one CPU.
     has_choice: bool,
-    /// The thread that was placed last, and the CPU that it is kept on, if any. A copy of a process
-    /// is where its original was kept.
-    placed: Option<(Tid, Option<Cpus>)>,
-    /// The CPUs that the two may use outside of turns.
-    own: Option<Cpus>,
-    next_placing: Instant,
+    /// The thread of the process that was pinned or unpinned last, and the CPU that it is pinned
+    /// to, if it is. A copy of a process is pinned like its original.
+    pinned: Option<(Tid, Option<Cpus>)>,
+    /// The CPUs that the two may use when they are not pinned.
+    unpinned: Option<Cpus>,
+    next_unpin: Instant,
 }
 
 impl OneCpu {
-    /// Returns a state in which no thread is kept on a CPU yet.
+    /// Returns a state in which the process's thread is not pinned yet.
     pub(super) fn new() -> Self {
-        let own = THIS_THREAD.with_borrow(|this| this.own).or_else(|| Cpus::of_this_thread().ok());
-        let is_choice = |own: Cpus| Cpus::current().is_ok_and(|here| own.without(here).is_some());
-        let has_choice = own.is_some_and(is_choice);
-        Self { has_choice, placed: None, own, next_placing: Instant::now() }
+        let before_pin = THIS_THREAD.with_borrow(|this| this.unpinned);
+        let unpinned = before_pin.or_else(|| Cpus::of_this_thread().ok());
+        let is_choice = |all: Cpus| Cpus::current().is_ok_and(|here| all.without(here).is_some());
+        let has_choice = unpinned.is_some_and(is_choice);
+        Self { has_choice, pinned: None, unpinned, next_unpin: Instant::now() }
     }
 
-    /// Begins a turn of a thread of the process: keeps both threads on this CPU. If the kernel
-    /// refuses, turns take longer.
-    pub(super) fn begin_turn(&mut self, tid: Tid) -> Span {
-        let span = Span::begin();
+    /// Begins a turn of the process's thread `tid`: pins it and the calling thread to the CPU that
+    /// the latter is on. The turn ends when the guard is dropped. If the kernel refuses, nothing is
+    /// pinned, and turns take longer.
+    pub(super) fn begin_turn(&mut self, tid: Tid) -> PinGuard {
+        let guard = PinGuard::begin();
         let now = Instant::now();
-        if self.has_choice && now >= self.next_placing {
-            self.next_placing = now + PERIOD;
-            self.let_go(tid);
+        if self.has_choice && now >= self.next_unpin {
+            self.next_unpin = now + REPIN_PERIOD;
+            self.unpin(tid);
         } else if self.has_choice {
-            self.keep(tid);
+            self.pin(tid);
         }
-        span
+        guard
     }
 
-    /// Keeps both threads on the current CPU, if the kernel permits it.
-    fn keep(&mut self, tid: Tid) {
+    /// Pins both threads to the current CPU, if the kernel permits it.
+    fn pin(&mut self, tid: Tid) {
         let Ok(here) = Cpus::current() else { return };
-        if self.placed != Some((tid, Some(here))) {
-            self.placed = here.keep(tid).is_ok().then_some((tid, Some(here)));
+        if self.pinned != Some((tid, Some(here))) {
+            self.pinned = here.keep(tid).is_ok().then_some((tid, Some(here)));
         }
-        let own = self.own.filter(|_| self.placed.is_some());
+        let unpinned = self.unpinned.filter(|_| self.pinned.is_some());
         THIS_THREAD.with_borrow_mut(|this| {
-            if this.own.is_none() && own.is_some() && here.keep_this_thread().is_ok() {
-                this.own = own;
+            if this.unpinned.is_none() && unpinned.is_some() && here.keep_this_thread().is_ok() {
+                this.unpinned = unpinned;
             }
         });
     }
 
-    /// Lets both threads use all their CPUs, as they are to be placed anew, or to run at the same
-    /// time.
-    pub(super) fn let_go(&mut self, tid: Tid) {
-        THIS_THREAD.with_borrow_mut(ThisThread::let_go);
-        let is_free = !self.has_choice || self.placed == Some((tid, None));
-        if let Some(own) = self.own.filter(|_| !is_free) {
-            self.placed = own.keep(tid).is_ok().then_some((tid, None));
+    /// Lets both threads use all their CPUs, even while guards exist: the kernel is to choose
+    /// another CPU for them, or they are to run at the same time.
+    pub(super) fn unpin(&mut self, tid: Tid) {
+        THIS_THREAD.with_borrow_mut(ThisThread::unpin);
+        let is_free = !self.has_choice || self.pinned == Some((tid, None));
+        if let Some(all) = self.unpinned.filter(|_| !is_free) {
+            self.pinned = all.keep(tid).is_ok().then_some((tid, None));
         }
     }
 }
@@ -137,22 +144,22 @@ mod tests {
         let mut one = OneCpu::new();
         if one.has_choice {
             let here = || Cpus::of_this_thread().unwrap();
-            one.next_placing = Instant::now() + Duration::from_secs(600);
+            one.next_unpin = Instant::now() + Duration::from_secs(600);
             drop(one.begin_turn(tid));
             assert!(here() == own && cpus_of(&child).parse::<u32>().is_ok());
-            let span = Span::begin();
+            let span = PinGuard::begin();
             drop(one.begin_turn(tid));
             let kept = here();
-            assert!(own.without(kept).is_some() && one.placed == Some((tid, Some(kept))));
+            assert!(own.without(kept).is_some() && one.pinned == Some((tid, Some(kept))));
             drop(one.begin_turn(tid));
             assert_eq!(here(), kept);
-            one.let_go(tid);
+            one.unpin(tid);
             assert_eq!((here(), cpus_of(&child)), (own, before.clone()));
             drop(one.begin_turn(tid));
             drop(span);
             assert_eq!(here(), own);
-            // They are placed anew from time to time.
-            one.next_placing = Instant::now();
+            // They are unpinned from time to time.
+            one.next_unpin = Instant::now();
             let _turn = one.begin_turn(tid);
             assert_eq!((here(), cpus_of(&child)), (own, before));
         } else {

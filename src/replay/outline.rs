@@ -1,4 +1,7 @@
-//! A summary of the log, made without running the program.
+//! A summary of the log, made without running the program: for each entry its thread, its ticks and
+//! its act of the kernel, and the places where programs and keyframes begin. A run consists of
+//! *programs*, from one execve(2) to the next, which are numbered from 0. Entries are numbered over
+//! the whole run; those before the log's first one may have been dropped, to save space.
 
 use super::error::Error;
 use super::position::Position;
@@ -21,8 +24,8 @@ pub enum KernelEvent {
 }
 
 impl KernelEvent {
-    /// Returns true if the act is about to happen: a run ends before it, and the next one passes
-    /// it.
+    /// Returns true if the act is about to happen, false if it has happened. A run that ends before
+    /// an act has to pass it next (`Goals::passed`).
     pub fn is_ahead(self) -> bool {
         matches!(self, Self::Call(_) | Self::Signal(_))
     }
@@ -37,15 +40,16 @@ pub(super) struct Outline {
     begins: Vec<u64>,
     /// The number of entries before the log's first one, which were dropped.
     first: u64,
-    entries: Vec<Line>,
+    entries: Vec<EntrySummary>,
     total_ticks: u64,
     /// True if the last entry is the end of the run.
     is_finished: bool,
+    /// The stored files that the programs mapped, by their paths.
     files: BTreeMap<String, ImageId>,
     /// For each program, all ranges that it ever maps.
     ranges: Vec<Vec<AddrRange>>,
-    /// The place where the log continues after each keyframe that is between two of its entries, by
-    /// the number of entries before it.
+    /// For each keyframe, by the number of entries before it, the place where the log continues
+    /// after it. Without the keyframe with which the log begins.
     keyframes: BTreeMap<u64, Cursor>,
     /// The ranges that became foreign memory, which processes outside the recording may write, each
     /// with the number of its entry.
@@ -85,7 +89,7 @@ impl ProgramStart {
 
 /// The summary of an entry.
 #[derive(Debug)]
-struct Line {
+struct EntrySummary {
     tid: Tid,
     /// The ticks of all threads before the interval that the entry ends.
     ticks_before: u64,
@@ -110,8 +114,8 @@ enum Act {
 impl Outline {
     /// Reads the whole log once. If the log's beginning was dropped, reads the keyframe first that
     /// precedes its first entry.
-    pub(super) fn of(log: &Log, reader: &Reader) -> Result<Self, Error> {
-        let mut outline = Self::before(log.first());
+    pub(super) fn read(log: &Log, reader: &Reader) -> Result<Self, Error> {
+        let mut outline = Self::empty(log.first());
         let (mut cursor, mut calls) = (log.cursor(), OpenCalls::default());
         if outline.first > 0 {
             let start = reader.open_keyframe(outline.first)?.cursor();
@@ -133,8 +137,8 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Returns the summary of a log before its first entry, which has this number.
-    fn before(first: u64) -> Self {
+    /// Returns the summary of a log without entries, whose first one will have this number.
+    fn empty(first: u64) -> Self {
         Self {
             starts: Vec::new(),
             begins: Vec::new(),
@@ -149,14 +153,14 @@ impl Outline {
         }
     }
 
-    /// Adds the mappings of the keyframe with which the log begins, and notes in `calls` the calls
-    /// that threads are in.
+    /// Adds the mappings and foreign memory of the keyframe with which the log begins, and notes in
+    /// `calls` the calls that threads are in there.
     fn read_keyframe(&mut self, mut cursor: Cursor, calls: &mut OpenCalls) -> Result<(), Error> {
         while let Some(entry) = cursor.current()? {
             match &entry.happening {
                 Happening::Start(start) => self.add_program(&start.mappings),
                 Happening::Foreign { range } => self.foreign.push((self.first, *range)),
-                happening => _ = calls.act_of(entry.tid, happening),
+                happening => _ = calls.next_act(entry.tid, happening),
             }
             cursor.skip()?;
         }
@@ -167,8 +171,8 @@ impl Outline {
     fn add(&mut self, entry: &Entry, cursor: &Cursor, calls: &mut OpenCalls) {
         let here = cursor.index();
         let happening = &entry.happening;
-        let act = calls.act_of(entry.tid, happening);
-        self.entries.push(Line { tid: entry.tid, ticks_before: self.total_ticks, act });
+        let act = calls.next_act(entry.tid, happening);
+        self.entries.push(EntrySummary { tid: entry.tid, ticks_before: self.total_ticks, act });
         self.total_ticks = self.total_ticks.saturating_add(entry.ticks);
         // The last entry of the log decides.
         self.is_finished = matches!(happening, Happening::Finish { .. });
@@ -193,7 +197,7 @@ impl Outline {
         }
     }
 
-    /// Adds a program that begins with these mappings.
+    /// Adds the files and ranges of a program that begins with these mappings.
     fn add_program(&mut self, mappings: &[Mapped]) {
         note_files(mappings, &mut self.files);
         self.ranges.push(mappings.iter().map(|mapped| mapped.range).collect());
@@ -211,14 +215,14 @@ impl Outline {
         }
     }
 
-    /// Returns the first position of a moment ([`Replay::moment`]), at or after entry number
-    /// `first`.
-    pub(super) fn position(&self, first: u64, moment: u64) -> Position {
+    /// Returns the first position of a moment ([`Outline::moment`]), at or after entry number
+    /// `first`: a position right after an entry or a tick.
+    pub(super) fn position_of_moment(&self, first: u64, moment: u64) -> Position {
         // Searches for the last entry whose interval begins at or before the moment. The rest are
         // ticks in that interval.
         let begins = |entry: u64| self.moment(Position::after_entries(entry));
         // A run whose end is not recorded ends after its last entry.
-        let (mut low, mut high) = (first, self.last() + 1);
+        let (mut low, mut high) = (first, self.end_entry() + 1);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
             if begins(middle) <= moment {
@@ -230,8 +234,8 @@ impl Outline {
         Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
     }
 
-    /// Returns the number of a position's moment ([`Replay::moment`]): each tick and each entry
-    /// before it counts.
+    /// Returns the number of a position's moment: the ticks of all threads and the entries before
+    /// it, from the log's first entry on.
     pub(super) fn moment(&self, position: Position) -> u64 {
         let ticks = self.ticks_before(position.entry).saturating_add(position.ticks);
         ticks.saturating_add(position.entry.saturating_sub(self.first))
@@ -239,43 +243,46 @@ impl Outline {
 
     /// Returns the number of the log's first entry, which is the number of entries that were
     /// dropped.
-    pub(super) fn first(&self) -> u64 {
+    pub(super) fn first_entry(&self) -> u64 {
         self.first
     }
 
-    /// Returns the number of entries of the run, with those that were dropped.
+    /// Returns the number of entries of the run, including those that were dropped.
     pub(super) fn len(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
     /// Returns the summary of an entry; `None` if the log does not have it.
-    fn line(&self, entry: u64) -> Option<&Line> {
+    fn summary_of(&self, entry: u64) -> Option<&EntrySummary> {
         let at = usize::try_from(entry.checked_sub(self.first)?).ok()?;
         self.entries.get(at)
     }
 
-    /// Returns the number of entries before the end of the run: all but the entry that records the
-    /// end.
-    pub(super) fn last(&self) -> u64 {
+    /// Returns the number of entries before the end of the run: all, including those that were
+    /// dropped, but the one that records the end.
+    pub(super) fn end_entry(&self) -> u64 {
         self.len().saturating_sub(self.is_finished.into())
     }
 
     /// Returns the thread of an entry; `None` if the log does not have the entry.
     pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
-        self.line(entry).map(|line| line.tid)
+        self.summary_of(entry).map(|entry| entry.tid)
     }
 
-    /// Returns the number of the last entry of a thread before entry number `before`.
-    pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
+    /// Returns the number of a thread's last entry before entry number `before`; `None` if the log
+    /// has none.
+    pub(super) fn last_entry_of(&self, tid: Tid, before: u64) -> Option<u64> {
         (self.first..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
-    /// Returns the number of the first entry of a thread from entry number `from` on.
-    pub(super) fn next_of(&self, tid: Tid, from: u64) -> Option<u64> {
+    /// Returns the number of a thread's first entry from entry number `from` on; `None` if the
+    /// thread has no more.
+    pub(super) fn next_entry_of(&self, tid: Tid, from: u64) -> Option<u64> {
         (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
     }
 
-    /// Returns the number of the program that an entry belongs to: the last that began before it.
+    /// Returns the number of the program that an entry belongs to: the last one that began before
+    /// it. An execve(2)'s own entry belongs to the program before.
     pub(super) fn epoch_of(&self, entry: u64) -> usize {
         self.starts.partition_point(|start| start.is_before(entry)).saturating_sub(1)
     }
@@ -288,7 +295,7 @@ impl Outline {
     }
 
     /// Returns the position of the first instruction of a program.
-    pub(super) fn first_of(&self, number: usize) -> Position {
+    pub(super) fn first_position_of(&self, number: usize) -> Position {
         Position::after_entries(self.begins.get(number).copied().unwrap_or(0))
     }
 
@@ -297,30 +304,30 @@ impl Outline {
         self.ranges.get(number).cloned().unwrap_or_default()
     }
 
-    /// Returns the last keyframe of a program at or before a position: the number of entries before
-    /// it, and the place where the log continues.
+    /// Returns the last keyframe of a program at or before a position, if there is one: the number
+    /// of entries before it, and the place where the log continues.
     pub(super) fn keyframe_before(
         &self,
         number: usize,
         position: Position,
     ) -> Option<(u64, Cursor)> {
-        let first = self.first_of(number).entry;
+        let first = self.first_position_of(number).entry;
         let (&entry, cursor) = self.keyframes.range(..=position.entry).next_back()?;
         (entry >= first).then(|| (entry, cursor.clone()))
     }
 
-    /// Forgets a keyframe that is not to be used.
+    /// Forgets the keyframe after `entry` entries, so that no move loads it.
     pub(super) fn forget_keyframe(&mut self, entry: u64) {
         self.keyframes.remove(&entry);
     }
 
-    /// Returns the number of entries before each keyframe.
+    /// Returns the number of entries before each keyframe that is not forgotten, ascending.
     pub(super) fn keyframes(&self) -> Vec<u64> {
         self.keyframes.keys().copied().collect()
     }
 
     /// Returns the system call that is about to be made, or the signal that is about to be
-    /// delivered, right before an entry.
+    /// delivered to a handler, right before an entry; `None` if the entry records no such act.
     pub(super) fn event_before(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Enters(number) => Some(KernelEvent::Call(number.into())),
@@ -329,7 +336,8 @@ impl Outline {
         }
     }
 
-    /// Returns the system call that has returned right after an entry.
+    /// Returns the system call that has returned right after an entry; `None` if the entry records
+    /// no return.
     pub(super) fn event_after(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Returns(number) => Some(KernelEvent::Return(number.into())),
@@ -338,7 +346,7 @@ impl Outline {
     }
 
     fn act(&self, entry: u64) -> Act {
-        self.line(entry).map_or(Act::Other, |line| line.act)
+        self.summary_of(entry).map_or(Act::Other, |entry| entry.act)
     }
 
     /// Returns the stored files that the programs mapped, by their paths. If there are several with
@@ -347,7 +355,8 @@ impl Outline {
         &self.files
     }
 
-    /// Returns true if a part of a range became foreign memory of a program before an entry.
+    /// Returns true if a part of a range became *foreign* memory of program `number` before entry
+    /// `before`: processes outside the recording may write it.
     pub(super) fn is_foreign(&self, number: usize, before: u64, range: AddrRange) -> bool {
         let begin = self.begins.get(number).copied().unwrap_or(0);
         let mut foreign = self.foreign.iter().filter(|(entry, _)| (begin..before).contains(entry));
@@ -360,20 +369,21 @@ impl Outline {
     }
 
     /// Returns true if all entries from number `first` to before `end` are of one thread, which
-    /// executes no ticks between them.
-    pub(super) fn are_of_one_place(&self, first: u64, end: u64) -> bool {
+    /// executes no ticks between them. False if the log has none of them.
+    pub(super) fn are_at_one_place(&self, first: u64, end: u64) -> bool {
         let index =
             |entry: u64| usize::try_from(entry.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let lines = self.entries.get(index(first)..index(end)).unwrap_or_default();
-        let is_one = lines.windows(2).all(|pair| pair[0].tid == pair[1].tid);
-        is_one && !lines.is_empty() && self.ticks_before(first) == self.ticks_before(end)
+        let entries = self.entries.get(index(first)..index(end)).unwrap_or_default();
+        let is_one = entries.windows(2).all(|pair| pair[0].tid == pair[1].tid);
+        is_one && !entries.is_empty() && self.ticks_before(first) == self.ticks_before(end)
     }
 
-    /// Returns the ticks of all threads before the interval that an entry ends; those of the whole
-    /// run after the last entry.
+    /// Returns the ticks of all threads up to the entry before entry number `entry`: without those
+    /// of the interval between the two. After the last entry, those of the whole run; 0 for an
+    /// entry that was dropped.
     pub(super) fn ticks_before(&self, entry: u64) -> u64 {
         let dropped = if entry < self.first { 0 } else { self.total_ticks };
-        self.line(entry).map_or(dropped, |line| line.ticks_before)
+        self.summary_of(entry).map_or(dropped, |entry| entry.ticks_before)
     }
 }
 
@@ -382,9 +392,9 @@ impl Outline {
 struct OpenCalls(BTreeMap<Tid, u32>);
 
 impl OpenCalls {
-    /// Returns the act that an entry of a thread records, and updates the calls that threads are
-    /// in. Called for all entries in order.
-    fn act_of(&mut self, tid: Tid, happening: &Happening) -> Act {
+    /// Returns the act that the next entry, of thread `tid`, records, and updates the calls that
+    /// threads are in. To be called for all entries in order.
+    fn next_act(&mut self, tid: Tid, happening: &Happening) -> Act {
         // The kernel uses only the low half of a call's number.
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
         match happening {

@@ -1,10 +1,11 @@
-//! Positions: places in a run, by entries of the log, ticks and instructions. A *tick* is a branch
-//! that is counted when the program is run again.
+//! Positions: places in a run, by entries of the log, ticks and instructions. An *entry* records
+//! one event of the run, such as a system call or a switch to another thread. A *tick* is a branch
+//! that is counted when the program is run again; every loop contains one.
 
 use std::fmt;
 
-/// A place in a run, in the order of execution of all threads. The instruction or entry there is
-/// the next one.
+/// A place in a run, in the order of execution of all threads. Positions compare in this order. The
+/// instruction there is about to execute, or the next entry is about to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The number of entries of the log that came before.

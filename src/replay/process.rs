@@ -1,15 +1,16 @@
 //! The replay of a recording, and its position.
 
-use super::diversion::Diverted;
+use super::checkpoint_timer::CheckpointTimer;
+use super::diversion::DiversionOrigin;
 use super::epoch::Epoch;
 use super::error::Error;
+use super::glancing::GlancingThread;
 use super::lent::Lent;
 use super::outline::{Outline, ProgramStart};
-use super::pace::Pace;
+use super::parked::Preparation;
 use super::position::Position;
-use super::row::Row;
 use super::search::Hits;
-use super::stand::{Glanced, Preparation};
+use super::undo::UndoLog;
 use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::insn::Registers;
@@ -18,7 +19,8 @@ use crate::recording::log::{Cursor, Entry, Happening};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 
-/// A replay of an exact recording, at a position.
+/// A replay of an exact recording, at a position. It is given by `number`, `cursor`, `ticks` and
+/// `instructions`; the process in `epoch` has the state there.
 #[derive(Debug)]
 pub struct Replay {
     pub(super) reader: Reader,
@@ -28,32 +30,35 @@ pub struct Replay {
     pub(super) epoch: Epoch,
     /// The number of the program (epoch) of the run that is loaded.
     pub(super) number: usize,
+    /// The place in the log: its next entry is of the thread that executes now, and happens next.
     pub(super) cursor: Cursor,
     /// The ticks of the thread of the next entry since the last entry.
     pub(super) ticks: u64,
     /// The instructions of this thread since its last tick; `None` if they were not counted.
     pub(super) instructions: Option<u64>,
-    pub(super) pace: Pace,
-    /// True if the run has no more instructions.
+    pub(super) checkpoint_timer: CheckpointTimer,
+    /// True if a move has found that the run has no more instructions.
     pub(super) is_at_end: bool,
+    /// The position of the first instruction.
     first: Position,
-    /// The instructions before the user's position, which can be undone.
-    pub(super) row: Row,
-    /// The hits of the last search backwards.
+    /// The instructions before the user's position that can be undone without a replay.
+    pub(super) undo_log: UndoLog,
+    /// The hits of the last search backwards that the user has not seen yet.
     pub(super) hits: Option<Hits>,
-    /// The place that the diversion left, if there is one.
-    pub(super) diverted: Option<Diverted>,
+    /// The place at which the diversion began, if there is one.
+    pub(super) diverted: Option<DiversionOrigin>,
     /// The memory that is lent to the debugger.
     pub(super) lent: Lent,
     /// The number of the entry before which the run ends; `u64::MAX` if no end is known yet.
     pub(super) end: u64,
     /// The preparation for going back from the end.
-    pub(super) ahead: Preparation,
-    /// The state of the thread that waits at a glance, while its stop is decided.
-    pub(super) glanced: Option<Glanced>,
-    /// True if the stop of this thread is accepted, should it stop next; `None` if that is
-    /// undecided.
-    pub(super) judged: Option<bool>,
+    pub(super) preparation: Preparation,
+    /// The state of the loaded thread while it waits at a glance: a stop in the code cache, until
+    /// the goals accept or pass it.
+    pub(super) glancing: Option<GlancingThread>,
+    /// The decision of the goals at the last glance, should the thread stop there: true if they
+    /// accept the stop; `None` if they have to be asked at the stopped thread.
+    pub(super) glance_verdict: Option<bool>,
 }
 
 impl Replay {
@@ -62,13 +67,14 @@ impl Replay {
         Self::open_as(reader, CodeKind::Counting)
     }
 
-    /// Opens the replay of a recording that executes code of this kind.
+    /// Opens the replay of a recording, as [`Self::open`], that executes translated code of this
+    /// kind.
     pub(super) fn open_as(reader: Reader, code: CodeKind) -> Result<Self, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log, &reader)?;
+        let outline = Outline::read(&log, &reader)?;
         let start = outline.starts.first().ok_or(Error::EmptyLog)?;
         let (epoch, cursor) = Epoch::load(start, &reader, code, outline.ranges_of(0))?;
-        let pace = Pace::from(epoch.pid());
+        let checkpoint_timer = CheckpointTimer::start(epoch.pid());
         let mut replay = Self {
             reader,
             code,
@@ -78,20 +84,20 @@ impl Replay {
             cursor,
             ticks: 0,
             instructions: Some(0),
-            pace,
+            checkpoint_timer,
             is_at_end: false,
             first: Position::default(),
-            row: Row::default(),
+            undo_log: UndoLog::default(),
             hits: None,
             diverted: None,
             lent: Lent::default(),
             end: u64::MAX,
-            ahead: Preparation::default(),
-            glanced: None,
-            judged: None,
+            preparation: Preparation::default(),
+            glancing: None,
+            glance_verdict: None,
         };
         replay.first = replay.position();
-        replay.keep_here()?;
+        replay.keep_checkpoint_here()?;
         Ok(replay)
     }
 
@@ -100,10 +106,10 @@ impl Replay {
         &self.reader
     }
 
-    /// Returns the position: that of the last tick if the instructions since then were not counted,
-    /// and that of the glance if a thread waits at one.
+    /// Returns the position: that of the last tick if the instructions since then were not counted
+    /// ([`Self::exact_position`] counts them), and that of the glance if a thread waits at one.
     pub fn position(&self) -> Position {
-        if let Some(glanced) = &self.glanced {
+        if let Some(glanced) = &self.glancing {
             return glanced.position;
         }
         let (entry, ticks) = (self.cursor.index(), self.ticks);
@@ -121,21 +127,22 @@ impl Replay {
         self.outline.moment(position)
     }
 
-    /// Returns the first position before which this many ticks and entries lie ([`Self::moment`]).
+    /// Returns the first position with this moment ([`Self::moment`]).
     pub fn position_of_moment(&self, moment: u64) -> Position {
-        self.outline.position(self.first.entry, moment)
+        self.outline.position_of_moment(self.first.entry, moment)
     }
 
     /// Returns the number of the last moment of the run ([`Self::moment`]).
     pub fn last_moment(&self) -> u64 {
-        let entries = self.outline.last().saturating_sub(self.outline.first());
+        let entries = self.outline.end_entry().saturating_sub(self.outline.first_entry());
         self.outline.total_ticks().saturating_add(entries)
     }
 
-    /// Returns the moment at which the interval before each entry of the log begins, and one after
-    /// the last.
+    /// Returns for each entry of the log before the end of the run, and for the end, the moment
+    /// right after the entry before it; and last, the moment after the end.
     pub fn interval_starts(&self) -> Vec<u64> {
-        let starts = (self.outline.first()..=self.outline.last() + 1).map(Position::after_entries);
+        let starts = (self.outline.first_entry()..=self.outline.end_entry() + 1)
+            .map(Position::after_entries);
         starts.map(|at| self.moment(at)).collect()
     }
 
@@ -164,8 +171,8 @@ impl Replay {
         }
     }
 
-    /// Ends the run before an entry, as the run is not known from there on. Later keyframes are not
-    /// used.
+    /// Makes the run end before an entry, from now on: no move passes it, or uses a later keyframe.
+    /// Called after a divergence, from which on the run is not known.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
         for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {
@@ -173,13 +180,13 @@ impl Replay {
         }
     }
 
-    /// Returns true if the replay is at the end of the run, or of the recording.
+    /// Returns true if the last move ended at the end of the run, or of the recording.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// Returns the stored files that the program mapped, by their paths. If there are several with
-    /// one path, it is the last.
+    /// Returns the stored files that the programs of the run mapped, by their paths. If there are
+    /// several with one path, it is the last.
     pub fn files(&self) -> &BTreeMap<String, ImageId> {
         self.outline.files()
     }
@@ -199,18 +206,19 @@ impl Replay {
         Ok(self.cursor.peek()?.map(|entry| entry.tid))
     }
 
-    /// Keeps a checkpoint at the current position, if a tick begins there.
-    pub(super) fn keep_here(&mut self) -> Result<(), Error> {
+    /// Keeps a regular checkpoint at the current position, if it is right after a tick or an entry,
+    /// and restarts the timer for the next one. Otherwise does nothing.
+    pub(super) fn keep_checkpoint_here(&mut self) -> Result<(), Error> {
         if self.instructions == Some(0) {
             let position = self.position();
-            self.epoch.keep(position, &self.cursor)?;
-            self.pace = Pace::from(self.epoch.pid());
+            self.epoch.keep_checkpoint(position, &self.cursor)?;
+            self.checkpoint_timer = CheckpointTimer::start(self.epoch.pid());
         }
         Ok(())
     }
 
-    /// Returns true if a checkpoint is worth its time here.
+    /// Returns true if a run is to keep a checkpoint soon ([`CheckpointTimer::is_due`]).
     pub(super) fn is_checkpoint_due(&mut self) -> bool {
-        self.pace.is_due(self.epoch.pid())
+        self.checkpoint_timer.is_due(self.epoch.pid())
     }
 }

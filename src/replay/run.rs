@@ -1,10 +1,18 @@
 //! Runs forward: by ticks, in the engine's counting code, from one entry of the log to the next.
+//!
+//! [`Replay::run_until`] sets the stops of the goals, and repeats, for each entry:
+//! 1. [`Replay::run_interval`] runs the entry's thread to the entry's [`Site`]: by ticks to the last
+//!    one before it, and from there to the instruction ([`Replay::approach_site`]). If the site is
+//!    a hook, an instruction such as SYSCALL, the cache may pass several entries on the way
+//!    ([`Replay::run_to_hook`]).
+//! 2. The entry is applied.
+//!
+//! A goal or a watch on the way ends this. A stop then ends the move if the goals accept it.
 
 use super::error::Error;
 use super::events::Site;
-use super::goals::{Found, GlanceFacts, Goals, Met};
-use super::one_cpu::Span;
-use super::outline::KernelEvent;
+use super::goals::{EngineEvent, GlanceFacts, Goals, MoveEnd};
+use super::one_cpu::PinGuard;
 use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, Tid};
@@ -16,28 +24,29 @@ use std::collections::BTreeSet;
 
 /// Ticks between two checks whether the user has interrupted the run.
 const CHUNK_TICKS: u64 = 20_000_000;
-/// The minimum budget, in ticks, of a run to an instruction with a hook.
+/// The minimum budget, in ticks, of a run to a hook.
 const FEW_TICKS: u64 = 1000;
 
 impl Replay {
-    /// Runs to `until`: the number of passed entries, and the ticks of the next entry's thread
-    /// since its last entry; `None` for the end. Ends before that at a goal, but not at one where
-    /// the run begins. The instructions since the last tick may not be counted after it
-    /// ([`Self::settle`]).
-    pub(super) fn travel(
+    /// Runs forward to `until`: the number of passed entries, and the ticks of the next entry's
+    /// thread since the last of them; `None` for the end. Returns [`MoveEnd::Target`] there. Ends
+    /// before that at a goal or an accessed watch, but not at a stop where the run begins. Keeps
+    /// checkpoints on the way. The instructions since the last tick may be unknown after it
+    /// ([`Self::exact_position`]).
+    pub(super) fn run_until(
         &mut self,
         until: Option<(u64, u64)>,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Found, Error> {
-        let _span = Span::begin();
+    ) -> Result<MoveEnd, Error> {
+        let _pinned = PinGuard::begin();
         self.set_stops(goals);
-        self.judged = None;
+        self.glance_verdict = None;
         let found = loop {
-            match self.travel_to(until, goals, watching) {
-                Ok(Found::Stop) if !self.is_accepted(goals)? => {
+            match self.run_until_any_stop(until, goals, watching) {
+                Ok(MoveEnd::Stop) if !self.is_accepted(goals)? => {
                     if (goals.interrupted)() {
-                        break Ok(Found::Interrupted);
+                        break Ok(MoveEnd::Interrupted);
                     }
                 }
                 found => break found,
@@ -52,120 +61,106 @@ impl Replay {
         self.epoch.engine.set_stops(&stops);
     }
 
-    /// Sets stops and watches again, after the process of another program replaced the one that had
+    /// Sets stops and watches in the process of another program, which replaced the one that had
     /// them.
-    fn begin_goals(&mut self, goals: &Goals<'_>, watching: &mut Watching) -> Result<(), Error> {
+    fn set_stops_and_watches(
+        &mut self,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<(), Error> {
         self.set_stops(goals);
         let watches = watching.watches();
         *watching = self.epoch.watch(&watches)?;
         Ok(())
     }
 
-    /// Returns true if the thread that executes next is to stop here: it attempts its next
-    /// instruction, and the goals accept the stop.
+    /// Returns true if the stop at which the thread of the next entry is ends the run: the thread
+    /// attempts its next instruction, and the goals accept the stop. Takes the answer of a glance
+    /// if there is one.
     pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> Result<bool, Error> {
-        if let Some(judged) = self.judged.take() {
+        if let Some(judged) = self.glance_verdict.take() {
             return Ok(judged);
         }
         self.switch_to_next_thread()?;
-        Ok(self.is_attempted()? && (goals.accepts)(self))
+        Ok(self.attempts_next_insn()? && (goals.accepts)(self))
     }
 
-    /// Returns true if the thread attempts its next instruction before another entry of the log
-    /// happens to it. Otherwise the thread will be here once more: after others ran, or after a
+    /// Returns true if the loaded thread attempts its next instruction before the next entry of the
+    /// log happens to it. Otherwise the thread will be here once more: after others ran, or after a
     /// handler.
-    fn is_attempted(&mut self) -> Result<bool, Error> {
+    fn attempts_next_insn(&mut self) -> Result<bool, Error> {
         let Some(entry) = self.cursor.current()? else { return Ok(true) };
         let Site::Place(place) = self.site_of(&entry) else { return Ok(true) };
         let here = self.epoch.thread.tracee.registers()?;
         let is_there = self.ticks == entry.ticks && here.rip == place.ip.0;
         let is_between = match &entry.happening {
             Happening::Switch { .. } | Happening::Changed { .. } => true,
-            Happening::Signal { siginfo: Bytes(info), .. } => !came_of_attempt(info),
+            Happening::Signal { siginfo: Bytes(info), .. } => !is_fault(info),
             _ => false,
         };
         Ok(!(is_there && is_between))
     }
 
-    /// Travels as [`Self::travel`], but ends at every stop, accepted or not. The stops are set
+    /// Runs as [`Self::run_until`], but ends at every stop, accepted or not. The stops are set
     /// already.
-    fn travel_to(
+    fn run_until_any_stop(
         &mut self,
         until: Option<(u64, u64)>,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Found, Error> {
+    ) -> Result<MoveEnd, Error> {
         loop {
             if until == Some((self.cursor.index(), self.ticks)) {
-                return Ok(Found::Goal);
+                return Ok(MoveEnd::Target);
             }
-            if let Some(found) = self.interval(until, goals, watching)? {
+            if let Some(found) = self.run_interval(until, goals, watching)? {
                 // A stop at the target itself is the target.
                 let is_there = until == Some((self.cursor.index(), self.ticks));
-                return Ok(if found == Found::Stop && is_there { Found::Goal } else { found });
+                return Ok(if found == MoveEnd::Stop && is_there {
+                    MoveEnd::Target
+                } else {
+                    found
+                });
             }
             if until == Some((self.cursor.index(), self.ticks)) {
-                return Ok(Found::Goal);
+                return Ok(MoveEnd::Target);
             }
             if let Some(event) = self.event_ahead(goals) {
-                return Ok(Found::Event(event));
+                return Ok(MoveEnd::Event(event));
             }
             let number = self.number;
             // Watched stores are compared with the entry, so it is read before it happens.
             let stores = if watching.is_of_stores() { self.cursor.current()? } else { None };
-            if !self.happen()? {
-                return Ok(Found::End);
+            if !self.apply_next_entry()? {
+                return Ok(MoveEnd::NoMoreHistory);
             }
             if self.number != number {
-                self.begin_goals(goals, watching)?;
+                self.set_stops_and_watches(goals, watching)?;
             }
             let met = match &stores {
-                Some(entry) => self.epoch.met_by(&entry.happening, watching)?,
-                None => self.epoch.met(watching)?,
+                Some(entry) => self.epoch.first_met_by_entry(&entry.happening, watching)?,
+                None => self.epoch.first_met(watching)?,
             };
             if let Some(number) = met {
-                return Ok(Found::Watch(number));
+                return Ok(MoveEnd::Watch(number));
             }
             if let Some(event) = self.event_passed(goals) {
-                return Ok(Found::Event(event));
+                return Ok(MoveEnd::Event(event));
             }
             if (goals.interrupted)() {
-                return Ok(Found::Interrupted);
+                return Ok(MoveEnd::Interrupted);
             }
             if until.is_none_or(|u| u.1 > 0) && self.is_checkpoint_due() {
-                self.keep_here()?;
+                self.keep_checkpoint_here()?;
             }
             if self.is_at_stop(goals.stops)? {
-                return Ok(Found::Stop);
+                return Ok(MoveEnd::Stop);
             }
         }
     }
 
-    /// Returns the system call that the next entry makes, or the signal that it delivers, if a run
-    /// ends there. Its thread is at its site.
-    pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
-        self.event_before(self.cursor.index(), goals)
-    }
-
-    /// Returns the system call that an entry makes, or the signal that it delivers, if a run ends
-    /// before it.
-    pub(super) fn event_before(&self, next: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
-        let event = self.outline.event_before(next).filter(|_| goals.passed != Some(next));
-        event.filter(|event| (goals.events)(*event))
-    }
-
-    /// Returns the act of the kernel in the last entry, if a run ends after it.
-    pub(super) fn event_passed(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
-        self.event_after(self.cursor.index().checked_sub(1)?, goals)
-    }
-
-    /// Returns the act of the kernel in an entry, if a run ends after it.
-    pub(super) fn event_after(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
-        let event = self.outline.event_after(entry);
-        event.filter(|event| (goals.events)(*event))
-    }
-
-    /// Returns true if the thread that executes next is at a stop, at the start of its interval.
+    /// Returns true if the thread of the next entry is at a stop, right after the last entry. False
+    /// for a thread in a system call, which executes nothing.
     pub(super) fn is_at_stop(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
         let Some(entry) = self.cursor.peek()? else { return Ok(false) };
         let (tid, executes) = (entry.tid, !matches!(entry.happening, Happening::Start(_)));
@@ -176,95 +171,99 @@ impl Replay {
         Ok(stops.contains(&Addr(self.registers_of(tid)?.rip)))
     }
 
-    /// Runs the thread of the next entry to the entry's site, or to `until`. Returns what it found
-    /// before, if it found something.
-    fn interval(
+    /// Runs the thread of the next entry to the entry's site, or to `until` if that is before it.
+    /// Returns the reason if the run ended earlier.
+    fn run_interval(
         &mut self,
         until: Option<(u64, u64)>,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<MoveEnd>, Error> {
         let here = self.cursor.index();
-        let Some(entry) = self.cursor.current()? else { return Ok(Some(Found::End)) };
+        let Some(entry) = self.cursor.current()? else { return Ok(Some(MoveEnd::NoMoreHistory)) };
         let site = self.site_of(&entry);
-        if site == Site::Here {
+        if site == Site::Anywhere {
+            // The thread executes nothing before the entry.
             return Ok(None);
         }
         let tid = entry.tid;
         if !self.epoch.contexts.load(tid, self.epoch.thread.tracee)? {
             return Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" });
         }
-        let last = until.map_or(self.end, |until| until.0.min(self.end));
-        let until = until.filter(|until| until.0 == here).map(|until| until.1);
-        if until.is_none() && site == Site::Hook {
-            return self.run_to_hook(tid, last, goals, watching);
+        let last_entry = until.map_or(self.end, |until| until.0.min(self.end));
+        let until_ticks = until.filter(|until| until.0 == here).map(|until| until.1);
+        if until_ticks.is_none() && site == Site::Hook {
+            return self.run_to_hook(tid, last_entry, goals, watching);
         }
-        let goal = until.unwrap_or(entry.ticks).min(entry.ticks);
-        while self.ticks < goal {
-            let left = (goal - self.ticks).min(CHUNK_TICKS);
+        let target_ticks = until_ticks.unwrap_or(entry.ticks).min(entry.ticks);
+        while self.ticks < target_ticks {
+            let left = (target_ticks - self.ticks).min(CHUNK_TICKS);
             let met =
                 self.run_ticks(left, &GlanceFacts { goals, entry: Some(&entry), answered: None })?;
-            if let Some(found) = self.meaning(&met, watching)? {
+            if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
             match met {
-                Met::Hook if self.ticks < entry.ticks => {
+                EngineEvent::Hook if self.ticks < entry.ticks => {
                     return Err(self.diverged(tid, "it makes a call that was not recorded"));
                 }
-                Met::Fault(info) => self.fault(tid, &info)?,
+                EngineEvent::Fault(info) => self.handle_fault(tid, &info)?,
                 _ => {}
             }
             if (goals.interrupted)() {
-                return Ok(Some(Found::Interrupted));
+                return Ok(Some(MoveEnd::Interrupted));
             }
             if self.instructions == Some(0) && self.is_checkpoint_due() {
-                self.keep_here()?;
+                self.keep_checkpoint_here()?;
             }
         }
-        if until.is_some() && self.ticks == goal {
+        if until_ticks.is_some() && self.ticks == target_ticks {
             return Ok(None);
         }
-        self.approach(tid, site, goals, watching)
+        self.approach_site(tid, site, goals, watching)
     }
 
-    /// Runs the loaded thread to the instruction with a hook of the next entry, or of a later one
-    /// before entry number `last`. The entries between are answered in the cache.
+    /// Runs the loaded thread to the hook of the next entry, or of a later one before entry number
+    /// `last_entry`. Passes the entries between, which the code cache answers. Returns the reason
+    /// if the run ended earlier.
     fn run_to_hook(
         &mut self,
         tid: Tid,
-        last: u64,
+        last_entry: u64,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<MoveEnd>, Error> {
         loop {
-            let ahead = self.answer_ahead(tid, last, goals, watching)?;
-            let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
+            let offered = self.offer_answers(tid, last_entry, goals, watching)?;
+            let left = offered.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let looks = GlanceFacts { goals, entry: None, answered: Some(&ahead.places) };
-            let met = self.run_looking(Distance::Budget(budget), Some(&looks));
-            let noted = self.note_answered(tid, &ahead, (begun, budget));
+            let glance_facts = GlanceFacts { goals, entry: None, answered: Some(&offered.cursors) };
+            let met = self.run_once_with(Distance::Budget(budget), Some(&glance_facts));
+            // Also after a failed run: a difference in an answered entry explains it.
+            let passed = self.pass_answered(tid, &offered, (begun, budget));
             let met = met?;
-            noted?;
+            passed?;
+            // The ticks of the next entry, whose hook the thread must reach after them.
             let Some(ticks) = self.cursor.peek()?.map(|entry| entry.ticks) else {
-                return Ok(Some(Found::End));
+                return Ok(Some(MoveEnd::NoMoreHistory));
             };
-            if let Some(found) = self.meaning(&met, watching)? {
+            if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
             match met {
-                Met::Hook if self.ticks == ticks => return Ok(None),
-                Met::Hook => {
+                EngineEvent::Hook if self.ticks == ticks => return Ok(None),
+                EngineEvent::Hook => {
                     return Err(self.diverged(tid, "it makes a call that was not recorded"));
                 }
-                Met::Fault(info) => self.fault(tid, &info)?,
+                EngineEvent::Fault(info) => self.handle_fault(tid, &info)?,
                 _ if self.ticks > ticks => {
                     return Err(self.diverged(tid, "it does not make the call that was recorded"));
                 }
                 _ => {}
             }
             if (goals.interrupted)() {
-                return Ok(Some(Found::Interrupted));
+                return Ok(Some(MoveEnd::Interrupted));
             }
             if self.ticks < ticks
                 && self.is_checkpoint_due()
@@ -275,38 +274,39 @@ impl Replay {
         }
     }
 
-    /// Runs the loaded thread to its next tick, unless it is at one, and keeps a checkpoint there.
-    /// Returns what it found before, if it found something.
-    fn finish_tick(&mut self, watching: &mut Watching) -> Result<Option<Found>, Error> {
+    /// Runs the loaded thread to right after its next tick, unless it is right after one or at a
+    /// hook, and keeps a checkpoint there if it is after a tick. Returns the reason if the run
+    /// ended earlier.
+    fn finish_tick(&mut self, watching: &mut Watching) -> Result<Option<MoveEnd>, Error> {
         if self.hook_here()?.is_none() && self.instructions != Some(0) {
-            let met = self.run(Distance::Bound(Bound::Ticks(1)))?;
-            if let Some(found) = self.meaning(&met, watching)? {
+            let met = self.run_once(Distance::Bound(Bound::Ticks(1)))?;
+            if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
         }
-        self.keep_here().map(|()| None)
+        self.keep_checkpoint_here().map(|()| None)
     }
 
-    /// Runs the loaded thread to the site of its entry, which is before its next tick. Returns what
-    /// it found before, if it found something.
-    fn approach(
+    /// Runs the loaded thread to the site of its entry, which it reaches before its next tick.
+    /// Returns the reason if the run ended earlier. Fails if the thread does not reach the site.
+    fn approach_site(
         &mut self,
         tid: Tid,
         site: Site,
         goals: &Goals<'_>,
         watching: &mut Watching,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<MoveEnd>, Error> {
         let ticks = self.ticks;
         if let Site::Place(place) = site {
             if goals.stops.is_empty() && watching.is_empty() {
                 return self.walk_to(tid, place).map(|()| None);
             }
-            let found = self.walk_asking(tid, place, &mut |replay, ip| {
-                let met = replay.epoch.met(watching)?.map(Found::Watch);
-                Ok(met.or_else(|| goals.stops.contains(&ip).then_some(Found::Stop)))
+            let found = self.walk_checking(tid, place, &mut |replay, ip| {
+                let met = replay.epoch.first_met(watching)?.map(MoveEnd::Watch);
+                Ok(met.or_else(|| goals.stops.contains(&ip).then_some(MoveEnd::Stop)))
             })?;
             return match found {
-                None => Ok(self.epoch.met(watching)?.map(Found::Watch)),
+                None => Ok(self.epoch.first_met(watching)?.map(MoveEnd::Watch)),
                 found => Ok(found),
             };
         }
@@ -314,13 +314,13 @@ impl Replay {
             if self.hook_here()?.is_some() {
                 return Ok(None);
             }
-            let met = self.run(Distance::Bound(Bound::Ticks(1)))?;
-            if let Some(found) = self.meaning(&met, watching)? {
+            let met = self.run_once(Distance::Bound(Bound::Ticks(1)))?;
+            if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
             match met {
-                Met::Hook => return Ok(None),
-                Met::Fault(info) => self.fault(tid, &info)?,
+                EngineEvent::Hook => return Ok(None),
+                EngineEvent::Fault(info) => self.handle_fault(tid, &info)?,
                 _ if self.ticks != ticks => {
                     return Err(self.diverged(tid, "it does not make the call that was recorded"));
                 }
@@ -329,21 +329,26 @@ impl Replay {
         }
     }
 
-    /// Returns the goal that a run has met, if it has met one.
-    fn meaning(&mut self, met: &Met, watching: &mut Watching) -> Result<Option<Found>, Error> {
+    /// Returns the reason to end the move after a run in the engine: a stop, or a watch whose
+    /// memory was accessed. `None` if the move goes on.
+    fn move_end_of(
+        &mut self,
+        met: &EngineEvent,
+        watching: &mut Watching,
+    ) -> Result<Option<MoveEnd>, Error> {
         Ok(match met {
-            Met::Stop => Some(Found::Stop),
-            Met::Watch(is_at_stop) => {
-                let met = self.epoch.met(watching)?.map(Found::Watch);
-                met.or(is_at_stop.then_some(Found::Stop))
+            EngineEvent::Stop => Some(MoveEnd::Stop),
+            EngineEvent::MaybeWatch(is_at_stop) => {
+                let met = self.epoch.first_met(watching)?.map(MoveEnd::Watch);
+                met.or(is_at_stop.then_some(MoveEnd::Stop))
             }
-            Met::Nothing | Met::Hook | Met::Fault(_) => None,
+            EngineEvent::Nothing | EngineEvent::Hook | EngineEvent::Fault(_) => None,
         })
     }
 
-    /// Handles a fault that the recorded run did not have: extends a stack, or fails, as the replay
-    /// differs from the run.
-    pub(super) fn fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+    /// Handles a fault that the recorded run did not have: extends the stack that the thread
+    /// accessed below its end, or fails, as the replay differs from the run.
+    pub(super) fn handle_fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();
         if number == libc::SIGSEGV && self.epoch.grow_stack(at)? {
@@ -352,37 +357,42 @@ impl Replay {
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))
     }
 
-    /// Runs the loaded thread for `ticks` ticks, or fewer if it meets something.
-    fn run_ticks(&mut self, ticks: u64, looks: &GlanceFacts<'_>) -> Result<Met, Error> {
+    /// Runs the loaded thread for `ticks` ticks, or fewer if something else than its distance ends
+    /// a run. Returns that event.
+    fn run_ticks(
+        &mut self,
+        ticks: u64,
+        glance_facts: &GlanceFacts<'_>,
+    ) -> Result<EngineEvent, Error> {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
             let left = goal - self.ticks;
             let bound = || Distance::Bound(Bound::Ticks(left));
             let budget = self.epoch.engine.sampled_budget(left);
             let distance = budget.map_or_else(bound, Distance::Budget);
-            let met = self.run_looking(distance, Some(looks))?;
-            if !matches!(met, Met::Nothing) {
+            let met = self.run_once_with(distance, Some(glance_facts))?;
+            if !matches!(met, EngineEvent::Nothing) {
                 return Ok(met);
             }
         }
-        Ok(Met::Nothing)
+        Ok(EngineEvent::Nothing)
     }
 
-    /// Runs the loaded thread once. It does not stop where it begins.
-    pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
-        self.run_looking(distance, None)
+    /// Runs the loaded thread once, without glances. It does not stop where it begins.
+    pub(super) fn run_once(&mut self, distance: Distance) -> Result<EngineEvent, Error> {
+        self.run_once_with(distance, None)
     }
 
-    /// Runs the loaded thread as [`Self::run`] does. With `looks`, its stops are glances if
-    /// possible.
-    fn run_looking(
+    /// Runs the loaded thread once. It does not stop where it begins. With `glance_facts`, its stops
+    /// are glances if possible.
+    fn run_once_with(
         &mut self,
         distance: Distance,
-        looks: Option<&GlanceFacts<'_>>,
-    ) -> Result<Met, Error> {
+        glance_facts: Option<&GlanceFacts<'_>>,
+    ) -> Result<EngineEvent, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
-        let met = self.run_engine(distance, looks)?;
-        if !matches!(met, Met::Nothing | Met::Watch(_)) {
+        let met = self.run_in_engine(distance, glance_facts)?;
+        if !matches!(met, EngineEvent::Nothing | EngineEvent::MaybeWatch(_)) {
             return Ok(met);
         }
         let ip = self.ip()?;
@@ -390,22 +400,23 @@ impl Replay {
         // A run that ends by its distance or a watch reports no stop at that place.
         let is_at_stop = is_elsewhere && self.epoch.engine.translator().is_stop(ip.0);
         Ok(match met {
-            Met::Watch(_) => Met::Watch(is_at_stop),
-            _ if is_at_stop => Met::Stop,
+            EngineEvent::MaybeWatch(_) => EngineEvent::MaybeWatch(is_at_stop),
+            _ if is_at_stop => EngineEvent::Stop,
             met => met,
         })
     }
 
-    /// Runs the loaded thread once in the engine, counts its ticks, and returns why it ended. Steps
-    /// it past an instruction that the cache cannot execute and that is no hook.
-    fn run_engine(
+    /// Runs the loaded thread once in the engine, adds its ticks to the position, and returns why it
+    /// ended. Then executes an instruction that the cache cannot execute and that is no hook, if
+    /// the run ended there.
+    fn run_in_engine(
         &mut self,
         distance: Distance,
-        looks: Option<&GlanceFacts<'_>>,
-    ) -> Result<Met, Error> {
-        let run = match looks {
-            Some(looks) if looks.are_worth_it(distance) => {
-                self.run_with_glances(distance, looks)?
+        glance_facts: Option<&GlanceFacts<'_>>,
+    ) -> Result<EngineEvent, Error> {
+        let run = match glance_facts {
+            Some(glance_facts) if glance_facts.are_worth_it(distance) => {
+                self.run_with_glances(distance, glance_facts)?
             }
             _ => self.epoch.run(distance)?,
         };
@@ -415,30 +426,30 @@ impl Replay {
             Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
         };
         let Ran { ticks, end, .. } = ran;
-        self.count(ticks, distance, end);
+        self.count_ticks(ticks, distance, end);
         Ok(match end {
-            RunEnd::Distance => Met::Nothing,
-            RunEnd::Stop => Met::Stop,
-            RunEnd::Native(Some(_)) => Met::Hook,
-            RunEnd::Native(None) if self.hook_here()?.is_some() => Met::Hook,
+            RunEnd::Distance => EngineEvent::Nothing,
+            RunEnd::Stop => EngineEvent::Stop,
+            RunEnd::Native(Some(_)) => EngineEvent::Hook,
+            RunEnd::Native(None) if self.hook_here()?.is_some() => EngineEvent::Hook,
             RunEnd::Native(None) => match self.step_natively()? {
-                Some(info) => Met::Fault(Box::new(info)),
+                Some(info) => EngineEvent::Fault(Box::new(info)),
                 // The instruction may have written to a watched page.
-                None => Met::Watch(false),
+                None => EngineEvent::MaybeWatch(false),
             },
-            RunEnd::Watchpoint => Met::Watch(false),
+            RunEnd::Watchpoint => EngineEvent::MaybeWatch(false),
             RunEnd::Signal => match info {
-                Some(info) if is_debug_trap(&info) => Met::Watch(false),
-                Some(info) if siginfo::code_of(&info) > 0 => Met::Fault(Box::new(info)),
+                Some(info) if is_debug_trap(&info) => EngineEvent::MaybeWatch(false),
+                Some(info) if siginfo::code_of(&info) > 0 => EngineEvent::Fault(Box::new(info)),
                 // Another process sent it: it is dropped.
-                _ => Met::Nothing,
+                _ => EngineEvent::Nothing,
             },
         })
     }
 
-    /// Adds ticks that were executed. The instructions since the last of them are known, as 0, if
-    /// the run ended at its bound of ticks.
-    fn count(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
+    /// Adds the ticks of a run to the position. The instructions since the last of them are known,
+    /// as 0, only if the run ended at its bound of ticks: right after the last one.
+    fn count_ticks(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
         let is_reached = matches!(
             (distance, end),
             (Distance::Bound(Bound::Ticks(bound)), RunEnd::Distance | RunEnd::Stop)
@@ -458,9 +469,9 @@ fn is_debug_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
-/// Returns true if a signal is a fault of the instruction at which the thread is. A trap is raised
-/// after its instruction.
-fn came_of_attempt(info: &[u8]) -> bool {
+/// Returns true if a signal is a fault: the instruction at which the thread is raised it. A trap is
+/// raised after its instruction.
+fn is_fault(info: &[u8]) -> bool {
     let info: Option<&SiginfoBytes> = info.first_chunk();
     info.is_some_and(|info| {
         siginfo::fault_address(info).is_some() && siginfo::signal_of(info) != libc::SIGTRAP

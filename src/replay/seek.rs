@@ -1,31 +1,33 @@
-//! Moves a replay to any position: from the nearest place before it to its tick, then to its
-//! instruction. Candidates are, in this order, the replay's own position, the last checkpoint of
-//! its process, and the last keyframe, if that saves much work. If the process begins after the
-//! target, another one is loaded: one that was prepared ([`super::ahead`]), from the last keyframe,
-//! or from the program's start.
+//! Moves a replay to any position: from the nearest place before it to the position's tick, then to
+//! its instruction. Candidates are, in this order, the replay's own position, the last checkpoint
+//! of its process, and the last keyframe (a copy of the program's state in the recording), if that
+//! saves much work. If the process begins after the target, another one is loaded: one that was
+//! prepared ([`super::prepare`]), from the last keyframe, or from the program's start.
+//!
+//! Distances are in moments ([`Replay::moment`]): each tick and each entry of the log is one.
 
+use super::checkpoint_timer::CheckpointTimer;
 use super::epoch::Epoch;
 use super::error::Error;
-use super::goals::{Found, Goals};
-use super::one_cpu::Span;
-use super::pace::Pace;
+use super::goals::{Goals, MoveEnd};
+use super::one_cpu::PinGuard;
 use super::position::Position;
 use super::process::Replay;
-use super::straight::Straight;
+use super::straight::StraightRun;
 use super::watches::Watching;
 use crate::common::Addr;
 use crate::recording::log::{Cursor, Place};
 use std::collections::BTreeSet;
 
-/// The distance of a target from the last checkpoint, in moments ([`Replay::moment`]), from which
-/// on further ones before the target are worth their time.
+/// The distance of a target from the replay, in moments, from which on near checkpoints before the
+/// target are worth their time.
 const FAR: u64 = 5000;
 /// The distance of such a checkpoint from the target at which no nearer one is kept.
 const NEAR: u64 = 500;
-/// The factor by which the distance shrinks from one checkpoint to the next.
-const SHRINKS: u64 = 6;
+/// The factor by which the distance to the target shrinks from one such checkpoint to the next.
+const SHRINK_FACTOR: u64 = 6;
 /// Moments between two reports of progress on the way to the end.
-const PIECE: u64 = 20_000_000;
+const REPORT_PERIOD: u64 = 20_000_000;
 /// The minimum work of a replay, in ticks, that loading a keyframe must save.
 const WORTH_A_KEYFRAME: u64 = 50_000_000;
 /// The work of replaying an entry of the log, in ticks.
@@ -33,36 +35,38 @@ const TICKS_PER_ENTRY: u64 = 1000;
 const NEVER: fn() -> bool = || false;
 
 impl Replay {
-    /// Moves to a position. A position at which a program is still being loaded, and nothing
-    /// executes, is taken for that of its first instruction.
+    /// Moves to a position, and loads the thread that executes next there. A position at which a
+    /// program is still being loaded, and nothing executes, is taken for that of its first
+    /// instruction. If the position's tick has fewer instructions, ends at its last one.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
-        let _span = Span::begin();
+        let _pinned = PinGuard::begin();
         self.is_at_end = false;
         let number = self.outline.epoch_of(target.entry);
-        let target = target.max(self.outline.first_of(number));
+        let target = target.max(self.outline.first_position_of(number));
         let is_elsewhere =
             number != self.number || target < Position::after_entries(self.epoch.begins);
         if is_elsewhere {
             self.load_before(number, target)?;
         }
-        if self.approach_from_before(target)? || is_elsewhere {
+        if self.switch_to_nearest_before(target)? || is_elsewhere {
             self.keep_near_checkpoints(target, &NEVER)?;
         }
-        self.travel_to_tick(target, &NEVER)?;
+        self.run_to_tick(target, &NEVER)?;
         self.switch_to_next_thread()?;
-        if self.go_straight(target)? { Ok(()) } else { self.seek_by_steps(target) }
+        if self.run_straight_to(target)? { Ok(()) } else { self.seek_by_steps(target) }
     }
 
-    /// Executes the instructions of a tick up to a position in it. Returns false if the code
-    /// changed on the way, so that the position is not known.
-    fn go_straight(&mut self, target: Position) -> Result<bool, Error> {
+    /// Executes the instructions from the beginning of a tick to a position in it, several at a
+    /// time. Returns false if the code changed on the way, so that the replay's position is
+    /// unknown. Ends early at a hook or at the end of the tick.
+    fn run_straight_to(&mut self, target: Position) -> Result<bool, Error> {
         while self.position() < target && self.ticks == target.ticks {
             let left = target.instructions.saturating_sub(self.position().instructions);
             match self.run_straight(left, None)? {
-                Straight::Lost => return Ok(false),
-                Straight::Ran => {}
-                Straight::Steps => {
-                    if self.hook_here()?.is_some() || !self.step_one()? {
+                StraightRun::Lost => return Ok(false),
+                StraightRun::Ran => {}
+                StraightRun::NeedsSteps => {
+                    if self.hook_here()?.is_some() || !self.step_insn()? {
                         break;
                     }
                 }
@@ -71,22 +75,22 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves by single steps to a position in a tick that changes its own code. Ends early at a
-    /// hook or at the end of the tick.
+    /// Moves by single steps to a position in a tick that changes its own code, from the beginning
+    /// of the tick. Ends early at a hook or at the end of the tick.
     fn seek_by_steps(&mut self, target: Position) -> Result<(), Error> {
         // No recursion: to the first instruction of a tick, `seek` never needs single steps.
         self.seek(Position { instructions: 0, ..target })?;
         while self.position() < target && self.ticks == target.ticks {
-            if self.hook_here()?.is_some() || !self.step_one()? {
+            if self.hook_here()?.is_some() || !self.step_insn()? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Runs to the beginning of the tick of `target`, a position that is not before the current
-    /// one. Returns false if it was interrupted.
-    pub(super) fn travel_to_tick(
+    /// Runs to the beginning of the tick of `target`, a position in a tick that does not begin
+    /// before the replay's. Returns false if it was interrupted.
+    pub(super) fn run_to_tick(
         &mut self,
         target: Position,
         interrupted: &dyn Fn() -> bool,
@@ -97,13 +101,13 @@ impl Replay {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
         let until = Some((target.entry, target.ticks));
-        let found = self.travel(until, &goals, &mut Watching::default())?;
-        Ok(found != Found::Interrupted)
+        let found = self.run_until(until, &goals, &mut Watching::default())?;
+        Ok(found != MoveEnd::Interrupted)
     }
 
-    /// Runs towards a position, if it is far, and keeps checkpoints at distances from it that
-    /// shrink, since a user who goes back once will do so again. Returns false if it was
-    /// interrupted.
+    /// Runs towards a position, if it is far, and keeps near checkpoints at distances from it that
+    /// shrink, since a user who goes back once will do so again. Removes earlier near ones. Ends
+    /// before the position, at the last of them. Returns false if it was interrupted.
     pub(super) fn keep_near_checkpoints(
         &mut self,
         target: Position,
@@ -114,29 +118,30 @@ impl Replay {
         if distance < FAR {
             return Ok(true);
         }
-        self.epoch.checkpoints.forget_near();
+        self.epoch.checkpoints.remove_all_near();
         while distance > NEAR {
-            distance /= SHRINKS;
+            distance /= SHRINK_FACTOR;
             let at = self.position_of_moment(goal - distance);
             let here = (self.cursor.index(), self.ticks);
             if (at.entry, at.ticks) > here && at < target {
-                if !self.travel_to_tick(at, interrupted)? {
+                if !self.run_to_tick(at, interrupted)? {
                     return Ok(false);
                 }
                 if self.instructions == Some(0) {
                     let position = self.position();
-                    self.epoch.keep_near(position, &self.cursor)?;
-                    self.pace = Pace::from(self.epoch.pid());
+                    self.epoch.keep_near_checkpoint(position, &self.cursor)?;
+                    self.checkpoint_timer = CheckpointTimer::start(self.epoch.pid());
                 }
             }
         }
         Ok(true)
     }
 
-    /// Switches to the last checkpoint or keyframe before a position, unless the replay is between
-    /// the two. Returns true if it switched.
-    fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
-        let checkpoint = self.epoch.checkpoints.before(target);
+    /// Switches to the last checkpoint or keyframe at or before a position of the loaded program,
+    /// unless the replay is between the two and the keyframe saves little. Returns true if it
+    /// switched.
+    fn switch_to_nearest_before(&mut self, target: Position) -> Result<bool, Error> {
+        let checkpoint = self.epoch.checkpoints.last_at_or_before(target);
         let here = self.position();
         // If the instructions were not counted, the next tick is the first known place.
         let is_known =
@@ -150,14 +155,15 @@ impl Replay {
             return Ok(false);
         }
         match checkpoint {
-            Some(kept) => self.restore(kept)?,
+            Some(kept) => self.restore_checkpoint(kept)?,
             None => self.load_before(self.number, target)?,
         }
         Ok(true)
     }
 
-    /// Loads the last keyframe before a position of this program, if that is far after the nearest
-    /// place from which the replay could continue. Returns true if it loaded one.
+    /// Loads the last keyframe at or before a position of the loaded program, if that saves much
+    /// work: it is far after `nearest`, the nearest position from which the replay could continue;
+    /// `None` for the beginning of the process. Returns true if it loaded one.
     fn skip_to_keyframe(
         &mut self,
         nearest: Option<Position>,
@@ -182,10 +188,11 @@ impl Replay {
         self.ticks_before(position).saturating_add(entries)
     }
 
-    /// Loads the last keyframe of a program at or before a position, or the program's start, or
-    /// switches to the process that was prepared before that position.
+    /// Replaces the process by one of program `number` that begins at or before a position: the
+    /// parked one of a preparation, or a new one at the last keyframe, or at the program's start.
+    /// The replay is then at the beginning of the new one, or where the parked one is.
     pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
-        if self.turn_to_part(number, target) {
+        if self.switch_to_parked(number, target) {
             return Ok(());
         }
         while let Some((entry, cursor)) = self.outline.keyframe_before(number, target) {
@@ -196,8 +203,10 @@ impl Replay {
         self.enter_epoch(number)
     }
 
-    /// Loads a keyframe, after which the log continues at `cursor`. Returns false, and forgets the
-    /// keyframe, if it cannot be loaded: the run can be replayed without it.
+    /// Replaces the process by a keyframe of program `number`, after which the log continues at
+    /// `cursor`, moves there, and keeps a checkpoint. `entry` is the number of entries before it.
+    /// Returns false, changes nothing and forgets the keyframe, if it cannot be loaded: the run can
+    /// be replayed without it.
     fn enter_keyframe(&mut self, number: usize, entry: u64, cursor: Cursor) -> Result<bool, Error> {
         let reserved = self.outline.ranges_of(number);
         let Ok(epoch) = Epoch::load_keyframe(entry, &self.reader, self.code, reserved) else {
@@ -207,13 +216,14 @@ impl Replay {
         self.epoch = epoch;
         (self.number, self.cursor) = (number, cursor);
         (self.ticks, self.instructions) = (0, Some(0));
-        self.keep_here()?;
+        self.keep_checkpoint_here()?;
         Ok(true)
     }
 
-    /// Restores the checkpoint at a position. Replays from the program's start if it is lost.
-    pub(super) fn restore(&mut self, position: Position) -> Result<(), Error> {
-        let Some(cursor) = self.epoch.restore(position)? else {
+    /// Moves to the checkpoint at a position. If there is none, moves to the position from the
+    /// program's start.
+    pub(super) fn restore_checkpoint(&mut self, position: Position) -> Result<(), Error> {
+        let Some(cursor) = self.epoch.restore_checkpoint(position)? else {
             self.enter_epoch(self.number)?;
             return self.seek(position);
         };
@@ -222,7 +232,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Loads the registers of the thread of the log's next entry into the process.
+    /// Loads the registers of the thread of the log's next entry, which executes next, into the
+    /// process. Does nothing if the thread does not exist yet, or there is no next entry.
     pub(super) fn switch_to_next_thread(&mut self) -> Result<(), Error> {
         if let Some(tid) = self.next_thread()? {
             self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
@@ -230,9 +241,9 @@ impl Replay {
         Ok(())
     }
 
-    /// Counts the instructions since the last tick, by executing them again, if they are not known.
-    /// Returns the position.
-    pub fn settle(&mut self) -> Result<Position, Error> {
+    /// Returns the current position, which [`Replay::position`] may know only up to the last tick.
+    /// Then counts the instructions since that tick, by executing them again.
+    pub fn exact_position(&mut self) -> Result<Position, Error> {
         if self.instructions.is_none() {
             let ip = self.ip()?;
             let (entry, ticks) = (self.cursor.index(), self.ticks);
@@ -242,8 +253,9 @@ impl Replay {
         Ok(self.position())
     }
 
-    /// Moves to a place within the tick that begins at the position `tick`. Within the iterations
-    /// of a string instruction, [`Self::position`] is then only that of the tick.
+    /// Moves to a place of the next thread within the tick that begins at the position `tick`.
+    /// Within the iterations of a string instruction, [`Self::position`] is then only that of the
+    /// tick.
     pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
         self.seek(Position { instructions: 0, ..tick })?;
         let tid = self.next_thread()?.unwrap_or_default();
@@ -255,14 +267,15 @@ impl Replay {
         Ok(())
     }
 
-    /// Executes instructions up to an address that is reached before the next tick.
+    /// Executes instructions of the loaded thread up to an address that it reaches before its next
+    /// tick. Fails if it does not.
     pub(super) fn walk_to_ip(&mut self, ip: Addr) -> Result<(), Error> {
         let ticks = self.ticks;
         while self.ip()? != ip {
-            if self.run_straight(u64::MAX, Some(ip))? != Straight::Steps {
+            if self.run_straight(u64::MAX, Some(ip))? != StraightRun::NeedsSteps {
                 continue;
             }
-            let is_over = self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks;
+            let is_over = self.hook_here()?.is_some() || !self.step_insn()? || self.ticks != ticks;
             if is_over {
                 let tid = self.next_thread()?.unwrap_or_default();
                 return Err(self.diverged(tid, format!("it does not reach {ip}")));
@@ -271,49 +284,52 @@ impl Replay {
         Ok(())
     }
 
-    /// Moves to the end of the run, unless it is interrupted.
-    pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
+    /// Moves to the end of the run: returns [`MoveEnd::NoMoreHistory`] there, or
+    /// [`MoveEnd::Interrupted`] on the way.
+    pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<MoveEnd, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
-        self.approach_end()?;
-        self.travel(None, &goals, &mut Watching::default())
+        self.switch_to_last_before_end()?;
+        self.run_until(None, &goals, &mut Watching::default())
     }
 
-    /// Switches to the last checkpoint or keyframe of the run, unless the replay is after it.
-    fn approach_end(&mut self) -> Result<(), Error> {
-        let last = Position::after_entries(self.outline.last());
+    /// Switches to the last checkpoint or keyframe of the run, unless the replay is after it or
+    /// that saves little.
+    fn switch_to_last_before_end(&mut self) -> Result<(), Error> {
+        let last = Position::after_entries(self.outline.end_entry());
         let number = self.outline.epoch_of(last.entry);
         if number != self.number {
             self.load_before(number, last)?;
         }
         if self.position() < last {
-            self.approach_from_before(last)?;
+            self.switch_to_nearest_before(last)?;
         }
         Ok(())
     }
 
-    /// Moves to the end of the run if no instruction executes before it; otherwise stays. The
-    /// replay must be in the run's last moment.
-    pub fn reach_end(&mut self) -> Result<(), Error> {
+    /// Moves to the end of the run if no instruction executes before it, only entries of the log;
+    /// otherwise stays. The replay must be in the run's last moment ([`Self::moment`]).
+    pub fn go_to_end_without_executing(&mut self) -> Result<(), Error> {
         let here = self.position();
         self.go_to_end(&NEVER)?;
-        if self.settle()? == here { Ok(()) } else { self.seek(here) }
+        if self.exact_position()? == here { Ok(()) } else { self.seek(here) }
     }
 
-    /// Moves to the end of the run. Calls `passed` with the ticks so far and of the whole run.
-    pub fn go_to_end_watched(&mut self, passed: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
-        self.approach_end()?;
+    /// Moves to the end of the run. Regularly calls `report` with the ticks so far and those of the
+    /// whole run.
+    pub fn go_to_end_reporting(&mut self, report: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        self.switch_to_last_before_end()?;
         let none = BTreeSet::new();
         let goals = Goals::at(&none, &NEVER);
         loop {
             let (here, last) = (self.moment(self.position()), self.last_moment());
-            let next = here.saturating_add(PIECE);
-            let piece = self.position_of_moment(next);
-            let until = (next < last).then_some((piece.entry, piece.ticks));
-            if self.travel(until, &goals, &mut Watching::default())? != Found::Goal {
+            let next = here.saturating_add(REPORT_PERIOD);
+            let next_report = self.position_of_moment(next);
+            let until = (next < last).then_some((next_report.entry, next_report.ticks));
+            if self.run_until(until, &goals, &mut Watching::default())? != MoveEnd::Target {
                 return Ok(());
             }
-            passed(self.ticks_before(self.position()), self.total_ticks());
+            report(self.ticks_before(self.position()), self.total_ticks());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Memory that the program maps shared: one memory file (`memfd_create(2)`) for each recorded file,
-//! so that all mappings of a file show the same bytes. A copy of the process has copies of these
-//! files.
+//! Memory that the program maps shared: one *memory file* (`memfd_create(2)`) for each recorded
+//! file, so that all mappings of a file show the same bytes. After a fork(2), which makes a
+//! checkpoint, both processes would share these files: the copy gets copies of them.
 
 use super::epoch::Epoch;
 use super::error::Error;
-use super::maps::{ROOM, bits, call_in, system};
+use super::maps::{SCRATCH_OFFSET, bits, failed_call, syscall_in};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::recording::log::{Content, Mapped, Shared};
@@ -31,8 +31,9 @@ impl SharedFiles {
         self.0.is_empty()
     }
 
-    /// Replaces the memory files in the process `copy`, which was just copied from `of`, by copies
-    /// of them, by the SYSCALL instruction in `page`.
+    /// Replaces the memory files in the process `copy`, which was just copied from the process
+    /// `of`, by copies of them, and maps these in their place. `page` is the replay's own page in
+    /// `copy`. Does nothing without memory files.
     pub(super) fn separate(&self, of: Pid, copy: Pid, page: Addr) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
@@ -44,15 +45,15 @@ impl SharedFiles {
             let inode = from.metadata().map_err(failed("stat"))?.ino();
             let new = create(tracee, copy, page)?;
             let to = open(copy, new)?;
-            call_in(tracee, page, "dup2", DUP2, [new, fd, 0, 0, 0, 0])?;
-            call_in(tracee, page, "close", CLOSE, [new, 0, 0, 0, 0, 0])?;
+            syscall_in(tracee, page, "dup2", DUP2, [new, fd, 0, 0, 0, 0])?;
+            syscall_in(tracee, page, "close", CLOSE, [new, 0, 0, 0, 0, 0])?;
             for mapping in maps.iter().filter(|mapping| mapping.inode == inode) {
                 let (start, size) = (mapping.range.start.0, mapping.range.size_bytes());
                 copy_range(&from, mapping.offset, &to, mapping.offset, size)
                     .map_err(failed("write"))?;
                 let prot = bits(mapping.protection);
                 let args = [start, size, prot, SHARED_FIXED_NORESERVE, fd, mapping.offset];
-                call_in(tracee, page, "mmap", MMAP, args)?;
+                syscall_in(tracee, page, "mmap", MMAP, args)?;
             }
         }
         Ok(())
@@ -60,7 +61,9 @@ impl SharedFiles {
 }
 
 impl Epoch {
-    /// Maps a part of a file that other mappings may show as well.
+    /// Maps the recorded mapping `mapped`, which shows `part` of a shared file, and writes its
+    /// recorded contents to the memory file, where other mappings show them as well. Creates the
+    /// memory file if it is new.
     pub(super) fn map_shared(
         &mut self,
         mapped: &Mapped,
@@ -72,7 +75,7 @@ impl Epoch {
             Some(fd) => {
                 // Zeros are not stored, and other bytes may have been there.
                 let args = [fd, MAKE_HOLE, part.offset, size, 0, 0];
-                self.call("fallocate", FALLOCATE, args)?;
+                self.syscall("fallocate", FALLOCATE, args)?;
                 fd
             }
             None => create(self.thread.tracee, pid, self.page)?,
@@ -85,7 +88,7 @@ impl Epoch {
         }
         let prot = bits(mapped.protection);
         let args = [mapped.range.start.0, size, prot, SHARED_FIXED_NORESERVE, fd, part.offset];
-        self.call("mmap", MMAP, args)?;
+        self.syscall("mmap", MMAP, args)?;
         Ok(())
     }
 
@@ -108,12 +111,12 @@ impl Epoch {
     }
 }
 
-/// Makes a process create a memory file, and returns its descriptor.
+/// Makes a process create a memory file, and returns the descriptor in that process.
 fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
-    let room = page.wrapping_add(ROOM);
-    Memory::open(pid)?.write(room, NAME).map_err(failed("write"))?;
-    let fd = call_in(tracee, page, "memfd_create", MEMFD_CREATE, [room.0, 0, 0, 0, 0, 0])?;
-    call_in(tracee, page, "ftruncate", FTRUNCATE, [fd, FILE_BYTES, 0, 0, 0, 0])?;
+    let scratch = page.wrapping_add(SCRATCH_OFFSET);
+    Memory::open(pid)?.write(scratch, NAME).map_err(failed("write"))?;
+    let fd = syscall_in(tracee, page, "memfd_create", MEMFD_CREATE, [scratch.0, 0, 0, 0, 0, 0])?;
+    syscall_in(tracee, page, "ftruncate", FTRUNCATE, [fd, FILE_BYTES, 0, 0, 0, 0])?;
     Ok(fd)
 }
 
@@ -145,5 +148,5 @@ fn copy_range(from: &File, mut at: u64, to: &File, mut offset: u64, size: u64) -
 }
 
 fn failed(call: &'static str) -> impl Fn(io::Error) -> Error {
-    move |error| system(call, error.raw_os_error().unwrap_or(libc::EIO))
+    move |error| failed_call(call, error.raw_os_error().unwrap_or(libc::EIO))
 }

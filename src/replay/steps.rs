@@ -1,10 +1,11 @@
-//! Single instructions, executed in the program.
+//! Single instructions, executed by the CPU in the program's own code, and walks over several of
+//! them within a tick. A REP instruction counts as one, with all its iterations.
 
 use super::error::Error;
-use super::goals::{Found, Met};
-use super::one_cpu::Span;
+use super::goals::{EngineEvent, MoveEnd};
+use super::one_cpu::PinGuard;
 use super::process::Replay;
-use super::straight::Straight;
+use super::straight::StraightRun;
 use crate::common::{Addr, Tid};
 use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
@@ -15,15 +16,18 @@ use crate::translate::{Bound, Hook, is_tick};
 /// The maximum number of steps within a tick: its paths are shorter.
 const LONGEST_WALK: u64 = 1 << 20;
 
-/// A function that returns the reason to stop before the instruction at an address, if any.
-type Meets<'a> = dyn FnMut(&mut Replay, Addr) -> Result<Option<Found>, Error> + 'a;
+/// A function that is called before the instruction at an address, and returns the reason to end
+/// the walk there, if there is one.
+type StopCheck<'a> = dyn FnMut(&mut Replay, Addr) -> Result<Option<MoveEnd>, Error> + 'a;
 
 impl Replay {
-    /// Returns the address of the next instruction of the thread that executes.
+    /// Returns the address of the next instruction of the loaded thread.
     pub(super) fn ip(&self) -> Result<Addr, Error> {
         Ok(self.epoch.thread.tracee.instruction_pointer()?)
     }
 
+    /// Returns the code at an address, as much as the longest instruction has, and as far as it is
+    /// readable.
     pub(super) fn bytes_at(&self, ip: Addr) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.epoch.engine.memory.read(ip, &mut bytes);
@@ -31,11 +35,13 @@ impl Replay {
         bytes
     }
 
+    /// Returns the instruction at an address; `None` if its bytes are none.
     pub(super) fn insn_at(&self, ip: Addr) -> Option<Insn> {
         decode(&self.bytes_at(ip), ip, ExecMode::Bits64)
     }
 
-    /// Returns the hook of the next instruction, if it has one.
+    /// Returns the hook of the loaded thread's next instruction, if it has one: the log has its
+    /// result.
     pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
         let registers = self.epoch.thread.tracee.registers()?;
         // There is no code in the vsyscall page.
@@ -43,26 +49,26 @@ impl Replay {
         Ok(call.or_else(|| self.epoch.engine.hook_at(&registers)))
     }
 
-    /// Returns true if the next instruction is a tick.
+    /// Returns true if the loaded thread's next instruction is a tick.
     pub(super) fn is_tick_here(&self) -> Result<bool, Error> {
         let ip = self.ip()?;
         Ok(is_tick(&self.bytes_at(ip), ip.0))
     }
 
-    /// Executes one instruction of the loaded thread that is no entry of the log, with all its
-    /// repetitions, and counts it. Returns false if it faults or traps.
-    pub(super) fn step_one(&mut self) -> Result<bool, Error> {
+    /// Executes one instruction of the loaded thread, which is no entry of the log, with all its
+    /// iterations, and counts it. Returns false if it faults or traps; a fault is not counted.
+    pub(super) fn step_insn(&mut self) -> Result<bool, Error> {
         let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
         if repeats && self.hook_here()?.is_none() {
-            self.repeat()
+            self.execute_rep()
         } else {
             Ok(self.step_natively()?.is_none())
         }
     }
 
-    /// Executes a REP instruction in the cache. Returns false if it faults. A step would stop after
-    /// each iteration.
-    fn repeat(&mut self) -> Result<bool, Error> {
+    /// Executes all iterations of a REP instruction in the code cache, and counts it as one.
+    /// Returns false if it faults. A step of the CPU would stop after each iteration.
+    fn execute_rep(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
             let one = Bound::Instructions(1);
@@ -70,7 +76,7 @@ impl Replay {
                 let run = self.epoch.engine.rerun(&mut self.epoch.thread, Limit::Bound(one))?;
                 matches!(run.end, RerunEnd::Signal(_))
             } else {
-                matches!(self.run(Distance::Bound(one))?, Met::Fault(_))
+                matches!(self.run_once(Distance::Bound(one))?, EngineEvent::Fault(_))
             };
             if faults {
                 self.instructions = instructions;
@@ -81,8 +87,8 @@ impl Replay {
         Ok(true)
     }
 
-    /// Executes one instruction of the loaded thread by a step of the CPU. Returns the signal if it
-    /// faults or traps.
+    /// Executes one instruction of the loaded thread by a step of the CPU, and counts it or its
+    /// tick. Returns the signal if it faults or traps; a fault is not counted.
     pub(super) fn step_natively(&mut self) -> Result<Option<SiginfoBytes>, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
@@ -113,42 +119,42 @@ impl Replay {
         Ok(None)
     }
 
-    /// Executes instructions up to a place that is reached before the next tick. Fails if the
-    /// thread does not reach it.
+    /// Executes instructions of the loaded thread `tid` up to a place that it reaches before its
+    /// next tick. Fails if it does not.
     pub(super) fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
-        let _span = Span::begin();
+        let _pinned = PinGuard::begin();
         let ticks = self.ticks;
         while self.ip()? != place.ip
             && self.ticks == ticks
-            && self.run_straight(u64::MAX, Some(place.ip))? != Straight::Steps
+            && self.run_straight(u64::MAX, Some(place.ip))? != StraightRun::NeedsSteps
         {}
-        self.walk_asking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
+        self.walk_checking(tid, place, &mut |_, _| Ok(None)).map(|_| ())
     }
 
-    /// Executes instructions one by one up to a place that is reached before the next tick. `met`
-    /// is called before each of them but the first; if it returns something, the replay stays
-    /// there, and this function returns it.
-    pub(super) fn walk_asking(
+    /// Walks as [`Self::walk_to`], but one by one, and calls `check` before each instruction but
+    /// the first, also before that at the place. If `check` returns a reason to end, the replay
+    /// stays there, and this function returns the reason.
+    pub(super) fn walk_checking(
         &mut self,
         tid: Tid,
         place: Place,
-        met: &mut Meets<'_>,
-    ) -> Result<Option<Found>, Error> {
+        check: &mut StopCheck<'_>,
+    ) -> Result<Option<MoveEnd>, Error> {
         let ticks = self.ticks;
         for walked in 0..LONGEST_WALK {
             let ip = self.ip()?;
-            let found = if walked > 0 { met(self, ip)? } else { None };
+            let found = if walked > 0 { check(self, ip)? } else { None };
             if found.is_some() {
                 return Ok(found);
             }
             if ip == place.ip {
-                return self.iterate(tid, place).map(|()| None);
+                return self.repeat_iterations(tid, place).map(|()| None);
             }
             if self.hook_here()?.is_some() {
                 break;
             }
             // The place of a trap is after its instruction.
-            let is_there = self.step_one()? || self.ip()? == place.ip;
+            let is_there = self.step_insn()? || self.ip()? == place.ip;
             if !is_there || self.ticks != ticks {
                 break;
             }
@@ -156,25 +162,26 @@ impl Replay {
         Err(self.diverged(tid, format!("it does not reach {}", place.ip)))
     }
 
-    /// Executes the iterations of a REP instruction at `place` that were executed before the place
-    /// in the recorded run. The position stays the same.
-    pub(super) fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+    /// Executes the iterations of a REP instruction at `place` that the recorded run executed
+    /// before something interrupted it there: until RCX is that of `place`. The position stays the
+    /// same. Does nothing at another instruction.
+    pub(super) fn repeat_iterations(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;
         let repeats = self.insn_at(place.ip).is_some_and(|insn| insn.rep);
         if !repeats || before.rcx == place.rcx {
             return Ok(());
         }
-        let Some(count) = before.rcx.checked_sub(place.rcx) else {
+        let Some(iterations) = before.rcx.checked_sub(place.rcx) else {
             return Err(self.diverged(tid, "a REP instruction has other iterations"));
         };
-        tracee.set_registers(&Registers { rcx: count, ..before })?;
+        tracee.set_registers(&Registers { rcx: iterations, ..before })?;
         let (ticks, instructions) = (self.ticks, self.instructions);
-        self.step_one()?;
+        self.step_insn()?;
         (self.ticks, self.instructions) = (ticks, instructions);
         let after = tracee.registers()?;
-        let settled = Registers { rcx: place.rcx, rip: place.ip.0, ..after };
-        tracee.set_registers(&settled)?;
+        let interrupted = Registers { rcx: place.rcx, rip: place.ip.0, ..after };
+        tracee.set_registers(&interrupted)?;
         Ok(())
     }
 }

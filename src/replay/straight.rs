@@ -1,5 +1,6 @@
-//! Several instructions of a tick in one run. No instruction of a tick but its last one has more
-//! than one successor: the code alone says where they are.
+//! Executes several instructions of a tick in one run. A *tick* here is the instructions from one
+//! counted branch to the next. Only the last of them has more than one successor, so the code alone
+//! says where they are, and the address after the run how many were executed.
 
 use super::error::Error;
 use super::process::Replay;
@@ -9,55 +10,57 @@ use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
 use crate::translate::{Bound, hook_of, is_tick};
 
 /// The minimum number of instructions that are worth a run: a step costs less than a translation.
-const FEWEST: usize = 4;
+const MIN_RUN_INSNS: usize = 4;
 /// The maximum number of instructions of a run.
-const MOST: usize = 64;
+const MAX_RUN_INSNS: usize = 64;
 /// The number of bytes of code that are read at a time.
 const WINDOW_BYTES: usize = 256;
 
 /// The result of a run over some instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Straight {
+pub(super) enum StraightRun {
     /// Some instructions were executed, and counted.
     Ran,
-    /// No instruction was executed: the next ones are to be executed one by one.
-    Steps,
-    /// The thread is at none of the expected instructions, since the code changed. Nothing was
-    /// counted.
+    /// No instruction was executed: too few can be executed in one run. The caller executes the
+    /// next one by a step.
+    NeedsSteps,
+    /// The thread is at none of the expected instructions, since the code changed. How many were
+    /// executed is unknown.
     Lost,
 }
 
 impl Replay {
-    /// Executes at most `most` instructions of the tick in one run, up to the one at `until`.
+    /// Executes at most `most` instructions of the loaded thread's tick in one run, up to the one at
+    /// `until`, a hook or a tick, none of which it executes. Counts them.
     pub(super) fn run_straight(
         &mut self,
         most: u64,
         until: Option<Addr>,
-    ) -> Result<Straight, Error> {
+    ) -> Result<StraightRun, Error> {
         if self.code == CodeKind::Rerecording {
-            return Ok(Straight::Steps);
+            return Ok(StraightRun::NeedsSteps);
         }
-        let most = usize::try_from(most).unwrap_or(MOST).min(MOST);
-        let path = self.path_ahead(most, until)?;
+        let most = usize::try_from(most).unwrap_or(MAX_RUN_INSNS).min(MAX_RUN_INSNS);
+        let path = self.addresses_ahead(most, until)?;
         let count = path.len() - 1;
-        if count < FEWEST {
-            return Ok(Straight::Steps);
+        if count < MIN_RUN_INSNS {
+            return Ok(StraightRun::NeedsSteps);
         }
         let (ticks, instructions) = (self.ticks, self.instructions);
-        self.run(Distance::Bound(Bound::Instructions(count as u64)))?;
+        self.run_once(Distance::Bound(Bound::Instructions(count as u64)))?;
         let ip = self.ip()?;
         let executed = path.iter().position(|at| *at == ip).filter(|_| self.ticks == ticks);
         self.instructions = executed.and_then(|count| Some(instructions? + count as u64));
         Ok(match executed {
-            Some(0) => Straight::Steps,
-            Some(_) => Straight::Ran,
-            None => Straight::Lost,
+            Some(0) => StraightRun::NeedsSteps,
+            Some(_) => StraightRun::Ran,
+            None => StraightRun::Lost,
         })
     }
 
-    /// Returns the addresses of the next instructions of the tick, up to `until`, and of the one
-    /// after them.
-    fn path_ahead(&self, most: usize, until: Option<Addr>) -> Result<Vec<Addr>, Error> {
+    /// Returns the addresses of at most `most` next instructions of the loaded thread, up to
+    /// `until`, a hook, a tick or an indirect branch; and last, the address where these lead.
+    fn addresses_ahead(&self, most: usize, until: Option<Addr>) -> Result<Vec<Addr>, Error> {
         let mut ip = self.ip()?;
         let mut path = vec![ip];
         let (mut window, mut start) = (Vec::new(), ip);

@@ -3,8 +3,8 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
-use super::goals::{Found, Goals};
-use super::one_cpu::Span;
+use super::goals::{Goals, MoveEnd};
+use super::one_cpu::PinGuard;
 use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
@@ -44,18 +44,19 @@ const PIECE_BYTES: usize = 64 * PAGE_BYTES;
 /// A mapping larger than this may be reserved rather than used.
 const RESERVED_BYTES: u64 = 1 << 30;
 /// The number of differences after which no more memory is compared.
-const MOST: usize = 20;
+const DIFFERENCES_LIMIT: usize = 20;
 
 impl Replay {
-    /// Replays the run to its end, and compares the state there, and at keyframes before, with the
-    /// recorded one.
+    /// Replays the run from the current position to its end, and compares the state there, and at
+    /// keyframes on the way, with the recorded one. Forgets the keyframes: later moves do not use
+    /// them. If it is interrupted, returns what it has, without `is_whole`. Fails at a divergence.
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
-        let found = self.go_through(interrupted, &mut verdict)?;
-        verdict.entries = self.position().entry.saturating_sub(self.outline.first());
+        let found = self.run_past_keyframes(interrupted, &mut verdict)?;
+        verdict.entries = self.position().entry.saturating_sub(self.outline.first_entry());
         let last = self.cursor.peek()?.map(|entry| entry.happening.clone());
-        verdict.is_whole =
-            found == Found::End && matches!(last, Some(Happening::Finish { place: Some(_) }));
+        verdict.is_whole = found == MoveEnd::NoMoreHistory
+            && matches!(last, Some(Happening::Finish { place: Some(_) }));
         if !verdict.is_whole {
             return Ok(verdict);
         }
@@ -71,33 +72,34 @@ impl Replay {
         Ok(verdict)
     }
 
-    /// Replays the run, and compares it with the keyframes on the way.
-    fn go_through(
+    /// Replays the run to its end, and compares it with the keyframes on the way. Returns why it
+    /// ended.
+    fn run_past_keyframes(
         &mut self,
         interrupted: &dyn Fn() -> bool,
         verdict: &mut Verdict,
-    ) -> Result<Found, Error> {
-        let _span = Span::begin();
+    ) -> Result<MoveEnd, Error> {
+        let _pinned = PinGuard::begin();
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
         // The keyframe with which the log begins is where the replay begins.
         let mut keyframes = self.outline.keyframes();
-        keyframes.retain(|entry| *entry > self.outline.first());
+        keyframes.retain(|entry| *entry > self.outline.first_entry());
         // The whole run is to be repeated, so no move may load a keyframe.
         for entry in &keyframes {
             self.outline.forget_keyframe(*entry);
         }
         for entry in keyframes {
-            match self.travel(Some((entry, 0)), &goals, &mut Watching::default())? {
-                Found::Goal => self.compare_keyframe(entry, verdict)?,
+            match self.run_until(Some((entry, 0)), &goals, &mut Watching::default())? {
+                MoveEnd::Target => self.compare_keyframe(entry, verdict)?,
                 found => return Ok(found),
             }
         }
-        self.travel(None, &goals, &mut Watching::default())
+        self.run_until(None, &goals, &mut Watching::default())
     }
 
-    /// Loads a keyframe into a second process, and compares it with the replay, which is at the
-    /// same place.
+    /// Loads a keyframe into a second process, compares it with the replay, which is at the same
+    /// position, and adds the differences to the verdict.
     fn compare_keyframe(&mut self, entry: u64, verdict: &mut Verdict) -> Result<(), Error> {
         let reserved = self.outline.ranges_of(self.number);
         let loaded = Epoch::load_keyframe(entry, &self.reader, self.code, reserved);
@@ -126,7 +128,11 @@ impl Replay {
             };
             verdict.threads += 1;
             if check_of(&own.registers) != check_of(&thread.registers) {
-                verdict.differences.push(difference(thread.tid, &own.registers, &thread.registers));
+                verdict.differences.push(difference_of_registers(
+                    thread.tid,
+                    &own.registers,
+                    &thread.registers,
+                ));
             }
         }
         Ok(())
@@ -138,10 +144,11 @@ impl Replay {
         }
     }
 
-    /// Compares a section of the core file with memory, page by page. Leaves foreign memory out.
+    /// Compares a section of the core file with memory, page by page. Leaves out *foreign* memory,
+    /// which processes outside the recording may have written.
     fn compare_section(&self, section: &Section, core: &Core, verdict: &mut Verdict) {
         let mut at = section.range.start;
-        while at < section.range.end && verdict.differences.len() < MOST {
+        while at < section.range.end && verdict.differences.len() < DIFFERENCES_LIMIT {
             let (mut recorded, mut own) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
             let known = core.read(at, &mut recorded);
             let there = self.read(at, &mut own);
@@ -163,7 +170,8 @@ impl Replay {
         }
     }
 
-    /// Returns true for a page that processes outside the recording may have written.
+    /// Returns true for a page that processes outside the recording may have written before the
+    /// current position.
     fn is_foreign(&self, page: Addr) -> bool {
         let range = AddrRange::sized(page, PAGE_BYTES as u64);
         self.outline.is_foreign(self.number, self.position().entry, range)
@@ -184,8 +192,8 @@ fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
 }
 
 impl Epoch {
-    /// Returns the differences of threads and memory between this process and another, a sentence
-    /// each.
+    /// Returns the differences of threads, mappings and memory between this process and another, a
+    /// sentence each, at most about 20. Leaves out pages for which `is_foreign` returns true.
     fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
         let mut differences = Vec::new();
         let (own, others): (Vec<Tid>, Vec<Tid>) =
@@ -198,7 +206,7 @@ impl Epoch {
                 continue;
             };
             if check_of(&own.registers) != check_of(&other.registers) {
-                differences.push(difference(tid, &own.registers, &other.registers));
+                differences.push(difference_of_registers(tid, &own.registers, &other.registers));
             }
             if let Some(at) = difference_of_extended(&own.extended.0, &other.extended.0) {
                 differences.push(format!(
@@ -209,7 +217,7 @@ impl Epoch {
                 differences.push(format!("thread {tid} is in another call"));
             }
         }
-        let (own, others) = (self.visible(), other.visible());
+        let (own, others) = (self.joined_mappings(), other.joined_mappings());
         let longest = 0..own.len().max(others.len());
         if let Some(first) = longest.into_iter().find(|at| own.get(*at) != others.get(*at)) {
             let named = |of: Option<&(AddrRange, Protection)>| {
@@ -226,7 +234,7 @@ impl Epoch {
         let ranges = ranges.filter(|range| !range.overlaps(page));
         for range in ranges.flat_map(|range| self.parts_to_compare(other, range)) {
             let mut at = range.start;
-            while at < range.end && differences.len() < MOST {
+            while at < range.end && differences.len() < DIFFERENCES_LIMIT {
                 let size = (range.end.0 - at.0).min(PIECE_BYTES as u64);
                 let bytes = usize::try_from(size).unwrap_or(PIECE_BYTES);
                 let (here, there) = (&mut here[..bytes], &mut there[..bytes]);
@@ -284,10 +292,10 @@ impl Epoch {
         pages.filter(differs).map(|at| format!("the page at {at} is another one")).collect()
     }
 
-    /// Returns the ranges of the program's memory, with their protections. Neighbours with the same
-    /// protection are one: the kernel joined them in the recorded process, but not in a replay that
-    /// maps copies of the files.
-    fn visible(&self) -> Vec<(AddrRange, Protection)> {
+    /// Returns the ranges of the program's memory, without the replay's own page, with their
+    /// protections. Neighbours with the same protection are one: the kernel joined them in the
+    /// recorded process, but not in a replay that maps copies of the files.
+    fn joined_mappings(&self) -> Vec<(AddrRange, Protection)> {
         let page = AddrRange::sized(self.page, 1);
         let mut parts: Vec<(AddrRange, Protection)> = Vec::new();
         for mapping in self.engine.space.mappings() {
@@ -304,8 +312,8 @@ impl Epoch {
     }
 }
 
-/// Returns a sentence that names the registers of a thread that differ.
-fn difference(tid: Tid, own: &Registers, recorded: &Registers) -> String {
+/// Returns a sentence that names the registers of a thread that differ, with both values.
+fn difference_of_registers(tid: Tid, own: &Registers, recorded: &Registers) -> String {
     let pairs = own.to_words().into_iter().zip(recorded.to_words());
     let named = Registers::NAMES.into_iter().zip(pairs).filter(|(name, _)| *name != "orig_rax");
     let others: Vec<String> = named

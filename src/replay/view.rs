@@ -24,14 +24,15 @@ impl Replay {
         self.epoch.contexts.tids().collect()
     }
 
-    /// Returns the thread that executes next, if it exists already.
+    /// Returns the thread that executes next, that of the log's next entry; `None` at the end, or if
+    /// this entry creates the thread.
     pub fn running(&mut self) -> Option<Tid> {
         let next = self.next_thread().ok().flatten();
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
     }
 
-    /// Returns true if the thread that executes next is about to execute an instruction at one of
-    /// `addrs`.
+    /// Returns true if the next instruction of the thread that executes next is at one of `addrs`.
+    /// Loads that thread.
     pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
         self.switch_to_next_thread()?;
         let Some(thread) = self.loaded() else { return Ok(false) };
@@ -39,10 +40,11 @@ impl Replay {
         Ok(executes && addrs.contains(&Addr(thread.registers.rip)))
     }
 
-    /// Returns the thread whose registers the process holds, with its general registers only.
+    /// Returns the thread whose registers the process holds, with its general registers only. Also
+    /// works while it waits at a glance.
     pub fn loaded(&self) -> Option<ThreadView> {
         let tid = self.epoch.contexts.loaded()?;
-        if let Some(glanced) = &self.glanced {
+        if let Some(glanced) = &self.glancing {
             let registers = glanced.registers;
             return Some(core::Thread { tid, registers, ..core::Thread::default() });
         }
@@ -55,7 +57,8 @@ impl Replay {
         Ok(self.cursor.current()?.map(|entry| entry.happening.clone()))
     }
 
-    /// Returns the current registers of the thread to which an entry of the log happened.
+    /// Returns the present registers of the thread of an entry of the log, which need not be the
+    /// next one; `None` as for [`Self::thread`], or if the log does not have the entry.
     pub fn thread_of_entry(&self, entry: u64) -> Result<Option<ThreadView>, Error> {
         match self.outline.thread_of(entry) {
             Some(tid) => self.thread(tid),
@@ -63,11 +66,11 @@ impl Replay {
         }
     }
 
-    /// Returns the registers of a thread; `None` if there is no such thread. While a thread waits
-    /// at a glance, its stop not decided yet, returns `None` and requests a full stop
-    /// ([`Self::needs_stop`]).
+    /// Returns all registers of a thread, and the siginfo of its last signal; `None` if there is no
+    /// such thread. While a thread waits at a glance, its stop not decided yet, returns `None` for
+    /// all threads and requests a full stop ([`Self::needs_stop`]).
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
-        if let Some(glanced) = &self.glanced {
+        if let Some(glanced) = &self.glancing {
             glanced.needs_stop.store(true, Ordering::Relaxed);
             return Ok(None);
         }
@@ -93,8 +96,8 @@ impl Replay {
         }))
     }
 
-    /// Returns the siginfo of the signal that is about to be delivered to a thread, or else of the
-    /// last one that it got.
+    /// Returns the siginfo of the signal that is about to be delivered to a handler of a thread, or
+    /// else of the last one that the thread got; `None` without any.
     pub fn siginfo(&mut self, tid: Tid) -> Result<Option<Vec<u8>>, Error> {
         if let Some(entry) = self.cursor.current()?
             && entry.tid == tid
@@ -108,8 +111,8 @@ impl Replay {
         Ok(context.and_then(|c| c.siginfo.as_ref()).map(|Bytes(info)| info.clone()))
     }
 
-    /// Reads the program's memory, up to the first byte that it does not have, or memory that is
-    /// lent to the debugger. Returns the number of bytes that were read.
+    /// Reads the program's memory, up to the first byte that it does not have, or, where it has
+    /// none, memory that is lent to the debugger. Returns the number of bytes that were read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let page = self.epoch.page;
         let own = crate::common::AddrRange::sized(page, 4096);
@@ -123,7 +126,8 @@ impl Replay {
         }
     }
 
-    /// Returns the program's mappings, and those of memory that is lent to the debugger.
+    /// Returns the program's mappings with their recorded file names, and those of memory that is
+    /// lent to the debugger, by address.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
         let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
@@ -144,7 +148,7 @@ impl Replay {
 
     /// Returns a mapping's range without the part into which a stack has not grown.
     fn without_unused_stack(&self, range: AddrRange) -> AddrRange {
-        let below = &self.epoch.below_stacks;
+        let below = &self.epoch.stack_room;
         let Some(below) = below.iter().find(|below| below.contains(range.start)) else {
             return range;
         };

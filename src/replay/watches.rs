@@ -1,5 +1,8 @@
 //! Watches memory: by the debug registers of the replay's process, by write-protecting its pages,
-//! and by the writes in the log.
+//! and by the writes in the log. A debug register or a page fault ends a run after a possible
+//! access. Then [`Epoch::first_met`] decides, by the registers and by a comparison of the bytes,
+//! whether a watch is *met*. Watches of reads without a debug register need every instruction
+//! decoded.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -14,8 +17,8 @@ use std::collections::BTreeSet;
 pub enum WatchKind {
     /// Writes, by instructions or the kernel, that change the value.
     Write,
-    /// All writes of instructions and of the kernel; only those that change the value if the debug
-    /// registers do not suffice.
+    /// All writes of instructions and of the kernel. If all debug registers are taken, only those
+    /// that change the value.
     Store,
     /// Reads by instructions.
     Read,
@@ -44,15 +47,16 @@ const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Watches that are set, each with its bytes when they were last compared.
+/// Watches that are set in a process.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
+    /// Each watch, with its bytes when they were last compared.
     watches: Vec<(Watch, Vec<u8>)>,
     registers: Watched,
-    /// The addresses of pages that are write-protected, so that writes to them are seen.
+    /// The addresses of pages that are write-protected, so that writes to them end a run.
     pages: Vec<u64>,
     /// True if something is watched for reads and does not fit the debug registers.
-    decodes: bool,
+    needs_decoding: bool,
 }
 
 impl Watch {
@@ -62,7 +66,7 @@ impl Watch {
     }
 }
 
-/// Returns true if all these watches can be set at once.
+/// Returns true if all these watches can be set at once: they have at most 64 KiB in sum.
 pub fn can_watch(watches: &[Watch]) -> bool {
     let mut sizes = watches.iter().map(|watch| watch.range.size_bytes());
     let total = sizes.try_fold(0_u64, u64::checked_add);
@@ -75,8 +79,8 @@ impl Watching {
         self.watches.is_empty()
     }
 
-    /// Returns true if watched memory is on one of a range's pages.
-    pub(super) fn is_near(&self, range: AddrRange) -> bool {
+    /// Returns true if watched memory is on one of the pages of `range`.
+    pub(super) fn is_on_pages_of(&self, range: AddrRange) -> bool {
         let mut watched = self.watches.iter().map(|(watch, _)| watch.range);
         watched
             .any(|watched| watched.start.page().0 < range.end.0 && range.start.page() < watched.end)
@@ -87,18 +91,20 @@ impl Watching {
         self.watches.iter().map(|(watch, _)| *watch).collect()
     }
 
-    /// Returns true if a watch is met by writes that do not change the value.
+    /// Returns true if a watch is a [`WatchKind::Store`], which writes meet that do not change the
+    /// value.
     pub(super) fn is_of_stores(&self) -> bool {
         self.watches.iter().any(|(watch, _)| watch.kind == WatchKind::Store)
     }
 
-    /// Returns true if instructions must be executed one by one and decoded.
-    pub(super) fn decodes(&self) -> bool {
-        self.decodes
+    /// Returns true if instructions must be executed one by one and decoded, to find reads.
+    pub(super) fn needs_decoding(&self) -> bool {
+        self.needs_decoding
     }
 
-    /// Returns the index of the first watch of reads that an executed instruction met.
-    pub(super) fn read_by(&self, insn: &Executed) -> Option<usize> {
+    /// Returns the index of the first watch of reads ([`WatchKind::Read`], [`WatchKind::Access`])
+    /// that an executed instruction met.
+    pub(super) fn first_read_by(&self, insn: &InsnAccesses) -> Option<usize> {
         let is_among = |ranges: &[AddrRange], watch: &Watch| {
             ranges.iter().any(|range| range.overlaps(watch.range))
         };
@@ -110,14 +116,14 @@ impl Watching {
     }
 }
 
-/// The memory that an instruction accessed.
+/// The memory that an executed instruction accessed.
 #[derive(Debug)]
-pub(super) struct Executed {
+pub(super) struct InsnAccesses {
     reads: Vec<AddrRange>,
     writes: Vec<AddrRange>,
 }
 
-impl Executed {
+impl InsnAccesses {
     /// Returns the memory that the instruction in `bytes` accessed, by the registers before and
     /// after it.
     pub(super) fn of(bytes: &[u8], before: &Registers, after: &Registers) -> Self {
@@ -126,24 +132,25 @@ impl Executed {
 }
 
 impl Epoch {
-    /// Begins to watch, until [`Self::unwatch`]: by debug registers as long as these suffice, reads
-    /// first, and otherwise by the protection of pages.
+    /// Begins to watch these ranges, until [`Self::unwatch`]: by debug registers as long as these
+    /// suffice, reads first, and otherwise by the protection of pages. Notes the present bytes.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
-        let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
+        let (mut by_registers, mut pages, mut needs_decoding) =
+            (Vec::new(), BTreeSet::new(), false);
         let of_reads = |reads| watches.iter().filter(move |w| w.kind.is_of_reads() == reads);
         for watch in of_reads(true).chain(of_reads(false)) {
             by_registers.push(watch.of_registers());
             if !debug_registers::can_watch(&by_registers) {
                 by_registers.pop();
                 pages.extend(pages_of(watch.range));
-                decodes |= watch.kind.is_of_reads();
+                needs_decoding |= watch.kind.is_of_reads();
             }
         }
         let mut registers = Watched::default();
         registers.set(self.thread.tracee, &debug_registers::slots(&by_registers))?;
         let watches = watches.iter().map(|watch| (*watch, self.bytes(watch.range))).collect();
         let pages = pages.into_iter().collect();
-        let watching = Watching { watches, registers, pages, decodes };
+        let watching = Watching { watches, registers, pages, needs_decoding };
         self.protect(&watching)?;
         Ok(watching)
     }
@@ -167,8 +174,9 @@ impl Epoch {
     }
 
     /// Returns the index of the first watch that was met since the last call, by the debug
-    /// registers and by the bytes in memory.
-    pub(super) fn met(&mut self, watching: &mut Watching) -> Result<Option<usize>, Error> {
+    /// registers and by the bytes in memory. Clears these hits, notes the present bytes, and
+    /// protects the watched pages again.
+    pub(super) fn first_met(&mut self, watching: &mut Watching) -> Result<Option<usize>, Error> {
         self.protect(watching)?;
         let hits = watching.registers.take_hits(self.thread.tracee)?;
         let differing = self.differing(watching);
@@ -189,13 +197,14 @@ impl Epoch {
     }
 
     /// Returns the index of the first watch that was met by an entry of the log which just
-    /// happened.
-    pub(super) fn met_by(
+    /// happened, also by its writes that changed nothing if it is a [`WatchKind::Store`]. Does what
+    /// [`Self::first_met`] does besides.
+    pub(super) fn first_met_by_entry(
         &mut self,
         happening: &Happening,
         watching: &mut Watching,
     ) -> Result<Option<usize>, Error> {
-        let met = self.met(watching)?;
+        let met = self.first_met(watching)?;
         let is_stored = |(watch, _): &(Watch, Vec<u8>)| {
             let written = |write: &Write| AddrRange::sized(write.addr, write.bytes.0.len() as u64);
             let mut writes = happening.writes().iter().map(written);

@@ -5,7 +5,7 @@ use super::replayed::Replayed;
 use super::source::{Source, symbols_of};
 use super::{Execution, ExecutionSearch, ExecutionSink, LastChange, Position, SearchEnd};
 use crate::common::{Addr, AddrRange};
-use crate::replay::{self, Found, Goals, Watch, WatchKind};
+use crate::replay::{self, Goals, MoveEnd, Watch, WatchKind};
 use crate::timeline::Images;
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl Replayed {
     ) -> Result<SearchEnd, replay::Error> {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
-        let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
+        let (here, was_at_end) = (replay.exact_position()?, replay.is_at_end());
         let end = if self.begin_search(search.from, interrupted)? {
             self.search_back(search, sink, interrupted)?
         } else {
@@ -51,7 +51,7 @@ impl Replayed {
         let replay = self.replay.get_mut();
         let from = from.map(Position::parts).filter(|(moment, _)| *moment <= replay.last_moment());
         let Some((moment, instructions)) = from else {
-            return Ok(replay.go_to_end(interrupted)? != Found::Interrupted);
+            return Ok(replay.go_to_end(interrupted)? != MoveEnd::Interrupted);
         };
         replay.seek(replay::Position { instructions, ..replay.position_of_moment(moment) })?;
         Ok(true)
@@ -68,14 +68,14 @@ impl Replayed {
         let mut found = 0;
         loop {
             match self.replay.get_mut().run_back(&goals, &[])? {
-                Found::Stop if found == search.count => return Ok(SearchEnd::HasMore),
-                Found::Stop => {
+                MoveEnd::Stop if found == search.count => return Ok(SearchEnd::HasMore),
+                MoveEnd::Stop => {
                     if let Some(execution) = self.execution()? {
                         found += 1;
                         sink(self, execution);
                     }
                 }
-                Found::Interrupted => return Ok(SearchEnd::Interrupted),
+                MoveEnd::Interrupted => return Ok(SearchEnd::Interrupted),
                 _ => return Ok(SearchEnd::Complete),
             }
         }
@@ -90,11 +90,11 @@ impl Replayed {
     ) -> Result<LastChange, replay::Error> {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
-        let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
+        let (here, was_at_end) = (replay.exact_position()?, replay.is_at_end());
         let (stops, watch) = (BTreeSet::new(), Watch { range, kind: WatchKind::Write });
         let found = match replay.run_back(&Goals::at(&stops, interrupted), &[watch])? {
-            Found::Watch(_) => return Ok(LastChange::Here),
-            Found::Interrupted => LastChange::Interrupted,
+            MoveEnd::Watch(_) => return Ok(LastChange::Here),
+            MoveEnd::Interrupted => LastChange::Interrupted,
             _ => LastChange::Nowhere,
         };
         self.come_back(here, was_at_end)?;

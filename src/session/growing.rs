@@ -5,7 +5,7 @@ use super::replayed::Replayed;
 use super::source::RecordedSource;
 use crate::common::Tid;
 use crate::recording::Reader;
-use crate::replay::{self, Found, Replay};
+use crate::replay::{self, MoveEnd, Replay};
 use std::cell::{Cell, OnceCell, RefCell};
 
 impl Replayed {
@@ -36,7 +36,7 @@ impl Replayed {
     /// Moves past the last entry of the log of a program that still runs, if that entry only
     /// records where the program is, and this position is there already.
     pub(super) fn meet_end(&mut self) -> Result<(), replay::Error> {
-        self.replay.get_mut().meet_end()
+        self.replay.get_mut().pass_last_switch()
     }
 
     /// Moves to the end of the recording. Returns false if the user interrupted the move.
@@ -51,6 +51,6 @@ impl Replayed {
         }
         let found = replay.go_to_end(interrupted)?;
         self.shown = self.running().unwrap_or(self.shown);
-        Ok(found != Found::Interrupted)
+        Ok(found != MoveEnd::Interrupted)
     }
 }

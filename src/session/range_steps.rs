@@ -6,7 +6,7 @@ use super::replayed::Replayed;
 use super::{Breakpoints, Direction, Order, Run, Stop, StopReason};
 use crate::common::{Addr, AddrRange};
 use crate::insn::{Class, ExecMode, decode};
-use crate::replay::{self, Found, Goals, KernelEvent, Replay, Watch};
+use crate::replay::{self, Goals, KernelEvent, MoveEnd, Replay, Watch};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -51,7 +51,7 @@ impl Replayed {
         let tid = order.thread;
         let is_small = range.size_bytes() <= LARGEST_BYTES;
         let is_ahead = order.direction == Direction::Forward;
-        if !is_ahead || !is_small || self.replay.get_mut().is_elsewhere(tid) {
+        if !is_ahead || !is_small || self.replay.get_mut().has_moved_in_diversion(tid) {
             return Ok(None);
         }
         let mut code = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
@@ -97,14 +97,14 @@ impl Replayed {
         let found = replay.run_forward(&goals, &watches)?;
         Ok(Some(match found {
             // A step takes the run past the signal of another thread.
-            Found::Event(event) if !wants(&wanted, event) && self.present_thread() != tid => {
+            MoveEnd::Event(event) if !wants(&wanted, event) && self.present_thread() != tid => {
                 return Ok(None);
             }
-            Found::Event(KernelEvent::Signal(_)) => {
+            MoveEnd::Event(KernelEvent::Signal(_)) => {
                 self.reported_signal = Some(self.replay.get_mut().position().entry);
                 self.stop(found, Direction::Forward, breakpoints)
             }
-            Found::Stop if !is_breakpoint(self.replay.get_mut()) => {
+            MoveEnd::Stop if !is_breakpoint(self.replay.get_mut()) => {
                 Stop { thread: tid, reason: StopReason::Step }
             }
             found => self.stop(found, Direction::Forward, breakpoints),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
-use crate::replay::{self, Found, Goals, Replay, Watch};
+use crate::replay::{self, Goals, MoveEnd, Replay, Watch};
 use crate::sideband;
 use crate::state::{ChangedSet, link_maps};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -49,7 +49,7 @@ impl Replayed {
     ) -> Result<(Self, Option<String>), replay::Error> {
         let mut replay = Replay::open(reader)?;
         let shown = Tid(replay.pid().0);
-        let went = replay.go_to_end_watched(passed);
+        let went = replay.go_to_end_reporting(passed);
         let mut run = Self {
             replay: RefCell::new(replay),
             source: RecordedSource::default(),
@@ -120,7 +120,7 @@ impl Replayed {
         };
         let replay = self.replay.get_mut();
         let tid = order.thread;
-        if order.direction == Direction::Forward && replay.is_elsewhere(tid) {
+        if order.direction == Direction::Forward && replay.has_moved_in_diversion(tid) {
             return self.go_diverted(order, &goals, breakpoints);
         }
         replay.end_diversion()?;
@@ -135,16 +135,16 @@ impl Replayed {
             }
             (Action::Step, Direction::Forward) => {
                 match replay.step_forward(tid, &goals, &watches)? {
-                    Found::Goal => Ok(self.stepped(tid, breakpoints)),
+                    MoveEnd::Target => Ok(self.stepped(tid, breakpoints)),
                     found => Ok(self.stop(found, order.direction, breakpoints)),
                 }
             }
             (Action::Step, Direction::Backward) => {
                 let reason = match replay.step_back(tid, &goals, &watches)? {
-                    Found::Goal => return Ok(self.stepped(tid, breakpoints)),
-                    Found::Watch(number) => met(number, breakpoints),
-                    Found::Event(event) => event_stop(event),
-                    Found::Interrupted => StopReason::Interrupted,
+                    MoveEnd::Target => return Ok(self.stepped(tid, breakpoints)),
+                    MoveEnd::Watch(number) => met(number, breakpoints),
+                    MoveEnd::Event(event) => event_stop(event),
+                    MoveEnd::Interrupted => StopReason::Interrupted,
                     _ => StopReason::Edge(Edge::Begin),
                 };
                 Ok(Stop { thread: tid, reason })
@@ -166,7 +166,7 @@ impl Replayed {
     /// Returns the stop for `found`, the result of a replay's run.
     pub(super) fn stop(
         &self,
-        found: Found,
+        found: MoveEnd,
         direction: Direction,
         breakpoints: &Breakpoints,
     ) -> Stop {
@@ -174,19 +174,21 @@ impl Replayed {
         let is_forward = direction == Direction::Forward;
         let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
         let reason = match found {
-            Found::Goal => StopReason::Step,
-            Found::End => StopReason::Edge(if is_forward { Edge::End } else { Edge::Begin }),
-            Found::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
-            Found::Watch(number) => {
+            MoveEnd::Target => StopReason::Step,
+            MoveEnd::NoMoreHistory => {
+                StopReason::Edge(if is_forward { Edge::End } else { Edge::Begin })
+            }
+            MoveEnd::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
+            MoveEnd::Watch(number) => {
                 let reason = met(number, breakpoints);
                 let accessor = if is_forward { self.last_to_advance() } else { None };
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
-            Found::Event(event) => {
+            MoveEnd::Event(event) => {
                 let following = if event.is_ahead() { None } else { self.last_to_advance() };
                 return Stop { thread: following.unwrap_or(thread), reason: event_stop(event) };
             }
-            Found::Interrupted => StopReason::Interrupted,
+            MoveEnd::Interrupted => StopReason::Interrupted,
         };
         Stop { thread, reason }
     }
@@ -281,7 +283,9 @@ impl Run for Replayed {
             // A position in the last moment is the end, too, if no instruction follows it.
             (is_last, _) => {
                 let went = replay.seek(replay::Position { instructions, ..first });
-                went.and_then(|()| if is_last { replay.reach_end() } else { Ok(()) })
+                went.and_then(
+                    |()| if is_last { replay.go_to_end_without_executing() } else { Ok(()) },
+                )
             }
         };
         if let Err(error) = went {

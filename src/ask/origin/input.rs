@@ -200,7 +200,7 @@ impl Input {
 /// Returns the path or the name of the file that the next thread has as descriptor `fd`; `None` if
 /// it is unknown. Moves the replay, and brings it back.
 fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
-    let here = replay.settle()?;
+    let here = replay.exact_position()?;
     let Some(log) = replay.reader().log()? else { return Ok(None) };
     let last = match last_of(log.cursor(), fd, here.entry)? {
         Descriptor::Last(last) => last,

@@ -18,7 +18,7 @@ use super::place::Place;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::{Origin, Part, Registers, Source, ValuePlace, source_of, writes};
 use crate::recording::log::Happening;
-use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
+use crate::replay::{self, Goals, MoveEnd, Replay, Watch, WatchKind};
 use crate::session::Position;
 use crate::translate::hook_of;
 use crate::values::{Question, Shown};
@@ -214,7 +214,7 @@ impl Following<'_> {
 
     /// Returns the replay's position as a number ([`Position::exact`]).
     fn position(&mut self) -> Result<u64, replay::Error> {
-        let at = self.replay.settle()?;
+        let at = self.replay.exact_position()?;
         Ok(Position::exact(self.replay.moment(at), at.instructions))
     }
 
@@ -252,8 +252,8 @@ impl Following<'_> {
         let goals = Goals::at(&none, self.interrupted);
         let watch = Watch { range, kind: WatchKind::Store };
         match self.replay.run_back(&goals, &[watch])? {
-            Found::Interrupted => return Ok(Reached::Interrupted),
-            Found::Watch(_) => {}
+            MoveEnd::Interrupted => return Ok(Reached::Interrupted),
+            MoveEnd::Watch(_) => {}
             _ if self.memory_at(range).as_deref() != value => return Ok(Reached::Lost(ELSEWHERE)),
             _ => return Ok(Reached::Input(self.at_start(range))),
         }

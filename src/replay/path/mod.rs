@@ -1,7 +1,11 @@
-//! The path of an exact recording, as a recording of packets: the run is repeated in code that
-//! records, and each entry of the log becomes the packets and events that it would have left.
+//! The path of an exact recording, as a recording of packets. For each entry of the log, the run is
+//! repeated up to the entry's *site*, the place where it happens. Code that records the path fills
+//! a trace buffer on the way; its records, and the instructions executed by steps of the CPU,
+//! become packets of the thread's trace. Then the entry is applied, and becomes packets and events
+//! of the sideband.
 //!
-//! Times are moments of the replay, not of a clock: they order all threads exactly.
+//! Times are moments of the replay ([`Replay::moment`]), not of a clock: they order all threads
+//! exactly.
 
 mod kept;
 mod written;
@@ -39,16 +43,17 @@ fn write_path(
     let tracer = InlineTracer::new(psb_period_bytes);
     let mut path = PathWriter { replay, tracer, written, extra_time: 0 };
     path.begin_program()?;
-    path.follow(goes_on)?;
+    path.write_run(goes_on)?;
     path.finish()
 }
 
-/// Follows a run, and writes its path.
+/// Repeats a run, and writes its path.
 struct PathWriter {
     replay: Replay,
+    /// Makes the packets of all threads.
     tracer: InlineTracer,
     written: WrittenPath,
-    /// Added to the moment to make a time, so that no two are the same.
+    /// Added to the moment to make a time, and then incremented, so that no two are the same.
     extra_time: u64,
 }
 
@@ -64,8 +69,8 @@ impl PathWriter {
         self.written.event(tsc, tid, event)
     }
 
-    /// Writes the threads, the mappings and the changed code of a program that begins, at its first
-    /// instruction.
+    /// Writes the threads, the mappings and the changed code of a program that begins. The replay
+    /// is at its first instruction.
     fn begin_program(&mut self) -> Result<(), Error> {
         let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
         let now = self.now();
@@ -77,20 +82,22 @@ impl PathWriter {
         if let Some(Happening::Start(start)) = entry.map(|entry| entry.happening) {
             self.written.note_files(&start.mappings);
         }
-        self.mappings_changed(tid)?;
+        self.write_mappings(tid)?;
         for (addr, bytes) in self.replay.code_written_at_start()? {
             self.event(tid, Event::Code { addr, bytes })?;
         }
         Ok(())
     }
 
-    fn mappings_changed(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Writes the changes of the mappings since the last call.
+    fn write_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let now = self.now();
         self.written.mappings(now, tid, &self.replay.epoch.engine)
     }
 
-    /// Repeats the run to its end, and writes the path up to each entry, then the entry.
-    fn follow(&mut self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+    /// Repeats the run to its end, and writes the path up to each entry, then the entry. Fails with
+    /// [`Error::Interrupted`] if `goes_on` returns false.
+    fn write_run(&mut self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         let total = self.replay.total_ticks();
         loop {
             let done = self.replay.ticks_before(self.replay.position());
@@ -99,28 +106,30 @@ impl PathWriter {
             }
             let Some(entry) = self.replay.cursor.current()? else { return Ok(()) };
             let site = self.replay.site_of(&entry);
-            if site != Site::Here {
+            if site != Site::Anywhere {
                 self.load(&entry)?;
-                self.note_place(entry.tid)?;
+                self.write_place(entry.tid)?;
                 self.run_to(&entry, site, goes_on)?;
             }
-            let insn = self.leaves_path(&entry, site)?;
+            let insn = self.leave_path_at(&entry, site)?;
             let before = self.replay.registers_of(entry.tid)?;
-            if !self.replay.happen()? {
+            if !self.replay.apply_next_entry()? {
                 return Ok(());
             }
-            self.happened(&entry, insn, &before)?;
+            self.write_entry(&entry, insn, &before)?;
             self.write_trace(entry.tid)?;
         }
     }
 
-    /// Writes the replay's position, and the number of the thread's next instruction there.
-    fn note_place(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Writes the replay's position, and the number of thread `tid`'s next instruction there
+    /// ([`PathPlace`]), by which positions of the replay and the path are converted.
+    fn write_place(&mut self, tid: Tid) -> Result<(), Error> {
         let (entry, ticks) = (self.replay.cursor.index(), self.replay.ticks);
         let index = self.tracer.instructions(tid);
         self.written.place(PathPlace { entry, ticks, tid, index })
     }
 
+    /// Loads the thread of an entry into the process. Fails if there is no such thread.
     fn load(&mut self, entry: &Entry) -> Result<(), Error> {
         let (epoch, here) = (&mut self.replay.epoch, self.replay.cursor.index());
         if epoch.contexts.load(entry.tid, epoch.thread.tracee)? {
@@ -129,7 +138,8 @@ impl PathWriter {
         Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" })
     }
 
-    /// Runs the loaded thread to the site of its entry.
+    /// Runs the loaded thread to the site of its entry, and writes its path. Fails if it does not
+    /// reach the site, or if `goes_on` returns false.
     fn run_to(
         &mut self,
         entry: &Entry,
@@ -154,7 +164,7 @@ impl PathWriter {
             };
             self.run(tid, limit)?;
             if self.replay.ticks > 0 {
-                self.note_place(tid)?;
+                self.write_place(tid)?;
             }
             if !goes_on(self.replay.ticks_before(self.replay.position()), total) {
                 return Err(Error::Interrupted);
@@ -162,7 +172,8 @@ impl PathWriter {
         }
     }
 
-    /// Returns the limit of a run of at most `ticks` ticks.
+    /// Returns a limit for a run of at most `ticks` ticks: a number of records if these cannot have
+    /// more ticks, otherwise the slower bound of ticks.
     fn limit_within(&self, ticks: u64) -> Limit {
         match self.replay.epoch.engine.translator().records_within(ticks) {
             0 => Limit::Bound(Bound::Ticks(ticks)),
@@ -170,7 +181,7 @@ impl PathWriter {
         }
     }
 
-    /// Runs the loaded thread to a place before its next tick.
+    /// Runs the loaded thread to a place before its next tick, and writes its path.
     fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let ticks = self.replay.ticks;
         while self.replay.ip()? != place.ip {
@@ -180,16 +191,17 @@ impl PathWriter {
             }
             self.run(tid, Limit::Bound(Bound::Instructions(1)))?;
         }
-        self.replay.iterate(tid, place)
+        self.replay.repeat_iterations(tid, place)
     }
 
-    /// Runs the loaded thread once, and encodes its path. Executes one instruction more if the run
-    /// ends before one that the cache cannot execute, unless it has a hook.
+    /// Runs the loaded thread once, and writes its path. If the run ends at an instruction that the
+    /// cache cannot execute, executes that too, unless it has a hook.
     fn run(&mut self, tid: Tid, limit: Limit) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?.0);
         self.tracer.enter(tid, ip, now);
         let epoch = &mut self.replay.epoch;
         let Rerun { records, partial, end } = epoch.engine.rerun(&mut epoch.thread, limit)?;
+        // The instructions of the last block, if the run ended within it.
         let steps = partial.as_ref().map(|(steps, _)| steps.as_slice());
         let ip = self.replay.ip()?.0;
         let code = self.replay.epoch.engine.translator();
@@ -211,13 +223,14 @@ impl PathWriter {
                     self.event(tid, Event::Code { addr, bytes })?;
                 }
             }
-            RerunEnd::Signal(info) => self.replay.fault(tid, &info)?,
+            RerunEnd::Signal(info) => self.replay.handle_fault(tid, &info)?,
         }
         self.write_trace(tid)
     }
 
-    /// Executes one instruction of the loaded thread in the program. The packets around it give its
-    /// address and that of the next one, so that no loop without packets can hide it.
+    /// Executes one instruction of the loaded thread by a step of the CPU, and encodes it. The
+    /// packets around it give its address and that of the next one, so that no loop without packets
+    /// can hide it.
     fn step(&mut self, tid: Tid) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?);
         self.tracer.leave(tid, ip.0);
@@ -226,7 +239,7 @@ impl PathWriter {
         let next = self.replay.ip()?;
         // A trap comes after its instruction. It has an entry, whose place is here.
         if let Some(info) = signal.filter(|_| next == ip) {
-            return self.replay.fault(tid, &info);
+            return self.replay.handle_fault(tid, &info);
         }
         if let Some(insn) = insn {
             self.tracer.enter(tid, ip.0, now);
@@ -236,11 +249,11 @@ impl PathWriter {
         Ok(())
     }
 
-    /// Ends the thread's path at an entry at which it leaves the program. Returns the instruction
-    /// that the entry executes, if it executes one: its successor is not known yet, so the caller
-    /// encodes it.
-    fn leaves_path(&mut self, entry: &Entry, site: Site) -> Result<Option<Insn>, Error> {
-        if site == Site::Here {
+    /// Ends the thread's path at its entry, where it leaves the program. Returns the instruction
+    /// that the entry executes, if it executes one, instead of ending the path: its successor is
+    /// not known yet, so the caller encodes it after the entry has happened.
+    fn leave_path_at(&mut self, entry: &Entry, site: Site) -> Result<Option<Insn>, Error> {
+        if site == Site::Anywhere {
             return Ok(None);
         }
         let ip = self.replay.ip()?;
@@ -266,8 +279,9 @@ impl PathWriter {
         }
     }
 
-    /// Writes the packets and events of an entry that has happened.
-    fn happened(
+    /// Writes the packets and events of an entry that has happened. `insn` is the instruction that
+    /// it executed, if any; `before` are the registers of its thread before it.
+    fn write_entry(
         &mut self,
         entry: &Entry,
         insn: Option<Insn>,
@@ -298,7 +312,7 @@ impl PathWriter {
             Happening::Ends { .. } => self.event(tid, Event::ThreadExit)?,
             happening => {
                 let now = self.now();
-                self.written.happened(now, tid, happening, before)?;
+                self.written.entry_events(now, tid, happening, before)?;
             }
         }
         let maps = match &entry.happening {
@@ -312,9 +326,10 @@ impl PathWriter {
             MapChange::Map(mapped) => Some(mapped),
             _ => None,
         }));
-        self.mappings_changed(tid)
+        self.write_mappings(tid)
     }
 
+    /// Moves the packets that a thread's encoder has made to the thread's trace.
     fn write_trace(&mut self, tid: Tid) -> Result<(), Error> {
         let packets = self.tracer.drain(tid);
         self.written.trace(tid, &packets)
@@ -333,8 +348,8 @@ impl PathWriter {
 }
 
 impl Replay {
-    /// Returns the addresses and bytes of code of files that the recorder found changed as the
-    /// program began.
+    /// Returns the addresses and bytes of the code that differed from the mapped files when the
+    /// recording of the loaded program began.
     fn code_written_at_start(&self) -> Result<Vec<(Addr, Vec<u8>)>, Error> {
         let Some(start) = self.outline.starts.get(self.number) else { return Ok(Vec::new()) };
         let mut cursor = start.cursor();

@@ -1,4 +1,5 @@
-//! The recording that a path is written to: its events, its files, its threads.
+//! The recording that a path is written to: the traces of its threads, its sideband events, its
+//! files. The `tsc` of an event is a time of the path, which is no clock's.
 
 use super::super::error::Error;
 use crate::common::{AddrRange, Tid, Tsc};
@@ -19,9 +20,11 @@ pub(super) struct WrittenPath {
     manifest: Manifest,
     /// The exact recording that is replayed.
     source: Reader,
-    /// The paths of the source's stored files.
+    /// The paths of the source's stored files that were mapped so far.
     names: BTreeMap<ImageId, String>,
+    /// The files that were copied from the source, with their IDs in the events.
     files: BTreeMap<ImageId, FileId>,
+    /// The mappings as they were last written.
     mappings: MappingSet,
     threads: Vec<Tid>,
     /// [`PathPlace`]s that are not written yet.
@@ -29,7 +32,7 @@ pub(super) struct WrittenPath {
 }
 
 /// The number of places that are written at a time.
-const PLACES: usize = 1000;
+const PLACES_AT_ONCE: usize = 1000;
 
 impl WrittenPath {
     /// Begins a recording in `dir` of the path of `source`.
@@ -58,10 +61,11 @@ impl WrittenPath {
         Ok(self.writer.sideband(&Record { tsc: Tsc(tsc), pid, tid, event })?)
     }
 
-    /// Appends a place of the path ([`PathPlace`]).
+    /// Appends a place of the path: a position of the replay with the number of the instruction
+    /// there. Writes [`PLACES_AT_ONCE`] at a time.
     pub(super) fn place(&mut self, place: PathPlace) -> Result<(), Error> {
         self.places.push(place);
-        if self.places.len() >= PLACES { self.write_places() } else { Ok(()) }
+        if self.places.len() >= PLACES_AT_ONCE { self.write_places() } else { Ok(()) }
     }
 
     fn write_places(&mut self) -> Result<(), Error> {
@@ -75,7 +79,7 @@ impl WrittenPath {
         if packets.is_empty() { Ok(()) } else { Ok(self.writer.trace(tid, packets)?) }
     }
 
-    /// Adds a thread, unless it was added before: a thread survives an execve.
+    /// Adds a thread, with its event, unless it was added before: a thread survives an execve(2).
     pub(super) fn thread(&mut self, tsc: u64, tid: Tid) -> Result<(), Error> {
         if self.threads.contains(&tid) {
             return Ok(());
@@ -85,7 +89,7 @@ impl WrittenPath {
         self.event(tsc, tid, Event::ThreadStart)
     }
 
-    /// Notes the paths of stored files that are mapped.
+    /// Notes the paths of the stored files among the recorded mappings, for [`Self::mappings`].
     pub(super) fn note_files<'a>(&mut self, mapped: impl IntoIterator<Item = &'a Mapped>) {
         for mapped in mapped {
             if let Content::File { image, .. } = &mapped.content {
@@ -94,8 +98,9 @@ impl WrittenPath {
         }
     }
 
-    /// Appends the events of a log entry. `before` are the registers of its thread before it.
-    pub(super) fn happened(
+    /// Appends the events of a log entry: its system call, return or signal, if it has one.
+    /// `before` are the registers of its thread before it.
+    pub(super) fn entry_events(
         &mut self,
         tsc: u64,
         tid: Tid,
@@ -127,7 +132,8 @@ impl WrittenPath {
         self.mappings = MappingSet::default();
     }
 
-    /// Appends the changes of the mappings that have code or a file.
+    /// Appends the changes, since the last call, of the mappings that have code or a file, and the
+    /// written code in new ones.
     pub(super) fn mappings(
         &mut self,
         tsc: u64,
@@ -171,7 +177,8 @@ impl WrittenPath {
         Ok(Backing::File { file, offset })
     }
 
-    /// Completes the recording, with the number of instructions of each thread.
+    /// Completes the recording, with the number of instructions of each thread, and the final state
+    /// and end of the source.
     pub(super) fn finish(
         mut self,
         source: &Reader,

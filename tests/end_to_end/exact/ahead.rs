@@ -6,7 +6,7 @@ use super::walks::{State, state};
 use super::{WHOLE, check, record_with};
 use crate::support::{Scene, have};
 use contraflow::recording::Reader;
-use contraflow::replay::{Found, Goals, Position, Replay};
+use contraflow::replay::{Goals, MoveEnd, Position, Replay};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ fn way_back(replay: &mut Replay) -> Vec<(Position, State)> {
     let mut states = vec![(replay.position(), state(replay, tid))];
     while states.len() < STEPS {
         let found = replay.step_back(tid, &goals, &[]).expect("it steps");
-        assert_eq!(found, Found::Goal);
+        assert_eq!(found, MoveEnd::Target);
         states.push((replay.position(), state(replay, tid)));
     }
     states
@@ -102,7 +102,7 @@ fn the_way_back_is_the_same_however_much_of_it_is_ready() {
         let mut replay = at_end(&dir);
         let (tid, none) = (replay.running().expect("a thread"), BTreeSet::new());
         let interrupted = replay.step_back(tid, &Goals::at(&none, &|| true), &[]);
-        assert_eq!(interrupted.expect("it steps"), Found::Interrupted, "{kind}");
+        assert_eq!(interrupted.expect("it steps"), MoveEnd::Interrupted, "{kind}");
         assert_eq!((replay.position(), state(&replay, tid)), expected[0]);
         assert_eq!(way_back(&mut replay), expected, "{kind}, after an interruption");
         let mut replay = at_end(&dir);

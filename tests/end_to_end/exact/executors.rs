@@ -6,7 +6,7 @@ use contraflow::common::{Addr, Tid};
 use contraflow::insn::Registers;
 use contraflow::recording::Reader;
 use contraflow::recording::log::{Bytes, Cursor, Happening};
-use contraflow::replay::{Found, Goals, Position, Replay};
+use contraflow::replay::{Goals, MoveEnd, Position, Replay};
 use contraflow::tracee::siginfo;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -103,7 +103,7 @@ impl<'a> Executors<'a> {
             });
             let found = self.stepped.step_in_order(&[]);
             let found = found.unwrap_or_else(|error| panic!("{}: {error}", self.what));
-            if found == Found::End {
+            if found == MoveEnd::NoMoreHistory {
                 return (places, ticks, false);
             }
             let is_attempted = at.entry == self.stepped.position().entry || {
@@ -145,7 +145,7 @@ impl<'a> Executors<'a> {
         if let Some((place, own)) = wrong.into_inner() {
             panic!("{}: stepped {place:x?},\ntranslated {own:x?}", self.what);
         }
-        assert_eq!((found, places.into_inner().len()), (Found::Stop, 0), "{}", self.what);
+        assert_eq!((found, places.into_inner().len()), (MoveEnd::Stop, 0), "{}", self.what);
         self.tally.instructions += count;
     }
 

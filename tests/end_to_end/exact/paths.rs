@@ -6,7 +6,7 @@ use crate::support::{Scene, contraflow, have, text};
 use contraflow::common::Tid;
 use contraflow::recording::Reader;
 use contraflow::recording::log::Happening;
-use contraflow::replay::{Found, Replay};
+use contraflow::replay::{MoveEnd, Replay};
 use contraflow::timeline::{Options, Timeline};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn steps(dir: &Path) -> BTreeMap<Tid, Vec<u64>> {
     loop {
         let (tid, at) = (replay.running(), replay.position());
         let ip = tid.map(|tid| replay.thread(tid).unwrap().expect("it is there").registers.rip);
-        let end = replay.step_in_order(&[]).expect("it steps") == Found::End;
+        let end = replay.step_in_order(&[]).expect("it steps") == MoveEnd::NoMoreHistory;
         let mut is_executed = true;
         if end || replay.position().entry != at.entry {
             while cursor.index() <= at.entry {

@@ -4,7 +4,7 @@
 use super::{WHOLE, check};
 use crate::support::{Scene, have, text};
 use contraflow::recording::Reader;
-use contraflow::replay::{Found, Goals, KernelEvent, Replay};
+use contraflow::replay::{Goals, KernelEvent, MoveEnd, Replay};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ fn replayed_output(dir: &Path) -> Vec<u8> {
     let none = BTreeSet::new();
     let events = |event| event == KernelEvent::Call(WRITE);
     let mut goals = Goals { events: &events, ..Goals::at(&none, &|| false) };
-    while replay.run_forward(&goals, &[]).expect("it replays") != Found::End {
+    while replay.run_forward(&goals, &[]).expect("it replays") != MoveEnd::NoMoreHistory {
         goals.passed = Some(replay.position().entry);
         let tid = replay.running().expect("it calls");
         let registers = replay.thread(tid).expect("it is readable").expect("it is there").registers;

@@ -7,7 +7,7 @@ use contraflow::common::{Addr, AddrRange, Tid};
 use contraflow::insn::{MAX_INSN_BYTES, Registers, writes};
 use contraflow::recording::Reader;
 use contraflow::recording::log::{Bytes, Happening};
-use contraflow::replay::{Found, Goals, Position, Replay, Watch, WatchKind};
+use contraflow::replay::{Goals, MoveEnd, Position, Replay, Watch, WatchKind};
 use contraflow::tracee::siginfo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -73,7 +73,7 @@ fn steps(replay: &mut Replay, start: Position, count: usize) -> Vec<Place> {
     while places.len() < count {
         let Some(tid) = replay.running() else {
             // It is not born yet.
-            assert_ne!(replay.step_in_order(&[]).expect("it steps"), Found::End);
+            assert_ne!(replay.step_in_order(&[]).expect("it steps"), MoveEnd::NoMoreHistory);
             continue;
         };
         let at = replay.position();
@@ -82,7 +82,7 @@ fn steps(replay: &mut Replay, start: Position, count: usize) -> Vec<Place> {
         let known = replay.read(Addr(state.registers.rip), &mut code);
         code.truncate(known);
         places.push(Place { at, tid, state, code, is_attempted: true });
-        if replay.step_in_order(&[]).expect("it steps") == Found::End {
+        if replay.step_in_order(&[]).expect("it steps") == MoveEnd::NoMoreHistory {
             break;
         }
         let now = replay.position();
@@ -104,7 +104,7 @@ fn stops_forward(
     (start, end): (Position, Position),
     stops: &BTreeSet<Addr>,
     watches: &[Watch],
-) -> Vec<(Position, Found)> {
+) -> Vec<(Position, MoveEnd)> {
     replay.seek(start).expect("it is a position");
     forward(replay, (start, end), Goals::at(stops, &|| false), watches)
 }
@@ -115,15 +115,15 @@ fn forward(
     (start, end): (Position, Position),
     mut goals: Goals<'_>,
     watches: &[Watch],
-) -> Vec<(Position, Found)> {
+) -> Vec<(Position, MoveEnd)> {
     replay.seek(start).expect("it is a position");
     let mut found = Vec::new();
     loop {
         let met = replay.run_forward(&goals, watches).expect("it runs");
-        if met == Found::End || replay.position() > end {
+        if met == MoveEnd::NoMoreHistory || replay.position() > end {
             return found;
         }
-        let is_ahead = matches!(met, Found::Event(event) if event.is_ahead());
+        let is_ahead = matches!(met, MoveEnd::Event(event) if event.is_ahead());
         goals.passed = is_ahead.then(|| replay.position().entry);
         found.push((replay.position(), met));
     }
@@ -136,7 +136,7 @@ fn stops_backward(
     (start, end): (Position, Position),
     stops: &BTreeSet<Addr>,
     watches: &[Watch],
-) -> Vec<(Position, Found)> {
+) -> Vec<(Position, MoveEnd)> {
     backward(replay, (start, end), Goals::at(stops, &|| false), watches)
 }
 
@@ -147,12 +147,12 @@ fn backward(
     (start, end): (Position, Position),
     goals: Goals<'_>,
     watches: &[Watch],
-) -> Vec<(Position, Found)> {
+) -> Vec<(Position, MoveEnd)> {
     replay.seek(end).expect("it is a position");
     let mut found = Vec::new();
     loop {
         let met = replay.run_back(&goals, watches).expect("it runs");
-        if met == Found::End || replay.position() < start {
+        if met == MoveEnd::NoMoreHistory || replay.position() < start {
             found.reverse();
             return found;
         }
@@ -171,10 +171,10 @@ fn compare_stops(replay: &mut Replay, places: &[Place], random: &mut Random) {
         |place: &&Place| place.is_attempted && stops.contains(&Addr(place.state.registers.rip));
     let stepped: Vec<Position> = places.iter().filter(is_stop).map(|place| place.at).collect();
     let after_first = stepped.iter().filter(|at| **at > span.0);
-    let wanted: Vec<_> = after_first.map(|at| (*at, Found::Stop)).collect();
+    let wanted: Vec<_> = after_first.map(|at| (*at, MoveEnd::Stop)).collect();
     assert_eq!(stops_forward(replay, span, &stops, &[]), wanted, "forward to {stops:?}");
     let before_last = stepped.iter().filter(|at| **at < span.1);
-    let wanted: Vec<_> = before_last.map(|at| (*at, Found::Stop)).collect();
+    let wanted: Vec<_> = before_last.map(|at| (*at, MoveEnd::Stop)).collect();
     assert_eq!(stops_backward(replay, span, &stops, &[]), wanted, "back to {stops:?}");
 }
 
@@ -182,11 +182,11 @@ fn compare_stops(replay: &mut Replay, places: &[Place], random: &mut Random) {
 /// backwards by a search for an instruction besides.
 fn compare_events(replay: &mut Replay, places: &[Place]) {
     let span = (places[0].at, places[places.len() - 1].at);
-    let is_within = |(at, _): &(Position, Found)| span.0 < *at && *at < span.1;
+    let is_within = |(at, _): &(Position, MoveEnd)| span.0 < *at && *at < span.1;
     let none = BTreeSet::new();
     let goals = |stops| Goals { events: &|_| true, ..Goals::at(stops, &|| false) };
-    let only = |found: Vec<(Position, Found)>| {
-        let is_event = |(_, met): &(Position, Found)| matches!(met, Found::Event(_));
+    let only = |found: Vec<(Position, MoveEnd)>| {
+        let is_event = |(_, met): &(Position, MoveEnd)| matches!(met, MoveEnd::Event(_));
         found.into_iter().filter(is_event).filter(is_within).collect::<Vec<_>>()
     };
     let ahead = only(forward(replay, span, goals(&none), &[]));
@@ -195,7 +195,7 @@ fn compare_events(replay: &mut Replay, places: &[Place]) {
     let mut searched = only(backward(replay, span, goals(&nowhere), &[]));
     // A search reports one of two that are at one place.
     searched.retain(|found| ahead.contains(found));
-    let places = |found: &[(Position, Found)]| found.iter().map(|f| f.0).collect::<BTreeSet<_>>();
+    let places = |found: &[(Position, MoveEnd)]| found.iter().map(|f| f.0).collect::<BTreeSet<_>>();
     assert_eq!(places(&searched), places(&ahead), "by a search");
 }
 
@@ -221,8 +221,8 @@ fn compare_watches(replay: &mut Replay, places: &[Place], random: &mut Random, b
         |place: &&Place| place.is_attempted && stops.contains(&Addr(place.state.registers.rip));
     // Where both are met, the watch is reported.
     let met = |changes: Vec<Position>| {
-        let stopped = places.iter().filter(is_stop).map(|place| (place.at, Found::Stop));
-        let watched = changes.into_iter().map(|at| (at, Found::Watch(0)));
+        let stopped = places.iter().filter(is_stop).map(|place| (place.at, MoveEnd::Stop));
+        let watched = changes.into_iter().map(|at| (at, MoveEnd::Watch(0)));
         stopped.chain(watched).collect::<BTreeMap<_, _>>()
     };
     let mut wanted = met(changes.iter().map(|(_, after)| *after).collect());

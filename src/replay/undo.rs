@@ -1,5 +1,5 @@
-//! The instructions right before the user's position, with the bytes that each of them overwrote:
-//! stepping back among them takes no replay.
+//! An undo log of the instructions right before the user's position: the registers before each of
+//! them, and the bytes that it overwrote. Stepping back among them takes no replay.
 
 use super::error::Error;
 use super::position::Position;
@@ -9,22 +9,22 @@ use crate::insn::{MAX_INSN_BYTES, Registers, may_write};
 use crate::recording::log::{Bytes, Write};
 
 const NT_X86_XSTATE: u32 = 0x202;
-/// The number of ticks that a row reaches back.
-const ROW_TICKS: u64 = 64;
-/// The maximum number of bytes that an instruction of a row overwrites in one range.
+/// The number of ticks that the undo log reaches back.
+const UNDO_TICKS: u64 = 64;
+/// The maximum number of bytes that an instruction in the log overwrites in one range.
 const LARGEST_BYTES: u64 = 1 << 16;
 
 /// The states before each of some consecutive instructions of a thread, in the order of execution.
 #[derive(Debug, Default)]
-pub(super) struct Row {
-    instructions: Vec<Before>,
-    /// The position after the last of these instructions.
+pub(super) struct UndoLog {
+    instructions: Vec<StateBefore>,
+    /// The position after the last of these instructions: the log is usable there only.
     end: Position,
 }
 
-/// The state before an instruction.
+/// The state before an instruction, as far as the instruction may change it.
 #[derive(Debug)]
-struct Before {
+struct StateBefore {
     position: Position,
     registers: Registers,
     extended: Bytes,
@@ -34,52 +34,54 @@ struct Before {
 
 impl Replay {
     /// Moves back from `here`, the current position, by one instruction of the thread that
-    /// executes, within its interval between two entries of the log. Returns false if there is none
-    /// that can be undone.
+    /// executes, within its interval between two entries of the log: restores the state before it.
+    /// Fills the undo log first if it is not of `here`. Returns false, and stays, if there is no
+    /// instruction that can be undone.
     pub(super) fn undo_one(&mut self, here: Position) -> Result<bool, Error> {
-        if self.row.end != here || self.row.instructions.is_empty() {
-            self.fill_row(here)?;
+        if self.undo_log.end != here || self.undo_log.instructions.is_empty() {
+            self.refill_undo_log(here)?;
         }
-        let Some(before) = self.row.instructions.pop() else { return Ok(false) };
+        let Some(before) = self.undo_log.instructions.pop() else { return Ok(false) };
         self.epoch.apply_writes(&before.overwritten)?;
         let tracee = self.epoch.thread.tracee;
         tracee.set_extended_state(self.epoch.page, &before.extended.0)?;
         tracee.set_registers(&Registers { orig_rax: u64::MAX, ..before.registers })?;
         self.ticks = before.position.ticks;
         self.instructions = Some(before.position.instructions);
-        self.row.end = before.position;
+        self.undo_log.end = before.position;
         Ok(true)
     }
 
-    /// Replays up to `ROW_TICKS` ticks before a position once more, and keeps in the row the state
-    /// before each of their instructions. Ends at the position again.
-    fn fill_row(&mut self, here: Position) -> Result<(), Error> {
-        self.row = Row::default();
-        let ticks = here.ticks.saturating_sub(ROW_TICKS);
+    /// Replays the last `UNDO_TICKS` ticks before a position once more, by single steps, and keeps
+    /// the state before each of their instructions. Ends at the position again. If an instruction
+    /// cannot be undone, the undo log begins after it.
+    fn refill_undo_log(&mut self, here: Position) -> Result<(), Error> {
+        self.undo_log = UndoLog::default();
+        let ticks = here.ticks.saturating_sub(UNDO_TICKS);
         self.seek(Position { entry: here.entry, ticks, instructions: 0 })?;
         self.switch_to_next_thread()?;
         let mut instructions = Vec::new();
         while self.position() < here {
             let position = self.position();
-            match self.before_instruction(position)? {
+            match self.state_before_next(position)? {
                 Some(before) => instructions.push(before),
                 None => instructions.clear(),
             }
-            if self.hook_here()?.is_some() || !self.step_one()? {
+            if self.hook_here()?.is_some() || !self.step_insn()? {
                 break;
             }
         }
         if self.position() == here {
-            self.row = Row { instructions, end: here };
+            self.undo_log = UndoLog { instructions, end: here };
         } else {
             self.seek(here)?;
         }
         Ok(())
     }
 
-    /// Returns the state before the next instruction. `None` if the memory that it will write is
-    /// not known, or is too much.
-    fn before_instruction(&self, position: Position) -> Result<Option<Before>, Error> {
+    /// Returns the state at `position`, the current one, before the next instruction. `None` if the
+    /// memory that this will write is not known, or is too much.
+    fn state_before_next(&self, position: Position) -> Result<Option<StateBefore>, Error> {
         let tracee = self.epoch.thread.tracee;
         let registers = tracee.registers()?;
         let mut bytes = [0; MAX_INSN_BYTES];
@@ -90,15 +92,15 @@ impl Replay {
             if range.size_bytes() > LARGEST_BYTES {
                 return Ok(None);
             }
-            overwritten.extend(self.content(range));
+            overwritten.extend(self.current_bytes(range));
         }
         let extended = Bytes(tracee.register_set(NT_X86_XSTATE)?);
-        Ok(Some(Before { position, registers, extended, overwritten }))
+        Ok(Some(StateBefore { position, registers, extended, overwritten }))
     }
 
-    /// Returns the current bytes of a range as a write, up to the first unknown one; `None` without
-    /// any.
-    fn content(&self, range: AddrRange) -> Option<Write> {
+    /// Returns a write that restores the current bytes of a range, up to the first unreadable one;
+    /// `None` if none is readable.
+    fn current_bytes(&self, range: AddrRange) -> Option<Write> {
         let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
         let known = self.epoch.engine.memory.read(range.start, &mut bytes);
         bytes.truncate(known);

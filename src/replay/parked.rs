@@ -1,0 +1,29 @@
+//! A second process of a replay, set aside at another position of the run than the replay's.
+
+use super::epoch::Epoch;
+use crate::recording::log::Cursor;
+
+/// A process that is set aside, and its position. The fields are those of
+/// [`Replay`](super::Replay), which swaps them with its own to continue there.
+#[derive(Debug)]
+pub(super) struct ParkedProcess {
+    pub(super) epoch: Epoch,
+    pub(super) number: usize,
+    pub(super) cursor: Cursor,
+    pub(super) ticks: u64,
+    pub(super) instructions: Option<u64>,
+}
+
+/// The state of the preparation for going back from the end ([`Replay::prepare`]).
+///
+/// [`Replay::prepare`]: super::Replay::prepare
+#[derive(Debug, Default)]
+pub(super) enum Preparation {
+    /// No preparation is under way.
+    #[default]
+    Nothing,
+    /// The preparation was interrupted when its process was at this position. It can continue.
+    Interrupted(Box<ParkedProcess>),
+    /// The preparation failed, and is not tried again.
+    Failed,
+}

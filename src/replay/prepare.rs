@@ -1,0 +1,120 @@
+//! Prepares for going back from the end of a run, while the user looks at the end.
+//!
+//! A process that was loaded from the keyframe at the end has no earlier checkpoint to go back to.
+//! So a second process is loaded from the keyframe before it, runs to the end while it keeps
+//! checkpoints, and then takes the place of the first. If the user interrupts that, it is parked
+//! ([`Preparation::Interrupted`]).
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::parked::{ParkedProcess, Preparation};
+use super::position::Position;
+use super::process::Replay;
+use super::undo::UndoLog;
+
+/// The maximum memory of a process, in bytes, for which a second one is made.
+const LARGEST_BYTES: u64 = 2 << 30;
+
+impl Replay {
+    /// Prepares for going back, if the replay is at the end of the run and its process begins
+    /// there, so that it has no past: replays the run from the last keyframe to the end, in another
+    /// process that leaves checkpoints on the way and then replaces the first. Ends soon after
+    /// `interrupted` returns true, and continues when it is called again. The replay's position
+    /// stays.
+    pub fn prepare(&mut self, interrupted: &dyn Fn() -> bool) {
+        if self.needs_preparation() && self.continue_preparation(interrupted).is_err() {
+            // The next step back meets the error.
+            self.preparation = Preparation::Failed;
+        }
+    }
+
+    /// Returns true if the replay is at the end of the run, its process begins there, and a second
+    /// one may be loaded: the memory is not too large, no diversion has begun, and the preparation
+    /// has not failed before.
+    pub(super) fn needs_preparation(&self) -> bool {
+        let here = self.position();
+        let is_begin = here == Position::after_entries(self.epoch.begins);
+        let is_small = self.epoch.final_bytes <= LARGEST_BYTES;
+        let is_possible = is_small && self.diverted.is_none();
+        let is_last = self.is_at_end && here.entry == self.outline.end_entry();
+        is_begin && is_last && is_possible && !matches!(self.preparation, Preparation::Failed)
+    }
+
+    /// Runs a process that begins earlier to the end: the parked one, or a new one. It replaces the
+    /// replay's process when it is there. If it is interrupted or fails, it is parked, and the
+    /// replay keeps its process and position.
+    fn continue_preparation(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+        let end = self.position();
+        let mut other = match std::mem::take(&mut self.preparation) {
+            Preparation::Interrupted(parked) => parked,
+            _ => Box::new(self.load_process_before(end)?),
+        };
+        self.swap_process(&mut other);
+        let arrived = self.run_to_end_with_checkpoints(end, interrupted);
+        let has_arrived = matches!(arrived, Ok(true));
+        if !has_arrived {
+            self.swap_process(&mut other);
+            self.preparation = Preparation::Interrupted(other);
+        }
+        arrived.map(|_| ())
+    }
+
+    /// Runs to the end, keeps checkpoints, and checks the registers there. Returns false if it was
+    /// interrupted.
+    fn run_to_end_with_checkpoints(
+        &mut self,
+        end: Position,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        self.keep_checkpoint_here()?;
+        if !self.keep_near_checkpoints(end, interrupted)? || !self.run_to_tick(end, interrupted)? {
+            return Ok(false);
+        }
+        self.switch_to_next_thread()?;
+        if let Some(entry) = self.cursor.current()? {
+            self.check_registers(&entry)?;
+        }
+        Ok(true)
+    }
+
+    /// Loads the last keyframe before the end, or the start of the program, into a new process. The
+    /// replay keeps its own.
+    fn load_process_before(&mut self, end: Position) -> Result<ParkedProcess, Error> {
+        let (number, before) = (self.number, Position::after_entries(end.entry.saturating_sub(1)));
+        let reserved = self.outline.ranges_of(number);
+        let keyframe = self.outline.keyframe_before(number, before);
+        let (epoch, cursor) = if let Some((entry, cursor)) = keyframe {
+            (Epoch::load_keyframe(entry, &self.reader, self.code, reserved)?, cursor)
+        } else {
+            let start = self.outline.starts.get(number).ok_or(Error::EmptyLog)?;
+            Epoch::load(start, &self.reader, self.code, reserved)?
+        };
+        Ok(ParkedProcess { epoch, number, cursor, ticks: 0, instructions: Some(0) })
+    }
+
+    /// Exchanges the replay's process and position with those of `other`, and clears the undo log,
+    /// which is of the former process.
+    fn swap_process(&mut self, other: &mut ParkedProcess) {
+        std::mem::swap(&mut self.epoch, &mut other.epoch);
+        std::mem::swap(&mut self.number, &mut other.number);
+        std::mem::swap(&mut self.cursor, &mut other.cursor);
+        std::mem::swap(&mut self.ticks, &mut other.ticks);
+        std::mem::swap(&mut self.instructions, &mut other.instructions);
+        self.undo_log = UndoLog::default();
+    }
+
+    /// Switches to the process of an interrupted preparation, if it is of program `number` and
+    /// begins at or before `target`; otherwise ends that process. Returns true if it switched. The
+    /// replay is then at the parked position, which may be after `target`; its former process ends.
+    pub(super) fn switch_to_parked(&mut self, number: usize, target: Position) -> bool {
+        let Preparation::Interrupted(mut parked) = std::mem::take(&mut self.preparation) else {
+            return false;
+        };
+        let begins = Position::after_entries(parked.epoch.begins);
+        let can_reach_target = parked.number == number && begins <= target;
+        if can_reach_target {
+            self.swap_process(&mut parked);
+        }
+        can_reach_target
+    }
+}
