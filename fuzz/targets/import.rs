@@ -11,7 +11,7 @@ use contraflow::image::{Bytes, Section};
 use contraflow::recording::import::{Bundle, Code, CpuSwitch, Imported, open_bundle};
 use contraflow::recording::{Mapped, Reader, TraceId};
 use contraflow::sideband::{Event, Record, Switch, SwitchKind, perf_switches};
-use contraflow::timeline::{Options, Timeline, Visit, share_out};
+use contraflow::timeline::{Options, Timeline, Visit, divide_among_threads};
 use std::fs;
 use std::mem::discriminant;
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ pub(crate) fn feed(bytes: &[u8], dir: &Path, traits: &mut Traits) {
     match bytes.split_first() {
         Some((b'{', _)) => bundle(bytes, dir, traits),
         Some((b's', bytes)) => drop(switches(bytes, traits)),
-        Some((b't', bytes)) => shares(bytes, traits),
+        Some((b't', bytes)) => parts(bytes, traits),
         Some((b'w', bytes)) => whole(bytes, dir, traits),
         _ => {}
     }
@@ -112,7 +112,7 @@ fn switches(bytes: &[u8], traits: &mut Traits) -> Vec<Switch> {
 }
 
 /// No byte of a trace is certainly two threads', and each thread's come in order.
-fn shares(bytes: &[u8], traits: &mut Traits) {
+fn parts(bytes: &[u8], traits: &mut Traits) {
     // The times that the seeds tell, with a switch now and then.
     let switch = |number: i32| {
         let tid = Tid(1 + number / 2 % 3);
@@ -123,18 +123,18 @@ fn shares(bytes: &[u8], traits: &mut Traits) {
     };
     let records: Vec<_> = (0..80).map(switch).collect();
     let threads = [(Pid(1), Tid(1)), (Pid(1), Tid(2))];
-    let shares = share_out(bytes, 0, &records, &threads, &Config::default());
-    for pair in shares.windows(2).filter(|pair| pair[0].tid == pair[1].tid) {
+    let parts = divide_among_threads(bytes, 0, &records, &threads, &Config::default());
+    for pair in parts.windows(2).filter(|pair| pair[0].tid == pair[1].tid) {
         assert!(pair[0].range.end <= pair[1].range.start || !pair[0].is_certain);
-        traits.note(("shares", pair[0].is_certain, pair[1].is_certain));
+        traits.note(("parts", pair[0].is_certain, pair[1].is_certain));
     }
-    let mut certain: Vec<_> = shares.iter().filter(|share| share.is_certain).collect();
-    certain.sort_by_key(|share| share.range.start);
+    let mut certain: Vec<_> = parts.iter().filter(|part| part.is_certain).collect();
+    certain.sort_by_key(|part| part.range.start);
     assert!(certain.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
-    assert!(shares.iter().all(|share| share.range.start < share.range.end));
-    assert!(shares.iter().all(|share| share.range.end <= bytes.len()));
-    traits.magnitude("certain shares", certain.len());
-    traits.magnitude("shares", shares.len());
+    assert!(parts.iter().all(|part| part.range.start < share.range.end));
+    assert!(parts.iter().all(|part| part.range.end <= bytes.len()));
+    traits.magnitude("certain parts", certain.len());
+    traits.magnitude("parts", parts.len());
 }
 
 /// Context switches and the trace of a CPU, with the code that it ran.

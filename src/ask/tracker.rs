@@ -4,7 +4,7 @@ use super::blocks::BlockFacts;
 use super::walk::Passed;
 use crate::common::Addr;
 use crate::flow::Exit;
-use crate::timeline::{Arrival, CallTrace, How, Visit};
+use crate::timeline::{Arrival, ArrivalKind, CallTrace, Visit};
 
 /// The maximum number of calls that are kept open: it bounds the memory for an endless recursion.
 const OPEN_LIMIT: usize = 1 << 22;
@@ -152,17 +152,17 @@ impl<T> Tracker<T> {
     /// Begins an activation at an arrival. If no call and no signal led there, ends those at the
     /// same depth first.
     fn arrive(&mut self, arrival: Arrival, changed: &mut dyn FnMut(Change<T>) -> Option<T>) {
-        let how = match arrival.how {
-            How::Start | How::Return => Beginning::Start,
-            How::Call => Beginning::Call,
-            How::Signal => Beginning::Signal,
+        let how = match arrival.kind {
+            ArrivalKind::Start | ArrivalKind::Return => Beginning::Start,
+            ArrivalKind::Call => Beginning::Call,
+            ArrivalKind::Signal => Beginning::Signal,
         };
         if how == Beginning::Start {
             let depth = self.trace.depth();
             // Activations of the same depth are lost.
             while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
                 // A handler returns to the code that calls sigreturn(2).
-                let returned = arrival.how == How::Return
+                let returned = arrival.kind == ArrivalKind::Return
                     && open.is_signal
                     && open.depth == depth
                     && self.left.exit == Some(Exit::Ret);

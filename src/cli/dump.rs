@@ -81,7 +81,7 @@ fn of_trace(
     let config = Config { clock, ..config };
     let workers = Options::default().workers;
     let addrs = what == What::Insns;
-    let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, addrs };
+    let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, with_addrs: addrs };
     // On a terminal, the output itself shows the progress.
     let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
         Bar::new("decoding")
@@ -194,7 +194,7 @@ fn threads(
         let is_whole = arguments.range() == (0..u64::MAX);
         match (is_timed, what) {
             (true, _) => finish(timeline.visit_timed(*tid, from, print))?,
-            (false, What::Stats) if is_whole => match timeline.count(*tid, print) {
+            (false, What::Stats) if is_whole => match timeline.count_instructions(*tid, print) {
                 ControlFlow::Continue(totals) => printer.executed(totals),
                 ControlFlow::Break(end) => finish(ControlFlow::Break(end))?,
             },

@@ -92,7 +92,7 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
     imported.write(dir)?;
     let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
-    let timeline = Timeline::open_watched(Reader::open(dir)?, Options::default(), watch)?;
+    let timeline = Timeline::open_with_progress(Reader::open(dir)?, Options::default(), watch)?;
     drop(bar);
     let instructions = timeline.threads().map(|tid| (tid, timeline.instructions(tid))).collect();
     let totals = Totals { instructions, times: timeline.times() };

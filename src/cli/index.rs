@@ -20,7 +20,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     }
     let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
-    let timeline = Timeline::open_watched(reader, options, watch)?;
+    let timeline = Timeline::open_with_progress(reader, options, watch)?;
     drop(bar);
     say_what_is_wrong(&timeline);
     if !timeline.save_index()? {

@@ -70,7 +70,7 @@ fn recording(reader: Reader) -> Result<Recording, Failure> {
     });
     let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
-    let timeline = Timeline::open_watched(reader, Options::default(), watch)?;
+    let timeline = Timeline::open_with_progress(reader, Options::default(), watch)?;
     drop(bar);
     // If it cannot be saved, the next open builds it again.
     let _ = timeline.save_index();

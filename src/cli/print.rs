@@ -9,7 +9,7 @@ use crate::flow::{Event, Gap, GapReason, Last, Span, Timing};
 use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Errata, Packet, PacketError, Packets};
 use crate::recording::Releaser;
-use crate::timeline::{Arrival, BlockCode, CallTrace, How, Totals, Visit};
+use crate::timeline::{Arrival, ArrivalKind, BlockCode, CallTrace, Totals, Visit};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
@@ -208,16 +208,16 @@ impl<'a, W: Write> Printer<'a, W> {
     /// Prints a line if the item begins where a call, a return or a signal led, or at the start.
     fn call(&mut self, visit: &Visit<'_>) -> io::Result<()> {
         let arrival = self.calls.visit(visit);
-        let Some(Arrival { index, depth, ip, how }) = arrival else { return Ok(()) };
+        let Some(Arrival { index, depth, ip, kind }) = arrival else { return Ok(()) };
         if !self.range.contains(&index) {
             return Ok(());
         }
         let function = self.disassembler.function(ip);
-        let how = match how {
-            How::Start => "start",
-            How::Call => "call",
-            How::Return => "return",
-            How::Signal => "signal",
+        let how = match kind {
+            ArrivalKind::Start => "start",
+            ArrivalKind::Call => "call",
+            ArrivalKind::Return => "return",
+            ArrivalKind::Signal => "signal",
         };
         if self.json {
             return self.object(&json!({

@@ -184,7 +184,7 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
         let watch = &mut |progress| bar.show(progress);
-        let timeline = Timeline::open_watched(Reader::open(dir)?, Options::default(), watch)?;
+        let timeline = Timeline::open_with_progress(Reader::open(dir)?, Options::default(), watch)?;
         drop(bar);
         let instructions = timeline.threads().map(|tid| (tid, timeline.instructions(tid)));
         let totals = Totals { instructions: instructions.collect(), times: None };

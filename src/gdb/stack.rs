@@ -9,7 +9,7 @@
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::common::{Addr, Tid};
-use crate::session::{CallFrame, Older, Register, Run, Session};
+use crate::session::{CallFrame, MissingFrames, Register, Run, Session};
 use std::fmt::LowerHex;
 
 /// The maximum number of frames in one reply.
@@ -31,7 +31,7 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     let position = session.run().position().map_or(0, |position| position.at);
     let complete = is_complete(session, tid);
     let (complete, depth) = (u8::from(complete), stack.len());
-    let older = number_of(session.run().older_frames(tid));
+    let older = number_of(session.run().missing_frames(tid));
     let mut reply =
         format!("{position:x},{complete},{depth:x},{},{older}", hex_or_dash(session.run().pc(tid)));
     let count = usize::try_from(count.min(MAX_FRAMES)).ok()?;
@@ -43,13 +43,13 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
 }
 
 /// Returns the number of `older` in a reply; the script has the sentence for each number.
-const fn number_of(older: Older) -> u8 {
+const fn number_of(older: MissingFrames) -> u8 {
     match older {
-        Older::Nothing => 0,
-        Older::BeforeHistory => 1,
-        Older::Hole => 2,
-        Older::Switched => 3,
-        Older::StrayReturn => 4,
+        MissingFrames::Nothing => 0,
+        MissingFrames::BeforeHistory => 1,
+        MissingFrames::Gap => 2,
+        MissingFrames::OtherStack => 3,
+        MissingFrames::StrayReturn => 4,
     }
 }
 

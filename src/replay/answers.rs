@@ -111,7 +111,7 @@ impl Replay {
         let answered = self.epoch.engine.take_answered_calls(thread, now);
         let mut passed = 0;
         for (call, entry) in answered.iter().zip(&offered.entries) {
-            // The budget falls by one at each tick. The program can overwrite it: it may be wrong.
+            // The budget falls by one at each tick. The program can overwrite the noted values.
             ticks = ticks.wrapping_add(budget.wrapping_sub(call.budget));
             if ticks != entry.ticks || check_of(&call.registers) != entry.check {
                 let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
@@ -137,7 +137,7 @@ impl Replay {
 
 impl Epoch {
     /// Returns the effects of an entry's system call or instruction. `None` if the cache cannot
-    /// repeat them: those of other instructions than counter reads, of arch_prctl(2), or of a call
+    /// repeat them: those of other instructions than counter reads, of `arch_prctl(2)`, or of a call
     /// that changes mappings, other registers than RAX, code, or memory near a watch.
     fn answer_of<'a>(
         &self,

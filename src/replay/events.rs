@@ -149,7 +149,7 @@ impl Epoch {
     ) -> Result<(), Error> {
         match happening {
             Happening::Call { number, done } => {
-                self.apply_call_effects(tid, *number, done, reader)?
+                self.apply_call_effects(tid, *number, done, reader)?;
             }
             Happening::Returns { done } => {
                 let context = self.contexts.get_mut(tid);

@@ -50,8 +50,8 @@ impl Replay {
 }
 
 impl Epoch {
-    /// Reserves address ranges for the program, so that the replay maps nothing of its own there.
-    /// Reserves none, and returns false, if the replay has memory in some of them already.
+    /// Reserves address ranges for the program: the replay will use no memory there for itself.
+    /// Reserves none, and returns false, if it has memory in some of them already.
     fn reserve_if_free(&mut self, ranges: &[AddrRange]) -> bool {
         let page = AddrRange::sized(self.page, 4096);
         let own = self.engine.space.hidden();

@@ -358,7 +358,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread for `ticks` ticks, or fewer if something else than its distance ends
-    /// a run. Returns that event.
+    /// a run. Returns that event, or [`EngineEvent::Nothing`].
     fn run_ticks(
         &mut self,
         ticks: u64,

@@ -2,7 +2,7 @@
 //! returned to shortly before and shortly after it.
 
 use crate::common::{Addr, Tid};
-use crate::timeline::{Arrival, CallTrace, How, Timeline, Visit};
+use crate::timeline::{Arrival, ArrivalKind, CallTrace, Timeline, Visit};
 use std::ops::ControlFlow;
 
 /// One arrival of a thread in a function.
@@ -52,11 +52,11 @@ pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usi
         let first = before.len().saturating_sub(count);
         let shown = before.into_iter().skip(first).chain(after);
         let called = |arrival: Arrival| {
-            let how = match arrival.how {
-                How::Start => Arrived::Start,
-                How::Call => Arrived::Call,
-                How::Return => Arrived::Return,
-                How::Signal => Arrived::Signal,
+            let how = match arrival.kind {
+                ArrivalKind::Start => Arrived::Start,
+                ArrivalKind::Call => Arrived::Call,
+                ArrivalKind::Return => Arrived::Return,
+                ArrivalKind::Signal => Arrived::Signal,
             };
             let position = timeline.global_of(tid, arrival.index)?;
             Some(Called { position, depth: arrival.depth, ip: arrival.ip, how })

@@ -162,7 +162,7 @@ pub(super) fn find(
     if search.wanted.calls == Catches::None {
         return found;
     }
-    let addrs = entries.calls(timeline, |number| search.wanted.call(number));
+    let addrs = entries.call_sites(timeline, |number| search.wanted.call(number));
     let threads = timeline.threads().filter(|tid| search.only.is_none_or(|only| only == *tid));
     for tid in threads {
         let calls = Calls { timeline, entries, search, tid, addrs: &addrs };

@@ -3,7 +3,7 @@
 
 use super::{
     Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, KnownRegisters, Library,
-    Older, Place, Region, TraceSize, Wanted,
+    MissingFrames, Place, Region, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::timeline::{Found, Search};
@@ -109,8 +109,8 @@ pub trait History {
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
 
     /// Returns the kind of the frames outside the outermost activation of `tid`.
-    fn older_frames(&self, _tid: Tid, _g: u64) -> Older {
-        Older::Nothing
+    fn missing_frames(&self, _tid: Tid, _g: u64) -> MissingFrames {
+        MissingFrames::Nothing
     }
 
     /// Returns the registers of `tid`, each known or unknown.

@@ -13,8 +13,8 @@ use super::watch_split::split;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
     ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, KnownRegisters, LastChange,
-    Library, Older, Order, Place, Position, Region, Register, Replayed, Run, SearchEnd, Start,
-    Stop, StopReason, ThreadInfo, Value, Watchpoint,
+    Library, MissingFrames, Order, Place, Position, Region, Register, Replayed, Run, SearchEnd,
+    Start, Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::capture::{Backend, Go, Live as Program, Report, Request};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -272,8 +272,8 @@ impl Run for Live {
         self.path().map(|path| path.call_stack(tid)).unwrap_or_default()
     }
 
-    fn older_frames(&self, tid: Tid) -> Older {
-        self.path().map_or(Older::Nothing, |path| path.older_frames(tid))
+    fn missing_frames(&self, tid: Tid) -> MissingFrames {
+        self.path().map_or(MissingFrames::Nothing, |path| path.missing_frames(tid))
     }
 
     fn time_ns(&self) -> Option<u64> {

@@ -48,7 +48,7 @@ mod watching;
 mod tests;
 
 pub use crate::state::{Extended, KnownRegisters, Register, Value};
-pub use crate::timeline::{Direction, Found, Older, Search};
+pub use crate::timeline::{Direction, Found, MissingFrames, Search};
 pub use any::AnySession;
 pub use around::{Arrived, Called};
 pub use back::{Activation, BackStep};

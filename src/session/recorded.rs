@@ -4,8 +4,8 @@
 use super::happenings::Rank;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, HappeningSearch, History, KnownRegisters, Library, Older, Order,
-    Position, Region, Register, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
+    FileBytes, Found, GapInfo, HappeningSearch, History, KnownRegisters, Library, MissingFrames,
+    Order, Position, Region, Register, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
 };
 use crate::common::{Addr, Tid};
 use std::cell::Cell;
@@ -384,8 +384,8 @@ impl<H: History> Run for Recorded<H> {
         stack
     }
 
-    fn older_frames(&self, tid: Tid) -> Older {
-        self.history.older_frames(tid, self.position)
+    fn missing_frames(&self, tid: Tid) -> MissingFrames {
+        self.history.missing_frames(tid, self.position)
     }
 
     fn time_ns(&self) -> Option<u64> {

@@ -5,8 +5,8 @@ use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
     CallFrame, Called, Description, FileBytes, Found, GapInfo, Happening, HappeningSearch, History,
-    KnownRegisters, Library, Older, Place, Protection, Region, Register, Search, ThreadInfo,
-    TraceSize, Wanted,
+    KnownRegisters, Library, MissingFrames, Place, Protection, Region, Register, Search,
+    ThreadInfo, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
@@ -189,7 +189,7 @@ impl History for Recording {
     }
 
     fn stays(&self, tid: Tid, g: u64) -> bool {
-        self.timeline.stays(tid, self.timeline.index_of(tid, g))
+        self.timeline.stays_in_activation(tid, self.timeline.index_of(tid, g))
     }
 
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
@@ -222,8 +222,8 @@ impl History for Recording {
         last.as_ref().map(|asked| asked.frames.clone()).unwrap_or_default()
     }
 
-    fn older_frames(&self, tid: Tid, g: u64) -> Older {
-        self.timeline.older_frames(tid, self.timeline.index_of(tid, g))
+    fn missing_frames(&self, tid: Tid, g: u64) -> MissingFrames {
+        self.timeline.missing_frames(tid, self.timeline.index_of(tid, g))
     }
 
     fn registers(&self, tid: Tid, g: u64) -> KnownRegisters {

@@ -2,8 +2,8 @@
 
 use super::{
     Breakpoints, CallFrame, Called, Catches, Description, Error, FileBytes, Forks, GapInfo,
-    History, KnownRegisters, Library, Older, Order, Place, Position, Protection, Region, Register,
-    Start, Stop, ThreadInfo, Value, Watchpoint,
+    History, KnownRegisters, Library, MissingFrames, Order, Place, Position, Protection, Region,
+    Register, Start, Stop, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use std::collections::BTreeSet;
@@ -137,8 +137,8 @@ pub trait Run {
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
 
     /// Returns the kind of the frames outside the thread's outermost activation.
-    fn older_frames(&self, _tid: Tid) -> Older {
-        Older::Nothing
+    fn missing_frames(&self, _tid: Tid) -> MissingFrames {
+        MissingFrames::Nothing
     }
 
     /// Returns the current time, in nanoseconds since the start.

@@ -1,4 +1,5 @@
-//! Detection of paths that begin at the thread's birth.
+//! Detection of paths that begin at the thread's birth, so that no frames of its call stack precede
+//! the path.
 
 use super::line::Timeline;
 use crate::common::{Addr, Tid};
@@ -8,9 +9,9 @@ use crate::image::{CodeSource, Image};
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 impl Timeline {
-    /// Returns true if a thread's path begins at the entry of a program or dynamic linker, or after
-    /// the system call that created the thread. The path of a thread that existed before the
-    /// recording begins anywhere.
+    /// Returns true if a thread's path seems to begin at its birth: at the entry point of a program
+    /// or dynamic linker, or right after a SYSCALL instruction, such as the one that created it.
+    /// The path of a thread that existed before the recording begins elsewhere.
     pub(super) fn begins_at_birth(&self, tid: Tid) -> bool {
         let image = self.images().epochs().iter().map(|epoch| &epoch.image);
         let Some(pc) = self.pc(tid, 0) else { return false };
@@ -28,6 +29,7 @@ fn is_entry(image: &Image, pc: Addr) -> bool {
     entry() == Some(pc.0)
 }
 
+/// Returns true if a SYSCALL instruction precedes `pc`.
 fn is_after_syscall(image: &Image, pc: Addr) -> bool {
     let mut before = [0; SYSCALL.len()];
     image.read(pc.wrapping_sub(before.len() as u64), &mut before) == before.len()

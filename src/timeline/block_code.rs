@@ -9,13 +9,13 @@ use std::cell::{OnceCell, RefCell};
 /// The code of a block, at the time when the block was executed.
 pub struct BlockCode<'a> {
     span: &'a Span,
-    source: &'a dyn Source,
+    source: &'a dyn BlockSource,
     generation: u32,
     addrs: OnceCell<Vec<Addr>>,
 }
 
-/// A source of the code of blocks.
-pub(super) trait Source {
+/// A source of the code of blocks, at the time when they were executed.
+pub(super) trait BlockSource {
     /// Returns the addresses of the instructions of a block.
     fn addrs(&self, span: &Span) -> Vec<Addr>;
     /// Returns the last instruction of a block.
@@ -25,7 +25,7 @@ pub(super) trait Source {
 }
 
 impl<'a> BlockCode<'a> {
-    pub(super) const fn new(span: &'a Span, source: &'a dyn Source, generation: u32) -> Self {
+    pub(super) const fn new(span: &'a Span, source: &'a dyn BlockSource, generation: u32) -> Self {
         Self { span, source, generation, addrs: OnceCell::new() }
     }
 
@@ -35,24 +35,25 @@ impl<'a> BlockCode<'a> {
         self.addrs.get_or_init(|| self.source.addrs(self.span))
     }
 
-    /// Returns the last instruction of the block.
+    /// Returns the last instruction of the block; `None` if its code is unknown.
     pub fn last(&self) -> Option<Last> {
         self.source.last(self.span)
     }
 
-    /// Copies the code bytes at any address; returns how many are known.
+    /// Copies the code bytes at any address, also outside the block, at the time of the block;
+    /// returns how many are known.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.source.read(addr, buf)
     }
 
-    /// Returns the number of the code's generation. Blocks with the same addresses and generation
-    /// have the same instructions.
+    /// Returns the number of the code's generation, which grows when code changes. Blocks with the
+    /// same addresses and generation have the same instructions.
     pub const fn generation(&self) -> u32 {
         self.generation
     }
 }
 
-impl Source for RefCell<&mut Walker<'_>> {
+impl BlockSource for RefCell<&mut Walker<'_>> {
     fn addrs(&self, span: &Span) -> Vec<Addr> {
         self.borrow_mut().addrs(span).collect()
     }

@@ -1,11 +1,14 @@
-//! The blocks that a segment executed, in compact form.
+//! The blocks that a segment executed, in compact form. Each decoding thread of the index, a
+//! *worker*, numbers the blocks that it meets in its own [`Dictionary`]; a segment has the numbers
+//! of its blocks in a [`BlockSet`].
 
 use crate::common::Addr;
 use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The blocks that one worker met, indexed by their numbers.
+/// The blocks that one worker met, indexed by their numbers: the addresses of the first and the
+/// last instruction of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Dictionary {
     pub(super) blocks: Vec<Bounds>,
@@ -14,7 +17,7 @@ pub(super) struct Dictionary {
 impl Dictionary {
     /// Returns the numbers of the blocks with at least one of these addresses between their first
     /// and their last instruction, both included.
-    pub(super) fn with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
+    pub(super) fn numbers_with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         let holds = |ip: Addr, last: Addr| addrs.range(ip..=last.max(ip)).next().is_some();
         let blocks = self.blocks.iter().zip(0..).filter(|((ip, last), _)| holds(*ip, *last));
         blocks.map(|(_, number)| number).collect()

@@ -18,12 +18,12 @@ pub struct Arrival {
     /// The address of the instruction at which the path arrives.
     pub ip: Addr,
     /// The kind of arrival.
-    pub how: How,
+    pub kind: ArrivalKind,
 }
 
 /// The kind of a path's arrival at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ArrivalKind {
     /// The path begins here, or continues here after a gap.
     Start,
     /// A call.
@@ -112,25 +112,25 @@ impl CallTrace {
     /// the arrival if it is a call, a signal handler, a return to no known call, or the start of a
     /// path; `None` for a return to a known call or a transfer within a function.
     fn arrive(&mut self, index: u64, ip: Addr) -> Option<Arrival> {
-        let how = match std::mem::replace(&mut self.last, Transfer::Within) {
+        let kind = match std::mem::replace(&mut self.last, Transfer::Within) {
             Transfer::Within => return None,
             // A call to the next instruction reads the IP; nothing returns from it.
             Transfer::Call { next } if next == ip => return None,
             Transfer::Kernel { site, next } if ip == next || ip == site => return None,
             // A return, or sigreturn(2) at the end of a signal handler.
             Transfer::Kernel { .. } | Transfer::Return if self.return_to(ip) => return None,
-            Transfer::Unknown => How::Start,
-            Transfer::Return => How::Return,
+            Transfer::Unknown => ArrivalKind::Start,
+            Transfer::Return => ArrivalKind::Return,
             Transfer::Call { next } => {
                 self.push(next);
-                How::Call
+                ArrivalKind::Call
             }
             Transfer::Kernel { next, .. } => {
                 self.push(next);
-                How::Signal
+                ArrivalKind::Signal
             }
         };
-        Some(Arrival { index, depth: self.returns.len(), ip, how })
+        Some(Arrival { index, depth: self.returns.len(), ip, kind })
     }
 
     fn push(&mut self, next: Addr) {

@@ -1,11 +1,14 @@
-//! The content that the index keeps of each segment, computed on all cores and delivered in order.
+//! The content that the index keeps of each segment, its *digest*, computed on all cores and
+//! delivered in order. The work is divided into *stretches* of the trace. Each worker numbers the
+//! blocks that it meets, so a digest names blocks by numbers; the first digest with a block has its
+//! addresses, too.
 
 use super::blocks::BlockSet;
 use super::effects::{Effect, Effects};
 use super::parallel::Workers;
-use super::piece::{Piece, World};
-use super::segment::{Segment, What};
-use super::walk::{Caches, Walker};
+use super::piece::{DecodeContext, Piece};
+use super::segment::{MarkContent, Segment};
+use super::walk::{BlockCaches, Walker};
 use crate::common::Tsc;
 use crate::flow::{Bounds, EventKind, FlowItem, Gap, Tally};
 use crate::pt::{PSB, find_psb};
@@ -16,15 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The number of trace bytes whose segments a worker takes at a time.
 const STRETCH_BYTES: usize = 128 << 10;
 /// The number of finished stretches per worker that may wait for delivery.
-const AHEAD: usize = 8;
+const WAITING_STRETCHES: usize = 8;
 
 /// The pieces of a thread and the inputs of their decoding.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct ThreadSource<'a> {
     /// The bytes of all traces.
     pub(super) traces: &'a [&'a [u8]],
     pub(super) pieces: &'a [Piece],
-    pub(super) world: World<'a>,
+    pub(super) context: DecodeContext<'a>,
     /// The times of the thread's exec(2) calls, in ascending order.
     pub(super) execs: &'a [Tsc],
 }
@@ -67,9 +70,9 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Returns the content of a decoded segment. Starts a round of `tally` and counts the segment's
-    /// blocks in it. `execs` are the times of the thread's exec(2) calls, which end its call stack.
-    pub(super) fn of(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
+    /// Returns the content of a decoded segment. Restarts `tally`, and counts the segment's blocks
+    /// in it. `execs` are the times of the thread's exec(2) calls, which end its call stack.
+    pub(super) fn from_segment(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));
         Self {
@@ -80,13 +83,13 @@ impl Content {
         }
     }
 
-    /// Returns the same content as [`Self::of`], without a list of the block executions. Counts the
-    /// blocks in a round of `tally`, too.
-    pub(super) fn skim(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
+    /// Decodes a whole segment, and returns the same content as [`Self::from_segment`] would, without
+    /// a list of the block executions. Restarts `tally`, and counts the segment's blocks in it.
+    pub(super) fn from_tally(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         let mut content = Self::default();
         let mut effects = Effects::new(execs);
-        while let Some(item) = walker.skim(tally, &mut effects) {
+        while let Some(item) = walker.tally_until_mark(tally, &mut effects) {
             let at = tally.insns;
             match item {
                 FlowItem::Block(_) => {}
@@ -94,11 +97,11 @@ impl Content {
                     if let EventKind::Tsc(tsc) = event.kind {
                         content.times.push((at, tsc));
                     }
-                    effects.mark_at(at, &What::Event(event.kind));
+                    effects.mark_at(at, &MarkContent::Event(event.kind));
                 }
                 FlowItem::Gap(gap) => {
                     content.gaps.push((at, gap));
-                    effects.mark_at(at, &What::Gap(gap));
+                    effects.mark_at(at, &MarkContent::Gap(gap));
                 }
             }
         }
@@ -110,7 +113,7 @@ impl Content {
 #[derive(Debug)]
 struct Worker {
     number: usize,
-    caches: Caches,
+    caches: BlockCaches,
     tally: Tally,
     /// The number of the worker's blocks that its earlier digests contain.
     reported_blocks: usize,
@@ -118,7 +121,7 @@ struct Worker {
 
 impl Worker {
     fn new(number: usize) -> Self {
-        Self { number, caches: Caches::default(), tally: Tally::new(), reported_blocks: 0 }
+        Self { number, caches: BlockCaches::default(), tally: Tally::new(), reported_blocks: 0 }
     }
 
     /// Returns the digest of the segment that the tally has counted.
@@ -135,35 +138,37 @@ impl Worker {
 impl Segment {
     /// Returns the segment's gaps, each with the number of the next instruction.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, Gap)> {
-        self.marks.iter().filter_map(|mark| match mark.what {
-            What::Gap(gap) => Some((mark.at, gap)),
-            What::Event(_) => None,
+        self.marks.iter().filter_map(|mark| match mark.content {
+            MarkContent::Gap(gap) => Some((mark.at, gap)),
+            MarkContent::Event(_) => None,
         })
     }
 }
 
-impl Source<'_> {
-    /// Passes the digests of all pieces to `take`, in order. Calls `passed` regularly with the
-    /// number of bytes done.
+impl ThreadSource<'_> {
+    /// Computes the digests of all pieces on `workers` threads, and passes them to `deliver`, in
+    /// order. Calls `report_bytes` regularly with the number of bytes done. Blocks until all is
+    /// done.
     pub(super) fn digest(
         self,
         workers: usize,
-        take: &mut dyn FnMut(Digest),
-        passed: &mut dyn FnMut(usize),
+        deliver: &mut dyn FnMut(Digest),
+        report_bytes: &mut dyn FnMut(usize),
     ) {
         let stretches = self.stretches();
         let mut done = 0;
-        let take_stretch = |stretch: &Stretch, digests: Vec<Digest>| {
-            digests.into_iter().for_each(&mut *take);
+        let deliver_stretch = |stretch: &Stretch, digests: Vec<Digest>| {
+            digests.into_iter().for_each(&mut *deliver);
             done += stretch.range.len();
-            passed(done);
+            report_bytes(done);
             ControlFlow::<Infallible>::Continue(())
         };
         let digest = |stretch: &Stretch, worker: &mut Worker| self.digest_stretch(stretch, worker);
         let number = AtomicUsize::new(0);
         let worker = || Worker::new(number.fetch_add(1, Ordering::Relaxed));
-        let workers = Workers { count: workers, ahead: AHEAD };
-        let ControlFlow::Continue(()) = workers.in_order(&stretches, worker, digest, take_stretch);
+        let workers = Workers { count: workers, waiting: WAITING_STRETCHES };
+        let ControlFlow::Continue(()) =
+            workers.in_order(&stretches, worker, digest, deliver_stretch);
     }
 
     /// Returns the work for all pieces, in order; a lost piece is one stretch.
@@ -185,21 +190,21 @@ impl Source<'_> {
         let Some(piece) = self.pieces.get(stretch.piece) else { return Vec::new() };
         let trace = self.bytes(piece);
         if piece.lost {
-            let segment = Segment::hole(piece.hole());
-            let content = Content::of(&segment, &mut worker.tally, self.execs);
+            let segment = Segment::of_gap(piece.gap());
+            let content = Content::from_segment(&segment, &mut worker.tally, self.execs);
             return vec![worker.digest(stretch.piece, (piece.psb, None), content)];
         }
         let mut digests = Vec::new();
         for (psb, end) in segments_in(trace, stretch.range.clone()) {
             let end = end.filter(|end| *end < piece.to);
             let part = piece.part(trace, psb, end);
-            let mut walker = Walker::new(&part, self.world, &mut worker.caches);
-            // A skim counts blocks before it knows the offset of the next item, so it cannot leave
-            // out those before or after a cut part.
-            let mut content = if part.cut {
-                Content::of(&Segment::decode(&mut walker), &mut worker.tally, self.execs)
+            let mut walker = Walker::new(&part, self.context, &mut worker.caches);
+            // `from_tally` counts blocks before it knows the offset of the next item, so it cannot
+            // leave out those before or after a part of a segment.
+            let mut content = if part.is_partial {
+                Content::from_segment(&Segment::decode(&mut walker), &mut worker.tally, self.execs)
             } else {
-                Content::skim(&mut walker, &mut worker.tally, self.execs)
+                Content::from_tally(&mut walker, &mut worker.tally, self.execs)
             };
             drop(walker);
             // A piece of a shared trace begins at a context switch, whose time is not in the trace.

@@ -20,7 +20,7 @@ pub(super) struct Function {
 
 impl Function {
     fn new(start: Addr, name: &str) -> Self {
-        let whole_name = whole(name);
+        let whole_name = without_part_suffix(name);
         Self { start, name: Arc::from(whole_name), is_part: whole_name != name }
     }
 
@@ -35,18 +35,19 @@ impl Function {
     }
 }
 
-/// The symbols of modules read so far, and the results of earlier lookups.
+/// A lookup of functions, with the symbols of modules read so far and the results of earlier
+/// lookups. Clones share these.
 #[derive(Clone, Default)]
-pub(super) struct Functions(Arc<Mutex<Known>>);
+pub(super) struct Functions(Arc<Mutex<FunctionCache>>);
 
 #[derive(Default)]
-struct Known {
+struct FunctionCache {
     functions: HashMap<Addr, Option<Function>>,
     /// The symbols of sections by start address; `None` for a section of no ELF file.
     modules: HashMap<Addr, Option<Symbols>>,
 }
 
-/// The maximum number of cached lookups.
+/// The maximum number of cached lookups: then all are dropped.
 const ADDRS_LIMIT: usize = 1 << 16;
 
 impl Functions {
@@ -88,7 +89,7 @@ fn symbols(section: &Section) -> Option<Symbols> {
 }
 
 /// Returns the name without the suffix of a part: `main.cold`, or `f(int) [clone .cold]`.
-fn whole(name: &str) -> &str {
+fn without_part_suffix(name: &str) -> &str {
     [" [clone .cold", ".cold"]
         .iter()
         .find_map(|part| Some(name.split_once(part)?.0))

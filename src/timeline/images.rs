@@ -32,7 +32,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// Reads the images of a recording. Returns the errors of missing images, too.
+    /// Opens the images of a recording, and computes the epochs from its sideband's `records`.
+    /// Returns the errors of missing images, too.
     pub fn load(
         reader: &Reader,
         records: &[Record],
@@ -54,7 +55,7 @@ impl Images {
             generation: generation(*start),
         };
         let epochs = space.epochs().iter().map(epoch).collect();
-        let lost = std::mem::take(&mut files.lost);
+        let lost = std::mem::take(&mut files.missing);
         Ok((Self::new(epochs, files.by_path()), lost))
     }
 
@@ -102,11 +103,11 @@ impl Images {
 struct Files {
     paths: HashMap<FileId, String>,
     contents: HashMap<FileId, Bytes>,
-    /// All images opened so far, those of files included.
-    special: HashMap<ImageId, Bytes>,
+    /// All images opened so far: those of files, and of special mappings such as the vDSO.
+    images: HashMap<ImageId, Bytes>,
     /// The memory of the core file, for code that is mapped with [`Backing::Core`].
     core: Option<Image>,
-    lost: Vec<crate::recording::Error>,
+    missing: Vec<crate::recording::Error>,
 }
 
 impl Files {
@@ -135,24 +136,26 @@ impl Files {
         files
     }
 
-    /// Opens an image, unless it is open already. Notes the error if it is missing.
+    /// Opens an image, unless it is open already, and returns its bytes. Notes the error in
+    /// `missing` and returns `None` if it cannot be opened.
     fn open(&mut self, reader: &Reader, id: &ImageId) -> Option<Bytes> {
-        if let Some(bytes) = self.special.get(id) {
+        if let Some(bytes) = self.images.get(id) {
             return Some(bytes.clone());
         }
         match reader.image(id) {
             Ok(mapped) => {
                 let bytes = Bytes::new(mapped);
-                self.special.insert(id.clone(), bytes.clone());
+                self.images.insert(id.clone(), bytes.clone());
                 Some(bytes)
             }
             Err(error) => {
-                self.lost.push(error);
+                self.missing.push(error);
                 None
             }
         }
     }
 
+    /// Returns the contents of the stored files by their paths.
     fn by_path(self) -> HashMap<String, Bytes> {
         let mut contents: Vec<_> = self.contents.into_iter().collect();
         // For a file that was overwritten in place, the contents mapped last count.
@@ -199,7 +202,7 @@ fn section(
         Backing::File { file, offset } => {
             (files.paths.get(file)?.as_str(), files.contents.get(file)?, *offset)
         }
-        Backing::Special { name, image } => (name.as_str(), files.special.get(image.as_ref()?)?, 0),
+        Backing::Special { name, image } => (name.as_str(), files.images.get(image.as_ref()?)?, 0),
         Backing::Anonymous => return None,
         Backing::Core => return files.core.as_ref()?.section_at(range.start)?.cut(range),
     };

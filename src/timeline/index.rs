@@ -3,8 +3,8 @@
 //! the blocks that it meets. Seeks and searches use the index and decode one segment at a time.
 
 use super::blocks::{BlockSet, Dictionary};
-use super::calls::Calls;
-use super::digest::{Digest, Source};
+use super::call_stack::Calls;
+use super::digest::{Digest, ThreadSource};
 use super::images::Images;
 use crate::common::{Addr, Tsc};
 use crate::flow::{Bounds, Gap};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// The properties of a segment that are known without decoding it.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct SegmentEntry {
     /// The index of the segment's piece among the thread's pieces.
     pub(super) piece: usize,
     /// The trace offset of the segment's PSB.
@@ -27,14 +27,14 @@ pub(super) struct Entry {
     /// The worker that numbered the blocks: an index into [`Index::dictionaries`].
     pub(super) worker: usize,
     pub(super) blocks: BlockSet,
-    /// True if the path has gaps in this segment.
+    /// True if the path has gaps in this segment, as decoding shows.
     pub(super) has_gaps: bool,
 }
 
 /// The index of one thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SegmentEntry>,
     pub(super) insns: u64,
     /// The times in the trace, each with the number of the next instruction.
     pub(super) times: Vec<(u64, Tsc)>,
@@ -43,31 +43,31 @@ pub(super) struct Index {
 }
 
 /// A set of blocks: for each worker, the numbers of the blocks in its dictionary.
-pub(super) type Wanted = Vec<BTreeSet<u32>>;
+pub(super) type BlockNumbers = Vec<BTreeSet<u32>>;
 
 impl Index {
     /// Decodes all pieces. Returns the index, and the gaps with the number of the next instruction.
-    /// Calls `passed` regularly with the number of bytes done.
+    /// Calls `report_bytes` regularly with the number of bytes done.
     pub(super) fn build(
-        source: Source<'_>,
+        source: ThreadSource<'_>,
         workers: usize,
-        passed: &mut dyn FnMut(usize),
+        report_bytes: &mut dyn FnMut(usize),
     ) -> (Self, Vec<(u64, Gap)>) {
         let mut index = Self::default();
         let mut calls = Calls::default();
-        let images = source.world.images;
+        let images = source.context.images;
         let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
             gaps.extend(digest.content.gaps.iter().map(|(at, gap)| (first + at, *gap)));
             index.add(digest, &mut calls, images);
         };
-        source.digest(workers, &mut take, passed);
+        source.digest(workers, &mut take, report_bytes);
         (index, gaps)
     }
 
-    /// Appends the entry of the next segment. Moves `calls` from the call stack at its start to
-    /// that at its end.
+    /// Appends the entry of the next segment, its times and its new blocks. Moves `calls` from the
+    /// call stack at the segment's start to that at its end.
     fn add(&mut self, digest: Digest, calls: &mut Calls, images: &Images) {
         let first = self.insns;
         if self.dictionaries.len() <= digest.worker {
@@ -75,7 +75,7 @@ impl Index {
         }
         self.dictionaries[digest.worker].blocks.extend(digest.fresh);
         let content = digest.content;
-        let entry = Entry {
+        let entry = SegmentEntry {
             piece: digest.piece,
             start: digest.start,
             end: digest.end,
@@ -113,16 +113,16 @@ impl Index {
 
     /// Returns the index in `entries` of the segment that contains the thread's instruction
     /// `index`; `None` after the last instruction.
-    pub(super) fn entry_of(&self, index: u64) -> Option<usize> {
+    pub(super) fn entry_with(&self, index: u64) -> Option<usize> {
         if index >= self.insns {
             return None;
         }
         self.entries.partition_point(|entry| entry.first <= index).checked_sub(1)
     }
 
-    /// Returns the blocks that contain at least one of these addresses, for [`Entry::holds`].
-    pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> Wanted {
-        self.dictionaries.iter().map(|dictionary| dictionary.with(addrs)).collect()
+    /// Returns the blocks that contain at least one of these addresses, for [`SegmentEntry::executed_any`].
+    pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> BlockNumbers {
+        self.dictionaries.iter().map(|dictionary| dictionary.numbers_with(addrs)).collect()
     }
 
     /// Returns all executed blocks; those that several workers met, more than once.
@@ -131,9 +131,9 @@ impl Index {
     }
 }
 
-impl Entry {
+impl SegmentEntry {
     /// Returns true if the segment executed at least one of these blocks.
-    pub(super) fn holds(&self, blocks: &Wanted) -> bool {
+    pub(super) fn executed_any(&self, blocks: &BlockNumbers) -> bool {
         let wanted = blocks.get(self.worker).filter(|wanted| !wanted.is_empty());
         wanted.is_some_and(|wanted| self.blocks.numbers().any(|number| wanted.contains(&number)))
     }

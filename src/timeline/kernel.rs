@@ -7,7 +7,7 @@
 
 use super::line::Timeline;
 use super::search::{Direction, Found, Search};
-use super::segment::What;
+use super::segment::MarkContent;
 use crate::common::{Addr, Tid, Tsc};
 use crate::flow::EventKind;
 use crate::image::CodeSource;
@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The maximum number of instructions searched backwards for the value of a register.
-const REACH: u64 = 4096;
+const INSNS_SEARCHED: u64 = 4096;
 
 /// A signal whose handler the path runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,8 @@ pub struct Delivery {
     pub number: i32,
 }
 
-/// SYSCALL instructions by address, each with its number if that never varies.
+/// SYSCALL instructions by address, each with the number of its system call if that never varies;
+/// `None` if it may.
 type Sites = BTreeMap<Addr, Option<u64>>;
 
 /// The system calls and signals of a timeline, searched once and kept.
@@ -73,12 +74,12 @@ impl KernelEntries {
     }
 
     fn sites(&self, timeline: &Timeline) -> &Sites {
-        self.sites.get_or_init(|| sites(timeline))
+        self.sites.get_or_init(|| find_sites(timeline))
     }
 
-    /// Returns the addresses of the SYSCALL instructions whose number satisfies `wanted` or may
-    /// vary.
-    pub fn calls(
+    /// Returns the addresses of the executed SYSCALL instructions whose number satisfies `wanted`
+    /// or may vary, so that each execution has to be tested.
+    pub fn call_sites(
         &self,
         timeline: &Timeline,
         wanted: impl Fn(Option<u64>) -> bool,
@@ -95,12 +96,13 @@ impl KernelEntries {
             && read_insn(timeline, tid, index).is_some_and(|code| is_syscall(code.known()))
     }
 
-    /// Returns the number of the system call at a thread's instruction `index`, if known.
+    /// Returns the number of the system call at a thread's instruction `index`, which is a SYSCALL,
+    /// if known: from the code before it, or else from the sideband.
     pub fn number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
         let site = timeline.pc(tid, index)?;
         let of_site = self.sites(timeline).get(&site).copied().flatten();
         of_site
-            .or_else(|| put_into_rax(timeline, tid, index))
+            .or_else(|| constant_in_rax(timeline, tid, index))
             .or_else(|| self.reported_number(timeline, tid, index))
     }
 
@@ -129,13 +131,15 @@ impl KernelEntries {
         in_time.all(|(_, other)| *other == number).then_some(number)
     }
 
-    /// Returns the signal at a position, without a check that its handler runs there.
+    /// Returns the signal at a position, without a check that its handler runs there
+    /// ([`Self::is_handled`]).
     pub fn signal_at(&self, position: u64) -> Option<Delivery> {
         let at = self.signals.binary_search_by_key(&position, |delivery| delivery.position);
         self.signals.get(at.ok()?).copied()
     }
 
-    /// Returns the signals from position `first` to `last`, both included.
+    /// Returns the signals from position `first` to `last`, both included, in order, without a
+    /// check that their handlers run.
     pub fn signals_within(&self, first: u64, last: u64) -> &[Delivery] {
         let start = self.signals.partition_point(|delivery| delivery.position < first);
         let end = self.signals.partition_point(|delivery| delivery.position <= last);
@@ -152,7 +156,7 @@ impl KernelEntries {
 }
 
 /// Returns all executed SYSCALL instructions, each with its number if that never varies.
-fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
+fn find_sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     let epochs = timeline.images().epochs();
     // The last image of a generation contains everything mapped in it.
     let ends =
@@ -179,7 +183,8 @@ fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     sites
 }
 
-/// Returns the value that code without branches puts into RAX before its last instruction.
+/// Returns the constant that the block from `ip` on puts into RAX before its last instruction, at
+/// `last`; `None` if it puts none or another value there.
 fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> {
     let mut value = None;
     let mut at = ip;
@@ -197,16 +202,17 @@ fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> 
     value.filter(|_| at == last)
 }
 
-/// Returns the value that a path puts into RAX before a thread's instruction `index`. Follows
-/// copies between registers back to a constant; `None` if the path does not show it.
-fn put_into_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
+/// Returns the constant that RAX has before a thread's instruction `index`. Follows the path back,
+/// also through copies between registers, for at most 4096 instructions; `None` if these do not
+/// show it.
+fn constant_in_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
     let mut register = Gpr::RAX;
-    for at in (index.saturating_sub(REACH)..index).rev() {
+    for at in (index.saturating_sub(INSNS_SEARCHED)..index).rev() {
         let code = read_insn(timeline, tid, at)?;
         let (insn, next) = (code.decoded()?, timeline.pc(tid, at + 1)?);
-        let goes_on = insn.class.is_branch() && !insn.class.is_far() || insn.next() == next;
-        let foreign = insn.class.is_far() && !is_syscall(code.known());
-        if !goes_on || foreign || !timeline.is_undisturbed(tid, at + 1) {
+        let is_contiguous = insn.class.is_branch() && !insn.class.is_far() || insn.next() == next;
+        let leaves_program = insn.class.is_far() && !is_syscall(code.known());
+        if !is_contiguous || leaves_program || !timeline.is_undisturbed(tid, at + 1) {
             return None;
         }
         match assigned(code.known(), code.ip, register)?.0 {
@@ -248,8 +254,8 @@ fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
 }
 
 impl Timeline {
-    /// Returns the position of the first instruction that a thread executes at or after a time in
-    /// its trace.
+    /// Returns the position of the first instruction that a thread executes after the first time in
+    /// its trace at or after `tsc`; `None` if there is none.
     pub fn position_after(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
         self.order.position_after(number, tsc)
@@ -259,7 +265,7 @@ impl Timeline {
     /// before: there is no gap, and an interrupted thread resumes at the same address.
     fn is_undisturbed(&self, tid: Tid, index: u64) -> bool {
         let Some((number, thread)) = self.thread(tid) else { return false };
-        let index_of = |index| thread.path.index.entry_of(index);
+        let index_of = |index| thread.path.index.entry_with(index);
         let (Some(before), Some(here)) = (index.checked_sub(1).and_then(index_of), index_of(index))
         else {
             return false;
@@ -269,15 +275,14 @@ impl Timeline {
             let Some(segment) = self.segment(number, at) else { return false };
             let first = thread.path.index.entries[at].first;
             let marks = segment.marks.iter().filter(|mark| first + mark.at == index);
-            let mut kinds = marks.map(|mark| &mark.what);
+            let mut kinds = marks.map(|mark| &mark.content);
             kinds.all(|what| match what {
-                What::Event(
+                MarkContent::Event(
                     EventKind::AsyncDisabled { at, .. } | EventKind::AsyncBranch { from: at, .. },
                 ) => Some(*at) == next,
-                What::Event(EventKind::Overflow { .. } | EventKind::Tsx { .. }) | What::Gap(_) => {
-                    false
-                }
-                What::Event(_) => true,
+                MarkContent::Event(EventKind::Overflow { .. } | EventKind::Tsx { .. })
+                | MarkContent::Gap(_) => false,
+                MarkContent::Event(_) => true,
             })
         })
     }

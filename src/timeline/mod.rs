@@ -2,21 +2,21 @@
 //! index of the segments, a bounded cache of decoded segments, and one order of the instructions of
 //! all threads.
 //!
-//! A *segment* is the part of a trace from one PSB to the next. A *piece* is the part of a trace
-//! that one thread executed: all of the thread's trace, or a part of a CPU's trace. In an *epoch*,
-//! the mapped code stays the same. The number `index` of an instruction counts per thread, `global`
-//! over all threads.
+//! A *segment* is the part of a trace from one PSB (the packet at which a decoder can start) to the
+//! next. A *piece* is the part of a trace that one thread executed: all of the thread's trace, or a
+//! part of a CPU's trace. In an *epoch*, the mapped code stays the same. A *position*, `global` in
+//! the code, is the number of an instruction in the order of all threads; `index` counts the
+//! instructions of one thread, from 0.
 //!
 //! This is the only room that joins flow, sideband and recording. It handles no signals and prints
 //! nothing.
 
 mod birth;
 mod block_code;
+mod block_counts;
 mod blocks;
+mod call_stack;
 mod call_trace;
-mod calls;
-mod count;
-mod counted;
 mod cut;
 mod digest;
 mod effects;
@@ -26,6 +26,7 @@ mod images;
 mod index;
 mod kernel;
 mod line;
+mod miscounts;
 mod open;
 mod order;
 mod parallel;
@@ -34,24 +35,24 @@ mod runs;
 mod saved;
 mod search;
 mod segment;
-mod since;
 mod stack;
 mod totals;
-mod upto;
+mod trace_between;
+mod trace_until;
 mod visit;
 mod visit_trace;
 mod walk;
 
 pub use block_code::BlockCode;
-pub use call_trace::{Arrival, CallTrace, How};
-pub use calls::Older;
-pub use count::Miscount;
-pub use counted::{BlockKey, CountedBlock, CountedBlocks};
-pub use cut::{Share, share_out};
+pub use block_counts::{BlockKey, CountedBlock, CountedBlocks};
+pub use call_stack::MissingFrames;
+pub use call_trace::{Arrival, ArrivalKind, CallTrace};
+pub use cut::{ThreadPart, divide_among_threads};
 pub use error::Error;
 pub use images::{Epoch, Images};
 pub use kernel::{Delivery, KernelEntries};
 pub use line::Timeline;
+pub use miscounts::Miscount;
 pub use open::{Options, Progress, errata_of};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;

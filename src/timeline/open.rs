@@ -1,15 +1,15 @@
 //! Opening of a recording as a timeline, with its saved index or by decoding all of it.
 
-use super::cut::{Ran, cut};
-use super::digest::Source;
+use super::cut::{CpuSchedule, cut};
+use super::digest::ThreadSource;
 use super::error::Error;
 use super::images::Images;
 use super::index::Index;
 use super::line::{Cache, Thread, Timeline};
 use super::order::Order;
-use super::piece::{Piece, World};
-use super::runs::{CpuHistory, Runs, Traceable};
-use super::saved::{self, Path};
+use super::piece::{DecodeContext, Piece};
+use super::runs::{CpuHistory, CpuRuns, Traceable};
+use super::saved::{self, ThreadPath};
 use crate::common::{Addr, Tid, Tsc};
 use crate::flow::{Config, Gap};
 use crate::pt::{Cpu, Errata, Vendor};
@@ -47,46 +47,55 @@ pub struct Progress {
 }
 
 impl Timeline {
-    /// Opens a recording, and builds its index if no valid one is saved.
+    /// Opens a recording, and builds its index if no valid one is saved with it, or
+    /// [`Options::use_saved_index`] is false. Building decodes all traces. Does not save the index.
     pub fn open(reader: Reader, options: Options) -> Result<Self, Error> {
-        Self::open_watched(reader, options, &mut |_| ())
+        Self::open_with_progress(reader, options, &mut |_| ())
     }
 
-    /// Opens a recording like [`Self::open`]; calls `watch` with the progress of building the
-    /// index.
-    pub fn open_watched(
+    /// Opens a recording like [`Self::open`]; calls `report` regularly with the progress of building
+    /// the index, never if a saved one is used.
+    pub fn open_with_progress(
         reader: Reader,
         options: Options,
-        watch: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
         let records = reader.sideband()?;
-        let (images, lost) = Images::load(&reader, &records)?;
+        let (images, missing_images) = Images::load(&reader, &records)?;
         let config = decoder_config(reader.manifest());
         let (tids, ids) = (reader.threads()?, reader.traces()?);
         let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
-        let saved = if options.use_saved_index && lost.is_empty() {
+        let saved = if options.use_saved_index && missing_images.is_empty() {
             saved(&reader, &tids, &traces)?
         } else {
             None
         };
-        let was_saved = saved.is_some();
+        let had_saved_index = saved.is_some();
         let bytes: Vec<&[u8]> = traces.iter().map(AsRef::as_ref).collect();
-        let of_pieces = |pieces| Path { pieces, index: Index::default() };
+        let of_pieces = |pieces| ThreadPath { pieces, index: Index::default() };
         let paths = saved.unwrap_or_else(|| {
             let pieces = pieces(&reader, &tids, &ids, &bytes, &records, &config);
             pieces.into_iter().map(of_pieces).collect()
         });
         let total = paths.iter().flat_map(|path| &path.pieces).map(Piece::size_bytes);
         let total = total.map(|size_bytes| size_bytes as u64).sum();
-        let world = World { images: &images, config: &config };
-        let mut build =
-            Build { traces: &traces, bytes: &bytes, world, options, watch, done: 0, total };
+        let context = DecodeContext { images: &images, config: &config };
+        let mut builder = IndexBuilder {
+            traces: &traces,
+            bytes: &bytes,
+            context,
+            options,
+            report,
+            done: 0,
+            total,
+        };
         let mut threads = Vec::new();
         let mut times_of_exec = times_of_exec(&records);
         let final_pcs = final_pcs(reader.manifest());
         for (tid, mut path) in tids.into_iter().zip(paths) {
             let execs = times_of_exec.remove(&tid).unwrap_or_default();
-            let gaps = if was_saved { OnceLock::new() } else { build.index(&mut path, &execs) };
+            let gaps =
+                if had_saved_index { OnceLock::new() } else { builder.index(&mut path, &execs) };
             let final_pc = final_pcs.get(&tid).copied();
             threads.push(Thread { tid, path, execs, gaps, final_pc });
         }
@@ -96,17 +105,28 @@ impl Timeline {
         });
         let order = Order::new(times);
         let cache = Mutex::new(Cache::new(options.cache_bytes));
-        Ok(Self { reader, records, images, config, traces, lost, threads, order, cache, was_saved })
+        Ok(Self {
+            reader,
+            records,
+            images,
+            config,
+            traces,
+            missing_images,
+            threads,
+            order,
+            cache,
+            had_saved_index,
+        })
     }
 
     /// Saves the index in the recording, unless it was read from there. Returns true if the
     /// recording has the index now; false if it must not be saved: the recording is cut and may
     /// still grow, or some of its code is missing.
     pub fn save_index(&self) -> Result<bool, Error> {
-        if self.was_saved {
+        if self.had_saved_index {
             return Ok(true);
         }
-        if !self.lost.is_empty() {
+        if !self.missing_images.is_empty() {
             return Ok(false);
         }
         let Some(key) = self.reader.fingerprint()? else { return Ok(false) };
@@ -115,44 +135,46 @@ impl Timeline {
         Ok(true)
     }
 
-    /// Returns true if [`Self::open`] read a saved index instead of building one.
-    pub fn was_indexed(&self) -> bool {
-        self.was_saved
+    /// Returns true if [`Self::open`] used a saved index instead of building one. It stays false
+    /// after [`Self::save_index`].
+    pub fn had_saved_index(&self) -> bool {
+        self.had_saved_index
     }
 }
 
 /// The inputs and the progress of building the indexes of all threads.
-struct Build<'a> {
+struct IndexBuilder<'a> {
     traces: &'a [Trace],
     bytes: &'a [&'a [u8]],
-    world: World<'a>,
+    context: DecodeContext<'a>,
     options: Options,
-    watch: &'a mut dyn FnMut(Progress),
+    report: &'a mut dyn FnMut(Progress),
     /// The bytes of trace of the threads indexed so far.
     done: u64,
     total: u64,
 }
 
-impl Build<'_> {
-    /// Builds the index of a thread and stores it in `path`. Returns its gaps, or an unset cell if
-    /// the trace has no segment.
-    fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
+impl IndexBuilder<'_> {
+    /// Builds the index of a thread from the pieces in `path`, and stores it there. Returns its
+    /// gaps, or an unset cell if the trace has no segment. `execs` are the times of the thread's
+    /// exec(2) calls.
+    fn index(&mut self, path: &mut ThreadPath, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
         // Memory of a shared trace cannot be released: pieces of other threads lie in between.
         let whole = match path.pieces.as_slice() {
             [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
             _ => None,
         };
         let mut releaser = whole.map(Trace::releaser);
-        let mut passed = |at: usize| {
+        let mut report_bytes = |at: usize| {
             if let Some(releaser) = &mut releaser {
                 releaser.pass(at);
             }
             let done_bytes = self.done + at as u64;
-            (self.watch)(Progress { done_bytes, total_bytes: self.total });
+            (self.report)(Progress { done_bytes, total_bytes: self.total });
         };
         let (traces, pieces) = (self.bytes, path.pieces.as_slice());
-        let source = Source { traces, pieces, world: self.world, execs };
-        let (index, gaps) = Index::build(source, self.options.workers, &mut passed);
+        let source = ThreadSource { traces, pieces, context: self.context, execs };
+        let (index, gaps) = Index::build(source, self.options.workers, &mut report_bytes);
         self.done += path.pieces.iter().map(|piece| piece.size_bytes() as u64).sum::<u64>();
         path.index = index;
         // A trace without segments is a gap itself, which `Timeline::gaps` finds for an unset cell.
@@ -199,7 +221,7 @@ fn pieces(
     let tasks = import.and_then(|import| import.traced.as_ref());
     let tasks = tasks.map(|tasks| tasks.iter().copied().collect());
     let traceable = Traceable::new(threads.map(|entry| (entry.pid, entry.tid)), tasks);
-    let homes = CpuHistory::of(records, &traceable);
+    let cpu_history = CpuHistory::of(records, &traceable);
     let places: HashMap<Tid, usize> = tids.iter().copied().zip(0..).collect();
     for (trace, (id, bytes)) in ids.iter().zip(traces).enumerate() {
         let of_trace = match id {
@@ -208,8 +230,13 @@ fn pieces(
                 own.map(|own| (own, vec![Piece::whole(trace, bytes.len())])).into_iter().collect()
             }
             TraceId::Cpu(cpu) => {
-                let runs = Runs::of_cpu(*cpu, records, &traceable);
-                cut(trace, bytes, Ran { cpu: *cpu, runs: &runs, homes: &homes }, config)
+                let runs = CpuRuns::of_cpu(*cpu, records, &traceable);
+                cut(
+                    trace,
+                    bytes,
+                    CpuSchedule { cpu: *cpu, runs: &runs, cpu_history: &cpu_history },
+                    config,
+                )
             }
         };
         for (thread, more) in of_trace {
@@ -230,7 +257,11 @@ fn sizes(traces: &[Trace]) -> Vec<usize> {
 }
 
 /// Returns the saved paths of all threads; `None` if there are none for these traces.
-fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<Path>>, Error> {
+fn saved(
+    reader: &Reader,
+    tids: &[Tid],
+    traces: &[Trace],
+) -> Result<Option<Vec<ThreadPath>>, Error> {
     let Some(bytes) = reader.saved_index() else { return Ok(None) };
     let Some(key) = reader.fingerprint()? else { return Ok(None) };
     Ok(saved::decode(bytes.as_ref(), &key, &sizes(traces), tids))

@@ -1,8 +1,9 @@
 //! One order of the instructions of all threads, by the times in their traces.
 //!
-//! A slice is the part of a thread's path from one time in its trace to the next. Slices are
+//! A *slice* is the part of a thread's path from one time in its trace to the next. Slices are
 //! ordered by their start times; inside a slice, the thread's own order holds. For threads that ran
-//! at the same time, this is one of the orders that the trace allows.
+//! at the same time, this is one of the orders that the trace allows. A *position* is the number of
+//! an instruction in this order. A thread is given by its index in the timeline.
 
 use crate::common::Tsc;
 
@@ -74,12 +75,13 @@ impl Order {
     }
 
     /// Returns the last slice that starts at or before `global`, also at the end of the run.
-    pub(super) fn slice_before(&self, global: u64) -> Option<&Slice> {
+    pub(super) fn slice_at_or_before(&self, global: u64) -> Option<&Slice> {
         let following = self.slices.partition_point(|slice| slice.global <= global);
         self.slices.get(following.checked_sub(1)?)
     }
 
-    /// Returns the number of instructions that `thread` executed before position `global`.
+    /// Returns the number of instructions that `thread` executed before position `global`; 0 for an
+    /// unknown thread.
     pub(super) fn index_of(&self, thread: usize, global: u64) -> u64 {
         let Some(numbers) = self.of_thread.get(thread) else { return 0 };
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -101,8 +103,8 @@ impl Order {
         (inside < slice.insns).then(|| slice.global + inside)
     }
 
-    /// Returns the position, in the order of all threads, of the first slice of `thread` that
-    /// starts at or after a time.
+    /// Returns the position at which the first slice of `thread` begins that starts at or after a
+    /// time; `None` if all start before.
     pub(super) fn position_after(&self, thread: usize, tsc: Tsc) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -110,8 +112,8 @@ impl Order {
         slice(numbers.get(before)?).map(|slice| slice.global)
     }
 
-    /// Returns the time range in which a thread executed its instruction `index`, if another thread
-    /// may have executed instructions in the same range, in an unknown order.
+    /// Returns the time range of the slice of a thread's instruction `index`, if another thread may
+    /// have executed instructions in the same range, in an unknown order; `None` otherwise.
     pub(super) fn overlap(&self, thread: usize, index: u64) -> Option<(Tsc, Tsc)> {
         let (slice, next) = self.slice_of(thread, index)?;
         let overlaps =
@@ -128,8 +130,8 @@ impl Order {
         before > 0 && end.is_none_or(|end| end > from)
     }
 
-    /// Returns the slice of the thread's instruction `index`, and the start time of the thread's
-    /// next slice; the maximum time if there is none.
+    /// Returns the thread's last slice that starts at or before its instruction `index`, and the
+    /// start time of the thread's next slice; the maximum time if there is none.
     pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);

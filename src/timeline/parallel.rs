@@ -1,5 +1,5 @@
-//! Work on all cores with results in order. Memory is bounded: a worker that is too far ahead
-//! waits.
+//! Work on several threads, the workers, with results in order. Memory is bounded: a worker that is
+//! too far ahead of the results that were taken waits.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,12 +10,14 @@ pub(super) struct Workers {
     /// The number of worker threads.
     pub(super) count: usize,
     /// The number of results per worker that may wait to be taken.
-    pub(super) ahead: usize,
+    pub(super) waiting: usize,
 }
 
 impl Workers {
-    /// Calls `make` for each job, and passes the results to `take` in the order of the jobs, until
-    /// `take` breaks. Each worker keeps one `state` over all of its jobs.
+    /// Calls `make` for each job on the workers, and passes the results to `take` on the calling
+    /// thread, in the order of the jobs, until `take` breaks or all are taken. Returns what `take`
+    /// broke with. Each worker calls `state` once, and keeps the result over all of its jobs. With
+    /// one worker, all is done on the calling thread.
     pub(super) fn in_order<J: Sync, S, T: Send, B>(
         self,
         jobs: &[J],
@@ -40,7 +42,7 @@ impl Workers {
         };
         std::thread::scope(|scope| {
             let start = |worker| {
-                let (sender, results) = sync_channel(self.ahead);
+                let (sender, results) = sync_channel(self.waiting);
                 scope.spawn(move || work(worker, &sender));
                 results
             };
@@ -63,7 +65,7 @@ mod tests {
     fn results_come_in_order_until_nobody_wants_more() {
         let jobs: Vec<u32> = (0..100).collect();
         for count in [1, 2, 7, 200] {
-            let workers = Workers { count, ahead: 2 };
+            let workers = Workers { count, waiting: 2 };
             let mut taken = Vec::new();
             let end = workers.in_order(
                 &jobs,

@@ -1,5 +1,6 @@
 //! A part of a trace that one thread executed, and its intersection with one segment: the bytes to
-//! decode and the bytes to show.
+//! decode and the bytes to show. In the trace of a CPU, a piece seldom begins at a PSB, the packet
+//! at which decoding can start. So decoding starts before it, and the items before it are skipped.
 
 use super::images::Images;
 use crate::common::Tsc;
@@ -38,12 +39,12 @@ impl Piece {
         *self == Self::whole(self.trace, size_bytes)
     }
 
-    /// Returns the gap that represents a lost piece.
-    pub(super) fn hole(&self) -> Gap {
-        hole(self.from)
+    /// Returns the gap that takes the place of a lost piece.
+    pub(super) fn gap(&self) -> Gap {
+        gap_at(self.from)
     }
 
-    /// Returns the number of bytes of trace decoded for the piece.
+    /// Returns the number of bytes of trace decoded for the piece: more than its own.
     pub(super) fn size_bytes(&self) -> usize {
         self.to.saturating_sub(self.psb)
     }
@@ -53,8 +54,8 @@ impl Piece {
         let clip = |offset: usize| offset.max(psb);
         let (start, from) = (clip(self.start), clip(self.from));
         // Only in the piece's last segment, which has no `end`, may bytes follow after the piece.
-        let cut = from > psb || end.is_none() && self.to < bytes.len();
-        Part { bytes, psb, end, start, from, to: self.to, since: self.since, cut }
+        let is_partial = from > psb || end.is_none() && self.to < bytes.len();
+        Part { bytes, psb, end, start, from, to: self.to, since: self.since, is_partial }
     }
 }
 
@@ -72,28 +73,29 @@ pub(super) struct Part<'a> {
     pub(super) to: usize,
     pub(super) since: Tsc,
     /// True if the part is not the whole segment.
-    pub(super) cut: bool,
+    pub(super) is_partial: bool,
 }
 
 impl<'a> Part<'a> {
     /// Returns the gap that represents a part without any item.
-    pub(super) fn hole(&self) -> FlowItem {
-        FlowItem::Gap(hole(self.from))
+    pub(super) fn gap_item(&self) -> FlowItem {
+        FlowItem::Gap(gap_at(self.from))
     }
 
-    /// Returns a decoder of the part, from `start` on.
+    /// Returns a decoder that decodes code from the offset `start` to the end of the segment, and
+    /// only reads the state from the packets before `start`.
     pub(super) fn decoder(&self, start: usize, config: &Config) -> Decoder<'a> {
         Decoder::rest_of_segment(self.bytes, self.psb, start, self.end, config.clone())
     }
 }
 
-fn hole(offset: usize) -> Gap {
+fn gap_at(offset: usize) -> Gap {
     Gap { offset: offset as u64, last_ip: None, reason: GapReason::ThreadUnknown }
 }
 
 /// The inputs of decoding besides a trace.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct World<'a> {
+pub(super) struct DecodeContext<'a> {
     /// The code over time.
     pub(super) images: &'a Images,
     /// The settings with which the trace was recorded.

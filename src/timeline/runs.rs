@@ -1,5 +1,5 @@
-//! The threads that a CPU ran over time, by the context switches in the sideband. Where switches
-//! were lost, the thread is unknown.
+//! The threads that a CPU ran over time, by the context switches in the sideband: a *run* is the
+//! time from one switch to the next. Where switches were lost, any thread may have run.
 
 use crate::common::{Pid, Tid, Tsc};
 use crate::sideband::{Event, Record};
@@ -28,7 +28,8 @@ impl Traceable {
         self.numbers.get(&(pid, tid)).copied()
     }
 
-    /// Returns true if a thread outside the timeline certainly was not traced.
+    /// Returns true if a thread outside the timeline certainly was not traced: it is the idle task,
+    /// or not among the traced threads.
     fn is_untraced(&self, tid: Tid) -> bool {
         tid == Tid(0) || self.traced.as_ref().is_some_and(|traced| !traced.contains(&tid))
     }
@@ -37,16 +38,16 @@ impl Traceable {
 /// The threads that may have run on a CPU: some of the recording's threads, and perhaps another
 /// process. Empty for the kernel, the idle task or an untraced thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct Candidates {
     /// The indexes of the threads in the timeline.
     pub(super) threads: Vec<usize>,
     /// True if a thread outside the timeline, which may be traced, may have run.
     pub(super) foreign: bool,
     /// True if any thread may have run, since switches are missing.
-    pub(super) anybody: bool,
+    pub(super) any_thread: bool,
 }
 
-impl Who {
+impl Candidates {
     fn of(pid: Pid, tid: Tid, traceable: &Traceable) -> Self {
         match traceable.number(pid, tid) {
             Some(number) => Self { threads: vec![number], ..Self::default() },
@@ -60,18 +61,18 @@ impl Who {
         let fresh: Vec<_> = fresh.copied().collect();
         self.threads.extend(fresh);
         self.foreign |= other.foreign;
-        self.anybody |= other.anybody;
+        self.any_thread |= other.any_thread;
     }
 
     /// Returns true if no traced thread can have run.
-    pub(super) fn is_nobody(&self) -> bool {
-        self.threads.is_empty() && !self.foreign && !self.anybody
+    pub(super) fn is_empty(&self) -> bool {
+        self.threads.is_empty() && !self.foreign && !self.any_thread
     }
 
     /// Returns the thread that must have run, if there is only one candidate.
-    pub(super) fn only(&self) -> Option<usize> {
+    pub(super) fn single(&self) -> Option<usize> {
         match self.threads.as_slice() {
-            [thread] if !self.foreign && !self.anybody => Some(*thread),
+            [thread] if !self.foreign && !self.any_thread => Some(*thread),
             _ => None,
         }
     }
@@ -93,8 +94,8 @@ impl CpuHistory {
                 of_thread.push((record.tsc, cpu));
             }
         }
-        for homes in &mut by_thread {
-            homes.sort_unstable();
+        for schedulings in &mut by_thread {
+            schedulings.sort_unstable();
         }
         Self { by_thread }
     }
@@ -104,45 +105,46 @@ impl CpuHistory {
         self.by_thread.len()
     }
 
-    /// Returns true if a thread was scheduled on another CPU within a time range.
-    pub(super) fn is_elsewhere(&self, thread: usize, cpu: u32, within: (Tsc, Tsc)) -> bool {
-        let homes = self.by_thread.get(thread).map_or(&[][..], Vec::as_slice);
-        let first = homes.partition_point(|(since, _)| *since <= within.0);
-        let mut inside = homes.iter().skip(first).take_while(|(since, _)| *since <= within.1);
-        inside.any(|(_, home)| *home != cpu)
+    /// Returns true if a thread was scheduled on another CPU than `cpu` within a time range, without
+    /// its start.
+    pub(super) fn was_on_other_cpu(&self, thread: usize, cpu: u32, within: (Tsc, Tsc)) -> bool {
+        let schedulings = self.by_thread.get(thread).map_or(&[][..], Vec::as_slice);
+        let first = schedulings.partition_point(|(since, _)| *since <= within.0);
+        let mut inside = schedulings.iter().skip(first).take_while(|(since, _)| *since <= within.1);
+        inside.any(|(_, other)| *other != cpu)
     }
 }
 
 /// The threads that may have run on a CPU from one context switch to the next. A run ends where the
 /// next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct CpuRun {
     pub(super) since: Tsc,
-    pub(super) who: Who,
+    pub(super) candidates: Candidates,
 }
 
 /// The runs of a CPU over time.
 #[derive(Clone, Debug)]
-pub(super) struct Runs {
+pub(super) struct CpuRuns {
     /// The runs in order of time; the first begins at time 0.
-    runs: Vec<Run>,
-    now: Now,
+    runs: Vec<CpuRun>,
+    state: CpuState,
 }
 
 /// The state of a CPU after the last context switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Now {
+enum CpuState {
     /// There was no context switch yet.
     Beginning,
     /// This thread was switched in.
-    Runs(Pid, Tid),
+    CpuRuns(Pid, Tid),
     /// One thread was switched out, and the next is not known yet.
     Between,
     /// Context switches were lost.
     Lost,
 }
 
-impl Runs {
+impl CpuRuns {
     /// Returns the runs of one CPU.
     pub(super) fn of_cpu(cpu: u32, records: &[Record], traceable: &Traceable) -> Self {
         let own = |record: &&Record| match record.event {
@@ -154,63 +156,65 @@ impl Runs {
         let mut switches: Vec<&Record> = records.iter().filter(own).collect();
         // A hostile sideband may be out of order.
         switches.sort_by_key(|record| record.tsc);
-        let first = Run { since: Tsc(0), who: Who::default() };
-        let mut runs = Self { runs: vec![first], now: Now::Beginning };
+        let first = CpuRun { since: Tsc(0), candidates: Candidates::default() };
+        let mut runs = Self { runs: vec![first], state: CpuState::Beginning };
         for record in switches {
-            runs.take(record, traceable);
+            runs.add_switch(record, traceable);
         }
-        if runs.now == Now::Beginning {
-            runs.doubt();
+        if runs.state == CpuState::Beginning {
+            runs.mark_unknown();
         }
         runs
     }
 
-    /// Processes the next context switch. If it does not fit the one before, any thread may have
-    /// run in between.
-    fn take(&mut self, record: &Record, traceable: &Traceable) {
+    /// Processes the next context switch: ends the last run, and begins another, with the thread
+    /// that is switched in. If it does not fit the switch before, any thread may have run in
+    /// between.
+    fn add_switch(&mut self, record: &Record, traceable: &Traceable) {
         let (pid, tid) = (record.pid, record.tid);
-        let who = Who::of(pid, tid, traceable);
-        match (&record.event, self.now) {
-            (Event::SwitchOut { .. }, Now::Beginning) => self.last().who = who,
+        let candidates = Candidates::of(pid, tid, traceable);
+        match (&record.event, self.state) {
+            (Event::SwitchOut { .. }, CpuState::Beginning) => self.last().candidates = candidates,
             // A thread that has ended is reported with the ID -1.
-            (Event::SwitchOut { .. }, Now::Runs(..)) if tid == Tid(-1) => {}
-            (Event::SwitchOut { .. }, Now::Runs(p, t)) if (p, t) == (pid, tid) => {}
-            (Event::SwitchIn { .. }, Now::Between) => {}
-            _ => self.doubt(),
+            (Event::SwitchOut { .. }, CpuState::CpuRuns(..)) if tid == Tid(-1) => {}
+            (Event::SwitchOut { .. }, CpuState::CpuRuns(p, t)) if (p, t) == (pid, tid) => {}
+            (Event::SwitchIn { .. }, CpuState::Between) => {}
+            _ => self.mark_unknown(),
         }
-        self.now = match record.event {
-            Event::SwitchOut { .. } => Now::Between,
-            Event::SwitchIn { .. } => Now::Runs(pid, tid),
-            _ => Now::Lost,
+        self.state = match record.event {
+            Event::SwitchOut { .. } => CpuState::Between,
+            Event::SwitchIn { .. } => CpuState::CpuRuns(pid, tid),
+            _ => CpuState::Lost,
         };
         match record.event {
-            Event::SwitchOut { .. } => self.push(record.tsc, Who::default()),
-            Event::SwitchIn { .. } => self.push(record.tsc, Who::of(pid, tid, traceable)),
+            Event::SwitchOut { .. } => self.push(record.tsc, Candidates::default()),
+            Event::SwitchIn { .. } => self.push(record.tsc, Candidates::of(pid, tid, traceable)),
             _ => {}
         }
     }
 
-    fn push(&mut self, since: Tsc, who: Who) {
-        self.runs.push(Run { since, who });
+    fn push(&mut self, since: Tsc, candidates: Candidates) {
+        self.runs.push(CpuRun { since, candidates });
     }
 
-    fn last(&mut self) -> &mut Run {
+    fn last(&mut self) -> &mut CpuRun {
         let last = self.runs.len() - 1;
         &mut self.runs[last]
     }
 
     /// Marks the last run as one in which any thread may have run.
-    fn doubt(&mut self) {
-        self.last().who = Who { threads: Vec::new(), foreign: true, anybody: true };
+    fn mark_unknown(&mut self) {
+        self.last().candidates =
+            Candidates { threads: Vec::new(), foreign: true, any_thread: true };
     }
 
-    /// Returns the index of the run at a time.
+    /// Returns the index of the run at a time, which may be the first one's, from time 0 on.
     pub(super) fn at(&self, tsc: Tsc) -> usize {
         self.runs.partition_point(|run| run.since <= tsc).saturating_sub(1)
     }
 
     /// Returns the runs from index `first` to `last`, both included.
-    pub(super) fn range(&self, first: usize, last: usize) -> &[Run] {
+    pub(super) fn range(&self, first: usize, last: usize) -> &[CpuRun] {
         let end = self.runs.len().min(last.saturating_add(1));
         self.runs.get(first..end).unwrap_or_default()
     }
@@ -241,14 +245,14 @@ mod tests {
             Record { tsc: Tsc(*tsc), pid: Pid(1), tid: Tid(*tid), event }
         };
         let records: Vec<_> = switches.iter().map(record).collect();
-        let runs = Runs::of_cpu(7, &records, &traceable).runs;
-        let reported = |run: Run| {
-            let others = match (run.who.anybody, run.who.foreign) {
-                (true, _) => "anybody",
+        let runs = CpuRuns::of_cpu(7, &records, &traceable).runs;
+        let reported = |run: CpuRun| {
+            let others = match (run.candidates.any_thread, run.candidates.foreign) {
+                (true, _) => "any",
                 (false, true) => "others",
                 (false, false) => "",
             };
-            (run.since.0, run.who.threads, others)
+            (run.since.0, run.candidates.threads, others)
         };
         runs.into_iter().map(reported).collect()
     }
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_not_traced_is_nobody() {
+    fn a_thread_that_was_not_traced_is_no_candidate() {
         let traced = Some([Tid(1), Tid(2), Tid(4)].into());
         let found = runs_of(&[(10, 'o', 3), (20, 'i', 4), (30, 'o', 4), (40, 'i', 3)], traced);
         let expected = [
@@ -291,11 +295,11 @@ mod tests {
     fn lost_switches_leave_doubt() {
         let found = runs(&[(5, 'o', 3), (10, 'i', 1), (12, 'l', 0), (20, 'o', 2), (21, 'i', 1)]);
         assert_eq!(found[0], (0, vec![], "others"));
-        assert_eq!(found[2], (10, vec![], "anybody"));
+        assert_eq!(found[2], (10, vec![], "any"));
         assert_eq!(found[4], (21, vec![0], ""));
         // Two threads were switched out one after the other, so one switch is missing.
-        assert_eq!(runs(&[(10, 'i', 1), (20, 'o', 2)])[1], (10, vec![], "anybody"));
-        assert_eq!(runs(&[(10, 'i', 1), (20, 'i', 2)])[1], (10, vec![], "anybody"));
-        assert_eq!(runs(&[]), [(0, vec![], "anybody")]);
+        assert_eq!(runs(&[(10, 'i', 1), (20, 'o', 2)])[1], (10, vec![], "any"));
+        assert_eq!(runs(&[(10, 'i', 1), (20, 'i', 2)])[1], (10, vec![], "any"));
+        assert_eq!(runs(&[]), [(0, vec![], "any")]);
     }
 }

@@ -3,11 +3,11 @@
 //! trace.
 
 use super::blocks::{BlockSet, Dictionary};
-use super::calls::{Calls, Older};
-use super::effects::Left;
-use super::index::{Entry, Index};
+use super::call_stack::{Calls, MissingFrames};
+use super::effects::PendingTransfer;
+use super::index::{Index, SegmentEntry};
 use super::piece::Piece;
-use super::stack::{Forest, Frame};
+use super::stack::{FlatStacks, Frame};
 use crate::common::{Tid, Tsc};
 use serde::{Deserialize, Serialize};
 
@@ -24,26 +24,26 @@ pub(super) type Key = [u8; KEY_BYTES];
 
 /// The saved index of a recording.
 #[derive(Serialize, Deserialize)]
-struct Recording {
+struct SavedIndex {
     /// The size of each trace in bytes.
     trace_bytes: Vec<usize>,
-    threads: Vec<Thread>,
+    threads: Vec<SavedThread>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Thread {
+struct SavedThread {
     tid: Tid,
     pieces: Vec<Piece>,
     dictionaries: Vec<Dictionary>,
-    /// The frames of all call stacks ([`Forest::frames`]).
+    /// The frames of all call stacks ([`FlatStacks::frames`]).
     frames: Vec<(Frame, u32)>,
-    entries: Vec<Segment>,
+    entries: Vec<SavedSegment>,
     /// The times in the trace: instructions and TSC ticks, each relative to the previous time.
     times: Vec<(u64, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Segment {
+struct SavedSegment {
     /// The number of pieces from the previous segment to this one.
     pieces_later: usize,
     /// Bytes of trace from the previous segment of the same piece, or from the piece's PSB, to this
@@ -52,8 +52,8 @@ struct Segment {
     insns: u64,
     /// The number of the innermost frame in `frames` of the thread, counted from 1; 0 for none.
     stack: u32,
-    left: Option<Left>,
-    older: Older,
+    pending: Option<PendingTransfer>,
+    missing: MissingFrames,
     has_switched: bool,
     execs: u32,
     has_gaps: bool,
@@ -63,7 +63,7 @@ struct Segment {
 
 /// A thread's path: its pieces and their index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path {
+pub(super) struct ThreadPath {
     pub(super) pieces: Vec<Piece>,
     pub(super) index: Index,
 }
@@ -72,41 +72,41 @@ pub(super) struct Path {
 pub(super) fn encode<'a>(
     key: &Key,
     trace_bytes: Vec<usize>,
-    threads: impl Iterator<Item = (Tid, &'a Path)>,
+    threads: impl Iterator<Item = (Tid, &'a ThreadPath)>,
 ) -> Vec<u8> {
-    let threads = threads.map(|(tid, path)| thread(tid, path)).collect();
-    let recording = Recording { trace_bytes, threads };
+    let threads = threads.map(|(tid, path)| to_saved(tid, path)).collect();
+    let index = SavedIndex { trace_bytes, threads };
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(key);
     // The data contain no maps of unknown size, and writes to memory cannot fail.
-    let payload = postcard::to_stdvec(&recording).unwrap_or_default();
+    let payload = postcard::to_stdvec(&index).unwrap_or_default();
     bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
     bytes.extend_from_slice(&payload);
     bytes
 }
 
-/// Makes a thread's index relative: each segment and time to the one before it. [`path`] is the
-/// inverse.
-fn thread(tid: Tid, path: &Path) -> Thread {
+/// Returns the saved form of a thread's path, in which each segment and time is relative to the one
+/// before it. [`from_saved`] is the inverse.
+fn to_saved(tid: Tid, path: &ThreadPath) -> SavedThread {
     let index = &path.index;
-    let mut forest = Forest::default();
+    let mut forest = FlatStacks::default();
     let (mut piece, mut before) = (0, path.pieces.first().map_or(0, |piece| piece.psb));
-    let segment = |entry: &Entry| {
+    let segment = |entry: &SegmentEntry| {
         if entry.piece != piece {
             before = path.pieces.get(entry.piece).map_or(0, |piece| piece.psb);
         }
         let distance = (entry.start - before) as u64;
         let pieces_later = entry.piece - piece;
         (piece, before) = (entry.piece, entry.start);
-        Segment {
+        SavedSegment {
             pieces_later,
             distance,
             insns: entry.insns,
             stack: forest.add(&entry.calls.stack),
-            left: entry.calls.left,
-            older: entry.calls.older,
+            pending: entry.calls.pending,
+            missing: entry.calls.missing,
             has_switched: entry.calls.has_switched,
             execs: u32::try_from(entry.calls.execs).unwrap_or(u32::MAX),
             has_gaps: entry.has_gaps,
@@ -121,7 +121,7 @@ fn thread(tid: Tid, path: &Path) -> Thread {
         last = (*at, tsc.0);
         step
     };
-    Thread {
+    SavedThread {
         tid,
         pieces: path.pieces.clone(),
         dictionaries: index.dictionaries.clone(),
@@ -137,22 +137,22 @@ pub(super) fn decode(
     key: &Key,
     trace_bytes: &[usize],
     threads: &[Tid],
-) -> Option<Vec<Path>> {
+) -> Option<Vec<ThreadPath>> {
     let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
     let expected =
         [&MAGIC[..], &VERSION.to_le_bytes(), key, &crc32fast::hash(payload).to_le_bytes()];
     if header != expected.concat() {
         return None;
     }
-    let (saved, rest): (Recording, _) = postcard::take_from_bytes(payload).ok()?;
+    let (saved, rest): (SavedIndex, _) = postcard::take_from_bytes(payload).ok()?;
     let same_threads = saved.threads.iter().map(|thread| &thread.tid).eq(threads);
     if !rest.is_empty() || saved.trace_bytes != trace_bytes || !same_threads {
         return None;
     }
-    let paths = saved.threads.into_iter().map(|thread| path(thread, trace_bytes));
+    let paths = saved.threads.into_iter().map(|thread| from_saved(thread, trace_bytes));
     let paths: Vec<_> = paths.collect::<Option<_>>()?;
     // The sum of all instructions must not overflow.
-    paths.iter().try_fold(0_u64, |total, path: &Path| total.checked_add(path.index.insns))?;
+    paths.iter().try_fold(0_u64, |total, path: &ThreadPath| total.checked_add(path.index.insns))?;
     Some(paths)
 }
 
@@ -163,14 +163,15 @@ fn is_sound(piece: &Piece, trace_bytes: &[usize]) -> bool {
     order.is_sorted() && size_bytes.is_some_and(|size_bytes| piece.to <= *size_bytes)
 }
 
-/// Restores a thread's path; `None` if the saved one is not sound.
-fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
+/// Restores a thread's path; `None` if the saved one is not sound: a piece lies outside the traces,
+/// or numbers do not ascend or overflow.
+fn from_saved(saved: SavedThread, trace_bytes: &[usize]) -> Option<ThreadPath> {
     let pieces = saved.pieces;
     if !pieces.iter().all(|piece| is_sound(piece, trace_bytes)) {
         return None;
     }
-    let stacks = Forest::stacks(&saved.frames)?;
-    let mut entries: Vec<Entry> = Vec::with_capacity(saved.entries.len());
+    let stacks = FlatStacks::stacks(&saved.frames)?;
+    let mut entries: Vec<SegmentEntry> = Vec::with_capacity(saved.entries.len());
     // The number of the segment's piece, and the sum of the instructions of all segments.
     let (mut piece, mut insns) = (0_usize, 0_u64);
     for segment in saved.entries {
@@ -188,24 +189,38 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
         }
         let calls = Calls {
             stack: stacks.get(segment.stack as usize)?.clone(),
-            left: segment.left,
-            older: segment.older,
+            pending: segment.pending,
+            missing: segment.missing,
             has_switched: segment.has_switched,
             execs: segment.execs as usize,
         };
         let first = insns;
         insns = insns.checked_add(segment.insns)?;
         // From here to the end of the round, `insns` are those of this segment alone.
-        let Segment { insns, worker, blocks, has_gaps, .. } = segment;
+        let SavedSegment { insns, worker, blocks, has_gaps, .. } = segment;
         let end = None;
-        entries.push(Entry { piece, start, end, first, insns, calls, worker, blocks, has_gaps });
+        entries.push(SegmentEntry {
+            piece,
+            start,
+            end,
+            first,
+            insns,
+            calls,
+            worker,
+            blocks,
+            has_gaps,
+        });
     }
-    let times = times(&saved.times, insns)?;
-    Some(Path { pieces, index: Index { entries, insns, times, dictionaries: saved.dictionaries } })
+    let times = absolute_times(&saved.times, insns)?;
+    Some(ThreadPath {
+        pieces,
+        index: Index { entries, insns, times, dictionaries: saved.dictionaries },
+    })
 }
 
-/// Decodes the times; `None` unless times and instruction numbers ascend.
-fn times(steps: &[(u64, u64)], insns: u64) -> Option<Vec<(u64, Tsc)>> {
+/// Restores the times from their differences; `None` unless times and instruction numbers ascend.
+/// `insns` is the number of the thread's instructions.
+fn absolute_times(steps: &[(u64, u64)], insns: u64) -> Option<Vec<(u64, Tsc)>> {
     let mut times = Vec::with_capacity(steps.len());
     let (mut at, mut tsc) = (0_u64, 0_u64);
     for (number, (insns_later, ticks)) in steps.iter().enumerate() {

@@ -16,7 +16,7 @@ pub enum Direction {
     Backward,
 }
 
-/// A search among the instructions of all threads or of one.
+/// A search among the instructions of all threads or of one, for the execution of an address.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     /// The positions to search, in the order of all threads.
@@ -36,7 +36,8 @@ pub enum Found {
     At(u64),
     /// No hit.
     Nothing,
-    /// The caller interrupted: there is no hit from the start up to this position.
+    /// The caller interrupted: there is no hit from the start of the search up to this position.
+    /// [`Timeline::find`] returns the start itself, as it searches one thread after the other.
     Interrupted(u64),
 }
 
@@ -59,8 +60,9 @@ impl<'a> Search<'a> {
 }
 
 impl Timeline {
-    /// Returns the nearest hit of a search. Calls `interrupted` after each segment decoded without
-    /// a hit and at intervals between skipped ones, and stops if it returns true.
+    /// Returns the hit of a search that is nearest to its start. Calls `interrupted` after each
+    /// segment decoded without a hit and at intervals between skipped ones, and stops if it returns
+    /// true.
     pub fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
         let mut within = search.within.clone();
         let mut found = Found::Nothing;
@@ -72,7 +74,7 @@ impl Timeline {
                 self.order.index_of(number, within.start)..self.order.index_of(number, within.end);
             match self.find_in_thread(number, thread, own, search, interrupted) {
                 // A hit of another thread must be nearer than this.
-                InThread::At(index) => {
+                ThreadResult::At(index) => {
                     let Some(global) = self.order.global_of(number, index) else { continue };
                     found = Found::At(global);
                     match search.direction {
@@ -80,8 +82,8 @@ impl Timeline {
                         Direction::Backward => within.start = global + 1,
                     }
                 }
-                InThread::Nothing => {}
-                InThread::Interrupted => {
+                ThreadResult::Nothing => {}
+                ThreadResult::Interrupted => {
                     return Found::Interrupted(match search.direction {
                         Direction::Forward => search.within.start,
                         Direction::Backward => search.within.end,
@@ -92,7 +94,8 @@ impl Timeline {
         found
     }
 
-    /// Returns the nearest hit among the instructions `own` of a thread.
+    /// Returns the nearest hit among the instructions `own`, by their indexes, of the thread with
+    /// index `number`.
     fn find_in_thread(
         &self,
         number: usize,
@@ -100,45 +103,45 @@ impl Timeline {
         own: Range<u64>,
         search: &Search<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> InThread {
+    ) -> ThreadResult {
         if own.is_empty() {
-            return InThread::Nothing;
+            return ThreadResult::Nothing;
         }
         let blocks = thread.path.index.blocks_with(search.addrs);
         if blocks.iter().all(BTreeSet::is_empty) {
-            return InThread::Nothing;
+            return ThreadResult::Nothing;
         }
         let entries = &thread.path.index.entries;
         let from = entries.partition_point(|entry| entry.first + entry.insns <= own.start);
         let to = entries.partition_point(|entry| entry.first < own.end);
         let forward = search.direction == Direction::Forward;
         for step in 0..to.saturating_sub(from) {
-            if step % SEGMENTS_PER_LOOK == 0 && interrupted() {
-                return InThread::Interrupted;
+            if step % SEGMENTS_PER_CHECK == 0 && interrupted() {
+                return ThreadResult::Interrupted;
             }
             let at = if forward { from + step } else { to - 1 - step };
-            let Some(entry) = entries.get(at).filter(|entry| entry.holds(&blocks)) else {
+            let Some(entry) = entries.get(at).filter(|entry| entry.executed_any(&blocks)) else {
                 continue;
             };
             let Some(segment) = self.segment(number, at) else { continue };
             let first = entry.first;
             let inside = own.start.saturating_sub(first)..own.end - first;
             if let Some(hit) = find_in_segment(&segment, &inside, search) {
-                return InThread::At(first + hit);
+                return ThreadResult::At(first + hit);
             }
             if interrupted() {
-                return InThread::Interrupted;
+                return ThreadResult::Interrupted;
             }
         }
-        InThread::Nothing
+        ThreadResult::Nothing
     }
 }
 
 /// The number of skipped segments between two calls of `interrupted`.
-const SEGMENTS_PER_LOOK: usize = 1024;
+const SEGMENTS_PER_CHECK: usize = 1024;
 
 /// The result of a search in one thread. A hit has the number of the instruction in the thread.
-enum InThread {
+enum ThreadResult {
     At(u64),
     Nothing,
     Interrupted,
@@ -155,21 +158,21 @@ fn find_in_segment(segment: &Segment, inside: &Range<u64>, search: &Search<'_>) 
             addrs.filter(|(_, addr)| search.addrs.contains(addr)).map(|(i, _)| i).collect()
         })
         .collect();
-    let of_run = |run: &super::segment::Run| {
+    let of_run = |run: &super::segment::BlockExecution| {
         let first = run.first;
         let hits = hits.get(run.block as usize).map_or(&[][..], Vec::as_slice);
         hits.iter().map(move |i| first + i)
     };
-    let start = segment.run_of(inside.start).unwrap_or(segment.runs.len());
+    let start = segment.execution_of(inside.start).unwrap_or(segment.executions.len());
     match search.direction {
         Direction::Forward => {
-            let runs = segment.runs.get(start..)?;
+            let runs = segment.executions.get(start..)?;
             let mut hits = runs.iter().take_while(|run| run.first < inside.end).flat_map(of_run);
             hits.find(|hit| inside.contains(hit))
         }
         Direction::Backward => {
-            let end = segment.runs.partition_point(|run| run.first < inside.end);
-            let runs = segment.runs.get(start.min(end)..end)?;
+            let end = segment.executions.partition_point(|run| run.first < inside.end);
+            let runs = segment.executions.get(start.min(end)..end)?;
             runs.iter().rev().find_map(|run| of_run(run).rev().find(|hit| inside.contains(hit)))
         }
     }

@@ -1,6 +1,6 @@
-//! A decoded segment: its instructions by number, and the events and gaps between them. The
-//! addresses of a [`Block`] are stored once, however often it executed: each execution is a
-//! [`Run`].
+//! A decoded segment: its instructions by number, and the events and gaps between them, its marks.
+//! The addresses of a [`Block`] are stored once, however often it executed: each execution is a
+//! [`BlockExecution`]. Instructions are numbered from the segment's start.
 
 use super::walk::Walker;
 use crate::common::{Addr, Tsc};
@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// One execution of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct BlockExecution {
     /// The number of the first instruction, counted from the segment's start.
     pub(super) first: u64,
     /// The index of the block in [`Segment::blocks`].
@@ -20,7 +20,9 @@ pub(super) struct Run {
 /// A range of straight-line code that executed once or repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
+    /// The address of the first instruction.
     pub(super) ip: Addr,
+    /// The address of the last instruction.
     pub(super) last: Addr,
     /// The address after the last instruction if that is a call or far transfer; unused otherwise.
     pub(super) end: Addr,
@@ -39,36 +41,37 @@ pub(super) struct Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: u64,
-    /// The index in [`Segment::runs`] of the next run.
-    pub(super) run: u32,
-    pub(super) what: What,
+    /// The index in [`Segment::executions`] of the next run.
+    pub(super) next_execution: u32,
+    pub(super) content: MarkContent,
 }
 
 /// The content of a [`Mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum MarkContent {
     Event(EventKind),
     Gap(Gap),
 }
 
 /// The address of the instruction that follows a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum NextAddr {
     /// This address.
-    At(Addr),
+    Known(Addr),
     /// The segment does not show the address.
     Unknown,
     /// The same as at the segment's start, since nothing executed.
-    Before,
+    SameAsStart,
 }
 
 /// A decoded segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) insns: u64,
-    pub(super) runs: Vec<Run>,
+    pub(super) executions: Vec<BlockExecution>,
     pub(super) blocks: Vec<Block>,
     pub(super) marks: Vec<Mark>,
+    /// The offset of each instruction of each block from the block's `ip`.
     offsets: Vec<u16>,
 }
 
@@ -76,49 +79,50 @@ impl Segment {
     /// Decodes the segment that `walker` walks.
     pub(super) fn decode(walker: &mut Walker<'_>) -> Self {
         let mut segment = Self::default();
-        let mut builder = Builder::default();
+        let mut lookup = BlockLookup::default();
         loop {
             let epoch = walker.epoch();
-            let item = walker.list(&mut |spans| {
+            let item = walker.blocks_until_mark(&mut |spans| {
                 for span in spans {
-                    segment.push(span, epoch, &mut builder);
+                    segment.push(span, epoch, &mut lookup);
                 }
             });
-            for (number, span) in builder.fresh.drain(..) {
+            for (number, span) in lookup.fresh.drain(..) {
                 segment.complete(number, &span, walker);
             }
             let Some(item) = item else { return segment };
-            walker.note(&item);
+            walker.process_mark(&item);
             match item {
                 FlowItem::Block(_) => {}
-                FlowItem::Event(event) => segment.mark(What::Event(event.kind)),
-                FlowItem::Gap(gap) => segment.mark(What::Gap(gap)),
+                FlowItem::Event(event) => segment.mark(MarkContent::Event(event.kind)),
+                FlowItem::Gap(gap) => segment.mark(MarkContent::Gap(gap)),
             }
         }
     }
 
-    /// Returns a segment that consists of one gap and has no instructions.
-    pub(super) fn hole(gap: Gap) -> Self {
+    /// Returns a segment that consists of one gap and has no instructions, for a lost piece.
+    pub(super) fn of_gap(gap: Gap) -> Self {
         let mut segment = Self::default();
-        segment.mark(What::Gap(gap));
+        segment.mark(MarkContent::Gap(gap));
         segment
     }
 
-    /// Appends one execution of a span. A block that is new goes to [`Builder::fresh`].
-    fn push(&mut self, span: &Span, epoch: usize, builder: &mut Builder) {
-        let block = builder.guess(&self.blocks, span, epoch).unwrap_or_else(|| {
+    /// Appends one execution of a span. If its block is new, adds it, also to
+    /// [`BlockLookup::fresh`].
+    fn push(&mut self, span: &Span, epoch: usize, lookup: &mut BlockLookup) {
+        let block = lookup.guess(&self.blocks, span, epoch).unwrap_or_else(|| {
             let key = (span.ip.0, span.insns, span.exit, epoch);
-            let Builder { known, fresh, .. } = builder;
+            let BlockLookup { known, fresh, .. } = lookup;
             let block = *known.entry(key).or_insert_with(|| {
                 let number = self.add_block(span);
                 fresh.push((number, *span));
                 number
             });
-            builder.learn(block, epoch);
+            lookup.learn(block, epoch);
             block
         });
-        builder.last = block;
-        self.runs.push(Run { first: self.insns, block });
+        lookup.last = block;
+        self.executions.push(BlockExecution { first: self.insns, block });
         self.insns += u64::from(span.insns);
     }
 
@@ -156,47 +160,55 @@ impl Segment {
             && is_sigreturn(&|addr, buf| walker.read(addr, buf), span.last);
     }
 
-    fn mark(&mut self, what: What) {
-        self.marks.push(Mark { at: self.insns, run: narrow(self.runs.len()), what });
+    /// Appends an event or gap.
+    fn mark(&mut self, content: MarkContent) {
+        self.marks.push(Mark {
+            at: self.insns,
+            next_execution: narrow(self.executions.len()),
+            content,
+        });
     }
 
     /// Returns the block of a run.
-    pub(super) fn block(&self, run: &Run) -> Option<&Block> {
+    pub(super) fn block(&self, run: &BlockExecution) -> Option<&Block> {
         self.blocks.get(run.block as usize)
     }
 
-    /// Returns the address of instruction `number`, counted from the segment's start.
+    /// Returns the address of instruction `number`; `None` after the last one.
     pub(super) fn addr(&self, number: u64) -> Option<Addr> {
-        let run = self.runs.get(self.run_of(number)?)?;
+        let run = self.executions.get(self.execution_of(number)?)?;
         let inside = usize::try_from(number - run.first).ok()?;
         let block = self.block(run)?;
         self.block_addrs(block).nth(inside)
     }
 
-    /// Returns the index of the run that contains instruction `number`; `None` after the last one.
-    pub(super) fn run_of(&self, number: u64) -> Option<usize> {
+    /// Returns the index of the block execution that contains instruction `number`; `None` after the
+    /// last one.
+    pub(super) fn execution_of(&self, number: u64) -> Option<usize> {
         if number >= self.insns {
             return None;
         }
-        self.runs.partition_point(|run| run.first <= number).checked_sub(1)
+        self.executions.partition_point(|run| run.first <= number).checked_sub(1)
     }
 
     /// Returns true if instruction `number` and the next one belong to the same activation of a
     /// function: no call, no return, no event in between. Returns false if the segment does not
     /// show that.
-    pub(super) fn stays(&self, number: u64) -> bool {
-        let Some(at) = self.run_of(number) else { return false };
-        let Some((run, block)) = self.runs.get(at).and_then(|run| Some((run, self.block(run)?)))
+    pub(super) fn stays_in_activation(&self, number: u64) -> bool {
+        let Some(at) = self.execution_of(number) else { return false };
+        let Some((run, block)) =
+            self.executions.get(at).and_then(|run| Some((run, self.block(run)?)))
         else {
             return false;
         };
         if number + 1 < run.first + u64::from(block.insns) {
             return true;
         }
-        let next = self.marks.partition_point(|mark| mark.run as usize <= at);
-        let is_marked = self.marks.get(next).is_some_and(|mark| mark.run as usize == at + 1);
+        let next = self.marks.partition_point(|mark| mark.next_execution as usize <= at);
+        let is_marked =
+            self.marks.get(next).is_some_and(|mark| mark.next_execution as usize == at + 1);
         let branches = matches!(block.exit, Exit::Next | Exit::Taken | Exit::NotTaken | Exit::Jmp);
-        branches && !is_marked && at + 1 < self.runs.len()
+        branches && !is_marked && at + 1 < self.executions.len()
     }
 
     /// Returns the addresses of a block's instructions.
@@ -209,39 +221,48 @@ impl Segment {
 
     /// Returns the times in the segment, each with the number of the next instruction.
     pub(super) fn times(&self) -> impl Iterator<Item = (u64, Tsc)> {
-        self.marks.iter().filter_map(|mark| match mark.what {
-            What::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),
+        self.marks.iter().filter_map(|mark| match mark.content {
+            MarkContent::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),
             _ => None,
         })
     }
 
     /// Returns the address of the instruction that follows the segment, as far as the segment shows
     /// it.
-    pub(super) fn end(&self) -> End {
-        let following =
-            self.marks.iter().rev().take_while(|mark| mark.run as usize == self.runs.len());
-        let last = self.runs.last().and_then(|run| self.block(run));
+    pub(super) fn next_addr(&self) -> NextAddr {
+        let following = self
+            .marks
+            .iter()
+            .rev()
+            .take_while(|mark| mark.next_execution as usize == self.executions.len());
+        let last = self.executions.last().and_then(|run| self.block(run));
         let of_event = |kind: EventKind| match kind {
-            EventKind::Enabled { ip } | EventKind::AsyncBranch { to: ip, .. } => Some(End::At(ip)),
-            EventKind::AsyncDisabled { at, .. } => Some(End::At(at)),
+            EventKind::Enabled { ip } | EventKind::AsyncBranch { to: ip, .. } => {
+                Some(NextAddr::Known(ip))
+            }
+            EventKind::AsyncDisabled { at, .. } => Some(NextAddr::Known(at)),
             // After a system call, the thread is at the instruction after it.
             EventKind::Disabled { ip, .. } => {
                 let call = last.filter(|block| block.exit == Exit::FarCall);
-                Some(ip.or(call.map(|block| block.end)).map_or(End::Unknown, End::At))
+                Some(ip.or(call.map(|block| block.end)).map_or(NextAddr::Unknown, NextAddr::Known))
             }
-            EventKind::Overflow { ip } => Some(ip.map_or(End::Unknown, End::At)),
+            EventKind::Overflow { ip } => Some(ip.map_or(NextAddr::Unknown, NextAddr::Known)),
             _ => None,
         };
-        let mut reported = following.filter_map(|mark| match mark.what {
-            What::Gap(_) => Some(End::Unknown),
-            What::Event(event) => of_event(event),
+        let mut reported = following.filter_map(|mark| match mark.content {
+            MarkContent::Gap(_) => Some(NextAddr::Unknown),
+            MarkContent::Event(event) => of_event(event),
         });
-        reported.next().unwrap_or(if last.is_some() { End::Unknown } else { End::Before })
+        reported.next().unwrap_or(if last.is_some() {
+            NextAddr::Unknown
+        } else {
+            NextAddr::SameAsStart
+        })
     }
 
     /// Returns the size in memory, in bytes.
     pub(super) fn size_bytes(&self) -> usize {
-        size_of_val(self.runs.as_slice())
+        size_of_val(self.executions.as_slice())
             + size_of_val(self.blocks.as_slice())
             + size_of_val(self.marks.as_slice())
             + size_of_val(self.offsets.as_slice())
@@ -259,20 +280,20 @@ fn narrow(count: usize) -> u32 {
 pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Addr) -> bool {
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     const SHORT: [u8; 7] = [0xb8, 15, 0, 0, 0, 0x0f, 0x05];
-    let stands = |code: &[u8]| {
+    let is_here = |code: &[u8]| {
         let mut bytes = [0; LONG.len()];
         let bytes = &mut bytes[..code.len()];
         let start = syscall.wrapping_sub(code.len() as u64 - 2);
         read(start, bytes) == code.len() && bytes == code
     };
-    stands(&LONG) || stands(&SHORT)
+    is_here(&LONG) || is_here(&SHORT)
 }
 
 /// The lookup from spans to blocks during decoding. It tries the last block's previous successor
 /// first, which is mostly right.
 #[derive(Default)]
-struct Builder {
-    known: Known,
+struct BlockLookup {
+    known: BlockIndexes,
     /// Blocks that still lack the properties of their code.
     fresh: Vec<(u32, Span)>,
     /// The index of the block that was executed last.
@@ -281,7 +302,7 @@ struct Builder {
     followers: Vec<(u32, usize)>,
 }
 
-impl Builder {
+impl BlockLookup {
     /// Returns the previous successor of the last block if it is the block of this span.
     fn guess(&self, blocks: &[Block], span: &Span, epoch: usize) -> Option<u32> {
         let (follower, in_epoch) = *self.followers.get(self.last as usize)?;
@@ -300,14 +321,14 @@ impl Builder {
     }
 }
 
-type Known = HashMap<(u64, u32, Exit, usize), u32, BuildHasherDefault<Mix>>;
+type BlockIndexes = HashMap<(u64, u32, Exit, usize), u32, BuildHasherDefault<FastHasher>>;
 
 /// A hash that need not resist deliberate collisions: the keys come from a trace that the user
 /// chose to load.
 #[derive(Default)]
-struct Mix(u64);
+struct FastHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for FastHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));

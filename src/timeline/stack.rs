@@ -59,12 +59,12 @@ impl Stack {
         }
     }
 
-    /// Pops the innermost frame for which `is_left` returns true, and all frames inside it. Returns
-    /// false and leaves the stack unchanged if there is none.
-    pub(super) fn leave(&mut self, is_left: impl Fn(&Frame) -> bool) -> bool {
+    /// Pops the innermost frame for which `is_last_popped` returns true, and all frames inside it.
+    /// Returns false and leaves the stack unchanged if there is none.
+    pub(super) fn pop_through(&mut self, is_last_popped: impl Fn(&Frame) -> bool) -> bool {
         let mut at = &self.0;
         while let Some(node) = at {
-            if is_left(&node.frame) {
+            if is_last_popped(&node.frame) {
                 *self = node.outer.clone();
                 return true;
             }
@@ -92,13 +92,13 @@ impl Stack {
 /// Stacks as a flat list of frames, each with its outer frame, so that shared frames are stored
 /// once.
 #[derive(Debug, Default)]
-pub(super) struct Forest {
+pub(super) struct FlatStacks {
     /// Each frame, and the number of its outer frame, counted from 1; 0 for none.
     pub(super) frames: Vec<(Frame, u32)>,
     known: HashMap<*const Node, u32>,
 }
 
-impl Forest {
+impl FlatStacks {
     /// Adds a stack and returns the number of its innermost frame, counted from 1; 0 for an empty
     /// stack. Frames are recognized by their addresses in memory: all added stacks must be kept
     /// alive.
@@ -122,8 +122,8 @@ impl Forest {
         outer
     }
 
-    /// Returns the stacks by the numbers of their innermost frames, or `None` if a frame precedes
-    /// its outer frame.
+    /// Returns the stack for each number of an innermost frame: first the empty stack, for 0. Returns
+    /// `None` if a frame precedes its outer frame.
     pub(super) fn stacks(frames: &[(Frame, u32)]) -> Option<Vec<Stack>> {
         let mut stacks = vec![Stack::default()];
         for (frame, outer) in frames {

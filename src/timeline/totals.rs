@@ -5,14 +5,14 @@ use super::line::{Thread, Timeline};
 use super::open::Options;
 use super::parallel::Workers;
 use super::visit::Visit;
-use super::walk::{Caches, Walker};
+use super::walk::{BlockCaches, Walker};
 use crate::common::Tid;
 use crate::flow::{Event, FlowItem, Gap, Timing};
 use crate::recording::Trace;
 use std::ops::ControlFlow;
 
 /// The number of counted segments per worker that may wait for their visit.
-const AHEAD: usize = 64;
+const WAITING_SEGMENTS: usize = 64;
 
 /// The numbers of blocks and instructions that a thread executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,35 +25,36 @@ pub struct Totals {
 
 /// The counts of one segment, and its events and gaps.
 #[derive(Default)]
-struct Counted {
+struct CountedSegment {
     totals: Totals,
     /// Events and gaps, each with the number of the segment's next instruction.
-    marks: Vec<(u64, Mark)>,
+    marks: Vec<(u64, CountedMark)>,
 }
 
-enum Mark {
+enum CountedMark {
     Event(Event),
     /// A gap, with the index of the epoch ([`Epoch`](super::Epoch)) at that time.
     Gap(Gap, usize),
 }
 
 impl Timeline {
-    /// Counts the instructions of a thread. Visits its events and gaps in order, without times,
-    /// until the visitor breaks. Faster than [`Self::visit`].
-    pub fn count<B>(
+    /// Counts the blocks and instructions of a thread. Passes its events and gaps to `visitor` in
+    /// order, without times, until it breaks. Decodes on all cores, faster than [`Self::visit`].
+    /// Returns zeros for an unknown thread.
+    pub fn count_instructions<B>(
         &self,
         tid: Tid,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B, Totals> {
         let mut totals = Totals::default();
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(totals) };
-        if let Some(gap) = thread.no_psb() {
+        if let Some(gap) = thread.gap_without_psb() {
             visitor(Visit::Gap { index: 0, gap, image: None })?;
         }
         let entries: Vec<usize> = (0..thread.path.index.entries.len()).collect();
-        let workers = Workers { count: Options::default().workers, ahead: AHEAD };
+        let workers = Workers { count: Options::default().workers, waiting: WAITING_SEGMENTS };
         let mut releaser = self.whole_trace(thread).map(Trace::releaser);
-        let take = |number: &usize, counted: Counted| {
+        let take = |number: &usize, counted: CountedSegment| {
             if let (Some(releaser), Some(entry)) =
                 (&mut releaser, thread.path.index.entries.get(*number))
             {
@@ -64,24 +65,27 @@ impl Timeline {
             totals.insns += counted.totals.insns;
             ControlFlow::Continue(())
         };
-        let count = |number: &usize, caches: &mut Caches| self.count_entry(thread, *number, caches);
-        workers.in_order(&entries, Caches::default, count, take)?;
+        let count =
+            |number: &usize, caches: &mut BlockCaches| self.count_entry(thread, *number, caches);
+        workers.in_order(&entries, BlockCaches::default, count, take)?;
         ControlFlow::Continue(totals)
     }
 
-    /// Visits the events and gaps of a segment, whose first instruction is the thread's instruction
-    /// `first`.
+    /// Passes the events and gaps of a segment to `visitor`. `first` is the index of the segment's
+    /// first instruction.
     fn visit_marks<B>(
         &self,
         first: u64,
-        counted: &Counted,
+        counted: &CountedSegment,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         for (at, mark) in &counted.marks {
             let index = first + at;
             visitor(match *mark {
-                Mark::Event(event) => Visit::Event { index, event, moment: Timing::default() },
-                Mark::Gap(gap, epoch) => {
+                CountedMark::Event(event) => {
+                    Visit::Event { index, event, moment: Timing::default() }
+                }
+                CountedMark::Gap(gap, epoch) => {
                     let epoch = self.images.epochs().get(epoch);
                     Visit::Gap { index, gap, image: epoch.map(|epoch| &*epoch.image) }
                 }
@@ -90,40 +94,45 @@ impl Timeline {
         ControlFlow::Continue(())
     }
 
-    /// Counts segment `number` of a thread.
-    fn count_entry(&self, thread: &Thread, number: usize, caches: &mut Caches) -> Counted {
-        let mut counted = Counted::default();
+    /// Decodes segment `number` of a thread, and returns its counts, events and gaps.
+    fn count_entry(
+        &self,
+        thread: &Thread,
+        number: usize,
+        caches: &mut BlockCaches,
+    ) -> CountedSegment {
+        let mut counted = CountedSegment::default();
         let entry = thread.path.index.entries.get(number);
         let Some((entry, piece)) = entry.and_then(|entry| Some((entry, thread.piece(entry)?)))
         else {
             return counted;
         };
         if piece.lost {
-            counted.marks.push((0, Mark::Gap(piece.hole(), usize::MAX)));
+            counted.marks.push((0, CountedMark::Gap(piece.gap(), usize::MAX)));
             return counted;
         }
         let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
         let part = piece.part(trace, entry.start, entry.end);
-        counted.walk(&mut Walker::new(&part, self.world(), caches));
+        counted.count(&mut Walker::new(&part, self.decode_context(), caches));
         counted
     }
 }
 
-impl Counted {
+impl CountedSegment {
     /// Counts the blocks of a segment, and collects its events and gaps.
-    fn walk(&mut self, walker: &mut Walker<'_>) {
+    fn count(&mut self, walker: &mut Walker<'_>) {
         loop {
             let Totals { blocks, insns } = &mut self.totals;
-            let item = walker.list(&mut |spans| {
+            let item = walker.blocks_until_mark(&mut |spans| {
                 *blocks += spans.len() as u64;
                 *insns += spans.iter().map(|span| u64::from(span.insns)).sum::<u64>();
             });
             let Some(item) = item else { return };
-            walker.note(&item);
+            walker.process_mark(&item);
             let mark = match item {
                 FlowItem::Block(_) => continue,
-                FlowItem::Event(event) => Mark::Event(event),
-                FlowItem::Gap(gap) => Mark::Gap(gap, walker.epoch()),
+                FlowItem::Event(event) => CountedMark::Event(event),
+                FlowItem::Gap(gap) => CountedMark::Gap(gap, walker.epoch()),
             };
             self.marks.push((self.totals.insns, mark));
         }

@@ -2,8 +2,8 @@
 
 use super::block_code::BlockCode;
 use super::line::Timeline;
-use super::piece::World;
-use super::walk::{Caches, Walker};
+use super::piece::DecodeContext;
+use super::walk::{BlockCaches, Walker};
 use crate::common::Tid;
 use crate::flow::{Config, Event, FlowItem, Gap, Meter, Span, Timing};
 use crate::image::Image;
@@ -50,8 +50,10 @@ pub enum Visit<'a> {
 }
 
 impl Timeline {
-    /// Visits a thread's history until the visitor breaks. Begins with the segment of instruction
-    /// `from`, which may contain earlier instructions.
+    /// Passes the items of a thread's history to `visitor` in order, until it breaks. Begins at the
+    /// start of the segment of instruction `from`, perhaps with earlier instructions; for 0, with
+    /// everything before the first instruction, too. Visits nothing if there is no such
+    /// instruction. Items have no times ([`Self::visit_timed`]).
     pub fn visit<B>(
         &self,
         tid: Tid,
@@ -61,14 +63,14 @@ impl Timeline {
         self.visit_with(tid, from, &self.config, visitor)
     }
 
-    /// Visits a thread's history like [`Self::visit`], with the times of the trace's clock.
+    /// Visits a thread's history like [`Self::visit`], with the times of the trace's clock. Slower.
     pub fn visit_timed<B>(
         &self,
         tid: Tid,
         from: u64,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.visit_with(tid, from, &self.timed(), visitor)
+        self.visit_with(tid, from, &self.config_with_clock(), visitor)
     }
 
     /// Returns the estimated time at which a thread was about to execute its instruction `index`,
@@ -87,7 +89,7 @@ impl Timeline {
     }
 
     /// Returns the decoder's settings for a visit with the times of the trace's clock.
-    fn timed(&self) -> Config {
+    fn config_with_clock(&self) -> Config {
         let clocks = self.reader.manifest().capture.clocks().unwrap_or_default();
         Config { clock: Some(clocks), ..self.config.clone() }
     }
@@ -102,37 +104,37 @@ impl Timeline {
     ) -> ControlFlow<B> {
         let mut blocks = Vec::new();
         self.walk_segments(tid, from, config, &mut |mut index, segment| match segment {
-            Segment::Hole(gap) => visitor(Visit::Gap { index, gap, image: None }),
-            Segment::Walker(walker) if config.clock.is_none() => {
+            SegmentWalk::Lost(gap) => visitor(Visit::Gap { index, gap, image: None }),
+            SegmentWalk::Walker(walker) if config.clock.is_none() => {
                 visit_blocks(walker, &mut index, &mut blocks, visitor)
             }
-            Segment::Walker(walker) => visit_items(walker, index, visitor),
+            SegmentWalk::Walker(walker) => visit_items(walker, index, visitor),
         })
     }
 
-    /// Walks the segments of a thread from the one with instruction `from`; none if there is no
-    /// such instruction. Passes each segment, with the number of its first instruction, to `walk`,
-    /// until `walk` breaks.
+    /// Passes the segments of a thread, from the one with instruction `from` on, to `walk`, each
+    /// with the index of its first instruction, until `walk` breaks. Passes none if there is no
+    /// such instruction. Nothing is decoded before `walk` uses the walker.
     pub(super) fn walk_segments<B>(
         &self,
         tid: Tid,
         from: u64,
         config: &Config,
-        walk: &mut dyn FnMut(u64, Segment<'_, '_>) -> ControlFlow<B>,
+        walk: &mut dyn FnMut(u64, SegmentWalk<'_, '_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
-        let mut caches = Caches::default();
+        let mut caches = BlockCaches::default();
         // The first segments may consist of gaps only.
-        let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
+        let start = if from == 0 { Some(0) } else { thread.path.index.entry_with(from) };
         let start = start.unwrap_or(thread.path.index.entries.len());
-        if let Some(gap) = thread.no_psb() {
-            walk(0, Segment::Hole(gap))?;
+        if let Some(gap) = thread.gap_without_psb() {
+            walk(0, SegmentWalk::Lost(gap))?;
         }
         let mut releaser = self.whole_trace(thread).map(Trace::releaser);
         for entry in thread.path.index.entries.get(start..).unwrap_or_default() {
             let Some(piece) = thread.piece(entry) else { continue };
             if piece.lost {
-                walk(entry.first, Segment::Hole(piece.hole()))?;
+                walk(entry.first, SegmentWalk::Lost(piece.gap()))?;
                 continue;
             }
             if let Some(releaser) = &mut releaser {
@@ -140,18 +142,18 @@ impl Timeline {
             }
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);
-            let world = World { config, ..self.world() };
-            let mut walker = Walker::new(&part, world, &mut caches);
-            walk(entry.first, Segment::Walker(&mut walker))?;
+            let context = DecodeContext { config, ..self.decode_context() };
+            let mut walker = Walker::new(&part, context, &mut caches);
+            walk(entry.first, SegmentWalk::Walker(&mut walker))?;
         }
         ControlFlow::Continue(())
     }
 }
 
 /// A segment, as [`Timeline::walk_segments`] passes it.
-pub(super) enum Segment<'a, 'w> {
-    /// The segment is lost.
-    Hole(Gap),
+pub(super) enum SegmentWalk<'a, 'w> {
+    /// The segment is this gap: its piece is lost.
+    Lost(Gap),
     /// A walker of the segment.
     Walker(&'w mut Walker<'a>),
 }
@@ -198,7 +200,7 @@ fn visit_blocks<B>(
     let moment = Timing::default();
     loop {
         blocks.clear();
-        let item = walker.list_some(&mut |spans| {
+        let item = walker.some_blocks_until_mark(&mut |spans| {
             blocks.extend_from_slice(spans);
             blocks.len() < BLOCKS_AT_ONCE
         });
@@ -211,7 +213,7 @@ fn visit_blocks<B>(
         }
         let ControlFlow::Break(item) = item else { continue };
         let Some(item) = item else { return ControlFlow::Continue(()) };
-        walker.note(&item);
+        walker.process_mark(&item);
         let index = *index;
         match item {
             FlowItem::Event(event) => visitor(Visit::Event { index, event, moment })?,

@@ -1,7 +1,7 @@
 //! Visits of a trace without a recording, in order: decodes on all cores, with code that never
 //! changes.
 
-use super::block_code::{BlockCode, Source};
+use super::block_code::{BlockCode, BlockSource};
 use super::digest::{Stretches, segments_in};
 use super::open::Progress;
 use super::parallel::Workers;
@@ -15,7 +15,7 @@ use std::ops::{ControlFlow, Range};
 /// memory until they are visited.
 const STRETCH_BYTES: usize = 16 << 10;
 /// The number of finished stretches per worker that may wait for their visit.
-const AHEAD: usize = 1;
+const WAITING_STRETCHES: usize = 1;
 
 /// The input of a visit without a recording: a trace, its code, and the options.
 #[derive(Clone, Copy)]
@@ -29,36 +29,36 @@ pub struct RawTrace<'a> {
     /// The number of threads that decode.
     pub workers: usize,
     /// True to pass the addresses of all instructions to the visitor.
-    pub addrs: bool,
+    pub with_addrs: bool,
 }
 
 impl RawTrace<'_> {
-    /// Passes the items of the whole trace to `visitor` in order, until it breaks. Calls `watch`
+    /// Passes the items of the whole trace to `visitor` in order, until it breaks. Calls `report`
     /// with the progress.
     pub fn visit<B>(
         self,
-        watch: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(Progress),
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let stretches: Vec<Range<usize>> =
             Stretches { all: 0..self.bytes.len(), step: STRETCH_BYTES }.collect();
         let mut index = 0;
-        let mut any = false;
-        let workers = Workers { count: self.workers, ahead: AHEAD };
+        let mut has_segments = false;
+        let workers = Workers { count: self.workers, waiting: WAITING_STRETCHES };
         let decode = |range: &Range<usize>, code: &mut Code<'_>| self.decode(range, code);
         workers.in_order(
             &stretches,
             || Code::new(self.image),
             decode,
             |range, decoded| {
-                any |= decoded.segments > 0;
+                has_segments |= decoded.segments > 0;
                 decoded.visit(&mut index, self.image, visitor)?;
                 let (done_bytes, total_bytes) = (range.end as u64, self.bytes.len() as u64);
-                watch(Progress { done_bytes, total_bytes });
+                report(Progress { done_bytes, total_bytes });
                 ControlFlow::Continue(())
             },
         )?;
-        if !any && !self.bytes.is_empty() {
+        if !has_segments && !self.bytes.is_empty() {
             let gap = Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb };
             visitor(Visit::Gap { index, gap, image: None })?;
         }
@@ -86,7 +86,7 @@ impl RawTrace<'_> {
     /// Returns the last instruction of a block, and appends the block's addresses if requested.
     fn last_of(self, item: &FlowItem, code: &mut Code<'_>, addrs: &mut Vec<Addr>) -> Option<Last> {
         let FlowItem::Block(span) = item else { return None };
-        if self.addrs {
+        if self.with_addrs {
             code.add_addrs(span.ip, span.mode, span.insns, addrs);
         }
         code.last(span)
@@ -120,7 +120,7 @@ impl Decoded {
                 FlowItem::Block(span) => {
                     let (addrs, following) = rest.split_at(count(&span, rest));
                     rest = following;
-                    let known = Known { addrs, last, image };
+                    let known = DecodedCode { addrs, last, image };
                     let code = &BlockCode::new(&span, &known, 0);
                     visitor(Visit::Block { index: *index, span, code, moment: &moment })?;
                     *index += u64::from(span.insns);
@@ -134,13 +134,13 @@ impl Decoded {
 }
 
 /// The code of a decoded block.
-struct Known<'a> {
+struct DecodedCode<'a> {
     addrs: &'a [Addr],
     last: Option<Last>,
     image: &'a dyn CodeSource,
 }
 
-impl Source for Known<'_> {
+impl BlockSource for DecodedCode<'_> {
     fn addrs(&self, _: &Span) -> Vec<Addr> {
         self.addrs.to_vec()
     }

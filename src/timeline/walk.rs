@@ -1,8 +1,12 @@
 //! Decoding of a segment with the code of its time. This is the only place that combines the
-//! decoder's clock with the sideband's.
+//! decoder's clock with the sideband's: at each time in the trace, a [`Walker`] switches to the
+//! epoch of that time, in which the mapped code stays the same.
+//!
+//! A walker of a part of a segment, that of one thread in the trace of a CPU, decodes from before
+//! the part, and skips the items there ([`Stage`]).
 
 use super::images::Images;
-use super::piece::{Part, World};
+use super::piece::{DecodeContext, Part};
 use crate::common::{Addr, Tsc};
 use crate::flow::{
     BlockCache, CallWatch, Code, Decoder, Event, EventKind, FlowItem, GapReason, Last, Span, Tally,
@@ -13,21 +17,22 @@ use std::ops::ControlFlow;
 
 /// Block caches by generation of the code; a worker keeps one over all segments that it decodes.
 #[derive(Debug, Default)]
-pub(super) struct Caches {
+pub(super) struct BlockCaches {
     by_generation: HashMap<u32, BlockCache>,
 }
 
 /// The maximum number of generations kept: programs that generate code go through thousands.
-const GENERATIONS: usize = 8;
+const GENERATIONS_LIMIT: usize = 8;
 
-impl Caches {
+impl BlockCaches {
+    /// Removes the cache of a generation, and returns it; an empty one if there is none.
     fn take(&mut self, generation: u32) -> BlockCache {
         self.by_generation.remove(&generation).unwrap_or_default()
     }
 
     /// Keeps a cache. At the limit, drops all others.
     fn put(&mut self, generation: u32, cache: BlockCache) {
-        if self.by_generation.len() >= GENERATIONS {
+        if self.by_generation.len() >= GENERATIONS_LIMIT {
             self.by_generation.clear();
         }
         self.by_generation.insert(generation, cache);
@@ -38,7 +43,7 @@ impl Caches {
 pub(super) struct Walker<'a> {
     decoder: Decoder<'a>,
     images: &'a Images,
-    caches: &'a mut Caches,
+    caches: &'a mut BlockCaches,
     epoch: usize,
     /// The code of the epoch; `None` if the recording has no image at all.
     code: Option<Code<'a>>,
@@ -48,16 +53,17 @@ pub(super) struct Walker<'a> {
     /// The earliest valid time; earlier times in the trace are raised to it.
     since: Tsc,
     /// The limits of a partial walk; `None` for a whole segment.
-    cut: Option<Cut<'a>>,
+    limits: Option<PartLimits<'a>>,
 }
 
 /// The limits of the walk of a part of a segment.
-struct Cut<'a> {
+struct PartLimits<'a> {
     part: Part<'a>,
-    world: World<'a>,
+    context: DecodeContext<'a>,
     stage: Stage,
 }
 
+/// The progress of the walk of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Items precede the part and only establish the state at its beginning.
@@ -67,64 +73,71 @@ enum Stage {
 }
 
 impl<'a> Walker<'a> {
-    /// Returns a walker of a part of a segment.
-    pub(super) fn new(part: &Part<'a>, world: World<'a>, caches: &'a mut Caches) -> Self {
+    /// Returns a walker of a part of a segment, or of a whole one, at its beginning.
+    pub(super) fn new(
+        part: &Part<'a>,
+        context: DecodeContext<'a>,
+        caches: &'a mut BlockCaches,
+    ) -> Self {
         let stage = if part.from > part.start { Stage::Before } else { Stage::Inside };
-        let cut = part.cut.then_some(Cut { part: *part, world, stage });
+        let limits = part.is_partial.then_some(PartLimits { part: *part, context, stage });
         let mut walker = Self {
-            decoder: part.decoder(part.start, world.config),
-            images: world.images,
+            decoder: part.decoder(part.start, context.config),
+            images: context.images,
             caches,
             epoch: 0,
             code: None,
             lacks_code: false,
             since: part.since,
-            cut,
+            limits,
         };
-        walker.open(0);
+        walker.load_epoch(0);
         if part.since > Tsc(0) {
-            walker.time_is(part.since);
+            walker.switch_to_time(part.since);
         }
         walker
     }
 
-    /// Returns the next item. At a time in the trace, switches to the code of that time.
+    /// Returns the next item; `None` at the end of the segment or part. At a time in the trace,
+    /// switches to the code of that time.
     #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
-        let item = if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() };
+        let item = if self.limits.is_some() { self.next_in_part() } else { self.decode_next() };
         match &item {
             None | Some(FlowItem::Block(_)) => {}
-            Some(other) => self.note(other),
+            Some(other) => self.process_mark(other),
         }
         item
     }
 
-    /// Returns the next event or gap, and passes the blocks before it to `show`, several at a time.
-    /// The code stays that of the time before the item until [`Self::note`] is called with it.
-    pub(super) fn list(&mut self, show: &mut impl FnMut(&[Span])) -> Option<FlowItem> {
-        if self.cut.is_none() {
+    /// Returns the next event or gap, and passes the blocks before it to `show`, several at a time;
+    /// `None` at the end. The code stays that of the time before the item, so that the caller can
+    /// read the blocks' code, until it calls [`Self::process_mark`] with the item.
+    pub(super) fn blocks_until_mark(&mut self, show: &mut impl FnMut(&[Span])) -> Option<FlowItem> {
+        if self.limits.is_none() {
             return self.decoder.list(self.code.as_mut()?, show);
         }
         loop {
-            match self.next_of_cut()? {
+            match self.next_in_part()? {
                 FlowItem::Block(span) => show(&[span]),
                 item => return Some(item),
             }
         }
     }
 
-    /// Returns the next event or gap like [`Self::list`], but ends early with
-    /// [`ControlFlow::Continue`] if `show` returns false.
-    pub(super) fn list_some(
+    /// Passes blocks to `show` like [`Self::blocks_until_mark`], and breaks with the next event or
+    /// gap, or `None` at the end. Ends earlier with [`ControlFlow::Continue`] if `show` returns
+    /// false; the next call goes on there.
+    pub(super) fn some_blocks_until_mark(
         &mut self,
         show: &mut impl FnMut(&[Span]) -> bool,
     ) -> ControlFlow<Option<FlowItem>> {
-        if self.cut.is_none() {
+        if self.limits.is_none() {
             let Some(code) = self.code.as_mut() else { return ControlFlow::Break(None) };
             return self.decoder.list_some(code, show);
         }
         loop {
-            match self.next_of_cut() {
+            match self.next_in_part() {
                 Some(FlowItem::Block(span)) => {
                     if !show(&[span]) {
                         return ControlFlow::Continue(());
@@ -135,49 +148,51 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Returns the next item that the decoder finds, whether inside the part or not.
     #[inline]
-    fn next_of_all(&mut self) -> Option<FlowItem> {
+    fn decode_next(&mut self) -> Option<FlowItem> {
         self.decoder.next(self.code.as_mut()?)
     }
 
     /// Returns the next item of a part; skips the items before the part, and ends after it. If a
-    /// gap precedes the part, decodes the part from its own packets alone. Returns the part's hole
-    /// if none of its items is found.
-    fn next_of_cut(&mut self) -> Option<FlowItem> {
+    /// gap precedes the part, decodes the part from its own packets alone. Returns a gap for the
+    /// part if none of its items is found.
+    fn next_in_part(&mut self) -> Option<FlowItem> {
         loop {
-            let item = self.next_of_all();
-            let Some(cut) = &mut self.cut else { return item };
+            let item = self.decode_next();
+            let Some(limits) = &mut self.limits else { return item };
             let offset = item.as_ref().and_then(offset);
-            let is_over = item.is_none() || offset.is_some_and(|at| at >= cut.part.to as u64);
-            let begins = offset.is_some_and(|at| at >= cut.part.from as u64);
-            match cut.stage {
+            let is_over = item.is_none() || offset.is_some_and(|at| at >= limits.part.to as u64);
+            let begins = offset.is_some_and(|at| at >= limits.part.from as u64);
+            match limits.stage {
                 Stage::Done => return None,
                 stage if is_over => {
-                    cut.stage = Stage::Done;
-                    return (stage == Stage::Before).then_some(cut.part.hole());
+                    limits.stage = Stage::Done;
+                    return (stage == Stage::Before).then_some(limits.part.gap_item());
                 }
                 Stage::Inside => return item,
                 Stage::Before if begins => {
-                    cut.stage = Stage::Inside;
+                    limits.stage = Stage::Inside;
                     return item;
                 }
                 Stage::Before => {
                     // The state is lost here.
                     if let Some(FlowItem::Gap(_)) = item {
-                        cut.stage = Stage::Inside;
-                        self.decoder = cut.part.decoder(cut.part.from, cut.world.config);
+                        limits.stage = Stage::Inside;
+                        self.decoder = limits.part.decoder(limits.part.from, limits.context.config);
                     }
                     if let Some(item) = &item {
-                        self.note(item);
+                        self.process_mark(item);
                     }
                 }
             }
         }
     }
 
-    /// Returns the next event or gap; adds the instructions before it to `tally`, and passes their
-    /// calls and returns to `watch`. Not for a part of a segment.
-    pub(super) fn skim(
+    /// Returns the next event or gap, `None` at the end; adds the instructions before it to
+    /// `tally`, and passes their calls and returns to `watch`. At a time, switches to the code of
+    /// that time. Must not be called for a part of a segment.
+    pub(super) fn tally_until_mark(
         &mut self,
         tally: &mut Tally,
         watch: &mut impl CallWatch,
@@ -185,17 +200,17 @@ impl<'a> Walker<'a> {
         let code = self.code.as_mut()?;
         let item = self.decoder.skim_watched(code, tally, watch);
         if let Some(item) = &item {
-            self.note(item);
+            self.process_mark(item);
         }
         item
     }
 
-    /// Processes an event or gap that [`Self::list`] returned: switches to the code of the time
-    /// after it.
+    /// Processes an event or gap that [`Self::blocks_until_mark`] or
+    /// [`Self::some_blocks_until_mark`] returned: at a time, switches to the code of that time.
     #[cold]
-    pub(super) fn note(&mut self, item: &FlowItem) {
+    pub(super) fn process_mark(&mut self, item: &FlowItem) {
         match item {
-            FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.time_is(*at),
+            FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.switch_to_time(*at),
             FlowItem::Gap(gap) if matches!(gap.reason, GapReason::NoCode(_)) => {
                 self.lacks_code = true;
             }
@@ -245,16 +260,16 @@ impl<'a> Walker<'a> {
     }
 
     /// Switches to the code of a time, if it belongs to another epoch.
-    fn time_is(&mut self, at: Tsc) {
+    fn switch_to_time(&mut self, at: Tsc) {
         let epoch = self.images.epoch_at(at.max(self.since));
         if epoch != self.epoch {
-            self.close();
-            self.open(epoch);
+            self.store_blocks();
+            self.load_epoch(epoch);
         }
     }
 
     /// Loads the code of an epoch, with the blocks known of its generation.
-    fn open(&mut self, number: usize) {
+    fn load_epoch(&mut self, number: usize) {
         self.epoch = number;
         self.code = self.images.epochs().get(number).map(|epoch| {
             Code::with_cache(epoch.image.as_ref(), self.caches.take(epoch.generation))
@@ -262,7 +277,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Keeps the blocks known of the current epoch for its generation, unless code was missing.
-    fn close(&mut self) {
+    fn store_blocks(&mut self) {
         let cache = self.code.take().map(Code::into_cache);
         let generation = self.images.epochs().get(self.epoch).map(|epoch| epoch.generation);
         if let Some((cache, generation)) = cache.zip(generation)
@@ -285,6 +300,6 @@ fn offset(item: &FlowItem) -> Option<u64> {
 
 impl Drop for Walker<'_> {
     fn drop(&mut self) {
-        self.close();
+        self.store_blocks();
     }
 }

@@ -1,5 +1,5 @@
-//! The path that is kept with an exact recording. It is made once, by whoever needs it first: a lock
-//! makes other processes and threads wait for it.
+//! The path that is kept with an exact recording. It is made once, by the process or thread that
+//! needs it first; a lock makes others wait for it.
 
 use super::super::error::Error;
 use super::write_path;

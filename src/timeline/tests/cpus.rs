@@ -33,7 +33,7 @@ struct Setting {
     lost_switches: bool,
 }
 
-struct Ran {
+struct RanProgram {
     program: Program,
     threads: Vec<Notes>,
     traces: Vec<Vec<u8>>,
@@ -122,7 +122,7 @@ impl Machine {
     }
 }
 
-fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
+fn run(seed: u64, setting: Setting, insns: usize) -> RanProgram {
     let mut machine = Machine::new(seed, setting);
     let count = 20 + machine.random.below(100);
     let program = Program::random(&mut machine.random, count, Addr(0x40_1000));
@@ -152,11 +152,11 @@ fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
     let traces = machine.units.iter_mut().map(drain).collect();
     let threads = threads.into_iter().map(Thread::end).collect();
     let switches = machine.switches_reported();
-    Ran { program, threads, traces, switches, order }
+    RanProgram { program, threads, traces, switches, order }
 }
 
 /// Returns the timeline of the same run, imported from perf.data.
-fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
+fn open_of_perf(ran: &RanProgram, dir: &std::path::Path) -> Timeline {
     use crate::recording::import::{Perf, open_perf};
     use crate::sideband::perf_data as perf;
     let mut writer = perf::PerfWriter::new("GenuineIntel,6,85,4");
@@ -236,7 +236,7 @@ fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
 }
 
 /// Returns the timelines of the imported recording, opened with different numbers of workers.
-fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
+fn open(ran: &RanProgram, dir: &std::path::Path) -> [Timeline; 2] {
     let bytes = ran.program.bytes();
     let section = Section {
         range: AddrRange::sized(ran.program.addrs[0], bytes.len() as u64),
@@ -262,7 +262,7 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
     let built = open(Options { workers: 3, cache_bytes: 0, use_saved_index: false });
     built.save_index().unwrap();
     let saved = open(Options { workers: 1, cache_bytes: 1 << 20, use_saved_index: true });
-    assert!(saved.was_indexed());
+    assert!(saved.had_saved_index());
     [built, saved]
 }
 

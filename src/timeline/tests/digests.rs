@@ -8,9 +8,9 @@ use crate::flow::{Bounds, Config, Tally};
 use crate::image::{AddressSpace, Image, Section};
 use crate::timeline::digest::{Content, segments_in};
 use crate::timeline::images::{Epoch, Images};
-use crate::timeline::piece::{Part, Piece, World};
+use crate::timeline::piece::{DecodeContext, Part, Piece};
 use crate::timeline::segment::Segment;
-use crate::timeline::walk::{Caches, Walker};
+use crate::timeline::walk::{BlockCaches, Walker};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,10 +19,14 @@ fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
     tally.blocks().map(|number| tally.numbered()[number as usize]).collect()
 }
 
-fn walked(part: &Part<'_>, world: World<'_>, execs: &[Tsc]) -> (Content, BTreeSet<Bounds>) {
-    let (mut caches, mut tally) = (Caches::default(), Tally::new());
-    let segment = Segment::decode(&mut Walker::new(part, world, &mut caches));
-    let content = Content::of(&segment, &mut tally, execs);
+fn walked(
+    part: &Part<'_>,
+    context: DecodeContext<'_>,
+    execs: &[Tsc],
+) -> (Content, BTreeSet<Bounds>) {
+    let (mut caches, mut tally) = (BlockCaches::default(), Tally::new());
+    let segment = Segment::decode(&mut Walker::new(part, context, &mut caches));
+    let content = Content::from_segment(&segment, &mut tally, execs);
     (content, blocks(&tally))
 }
 
@@ -63,10 +67,10 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     let epochs = (0..).zip(space.epochs()).map(epoch).collect();
     let images = Images::new(epochs, HashMap::new());
     let config = Config::new();
-    let world = World { images: &images, config: &config };
+    let context = DecodeContext { images: &images, config: &config };
     let execs = [Tsc(1000 + random.below(300) as u64)];
     // One segment after the other, with the state from the segments before.
-    let (mut caches, mut tally) = (Caches::default(), Tally::new());
+    let (mut caches, mut tally) = (BlockCaches::default(), Tally::new());
     for notes in &ran.threads {
         // Twice, so that all chains are known the second time.
         let mut trace = notes.trace.repeat(2);
@@ -79,10 +83,10 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
         let piece = Piece::whole(0, trace.len());
         for (psb, end) in segments_in(&trace, 0..trace.len()) {
             let part = piece.part(&trace, psb, end);
-            let mut walker = Walker::new(&part, world, &mut caches);
-            let skimmed = Content::skim(&mut walker, &mut tally, &execs);
+            let mut walker = Walker::new(&part, context, &mut caches);
+            let skimmed = Content::from_tally(&mut walker, &mut tally, &execs);
             drop(walker);
-            let (expected, executed) = walked(&part, world, &execs);
+            let (expected, executed) = walked(&part, context, &execs);
             prop_assert_eq!(skimmed, expected);
             prop_assert_eq!(blocks(&tally), executed);
         }

@@ -20,7 +20,7 @@ pub(super) struct Notes {
 
 /// A whole run.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct RanProgram {
     pub(super) program: Program,
     pub(super) threads: Vec<Notes>,
     /// The thread of each instruction, in the order of all threads.
@@ -35,7 +35,7 @@ pub(super) struct Thread {
 }
 
 /// Runs about `insns` instructions of a random program on `threads` threads.
-pub(super) fn run(seed: u64, threads: usize, insns: usize) -> Ran {
+pub(super) fn run(seed: u64, threads: usize, insns: usize) -> RanProgram {
     let mut random = Random::new(seed);
     let count = 20 + random.below(200);
     let program = Program::random(&mut random, count, Addr(0x40_1000));
@@ -57,7 +57,7 @@ pub(super) fn run(seed: u64, threads: usize, insns: usize) -> Ran {
         thread.preempt();
     }
     let threads = all.into_iter().map(Thread::end).collect();
-    Ran { program, threads, order }
+    RanProgram { program, threads, order }
 }
 
 impl Thread {

@@ -1,6 +1,6 @@
 //! A run as a recording in a temporary directory.
 
-use super::machine::Ran;
+use super::machine::RanProgram;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::{
     BackendName, Capture, End, HostCpu, Manifest, Reader, ThreadEntry, TscClock, Writer,
@@ -19,13 +19,13 @@ pub(super) fn tid(thread: usize) -> Tid {
 }
 
 impl Recorded {
-    pub(super) fn new(ran: &Ran) -> Self {
+    pub(super) fn new(ran: &RanProgram) -> Self {
         let traces: Vec<&[u8]> = ran.threads.iter().map(|notes| notes.trace.as_slice()).collect();
         Self::with_traces(ran, &traces)
     }
 
     /// Records the run's code and threads, with these bytes as their traces.
-    pub(super) fn with_traces(ran: &Ran, traces: &[&[u8]]) -> Self {
+    pub(super) fn with_traces(ran: &RanProgram, traces: &[&[u8]]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let threads = traces.iter().zip(&ran.threads).enumerate();
         let entry =

@@ -35,7 +35,7 @@ proptest! {
         let recorded = Recorded::with_traces(&ran, &slices);
         let built = indexed(&recorded);
         let again = recorded.open_saved();
-        prop_assert!(again.was_indexed());
+        prop_assert!(again.had_saved_index());
         prop_assert_eq!(reported(&again), built);
     }
 
@@ -55,7 +55,7 @@ proptest! {
         }
         fs::write(&path, bytes).unwrap();
         let again = recorded.open_saved();
-        prop_assert!(!again.was_indexed());
+        prop_assert!(!again.had_saved_index());
         prop_assert_eq!(reported(&again), built);
     }
 
@@ -113,13 +113,13 @@ fn an_index_of_another_recording_or_state_is_no_index() {
     indexed(&recorded);
     let other = Recorded::new(&run(2, 2, 300));
     fs::copy(recorded.path().join(FILE), other.path().join(FILE)).unwrap();
-    assert!(!other.open_saved().was_indexed());
-    assert!(recorded.open_saved().was_indexed());
+    assert!(!other.open_saved().had_saved_index());
+    assert!(recorded.open_saved().had_saved_index());
     // A missing image leaves gaps, which that index does not contain.
     let images = fs::read_dir(recorded.path().join("images")).unwrap();
     images.for_each(|image| fs::remove_file(image.unwrap().path()).unwrap());
     let without = recorded.open_saved();
-    assert!(!without.was_indexed() && !without.gaps(tid(0)).is_empty());
+    assert!(!without.had_saved_index() && !without.gaps(tid(0)).is_empty());
 }
 
 #[test]
@@ -130,5 +130,5 @@ fn nothing_is_written_through_a_link() {
     std::os::unix::fs::symlink(&victim, recorded.path().join(FILE)).unwrap();
     indexed(&recorded);
     assert_eq!(fs::read(&victim).unwrap(), b"mine");
-    assert!(recorded.open_saved().was_indexed());
+    assert!(recorded.open_saved().had_saved_index());
 }

@@ -1,6 +1,6 @@
 //! The timeline matches the interpreter's notes.
 
-use super::machine::{Ran, run};
+use super::machine::{RanProgram, run};
 use super::program::Random;
 use super::recorded::{Recorded, reported, tid};
 use crate::common::{Addr, Tsc};
@@ -13,7 +13,7 @@ fn config() -> ProptestConfig {
 }
 
 /// Returns the address of each instruction of all threads, in order.
-fn addrs_in_order(ran: &Ran) -> Vec<(usize, Addr)> {
+fn addrs_in_order(ran: &RanProgram) -> Vec<(usize, Addr)> {
     let mut done = vec![0; ran.threads.len()];
     let mut addr = |thread: &usize| {
         let addr = ran.threads[*thread].addrs[done[*thread]];
@@ -23,7 +23,7 @@ fn addrs_in_order(ran: &Ran) -> Vec<(usize, Addr)> {
     ran.order.iter().map(&mut addr).collect()
 }
 
-fn any_addrs(ran: &Ran, random: &mut Random) -> BTreeSet<Addr> {
+fn any_addrs(ran: &RanProgram, random: &mut Random) -> BTreeSet<Addr> {
     let count = 1 + random.below(3);
     (0..count).map(|_| ran.program.addrs[random.below(ran.program.addrs.len())]).collect()
 }

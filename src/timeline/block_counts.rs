@@ -1,7 +1,7 @@
 //! Counts how often a thread executed each block, without the order: many times as fast as a visit.
 
 use super::line::Timeline;
-use super::visit::Segment;
+use super::visit::SegmentWalk;
 use crate::common::{Addr, Tid};
 use crate::flow::{Exit, FlowItem, Span};
 use crate::translate::AddressMap;
@@ -24,19 +24,19 @@ pub struct CountedBlock {
 pub type CountedBlocks = AddressMap<BlockKey, CountedBlock>;
 
 impl Timeline {
-    /// Counts the executions of each block of a thread. Calls `is_over` before each segment; if it
-    /// returns true, the counts so far are returned.
+    /// Counts the executions of each block of a thread, on one core. Leaves out lost pieces. Calls
+    /// `is_over` before each segment; if it returns true, the counts so far are returned.
     pub fn count_blocks(&self, tid: Tid, is_over: &dyn Fn() -> bool) -> CountedBlocks {
         let mut blocks = CountedBlocks::default();
         let mut new: Vec<Span> = Vec::new();
         let config = self.config.clone();
         let _: ControlFlow<()> = self.walk_segments(tid, 0, &config, &mut |_, segment| {
-            let Segment::Walker(walker) = segment else { return ControlFlow::Continue(()) };
+            let SegmentWalk::Walker(walker) = segment else { return ControlFlow::Continue(()) };
             if is_over() {
                 return ControlFlow::Break(());
             }
             loop {
-                let item = walker.list(&mut |spans| {
+                let item = walker.blocks_until_mark(&mut |spans| {
                     for span in spans {
                         let block = blocks.entry(key_of(span)).or_default();
                         block.count += 1;
@@ -45,13 +45,15 @@ impl Timeline {
                         }
                     }
                 });
-                // Until the item is noted, the walker has the code of these blocks.
+                // Until the walker processes the item, it has the code of these blocks.
                 for span in new.drain(..) {
                     let block = blocks.entry(key_of(&span)).or_default();
                     block.addrs = walker.addrs(&span).collect();
                 }
                 match item {
-                    Some(item @ (FlowItem::Event(_) | FlowItem::Gap(_))) => walker.note(&item),
+                    Some(item @ (FlowItem::Event(_) | FlowItem::Gap(_))) => {
+                        walker.process_mark(&item);
+                    }
                     Some(FlowItem::Block(_)) => {}
                     None => return ControlFlow::Continue(()),
                 }

@@ -1,25 +1,27 @@
-//! The call stack during a walk of the path from segment to segment.
+//! The call stack during a walk of the path from segment to segment: [`Calls`] has the stack at one
+//! place, and applies the [`Effect`]s of the instructions that follow.
 
-use super::effects::{Effect, Left};
+use super::effects::{Effect, PendingTransfer};
 use super::functions::Function;
 use super::stack::{Frame, Stack};
 use crate::common::Addr;
 use serde::{Deserialize, Serialize};
 
-/// The kind of the frames outside the outermost known frame of a call stack.
+/// The kind of the frames that are missing outside the outermost known frame of a call stack, which
+/// is the reason why they are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Older {
+pub enum MissingFrames {
     /// None: the outermost function is the one in which the path begins.
     #[default]
     Nothing,
     /// Frames whose calls precede the recorded history.
     BeforeHistory,
     /// Frames whose calls precede a gap in the path.
-    Hole,
+    Gap,
     /// Frames of an unknown stack: the stack pointer was loaded, as in coroutines, longjmp(3) and
     /// exceptions.
-    Switched,
-    /// Unknown frames: a return went to an address that no call of the path expected.
+    OtherStack,
+    /// Unknown frames: a return led to an address that no call of the path expected.
     StrayReturn,
 }
 
@@ -27,10 +29,12 @@ pub enum Older {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) stack: Stack,
-    /// The last transfer of control, whose target is not reached yet.
-    pub(super) left: Option<Left>,
-    pub(super) older: Older,
-    /// True if the thread has run on another stack than its first.
+    /// The last transfer of control, whose target is not reached yet; `None` if it does not matter
+    /// or is unknown.
+    pub(super) pending: Option<PendingTransfer>,
+    pub(super) missing: MissingFrames,
+    /// True if the thread has run on another stack than its first: from then on, each load of the
+    /// stack pointer may switch stacks.
     pub(super) has_switched: bool,
     /// The number of the thread's exec(2) calls so far.
     pub(super) execs: usize,
@@ -47,12 +51,12 @@ impl Calls {
     /// counted per thread.
     pub(super) fn apply(&mut self, effects: &[Effect], first: u64, function_at: FunctionAt<'_>) {
         for effect in effects {
-            self.step(*effect, first, function_at);
+            self.apply_one(*effect, first, function_at);
         }
     }
 
-    /// Applies one effect of the segment whose first instruction is `first`.
-    fn step(&mut self, effect: Effect, first: u64, function_at: FunctionAt<'_>) {
+    /// Applies one effect of the segment whose first instruction has the number `first`.
+    fn apply_one(&mut self, effect: Effect, first: u64, function_at: FunctionAt<'_>) {
         match effect {
             Effect::Push(mut frame) => {
                 frame.index += first;
@@ -61,21 +65,27 @@ impl Calls {
             Effect::Return(ip) => self.return_to(ip),
             Effect::Sigreturn(ip) => {
                 // A handler may change the address at which the program resumes.
-                if !self.stack.leave(|frame| frame.is_resumed_at(ip)) {
-                    self.stack.leave(|frame| frame.signal);
+                if !self.stack.pop_through(|frame| frame.is_resumed_at(ip)) {
+                    self.stack.pop_through(|frame| frame.signal);
                 }
             }
-            Effect::Land(ip) => self.land(ip, function_at),
-            Effect::Switch => self.switch(),
-            Effect::Hole { index } if first + index == 0 => self.lose(Older::BeforeHistory),
-            Effect::Hole { .. } => self.lose(Older::Hole),
+            Effect::ArriveAfterSpLoad(ip) => self.arrive_after_sp_load(ip, function_at),
+            Effect::SwitchStack => self.switch_stack(),
+            Effect::Gap { index } if first + index == 0 => {
+                self.drop_frames(MissingFrames::BeforeHistory);
+            }
+            Effect::Gap { .. } => self.drop_frames(MissingFrames::Gap),
             Effect::Arrive { ip, index } => {
-                if let Some(effect) = self.left.take().and_then(|l| l.arrive(ip, first + index)) {
+                if let Some(effect) = self
+                    .pending
+                    .take()
+                    .and_then(|pending| pending.effect_of_arrival(ip, first + index))
+                {
                     // The instructions of this effect are already counted from the thread's start.
-                    self.step(effect, 0, function_at);
+                    self.apply_one(effect, 0, function_at);
                 }
             }
-            Effect::Left(left) => self.left = left,
+            Effect::Pending(pending) => self.pending = pending,
             Effect::Execs(count) if count > self.execs => {
                 *self = Self { execs: count, ..Self::default() };
             }
@@ -89,12 +99,14 @@ impl Calls {
         let innermost = self.stack.frames().next();
         match innermost {
             // A return out of the function in which the path began.
-            None if self.older == Older::Nothing => self.older = Older::BeforeHistory,
+            None if self.missing == MissingFrames::Nothing => {
+                self.missing = MissingFrames::BeforeHistory;
+            }
             None => {}
-            Some(_) if self.stack.leave(|frame| frame.is_returned_from(ip)) => {}
+            Some(_) if self.stack.pop_through(|frame| frame.is_returned_from(ip)) => {}
             // A signal handler returns to the trampoline, which calls sigreturn(2).
             Some(frame) if frame.signal => {}
-            Some(_) => self.lose(Older::StrayReturn),
+            Some(_) => self.drop_frames(MissingFrames::StrayReturn),
         }
     }
 
@@ -103,15 +115,17 @@ impl Calls {
     /// once. Otherwise the frames are unknown. A return to the innermost caller, or an arrival at a
     /// function that is not active, shows that the thread has switched stacks; it may do so again
     /// at each later load.
-    fn land(&mut self, ip: Addr, function_at: FunctionAt<'_>) {
+    fn arrive_after_sp_load(&mut self, ip: Addr, function_at: FunctionAt<'_>) {
         let Some(innermost) = self.stack.frames().next().filter(|_| !self.has_switched) else {
-            return self.lose(Older::Switched);
+            return self.drop_frames(MissingFrames::OtherStack);
         };
         // This looks like a return, but another coroutine may wait in the same function.
         if innermost.is_returned_from(ip) {
-            return self.switch();
+            return self.switch_stack();
         }
-        let Some(function) = function_at(ip) else { return self.lose(Older::Switched) };
+        let Some(function) = function_at(ip) else {
+            return self.drop_frames(MissingFrames::OtherStack);
+        };
         let is_in_it =
             |frame: &Frame| function_at(frame.site).is_some_and(|other| other.is_same(&function));
         let active: Vec<Frame> =
@@ -119,22 +133,23 @@ impl Calls {
         let is_all = self.stack.depth() <= SEARCHED_FRAMES;
         match active.as_slice() {
             [frame] if is_all => {
-                self.stack.leave(|other| other == frame);
+                self.stack.pop_through(|other| other == frame);
             }
-            [] if is_all && self.older == Older::Nothing => self.switch(),
-            _ => self.lose(Older::Switched),
+            [] if is_all && self.missing == MissingFrames::Nothing => self.switch_stack(),
+            _ => self.drop_frames(MissingFrames::OtherStack),
         }
     }
 
     /// Drops all frames, since the thread has switched stacks.
-    fn switch(&mut self) {
+    fn switch_stack(&mut self) {
         self.has_switched = true;
-        self.lose(Older::Switched);
+        self.drop_frames(MissingFrames::OtherStack);
     }
 
-    /// Drops all frames. `why` is the kind of the frames that are missing from then on.
-    fn lose(&mut self, why: Older) {
+    /// Drops all frames, since they are unknown. `why` is the kind of the missing frames from then
+    /// on.
+    fn drop_frames(&mut self, why: MissingFrames) {
         self.stack = Stack::default();
-        self.older = why;
+        self.missing = why;
     }
 }
