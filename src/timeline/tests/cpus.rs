@@ -312,7 +312,7 @@ fn reported(visit: &Visit<'_>) -> Option<Told> {
 /// Returns the totals and the events and gaps of a thread, counted without visits of blocks.
 fn counted(timeline: &Timeline, thread: usize) -> (Totals, Vec<Told>) {
     let mut marks = Vec::new();
-    let flow: ControlFlow<(), Totals> = timeline.count(tid(thread), &mut |visit| {
+    let flow: ControlFlow<(), Totals> = timeline.count_instructions(tid(thread), &mut |visit| {
         marks.extend(reported(&visit));
         ControlFlow::Continue(())
     });

@@ -21,11 +21,11 @@ fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
 
 fn walked(
     part: &Part<'_>,
-    context: DecodeContext<'_>,
+    inputs: DecodeContext<'_>,
     execs: &[Tsc],
 ) -> (Content, BTreeSet<Bounds>) {
     let (mut caches, mut tally) = (BlockCaches::default(), Tally::new());
-    let segment = Segment::decode(&mut Walker::new(part, context, &mut caches));
+    let segment = Segment::decode(&mut Walker::new(part, inputs, &mut caches));
     let content = Content::from_segment(&segment, &mut tally, execs);
     (content, blocks(&tally))
 }

@@ -45,7 +45,7 @@ proptest! {
         let image = Image::new([Section { range, bytes: code.into(), ..Section::default() }]);
         let (items, addrs) = serial(&trace, &image);
         let limit = if cut < 100 { items.len() } else { items.len().min(cut) };
-        let raw = RawTrace { bytes: &trace, image: &image, config: &Config::new(), workers, addrs: true };
+        let raw = RawTrace { bytes: &trace, image: &image, config: &Config::new(), workers, with_addrs: true };
         let (mut seen, mut walked) = (Vec::new(), Vec::new());
         let flow = raw.visit(&mut |_| (), &mut |visit| {
             if seen.len() == limit {
