@@ -3,6 +3,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::outline::Outline;
+use super::parked::Preparation;
 use super::process::Replay;
 use crate::common::AddrRange;
 use crate::recording::Reader;
@@ -27,6 +28,8 @@ impl Replay {
         self.end_diversion()?;
         self.cursor.move_to(&log);
         self.epoch.move_checkpoints_to(&log);
+        // A process that was set aside reads the old log.
+        self.preparation = Preparation::Nothing;
         (self.reader, self.outline, self.hits) = (reader, outline, None);
         (self.is_at_end, self.end) = (false, u64::MAX);
         Ok(true)

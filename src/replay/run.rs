@@ -42,18 +42,27 @@ impl Replay {
         let _pinned = PinGuard::begin();
         self.set_stops(goals);
         self.glance_verdict = None;
-        let found = loop {
-            match self.run_until_any_stop(until, goals, watching) {
-                Ok(MoveEnd::Stop) if !self.is_accepted(goals)? => {
-                    if (goals.interrupted)() {
-                        break Ok(MoveEnd::Interrupted);
-                    }
-                }
-                found => break found,
-            }
-        };
+        let end = self.run_until_accepted_stop(until, goals, watching);
         self.epoch.engine.set_stops(&BTreeSet::new());
-        found
+        end
+    }
+
+    /// Runs as [`Self::run_until`]. The stops are set already.
+    fn run_until_accepted_stop(
+        &mut self,
+        until: Option<(u64, u64)>,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<MoveEnd, Error> {
+        loop {
+            let end = self.run_until_any_stop(until, goals, watching)?;
+            if end != MoveEnd::Stop || self.is_accepted(goals)? {
+                return Ok(end);
+            }
+            if (goals.interrupted)() {
+                return Ok(MoveEnd::Interrupted);
+            }
+        }
     }
 
     fn set_stops(&mut self, goals: &Goals<'_>) {
