@@ -153,7 +153,11 @@ impl Asked {
         }
         let mut bodies = HashMap::new();
         if has_values && question.arguments {
-            bodies = sites.starts.iter().map(|at| (*at, self.symbols.body_of(*at))).collect();
+            bodies = sites
+                .starts
+                .iter()
+                .map(|at| (*at, self.symbols.address_after_prologue(*at)))
+                .collect();
         }
         let mut stops: BTreeSet<Addr> = bodies.values().copied().collect();
         if question.returns {
@@ -449,7 +453,7 @@ impl<'a> Calls<'a> {
         let evaluator = &self.evaluator;
         let bound = self.arguments.entry(body).or_insert_with(|| evaluator.arguments(body));
         let bound = bound.as_ref()?;
-        let registers = FrameRegisters::of(state);
+        let registers = FrameRegisters::innermost(state);
         let frame = Frame { registers: &registers, machine: state, is_innermost: true };
         let values = evaluator.answer(bound, &frame).ok()?;
         Some(bound.texts().map(str::to_owned).zip(values).collect())
@@ -459,7 +463,7 @@ impl<'a> Calls<'a> {
         let evaluator = &self.evaluator;
         let signature =
             self.signatures.entry(start).or_insert_with(|| evaluator.signature_at(start));
-        let registers = FrameRegisters::of(state);
+        let registers = FrameRegisters::innermost(state);
         let frame = Frame { registers: &registers, machine: state, is_innermost: true };
         evaluator.returned(signature.as_ref()?, &frame)
     }

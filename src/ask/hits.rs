@@ -270,7 +270,7 @@ impl Search<'_, '_> {
         }
         let addr = Addr(state.registers.rip);
         let Some(tid) = state.replay.loaded().map(|thread| thread.tid) else { return Ok(None) };
-        let registers = FrameRegisters::of(state);
+        let registers = FrameRegisters::innermost(state);
         let frame = Frame { registers: &registers, machine: state, is_innermost: true };
         let values = match self.bound.get(&addr) {
             Some(bound) => self.evaluator.answer(bound, &frame)?,

@@ -153,7 +153,7 @@ impl Asked {
             }
             _ => {
                 let starts = self.symbols.addresses_of_function(what);
-                starts.into_iter().map(|start| self.symbols.body_of(start)).collect()
+                starts.into_iter().map(|start| self.symbols.address_after_prologue(start)).collect()
             }
         };
         addrs.sort_unstable();

@@ -44,7 +44,7 @@ impl Debuggee {
             activations.push(Activation { level, registers, next, lookup, places });
             level = outer_level;
         };
-        let first = FrameRegisters::of(&machine);
+        let first = FrameRegisters::innermost(&machine);
         if first.get(crate::symbols::RSP).is_some() {
             let mut frame = Some(first);
             for _ in 0..MOST_ACTIVATIONS {

@@ -133,7 +133,7 @@ impl Debuggee {
         let at = self.run().pc(tid).ok_or("the thread has no next instruction")?;
         let evaluator = Evaluator::new(self.asked.symbols());
         let machine = ThreadMachine::new(self.run(), tid);
-        let registers = FrameRegisters::of(&machine);
+        let registers = FrameRegisters::innermost(&machine);
         let frame = Frame { registers: &registers, machine: &machine, is_innermost: true };
         let bound = evaluator.bind(question, at).map_err(|error| error.to_string())?;
         let values = evaluator.answer(&bound, &frame).map_err(|error| error.to_string())?;

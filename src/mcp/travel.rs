@@ -224,7 +224,7 @@ impl Debuggee {
             }
             let is_returned = self.run().pc(tid) == current.returns_to;
             let machine = ThreadMachine::new(self.run(), tid);
-            let registers = FrameRegisters::of(&machine);
+            let registers = FrameRegisters::innermost(&machine);
             // At the return address, the stack pointer is the CFA of the function that has returned.
             // Inner activations have lower ones: the stack grows down.
             let cfa = if is_returned {
@@ -247,7 +247,7 @@ impl Debuggee {
             return Err(not_here.to_owned());
         }
         let machine = ThreadMachine::new(self.run(), tid);
-        let registers = FrameRegisters::of(&machine);
+        let registers = FrameRegisters::innermost(&machine);
         let symbols = self.asked.symbols();
         let cfa = symbols.cfa_of(&registers, &machine).ok_or(not_here)?;
         let caller = symbols.caller_of(&registers, &machine);

@@ -18,22 +18,23 @@ pub(super) struct DebugFile {
     pub(super) bytes: Bytes,
 }
 
-/// Finds the separate debug file of the module `elf` at `path`: by build id, else by debug link.
-pub(super) fn find(files: &dyn Files, path: &Path, elf: &Elf) -> Option<DebugFile> {
+/// Finds the separate debug file of the module `elf` at `path`: by build ID, else by debug link.
+/// `None` if there is none that belongs to this build of the module.
+pub(super) fn find_debug_file(files: &dyn Files, path: &Path, elf: &Elf) -> Option<DebugFile> {
     let by_id = elf.build_id.as_deref().and_then(|id| open_by_id(files, id));
     by_id.or_else(|| find_linked(files, path, elf.debug_link.as_ref()?))
 }
 
 /// Opens the file that several debug files share (section `.gnu_debugaltlink`, made by dwz). `name`
 /// is relative to the directory of `of`, the debug file that names it.
-pub(super) fn find_supplement(
+pub(super) fn open_supplement(
     files: &dyn Files,
     of: &Path,
     name: &[u8],
     build_id: &[u8],
 ) -> Option<Bytes> {
     let path = of.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(name));
-    let named = open(files, &normal(&path)).filter(|bytes| has_id(bytes, build_id));
+    let named = open(files, &normalized(&path)).filter(|bytes| has_id(bytes, build_id));
     named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
 }
 
@@ -64,20 +65,25 @@ fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<Deb
     }
     let directory = module.parent()?;
     let global = Path::new(DEBUG_DIRECTORY);
-    let below = directory.strip_prefix("/").unwrap_or(directory);
+    let relative = directory.strip_prefix("/").unwrap_or(directory);
     // /lib may be a link to /usr/lib, and the debug file may be installed under either name.
-    let other =
-        below.strip_prefix("usr").map_or_else(|_| Path::new("usr").join(below), Path::to_path_buf);
-    let directories =
-        [directory.to_path_buf(), directory.join(".debug"), global.join(below), global.join(other)];
-    directories.into_iter().map(|directory| normal(&directory.join(name))).find_map(|path| {
+    let other = relative
+        .strip_prefix("usr")
+        .map_or_else(|_| Path::new("usr").join(relative), Path::to_path_buf);
+    let directories = [
+        directory.to_path_buf(),
+        directory.join(".debug"),
+        global.join(relative),
+        global.join(other),
+    ];
+    directories.into_iter().map(|directory| normalized(&directory.join(name))).find_map(|path| {
         let bytes = open(files, &path).filter(|bytes| crc32fast::hash(bytes) == link.crc)?;
         Some(DebugFile { path, bytes })
     })
 }
 
 /// Removes `.` and `..` from the path lexically, without following links.
-pub(super) fn normal(path: &Path) -> PathBuf {
+pub(super) fn normalized(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

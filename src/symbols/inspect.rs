@@ -1,19 +1,19 @@
 //! Variables, types and frames of a process, at run-time addresses.
 
-use super::dwarf::{EntryId, Located};
+use super::dwarf::{EntryId, LocationDescription};
 use super::machine::{Home, Machine};
 use super::module::Module;
 use super::types::{Signature, SourceLine, Type, TypeId, Variable};
 use super::{FrameRegisters, Symbols};
 use crate::common::{Addr, AddrRange};
 
-/// The description of where a variable is at an address. [`Symbols::home_of`] evaluates it in any
-/// state there.
+/// The description of where a variable is while the code at one address executes.
+/// [`Symbols::home_of`] evaluates it in any state there.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct VariableLocation {
     module: Addr,
     entry: EntryId,
-    located: Located,
+    description: LocationDescription,
 }
 
 impl Symbols {
@@ -23,17 +23,18 @@ impl Symbols {
         !self.frames_at(addr).is_empty() && self.signature_at(addr).is_some()
     }
 
-    /// Returns the variables that are visible at `addr` in the innermost function, inlined or not.
-    /// Those of inner blocks come first.
-    pub fn locals_at(&self, addr: Addr) -> Vec<Variable> {
+    /// Returns the variables and arguments that are visible at `addr` in the innermost function,
+    /// inlined or not. Those of inner blocks come first.
+    pub fn variables_at(&self, addr: Addr) -> Vec<Variable> {
         let found = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);
-            Some(module.dwarf()?.locals(module.range.start, at, module.table().code()))
+            Some(module.dwarf()?.variables_at(module.range.start, at, module.table().code()))
         });
         found.unwrap_or_default()
     }
 
-    /// Returns the arguments and the result of the innermost function at `addr`.
+    /// Returns the arguments and the result of the innermost function at `addr`, inlined or not;
+    /// `None` if the debug information does not describe it.
     pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
         let module = self.module_at(addr)?;
         let at = addr.0.wrapping_sub(module.bias);
@@ -46,30 +47,32 @@ impl Symbols {
         let of_module = |module: &Module| {
             let lines = module.own_dwarf().map(|dwarf| dwarf.source_lines(module.table().code()));
             let at = |addr: Addr| addr.wrapping_add(module.bias);
-            let moved = |line: SourceLine| {
+            let at_run_time = |line: SourceLine| {
                 let range = AddrRange { start: at(line.range.start), end: at(line.range.end) };
                 SourceLine { range, ..line }
             };
-            lines.unwrap_or_default().into_iter().map(moved).collect::<Vec<_>>()
+            lines.unwrap_or_default().into_iter().map(at_run_time).collect::<Vec<_>>()
         };
         self.modules.values().flat_map(of_module).collect()
     }
 
     /// Returns the first address at which the arguments of the function at `start` are where the
-    /// debug information says: after the prologue, if the prologue stores them.
-    pub fn body_of(&self, start: Addr) -> Addr {
+    /// debug information says: after the prologue, if the prologue stores them. Returns `start` if
+    /// it does not, and without debug information.
+    pub fn address_after_prologue(&self, start: Addr) -> Addr {
         let found = self.module_at(start).and_then(|module| {
             let at = start.0.wrapping_sub(module.bias);
             let size = module.function_at(start).map_or(0, |function| function.size_bytes);
             let function = at..at.saturating_add(size.max(1));
-            module.dwarf()?.body_of(function, module.table().code())
+            module.dwarf()?.address_after_prologue(function, module.table().code())
         });
         let module = self.module_at(start);
         found.zip(module).map_or(start, |(at, module)| Addr(at.wrapping_add(module.bias)))
     }
 
-    /// Returns the global variable that `name` means at `addr`: one of the same compilation unit
-    /// before one of the same module, before others. `name` may omit outer namespaces.
+    /// Returns the global variable that `name` means in the code at `addr`: one of the same
+    /// compilation unit before one of the same module, before others. `name` may omit outer
+    /// namespaces.
     pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
         let own = self.module_at(addr).and_then(|module| {
             let at = addr.0.wrapping_sub(module.bias);
@@ -82,47 +85,50 @@ impl Symbols {
     }
 
     /// Reads a type. Returns `None` if it is void, or damaged.
-    pub fn type_of(&self, type_id: TypeId) -> Option<Type> {
+    pub fn read_type(&self, type_id: TypeId) -> Option<Type> {
         let module = self.modules.get(&type_id.module)?;
-        module.dwarf()?.type_of(type_id.module, type_id.entry)
+        module.dwarf()?.read_type(type_id.module, type_id.entry)
     }
 
-    /// Returns the description of where a variable is in code at `addr`; `None` if its module was
-    /// removed.
-    pub fn place_of(&self, variable: &Variable, addr: Addr) -> Option<Placed> {
+    /// Returns the description of where a variable is while the code at `addr` executes; `None` if
+    /// its module was removed. If the variable has no location there, [`Self::home_of`] returns one
+    /// that is optimized out.
+    pub fn variable_location(&self, variable: &Variable, addr: Addr) -> Option<VariableLocation> {
         let module = self.modules.get(&variable.module)?;
         let at = addr.0.wrapping_sub(module.bias);
-        let located = module.dwarf()?.locate(variable.entry, at, module.table().code());
-        Some(Placed { module: variable.module, entry: variable.entry, located })
+        let description =
+            module.dwarf()?.location_description(variable.entry, at, module.table().code());
+        Some(VariableLocation { module: variable.module, entry: variable.entry, description })
     }
 
     /// Returns the home of a variable's value in a state of the program; `None` if its module was
     /// removed. `frame` is the frame of the variable's function.
     pub fn home_of(
         &self,
-        placed: &Placed,
+        location: &VariableLocation,
         frame: &FrameRegisters,
         machine: &dyn Machine,
     ) -> Option<Home> {
-        let module = self.modules.get(&placed.module)?;
+        let module = self.modules.get(&location.module)?;
         let cfa = || self.cfa_of(frame, machine);
-        module.dwarf()?.home(placed.entry, &placed.located, machine, &cfa, module.bias)
+        module.dwarf()?.home(location.entry, &location.description, machine, &cfa, module.bias)
     }
 
-    /// Returns the canonical frame address of a frame: the stack pointer before its call.
+    /// Returns the canonical frame address of a frame: the stack pointer before its call. `None` if
+    /// no unwind table covers the frame's instruction, or a value is unknown.
     pub fn cfa_of(&self, frame: &FrameRegisters, machine: &dyn Machine) -> Option<u64> {
         let module = self.module_at(frame.lookup_pc()?)?;
-        module.unwind().cfa(frame, machine, module.bias)
+        module.unwind_tables().cfa(frame, machine, module.bias)
     }
 
     /// Returns the registers of a frame's caller; `None` if the frame has no caller, or an unknown
-    /// one.
+    /// one, or one whose frame is not above it on the stack.
     pub fn caller_of(
         &self,
         frame: &FrameRegisters,
         machine: &dyn Machine,
     ) -> Option<FrameRegisters> {
         let module = self.module_at(frame.lookup_pc()?)?;
-        module.unwind().caller(frame, machine, module.bias)
+        module.unwind_tables().caller(frame, machine, module.bias)
     }
 }

@@ -43,12 +43,13 @@ impl Symbols {
         }
     }
 
-    /// Drops all modules that overlap `range`.
+    /// Drops all modules that overlap `range`, as a whole.
     pub fn remove_modules(&mut self, range: AddrRange) {
         self.modules.retain(|_, module| !module.range.overlaps(range));
     }
 
-    /// Returns the function that contains `addr`.
+    /// Returns the function that contains `addr`, from the ELF symbols, else from DWARF: not one
+    /// that is inlined there.
     pub fn function_at(&self, addr: Addr) -> Option<Function> {
         self.module_at(addr)?.function_at(addr)
     }
@@ -58,7 +59,8 @@ impl Symbols {
         self.module_at(addr)?.location_at(addr)
     }
 
-    /// Returns the function at `addr` and those that it is inlined into, innermost first.
+    /// Returns the function at `addr` and those that it is inlined into, innermost first. Without
+    /// debug information, returns one frame with the ELF symbol; empty if nothing is known.
     pub fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         self.module_at(addr).map(|module| module.frames_at(addr)).unwrap_or_default()
     }
@@ -80,6 +82,7 @@ impl Symbols {
         self.modules.values().flat_map(|module| module.addresses_of_function(name)).collect()
     }
 
+    /// Returns the module whose range contains `addr`.
     pub(super) fn module_at(&self, addr: Addr) -> Option<&Module> {
         let (_, module) = self.modules.range(..=addr).next_back()?;
         module.range.contains(addr).then_some(module)

@@ -10,13 +10,13 @@ pub const RSP: u16 = 7;
 /// The DWARF number of XMM0.
 pub const XMM0: u16 = 17;
 
-/// Registers and memory of a thread. Unknown ones are `None`, never zero.
+/// Registers and memory of a thread, in one state of the program. Unknown ones are never zero.
 pub trait Machine {
-    /// Returns a general register by its DWARF number.
+    /// Returns a general register by its DWARF number; `None` if it is unknown.
     fn register(&self, number: u16) -> Option<u64>;
-    /// Returns an SSE register by its DWARF number.
+    /// Returns an SSE register by its DWARF number; `None` if it is unknown.
     fn vector(&self, number: u16) -> Option<[u8; 16]>;
-    /// Reads memory. Returns false if a part of it is unknown.
+    /// Fills `buf` with memory. Returns false if a part of it is unknown; `buf` is then undefined.
     fn read(&self, addr: Addr, buf: &mut [u8]) -> bool;
 }
 

@@ -24,7 +24,7 @@ mod tests;
 
 pub use dwarf::{Companions, Frame, Location, companions};
 pub use files::Files;
-pub use inspect::Placed;
+pub use inspect::VariableLocation;
 pub use lookup::{Function, Symbols};
 pub use machine::{Home, Machine, Piece, RIP, RSP, XMM0};
 pub use names::without_parameters;

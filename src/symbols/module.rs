@@ -6,22 +6,24 @@ use crate::image::elf::Elf;
 use crate::symbols::debug_file::{self, DebugFile};
 use crate::symbols::dwarf::{Dwarf, Frame, Location, has_dwarf};
 use crate::symbols::table::SymbolTable;
-use crate::symbols::unwind::Tables;
+use crate::symbols::unwind::UnwindTables;
 use crate::symbols::{Files, Function, names};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// A program or library, and its mapping.
 pub(super) struct Module {
+    /// The run-time addresses of the mapping.
     pub(super) range: AddrRange,
     path: PathBuf,
     bytes: Bytes,
+    /// The load bias: the run-time address of a byte minus its address in the file.
     pub(super) bias: u64,
     files: Arc<dyn Files>,
     debug_file: OnceLock<Option<DebugFile>>,
     table: OnceLock<SymbolTable>,
     dwarf: OnceLock<Option<Dwarf>>,
-    unwind: OnceLock<Tables>,
+    unwind: OnceLock<UnwindTables>,
 }
 
 impl Module {
@@ -50,7 +52,7 @@ impl Module {
         let at = addr.0.wrapping_sub(self.bias);
         let (name, start, size_bytes) = match self.table().function_at(at) {
             Some(found) => (found.name, found.start, found.size_bytes),
-            None => self.dwarf()?.function(at, self.table().code())?,
+            None => self.dwarf()?.function_at(at, self.table().code())?,
         };
         let start = Addr(start.wrapping_add(self.bias));
         Some(Function { name, start, size_bytes, offset: addr.0.wrapping_sub(start.0) })
@@ -58,14 +60,14 @@ impl Module {
 
     /// Returns the source location of the code at `addr`.
     pub(super) fn location_at(&self, addr: Addr) -> Option<Location> {
-        self.dwarf()?.location(addr.0.wrapping_sub(self.bias), self.table().code())
+        self.dwarf()?.location_at(addr.0.wrapping_sub(self.bias), self.table().code())
     }
 
     /// Returns the function at `addr` and those that it is inlined into, innermost first. Without
     /// DWARF of the function, returns one frame with its ELF symbol, if there is one.
     pub(super) fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         let at = addr.0.wrapping_sub(self.bias);
-        let mut frames = self.dwarf().map(|dwarf| dwarf.frames(at, self.table().code()));
+        let mut frames = self.dwarf().map(|dwarf| dwarf.frames_at(at, self.table().code()));
         if let Some(outermost) = frames.as_mut().and_then(|frames| frames.last_mut()) {
             self.qualify(outermost, at);
         }
@@ -92,7 +94,7 @@ impl Module {
 
     /// Returns the start addresses of the functions that `query` matches.
     pub(super) fn addresses_of_function(&self, query: &str) -> Vec<Addr> {
-        let mut found: Vec<u64> = self.table().addresses_of(query).collect();
+        let mut found: Vec<u64> = self.table().addresses_of_function(query).collect();
         if let Some(dwarf) = self.dwarf() {
             found.extend(dwarf.addresses_of_function(query, self.table().code()));
         }
@@ -111,14 +113,18 @@ impl Module {
         self.at_run_time(found.unwrap_or_default())
     }
 
+    /// Converts addresses of the file to run-time ones, sorted and without duplicates.
     fn at_run_time(&self, mut addresses: Vec<u64>) -> Vec<Addr> {
         addresses.sort_unstable();
         addresses.dedup();
         addresses.into_iter().map(|addr| Addr(addr.wrapping_add(self.bias))).collect()
     }
 
+    /// Finds the separate debug file, at the first call; `None` if there is none.
     fn debug_file(&self) -> Option<&DebugFile> {
-        let find = || debug_file::find(&*self.files, &self.path, &Elf::parse(&self.bytes).ok()?);
+        let find = || {
+            debug_file::find_debug_file(&*self.files, &self.path, &Elf::parse(&self.bytes).ok()?)
+        };
         self.debug_file.get_or_init(find).as_ref()
     }
 
@@ -147,8 +153,9 @@ impl Module {
     }
 
     /// Returns the module's unwind tables.
-    pub(super) fn unwind(&self) -> &Tables {
-        self.unwind
-            .get_or_init(|| Tables::parse(&self.bytes, self.debug_file().map(|file| &file.bytes)))
+    pub(super) fn unwind_tables(&self) -> &UnwindTables {
+        self.unwind.get_or_init(|| {
+            UnwindTables::parse(&self.bytes, self.debug_file().map(|file| &file.bytes))
+        })
     }
 }

@@ -27,6 +27,7 @@ pub(super) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
+    /// Creates the query of `text`, as a user writes it.
     pub(super) fn new(text: &'a str) -> Self {
         let plain = text.split(['(', '<']).next().unwrap_or_default();
         let last = plain.rsplit("::").next().unwrap_or_default();
@@ -35,8 +36,9 @@ impl<'a> Query<'a> {
         Self { text, last }
     }
 
-    /// Returns true if the query matches the function with the linkage name `name`.
-    pub(super) fn means(&self, name: &str) -> bool {
+    /// Returns true if the query matches the function with the linkage name `name`: equal to it, or
+    /// to its demangled form without parameters or outer namespaces.
+    pub(super) fn matches(&self, name: &str) -> bool {
         if self.text == name {
             return true;
         }
@@ -111,15 +113,15 @@ mod tests {
     fn a_name_is_meant_in_all_its_forms() {
         let mangled = "_ZN2ns5Thing3fooEi";
         for query in ["ns::Thing::foo(int)", "ns::Thing::foo", "Thing::foo", "foo", "foo(int)"] {
-            assert!(Query::new(query).means(mangled), "{query}");
+            assert!(Query::new(query).matches(mangled), "{query}");
         }
         for query in ["operator delete", "operator delete(void*)"] {
-            assert!(Query::new(query).means("_ZdlPv") && !Query::new(query).means("_Znwm"));
+            assert!(Query::new(query).matches("_ZdlPv") && !Query::new(query).matches("_Znwm"));
         }
         for query in ["oo", "ns::Thing", "Thing::fo", "foo(char)", "ns", ""] {
-            assert!(!Query::new(query).means(mangled), "{query}");
+            assert!(!Query::new(query).matches(mangled), "{query}");
         }
-        assert!(Query::new("foo").means("foo") && !Query::new("foo").means("xfoo"));
+        assert!(Query::new("foo").matches("foo") && !Query::new("foo").matches("xfoo"));
         assert_eq!(demangle("i"), "i");
     }
 }

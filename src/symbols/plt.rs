@@ -16,7 +16,7 @@ pub(super) struct Stub<'data> {
 
 /// Returns all stubs of `elf` whose function is known.
 pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data>> {
-    let slots = slots(elf);
+    let slots = got_slots(elf);
     let mut stubs = Vec::new();
     if slots.is_empty() {
         return stubs;
@@ -27,14 +27,14 @@ pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data
             // `.plt.got` of older linkers contains stubs of 8 bytes; all others have 16.
             let entry_size = section.elf_section_header().sh_entsize.get(elf.endian());
             let size_bytes = if entry_size == 8 { 8 } else { 16 };
-            section_stubs(code, section.address(), size_bytes, &slots, &mut stubs);
+            add_section_stubs(code, section.address(), size_bytes, &slots, &mut stubs);
         }
     }
     stubs
 }
 
 /// Adds the stubs of a section that jump through one of `slots`. Each has `size_bytes`: 8 or 16.
-fn section_stubs<'data>(
+fn add_section_stubs<'data>(
     code: &[u8],
     address: u64,
     size_bytes: u64,
@@ -64,7 +64,7 @@ fn jump_slots(stub: &[u8], start: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Returns the slots of the global offset table by address, with the function that fills each.
-fn slots<'data>(elf: &ElfFile64<'data, Endianness>) -> HashMap<u64, &'data [u8]> {
+fn got_slots<'data>(elf: &ElfFile64<'data, Endianness>) -> HashMap<u64, &'data [u8]> {
     let (Some(symbols), Some(relocations)) =
         (elf.dynamic_symbol_table(), elf.dynamic_relocations())
     else {

@@ -11,7 +11,8 @@ pub(super) struct Span {
     pub(super) value: u32,
 }
 
-/// Non-overlapping pieces of ranges, each with the value of the innermost range there.
+/// Pieces of ranges that do not overlap, in ascending order, each with the value of the innermost
+/// range there.
 #[derive(Debug, Default)]
 pub(super) struct Spans(Vec<Span>);
 
@@ -24,11 +25,11 @@ impl Spans {
         ranges.sort_by_key(|range| (range.start, Reverse(range.end)));
         let mut sweep = Sweep::default();
         for range in ranges {
-            sweep.close(range.start);
+            sweep.emit_until(range.start);
             sweep.at = range.start;
             sweep.open.push(range);
         }
-        sweep.close(u64::MAX);
+        sweep.emit_until(u64::MAX);
         Self(sweep.done)
     }
 
@@ -60,7 +61,7 @@ struct Sweep {
 
 impl Sweep {
     /// Emits the pieces of open ranges from `at` up to `until`, and drops those that end by then.
-    fn close(&mut self, until: u64) {
+    fn emit_until(&mut self, until: u64) {
         while let Some(inner) = self.open.last().copied() {
             let end = inner.end.min(until);
             if self.at < end {

@@ -16,13 +16,15 @@ pub(super) struct SymbolTable {
     symbols: Vec<Symbol>,
     /// The value of each span is an index in `symbols`.
     by_address: Spans,
+    /// The address ranges of the code sections.
     code: Spans,
+    /// The module, and its separate debug file if it has one.
     files: Vec<Bytes>,
 }
 
 /// A function found by address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FunctionSymbol {
     /// Its demangled name.
     pub(super) name: String,
     pub(super) start: u64,
@@ -44,6 +46,7 @@ struct Name {
     file: usize,
     start: usize,
     size_bytes: usize,
+    /// True if it names a stub of the procedure linkage table: the function to which it jumps.
     is_plt: bool,
 }
 
@@ -83,19 +86,22 @@ impl SymbolTable {
         &self.code
     }
 
-    /// Returns the function that contains `addr`.
-    pub(super) fn function_at(&self, addr: u64) -> Option<Found> {
+    /// Returns the function or stub whose symbol covers `addr`.
+    pub(super) fn function_at(&self, addr: u64) -> Option<FunctionSymbol> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let symbol = self.symbols.get(index)?;
         let mut name = names::demangle(self.raw_name(symbol.name)?);
         if symbol.name.is_plt {
             name.push_str("@plt");
         }
-        Some(Found { name, start: symbol.start, size_bytes: symbol.size_bytes })
+        Some(FunctionSymbol { name, start: symbol.start, size_bytes: symbol.size_bytes })
     }
 
     /// Returns the start addresses of the functions that `query` matches.
-    pub(super) fn addresses_of<'a>(&'a self, query: &'a str) -> impl Iterator<Item = u64> + 'a {
+    pub(super) fn addresses_of_function<'a>(
+        &'a self,
+        query: &'a str,
+    ) -> impl Iterator<Item = u64> + 'a {
         let (name, wants_plt) = match query.strip_suffix("@plt") {
             Some(name) => (name, true),
             None => (query, false),
@@ -103,11 +109,12 @@ impl SymbolTable {
         let query = names::Query::new(name);
         let meant = move |symbol: &&Symbol| {
             symbol.name.is_plt == wants_plt
-                && self.raw_name(symbol.name).is_some_and(|raw| query.means(raw))
+                && self.raw_name(symbol.name).is_some_and(|raw| query.matches(raw))
         };
         self.symbols.iter().filter(meant).map(|symbol| symbol.start)
     }
 
+    /// Returns a name as it is in the file; `None` if it is not UTF-8.
     fn raw_name(&self, name: Name) -> Option<&str> {
         let end = name.start.checked_add(name.size_bytes)?;
         std::str::from_utf8(self.files.get(name.file)?.get(name.start..end)?).ok()
@@ -157,6 +164,7 @@ fn push_symbols(
     }
 }
 
+/// Adds the stubs of the procedure linkage table.
 fn push_stubs(symbols: &mut Vec<Symbol>, elf: &File<'_>, file: usize, bytes: &Bytes) {
     for stub in plt::stubs(elf) {
         let Some(name) = name_in(file, bytes, stub.target, true) else { continue };
@@ -193,17 +201,18 @@ fn by_address(symbols: &[Symbol], code: &Spans) -> Spans {
         }
         ranges.push(Span { start, end, value: index });
     }
-    Spans::new(only_best(&ranges, symbols))
+    Spans::new(highest_ranking(&ranges, symbols))
 }
 
 /// Returns the range with the highest-ranking symbol for each start address.
-fn only_best(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
+fn highest_ranking(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
     let rank = |span: &Span| usize::try_from(span.value).ok().and_then(|at| symbols.get(at));
     let same_start = |a: &Span, b: &Span| a.start == b.start;
     let best = |run: &[Span]| run.iter().copied().max_by_key(|span| rank(span).map(|s| s.rank));
     ranges.chunk_by(same_start).filter_map(best).collect()
 }
 
+/// Returns the start of the first symbol above `start`.
 fn next_start(symbols: &[Symbol], start: u64) -> Option<u64> {
     let next = symbols.partition_point(|symbol| symbol.start <= start);
     symbols.get(next).map(|symbol| symbol.start)

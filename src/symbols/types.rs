@@ -4,7 +4,7 @@ use super::dwarf::EntryId;
 use crate::common::{Addr, AddrRange};
 use std::sync::Arc;
 
-/// The identity of a type: it is read with [`type_of`](super::Symbols::type_of).
+/// The identity of a type: it is read with [`read_type`](super::Symbols::read_type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeId {
     /// The start of the module's range.

@@ -19,16 +19,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_ENTRIES: usize = 1 << 22;
 /// The limit on operations of one DWARF expression.
 const MAX_STEPS: u32 = 10_000;
-/// The maximum number of rows in the cache of [`Tables`].
-const ROWS: usize = 1 << 14;
+/// The maximum number of rows in the cache of [`UnwindTables`].
+const MAX_CACHED_ROWS: usize = 1 << 14;
 /// The number of general registers, with RIP.
 const REGISTERS: u16 = 17;
 
 /// The unwind tables of a module, at the addresses of its file.
-pub(super) struct Tables {
+pub(super) struct UnwindTables {
     eh: Option<Table<EhFrame<Data>>>,
     debug: Option<Table<DebugFrame<Data>>>,
-    /// The rows of addresses; `None` for an address without one.
+    /// The cached rows of addresses; `None` for an address without one.
     rows: Mutex<HashMap<u64, Option<Arc<Row>>>>,
 }
 
@@ -41,6 +41,7 @@ struct Table<S> {
 
 /// The rules at one address that compute the registers of the caller.
 struct Row {
+    /// The rule of the canonical frame address.
     cfa: Rule,
     /// The rules of registers, by DWARF number.
     registers: Vec<(u16, Rule)>,
@@ -57,9 +58,9 @@ enum Rule {
     /// A register's value, and an offset from it.
     Register(u16, i64),
     /// The word at an offset from the canonical frame address.
-    At(i64),
+    AtCfaOffset(i64),
     /// The canonical frame address plus an offset.
-    Offset(i64),
+    CfaOffset(i64),
     /// The word at the address that an expression computes.
     AtExpression(Expression<Data>),
     /// The value that an expression computes.
@@ -77,8 +78,8 @@ pub struct FrameRegisters {
 }
 
 impl FrameRegisters {
-    /// Returns the registers of the innermost frame.
-    pub fn of(machine: &dyn Machine) -> Self {
+    /// Returns the registers of the innermost frame, which are those of the thread.
+    pub fn innermost(machine: &dyn Machine) -> Self {
         let mut words = [None; REGISTERS as usize];
         for (number, word) in (0..).zip(&mut words) {
             *word = machine.register(number);
@@ -86,35 +87,36 @@ impl FrameRegisters {
         Self { words, is_interrupted: true }
     }
 
-    /// Returns the address of the frame's next instruction.
+    /// Returns the address of the frame's next instruction; `None` if it is unknown.
     pub fn pc(&self) -> Option<Addr> {
         self.get(RIP).map(Addr)
     }
 
-    /// Returns an address within the frame's current instruction: a call's return address may
-    /// belong to another line or function.
+    /// Returns an address by which to look up the frame's line and function: that of the next
+    /// instruction, or the byte before a return address, since a call can be the last instruction
+    /// of its line or function. `None` if it is unknown.
     pub fn lookup_pc(&self) -> Option<Addr> {
         let pc = self.get(RIP)?;
         Some(Addr(if self.is_interrupted { pc } else { pc.wrapping_sub(1) }))
     }
 
-    /// Returns a register by its DWARF number.
+    /// Returns a register by its DWARF number; `None` if it is unknown, or not a general one.
     pub fn get(&self, number: u16) -> Option<u64> {
         *self.words.get(usize::from(number))?
     }
 }
 
-impl Tables {
+impl UnwindTables {
     /// Reads the unwind tables of the module `bytes`. Its `.debug_frame` may be in the file
     /// `debug`.
     pub(super) fn parse(bytes: &Bytes, debug: Option<&Bytes>) -> Self {
-        let eh = load(bytes, ".eh_frame").map(|(data, bases)| {
+        let eh = load_section(bytes, ".eh_frame").map(|(data, bases)| {
             let mut section = EhFrame::from(data);
             section.set_address_size(8);
             Table::index(section, bases)
         });
-        let own = load(bytes, ".debug_frame");
-        let found = own.or_else(|| load(debug?, ".debug_frame"));
+        let own = load_section(bytes, ".debug_frame");
+        let found = own.or_else(|| load_section(debug?, ".debug_frame"));
         let debug = found.map(|(data, bases)| {
             let mut section = DebugFrame::from(data);
             section.set_address_size(8);
@@ -123,7 +125,8 @@ impl Tables {
         Self { eh, debug, rows: Mutex::default() }
     }
 
-    /// Returns the row of an address, from `.eh_frame` or else from `.debug_frame`.
+    /// Returns the row of an address of the file, from `.eh_frame` or else from `.debug_frame`.
+    /// Keeps it in the cache.
     fn row(&self, addr: u64) -> Option<Arc<Row>> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = rows.get(&addr) {
@@ -131,14 +134,15 @@ impl Tables {
         }
         let found = self.eh.as_ref().and_then(|table| table.row(addr));
         let found = found.or_else(|| self.debug.as_ref()?.row(addr)).map(Arc::new);
-        if rows.len() >= ROWS {
+        if rows.len() >= MAX_CACHED_ROWS {
             rows.clear();
         }
         rows.insert(addr, found.clone());
         found
     }
 
-    /// Returns the canonical frame address of a frame in this module.
+    /// Returns the canonical frame address of a frame in this module; `None` if no entry covers its
+    /// instruction, or a value is unknown. `bias` is the module's load bias.
     pub(super) fn cfa(
         &self,
         frame: &FrameRegisters,
@@ -146,11 +150,12 @@ impl Tables {
         bias: u64,
     ) -> Option<u64> {
         let row = self.row(frame.lookup_pc()?.0.wrapping_sub(bias))?;
-        Walk { frame, machine, row: &row, bias }.value(&row.cfa, 0, None)
+        RowEvaluation { frame, machine, row: &row, bias }.value(&row.cfa, 0, None)
     }
 
-    /// Returns the registers of the caller of a frame in this module. `None` if there is none, or
-    /// its address is unknown.
+    /// Returns the registers of the caller of a frame in this module. `None` if there is none, its
+    /// address is unknown, or its stack pointer is not above the frame's, as damage would have it.
+    /// The caller of a signal handler can be on another stack.
     pub(super) fn caller(
         &self,
         frame: &FrameRegisters,
@@ -158,8 +163,8 @@ impl Tables {
         bias: u64,
     ) -> Option<FrameRegisters> {
         let row = self.row(frame.lookup_pc()?.0.wrapping_sub(bias))?;
-        let walk = Walk { frame, machine, row: &row, bias };
-        let cfa = walk.value(&row.cfa, 0, None)?;
+        let evaluation = RowEvaluation { frame, machine, row: &row, bias };
+        let cfa = evaluation.value(&row.cfa, 0, None)?;
         // A register without a rule has its value if the ABI makes callees keep it: RBX, RBP, R12
         // to R15.
         let is_kept = |number: u16| matches!(number, 3 | 6 | 12..=15);
@@ -167,16 +172,16 @@ impl Tables {
         for (number, word) in (0..).zip(&mut words) {
             let rule = row.registers.iter().find(|(of, _)| *of == number).map(|(_, rule)| rule);
             *word = match rule {
-                Some(rule) => walk.value(rule, number, Some(cfa)),
+                Some(rule) => evaluation.value(rule, number, Some(cfa)),
                 None if number == RSP => Some(cfa),
                 None if is_kept(number) => frame.get(number),
                 None => None,
             };
         }
-        let next = FrameRegisters { words, is_interrupted: row.is_signal };
-        // A frame that does not move would repeat for ever.
-        let moves = next.get(RSP) > frame.get(RSP) || row.is_signal;
-        next.get(RIP).filter(|pc| *pc != 0 && moves).map(|_| next)
+        let caller = FrameRegisters { words, is_interrupted: row.is_signal };
+        // Without this check, a walk of the stack could go on for ever.
+        let is_above = caller.get(RSP) > frame.get(RSP) || row.is_signal;
+        caller.get(RIP).filter(|pc| *pc != 0 && is_above).map(|_| caller)
     }
 }
 
@@ -224,8 +229,8 @@ impl<S: UnwindSection<Data>> Table<S> {
         let rule = |(register, rule): (gimli::Register, &RegisterRule<usize>)| {
             let rule = match rule {
                 RegisterRule::SameValue => Rule::Same,
-                RegisterRule::Offset(offset) => Rule::At(*offset),
-                RegisterRule::ValOffset(offset) => Rule::Offset(*offset),
+                RegisterRule::Offset(offset) => Rule::AtCfaOffset(*offset),
+                RegisterRule::ValOffset(offset) => Rule::CfaOffset(*offset),
                 RegisterRule::Register(from) => Rule::Register(from.0, 0),
                 RegisterRule::Expression(of) => {
                     expression(of).map_or(Rule::Unknown, Rule::AtExpression)
@@ -243,15 +248,15 @@ impl<S: UnwindSection<Data>> Table<S> {
     }
 }
 
-/// One step from a frame to its caller.
-struct Walk<'a> {
+/// The evaluation of a row's rules for one frame.
+struct RowEvaluation<'a> {
     frame: &'a FrameRegisters,
     machine: &'a dyn Machine,
     row: &'a Row,
     bias: u64,
 }
 
-impl Walk<'_> {
+impl RowEvaluation<'_> {
     /// Returns the value that a rule computes for a register. `cfa` is the canonical frame address;
     /// it is `None` for the rule that computes it, which ignores `register`.
     fn value(&self, rule: &Rule, register: u16, cfa: Option<u64>) -> Option<u64> {
@@ -261,13 +266,14 @@ impl Walk<'_> {
             Rule::Register(from, offset) => {
                 Some(self.frame.get(*from)?.wrapping_add_signed(*offset))
             }
-            Rule::At(offset) => self.word(cfa?.wrapping_add_signed(*offset)),
-            Rule::Offset(offset) => Some(cfa?.wrapping_add_signed(*offset)),
+            Rule::AtCfaOffset(offset) => self.word(cfa?.wrapping_add_signed(*offset)),
+            Rule::CfaOffset(offset) => Some(cfa?.wrapping_add_signed(*offset)),
             Rule::AtExpression(of) => self.word(self.evaluate(of, cfa)?),
             Rule::Expression(of) => self.evaluate(of, cfa),
         }
     }
 
+    /// Reads a word of memory; `None` if a part of it is unknown.
     fn word(&self, addr: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.machine.read(Addr(addr), &mut bytes).then(|| u64::from_le_bytes(bytes))
@@ -316,7 +322,7 @@ impl Walk<'_> {
 }
 
 /// Loads a section, and the addresses to which its pointers are relative.
-fn load(bytes: &Bytes, name: &str) -> Option<(Data, BaseAddresses)> {
+fn load_section(bytes: &Bytes, name: &str) -> Option<(Data, BaseAddresses)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let data = crate::symbols::dwarf::section(&elf, bytes, name)?;
     let address = |name| elf.section_by_name(name).map(|section| section.address());

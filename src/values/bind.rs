@@ -4,7 +4,7 @@ use super::error::Error;
 use super::evaluate::Evaluator;
 use super::parse::{Expr, Item, items};
 use crate::common::Addr;
-use crate::symbols::{Placed, TypeId, Variable};
+use crate::symbols::{TypeId, Variable, VariableLocation};
 use std::collections::{HashMap, HashSet};
 
 /// A list of expressions. An item can also be `bt N`, which asks for up to N frames of the call
@@ -36,7 +36,7 @@ impl Question {
 #[derive(Clone, Debug)]
 pub(super) enum Meaning {
     /// A variable: where it is (`None` if its module is unknown), and its type (`None` for void).
-    Variable(Option<Placed>, Option<TypeId>),
+    Variable(Option<VariableLocation>, Option<TypeId>),
     /// A member of `this`, the object whose method executes.
     OfThis,
     /// No variable or member has the name.
@@ -182,7 +182,7 @@ impl Names<'_, '_> {
     /// variable. For a member, adds `this` to `found`.
     fn meaning(&mut self, name: &str) -> Result<Meaning, Error> {
         let (symbols, addr) = (self.evaluator.symbols, self.addr);
-        let locals = self.locals.get_or_insert_with(|| symbols.locals_at(addr));
+        let locals = self.locals.get_or_insert_with(|| symbols.variables_at(addr));
         if let Some(local) = locals.iter().find(|local| local.name == name).cloned() {
             return Ok(self.of_variable(&local));
         }
@@ -203,7 +203,7 @@ impl Names<'_, '_> {
     }
 
     fn of_variable(&self, variable: &Variable) -> Meaning {
-        let placed = self.evaluator.symbols.place_of(variable, self.addr);
-        Meaning::Variable(placed, variable.type_id)
+        let location = self.evaluator.symbols.variable_location(variable, self.addr);
+        Meaning::Variable(location, variable.type_id)
     }
 }

@@ -77,7 +77,7 @@ impl<'s> Evaluator<'s> {
         if let Some(known) = self.types.borrow().get(&type_id) {
             return known.clone();
         }
-        let read = self.symbols.type_of(type_id).map(Arc::new);
+        let read = self.symbols.read_type(type_id).map(Arc::new);
         self.types.borrow_mut().insert(type_id, read.clone());
         read
     }
@@ -276,10 +276,10 @@ impl Evaluation<'_, '_> {
     /// Returns the value of a name. It is missing if the name has no meaning at the address.
     fn named(&self, name: &str) -> Found<Val> {
         match self.bound.names.get(name) {
-            Some(Meaning::Variable(placed, type_id)) => {
-                let home = placed.as_ref().and_then(|placed| {
+            Some(Meaning::Variable(location, type_id)) => {
+                let home = location.as_ref().and_then(|location| {
                     let symbols = self.evaluator.symbols;
-                    symbols.home_of(placed, self.frame.registers, self.machine)
+                    symbols.home_of(location, self.frame.registers, self.machine)
                 });
                 let home = home.unwrap_or(Home::of(Piece::Unavailable));
                 Ok(Val { ty: Ty::or_void(*type_id), home })

@@ -93,7 +93,7 @@ impl Comparison<'_> {
             return Vec::new();
         };
         let evaluator = Evaluator::new(symbols);
-        let registers = FrameRegisters::of(state);
+        let registers = FrameRegisters::innermost(state);
         let frame = Frame { registers: &registers, machine: state, is_innermost: true };
         let pc = Addr(state.registers.rip);
         let value = |name: &String| {

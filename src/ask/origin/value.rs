@@ -57,7 +57,7 @@ impl Following<'_> {
         let symbols = &self.asked.symbols;
         let evaluator = Evaluator::new(symbols);
         let callers = |registers: &FrameRegisters| symbols.caller_of(registers, state);
-        let frames = std::iter::successors(Some(FrameRegisters::of(state)), callers);
+        let frames = std::iter::successors(Some(FrameRegisters::innermost(state)), callers);
         let frames = (0..MOST_FRAMES).zip(frames);
         let mut frames: Vec<_> =
             frames.filter_map(|(at, of)| Some((at, of, of.lookup_pc()?))).collect();

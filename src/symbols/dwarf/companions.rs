@@ -6,7 +6,7 @@ use super::units::{Units, file_path};
 use crate::image::Bytes;
 use crate::image::elf::Elf;
 use crate::symbols::Files;
-use crate::symbols::debug_file::{find, find_supplement, normal};
+use crate::symbols::debug_file::{find_debug_file, normalized, open_supplement};
 use gimli::Reader as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct Companions {
 /// Returns the separate debug files of a module, and the sources that its line tables name.
 pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions {
     let mut companions = Companions::default();
-    let separate = Elf::parse(module).ok().and_then(|elf| find(files, path, &elf));
+    let separate = Elf::parse(module).ok().and_then(|elf| find_debug_file(files, path, &elf));
     let mut of_module = vec![(path.to_owned(), module.clone())];
     if let Some(file) = separate {
         let id = Elf::parse(&file.bytes).ok().and_then(|elf| elf.build_id);
@@ -33,8 +33,8 @@ pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions 
     }
     for (path, bytes) in of_module {
         companions.add_sources(&bytes);
-        let shared = sections::supplement(&bytes)
-            .and_then(|(name, id)| Some((find_supplement(files, &path, &name, &id)?, id)));
+        let shared = sections::supplement_link(&bytes)
+            .and_then(|(name, id)| Some((open_supplement(files, &path, &name, &id)?, id)));
         if let Some((bytes, id)) = shared {
             companions.add_sources(&bytes);
             companions.debug_files.push((id, bytes));
@@ -50,7 +50,7 @@ impl Companions {
         for unit in &units.units {
             let unit = unit.head.unit_ref(&units.dwarf);
             let directory = unit.comp_dir.as_ref().and_then(|dir| dir.to_string_lossy().ok());
-            let directory = directory.map(|dir| normal(Path::new(&*dir))).unwrap_or_default();
+            let directory = directory.map(|dir| normalized(Path::new(&*dir))).unwrap_or_default();
             let sources = self.sources.entry(directory).or_default();
             let Some(program) = &unit.line_program else { continue };
             let header = program.header();

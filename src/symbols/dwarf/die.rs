@@ -1,8 +1,9 @@
-//! A DWARF entry (DIE), and the units to which its references lead: its own unit, another one, or
-//! one in the file shared by dwz.
+//! A DWARF entry (debugging information entry, DIE), and the units to which its references lead:
+//! its own unit, another one, or one in the *supplement*. That is a file into which dwz moved the
+//! entries that several debug files have in common.
 
 use super::Reader;
-use super::units::{Unit, Units, is_sane, text};
+use super::units::{Unit, Units, is_bounded, text};
 use crate::symbols::Files;
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, DwAt, DwTag, UnitOffset, UnitRef};
 
@@ -15,40 +16,40 @@ const MAX_CHILDREN: usize = 1 << 16;
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) units: &'a Units,
-    /// The units of the file shared by dwz.
+    /// The units of the supplement; `None` if there is none.
     pub(super) supplement: Option<&'a Units>,
     /// Opens split DWARF files.
     pub(super) opener: &'a dyn Files,
 }
 
 impl<'a> Context<'a> {
-    /// Returns an entry; `None` if there is no such unit.
+    /// Returns the entry with an identity; `None` if there is no such unit. Does not read it.
     pub(super) fn die(self, id: EntryId) -> Option<Die<'a>> {
-        let units = if id.is_shared { self.supplement? } else { self.units };
-        let unit = units.find(id.unit).filter(|unit| unit.offset == id.unit)?;
-        Some(Die { unit: unit.entries(&units.dwarf, self.opener), id })
+        let units = if id.is_in_supplement { self.supplement? } else { self.units };
+        let unit = units.at_or_before(id.unit).filter(|unit| unit.offset == id.unit)?;
+        Some(Die { unit: unit.entries_unit(&units.dwarf, self.opener), id })
     }
 
-    /// Returns the first entry of a unit of the module itself.
+    /// Returns the first entry of a unit, which is not in the supplement.
     pub(super) fn root(self, unit: &'a Unit) -> Die<'a> {
-        let entries = unit.entries(&self.units.dwarf, self.opener);
+        let entries = unit.entries_unit(&self.units.dwarf, self.opener);
         let entry = entries.header.root_offset().0;
-        Die { unit: entries, id: EntryId { is_shared: false, unit: unit.offset, entry } }
+        Die { unit: entries, id: EntryId { is_in_supplement: false, unit: unit.offset, entry } }
     }
 }
 
-/// The identity of a DWARF entry (DIE) in one module.
+/// The identity of a DWARF entry in one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::symbols) struct EntryId {
-    /// True if the entry is in the file shared by dwz.
-    pub(super) is_shared: bool,
+    /// True if the entry is in the supplement.
+    pub(super) is_in_supplement: bool,
     /// The offset of its unit in `.debug_info`.
     pub(super) unit: usize,
     /// Its offset in the unit, or in the unit's split file.
     pub(super) entry: usize,
 }
 
-/// A DWARF entry (DIE) in its unit, which is read on demand.
+/// A DWARF entry in its unit. Its attributes are read on demand.
 #[derive(Clone, Copy)]
 pub(super) struct Die<'a> {
     pub(super) unit: UnitRef<'a, Reader>,
@@ -59,63 +60,64 @@ impl<'a> Die<'a> {
     /// Reads the tag and the attributes of the entry; `None` if it is damaged.
     pub(super) fn read(&self) -> Option<Entry<Reader>> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;
-        let abbreviation = entries.read_abbreviation().ok()?.filter(|each| is_sane(each))?;
+        let abbreviation = entries.read_abbreviation().ok()?.filter(|each| is_bounded(each))?;
         let mut entry = Entry { tag: abbreviation.tag(), ..Entry::default() };
         entries.read_attributes(abbreviation.attributes(), &mut entry.attrs).ok()?;
         Some(entry)
     }
 
     /// Returns another entry of the same unit.
-    pub(super) fn sibling(&self, entry: UnitOffset) -> Self {
+    pub(super) fn in_same_unit(&self, entry: UnitOffset) -> Self {
         Self { id: EntryId { entry: entry.0, ..self.id }, ..*self }
     }
 
-    /// Returns the entry to which a reference leads; `None` if the attribute is not a reference.
+    /// Returns the entry to which the value of an attribute leads; `None` if the value is not a
+    /// reference, or leads to no unit.
     pub(super) fn follow(
         &self,
         reference: &AttributeValue<Reader>,
         context: Context<'a>,
     ) -> Option<Self> {
-        let (is_shared, offset) = match reference {
-            AttributeValue::UnitRef(entry) => return Some(self.sibling(*entry)),
-            AttributeValue::DebugInfoRef(offset) => (self.id.is_shared, *offset),
+        let (is_in_supplement, offset) = match reference {
+            AttributeValue::UnitRef(entry) => return Some(self.in_same_unit(*entry)),
+            AttributeValue::DebugInfoRef(offset) => (self.id.is_in_supplement, *offset),
             AttributeValue::DebugInfoRefSup(offset) => (true, *offset),
             _ => return None,
         };
-        let units = if is_shared { context.supplement? } else { context.units };
-        let unit = units.find(offset.0)?;
+        let units = if is_in_supplement { context.supplement? } else { context.units };
+        let unit = units.at_or_before(offset.0)?;
         let entry = offset.to_unit_offset(&unit.head.header)?.0;
-        let id = EntryId { is_shared, unit: unit.offset, entry };
+        let id = EntryId { is_in_supplement, unit: unit.offset, entry };
         Some(Self { unit: unit.head.unit_ref(&units.dwarf), id })
     }
 
     /// Returns the value of an attribute, and the entry that has it: this one, or the nearest one
-    /// in the chain of its abstract origins and declarations.
-    pub(super) fn inherited(
+    /// in the chain of its abstract origins and declarations. `None` if none of them has it.
+    pub(super) fn inherited_attribute(
         self,
-        name: DwAt,
+        attribute: DwAt,
         context: Context<'a>,
     ) -> Option<(Self, AttributeValue<Reader>)> {
-        let mut place = self;
+        let mut die = self;
         for _ in 0..MAX_STEPS {
-            let entry = place.read()?;
-            if let Some(value) = entry.attr_value(name) {
-                return Some((place, value));
+            let entry = die.read()?;
+            if let Some(value) = entry.attr_value(attribute) {
+                return Some((die, value));
             }
             let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
             let next = origin.or_else(|| entry.attr_value(gimli::DW_AT_specification));
-            place = place.follow(&next?, context)?;
+            die = die.follow(&next?, context)?;
         }
         None
     }
 
-    /// Returns the name of a variable, a member or a type.
+    /// Returns the entry's plain name (`DW_AT_name`), inherited or not.
     pub(super) fn name(self, context: Context<'a>) -> Option<String> {
-        let (place, value) = self.inherited(gimli::DW_AT_name, context)?;
-        text(place.unit, value)
+        let (die, value) = self.inherited_attribute(gimli::DW_AT_name, context)?;
+        text(die.unit, value)
     }
 
-    /// Returns the direct children of the entry, with their tags and attributes.
+    /// Returns the direct children of the entry, with their tags and attributes, up to any damage.
     pub(super) fn children(&self) -> Vec<(Self, Entry<Reader>)> {
         let mut children = Vec::new();
         // On damage, keep the children before it.
@@ -126,20 +128,20 @@ impl<'a> Die<'a> {
     fn read_children(&self, children: &mut Vec<(Self, Entry<Reader>)>) -> Option<()> {
         let mut entries = self.unit.entries_raw(Some(UnitOffset(self.id.entry))).ok()?;
         let root = entries.read_abbreviation().ok()??;
-        if !root.has_children() || !is_sane(root) {
+        if !root.has_children() || !is_bounded(root) {
             return None;
         }
         entries.skip_attributes(root.attributes()).ok()?;
         while !entries.is_empty() && entries.next_depth() > 0 && children.len() < MAX_CHILDREN {
             let (depth, offset) = (entries.next_depth(), entries.next_offset());
             let Some(abbreviation) = entries.read_abbreviation().ok()? else { continue };
-            if !is_sane(abbreviation) {
+            if !is_bounded(abbreviation) {
                 return None;
             }
             if depth == 1 {
                 let mut entry = Entry { tag: abbreviation.tag(), ..Entry::default() };
                 entries.read_attributes(abbreviation.attributes(), &mut entry.attrs).ok()?;
-                children.push((self.sibling(offset), entry));
+                children.push((self.in_same_unit(offset), entry));
             } else {
                 entries.skip_attributes(abbreviation.attributes()).ok()?;
             }

@@ -1,11 +1,11 @@
 //! Queries the DWARF of one module about variables, types and the homes of values.
 
 use super::die::{Context, EntryId};
-use super::locate::{Located, State, is_stored, locate};
+use super::locate::{LocationDescription, State, is_stored, location_description};
 use super::query::Dwarf;
 use super::scopes::Scope;
 use super::types::Types;
-use super::variables::{Around, Globals, note_globals};
+use super::variables::{Globals, UnitVariables, add_globals};
 use crate::common::{Addr, AddrRange};
 use crate::symbols::machine::{Home, Machine};
 use crate::symbols::spans::Spans;
@@ -14,43 +14,53 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Dwarf {
+    /// Returns the units to which references of entries lead.
     pub(super) fn context(&self) -> Context<'_> {
         let supplement = self.supplement.as_ref();
         Context { units: &self.units, supplement, opener: &*self.files }
     }
 
     /// Returns the unit that covers `addr`, and the scopes that contain `addr`, innermost first.
-    fn around(&self, addr: u64, code: &Spans) -> Option<(Around<'_>, Vec<&Scope>)> {
+    fn unit_and_scopes_at(
+        &self,
+        addr: u64,
+        code: &Spans,
+    ) -> Option<(UnitVariables<'_>, Vec<&Scope>)> {
         let (unit, context) = (self.unit_at(addr)?, self.context());
         let scopes = unit.scopes(&self.units.dwarf, code, &*self.files).at(addr);
         let scopes = scopes.map(|(_, scope)| scope).collect();
-        Some((Around { root: context.root(unit), context }, scopes))
+        Some((UnitVariables { root: context.root(unit), context }, scopes))
     }
 
-    /// Returns the variables of the innermost function at an address.
-    pub(in crate::symbols) fn locals(
+    /// Returns the variables and arguments that are visible at an address in the innermost
+    /// function, inlined or not; those of inner blocks come first. `module` is the start of the
+    /// module's range, a part of the identities of its variables.
+    pub(in crate::symbols) fn variables_at(
         &self,
         module: Addr,
         addr: u64,
         code: &Spans,
     ) -> Vec<Variable> {
-        let found = self.around(addr, code);
-        found.map_or_else(Vec::new, |(around, scopes)| around.locals(module, scopes.into_iter()))
+        let found = self.unit_and_scopes_at(addr, code);
+        found.map_or_else(Vec::new, |(unit, scopes)| {
+            unit.visible_variables(module, scopes.into_iter())
+        })
     }
 
-    /// Returns the arguments and the result of the innermost function at an address.
+    /// Returns the arguments and the result of the innermost function at an address, inlined or
+    /// not; `None` without DWARF of it.
     pub(in crate::symbols) fn signature(
         &self,
         module: Addr,
         addr: u64,
         code: &Spans,
     ) -> Option<Signature> {
-        let (around, scopes) = self.around(addr, code)?;
-        around.signature(module, scopes.into_iter())
+        let (unit, scopes) = self.unit_and_scopes_at(addr, code)?;
+        unit.signature(module, scopes.into_iter())
     }
 
-    /// Returns the global variable called `name`, preferably of the unit at `addr`. `name` may omit
-    /// outer namespaces.
+    /// Returns the global variable called `name`. Of several, prefers one of the unit that covers
+    /// `addr`, then one whose full name is `name`. `name` may omit outer namespaces.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,
@@ -66,18 +76,19 @@ impl Dwarf {
             globals.iter().filter(|(path, _)| suffixes.iter().any(|suffix| path.ends_with(suffix)));
         let found: Vec<EntryId> =
             exact.chain(qualified.flat_map(|(_, entries)| entries)).copied().collect();
-        let near = found.iter().find(|entry| Some(entry.unit) == unit && !entry.is_shared);
+        let near = found.iter().find(|entry| Some(entry.unit) == unit && !entry.is_in_supplement);
         let entry = *near.or(found.first())?;
-        let place = self.context().die(entry)?;
-        let type_id = self.types(module).reference(place, gimli::DW_AT_type);
+        let die = self.context().die(entry)?;
+        let type_id = self.types(module).referenced_type(die, gimli::DW_AT_type);
         let name = name.to_owned();
         Some(Variable { name, is_argument: false, type_id, module, entry })
     }
 
+    /// Lists the variables outside of functions, of all units.
     fn all_globals(&self) -> Globals {
         let mut globals = Globals::new();
         for unit in &self.units.units {
-            note_globals(self.context().root(unit), &mut globals);
+            add_globals(self.context().root(unit), &mut globals);
         }
         globals
     }
@@ -87,54 +98,65 @@ impl Dwarf {
     }
 
     /// Reads the type at `entry`; `None` if it is void, or damaged.
-    pub(in crate::symbols) fn type_of(&self, module: Addr, entry: EntryId) -> Option<Type> {
-        self.types(module).read(self.context().die(entry)?)
+    pub(in crate::symbols) fn read_type(&self, module: Addr, entry: EntryId) -> Option<Type> {
+        self.types(module).read_type(self.context().die(entry)?)
     }
 
-    /// Returns the description of where a variable is at an address, for [`Self::home`] to
-    /// evaluate.
-    pub(in crate::symbols) fn locate(&self, entry: EntryId, addr: u64, code: &Spans) -> Located {
+    /// Returns the description of where a variable is while the code at `addr` executes, for
+    /// [`Self::home`] to evaluate.
+    pub(in crate::symbols) fn location_description(
+        &self,
+        entry: EntryId,
+        addr: u64,
+        code: &Spans,
+    ) -> LocationDescription {
         let context = self.context();
-        let Some(variable) = context.die(entry) else { return Located::OptimizedOut };
-        let around = self.around(addr, code);
-        let function = around.and_then(|(around, scopes)| around.function(scopes.into_iter()));
-        locate(context, variable, function, addr)
+        let Some(variable) = context.die(entry) else { return LocationDescription::OptimizedOut };
+        let found = self.unit_and_scopes_at(addr, code);
+        let function = found.and_then(|(unit, scopes)| unit.outermost_function(scopes.into_iter()));
+        location_description(context, variable, function, addr)
     }
 
     /// Returns the home of a variable's value in a state of the program. `cfa` computes the
-    /// canonical frame address.
+    /// canonical frame address of the variable's frame: the stack pointer before its call. `None`
+    /// if there is no such entry.
     pub(in crate::symbols) fn home(
         &self,
         entry: EntryId,
-        located: &Located,
+        description: &LocationDescription,
         machine: &dyn Machine,
         cfa: &dyn Fn() -> Option<u64>,
         bias: u64,
     ) -> Option<Home> {
         let unit = self.context().die(entry)?.unit;
-        Some(State { machine, cfa, bias, unit }.home(located))
+        Some(State { machine, cfa, bias, unit }.home(description))
     }
 
-    /// Returns the first address in a function at which its arguments are where the DWARF says:
-    /// after the prologue, if the prologue stores them.
-    pub(in crate::symbols) fn body_of(&self, function: Range<u64>, code: &Spans) -> Option<u64> {
+    /// Returns the first address in a function at which its arguments are where the DWARF says: the
+    /// end of the prologue if the compiler marked it, else the second row of the line table if the
+    /// function keeps arguments in its frame, else the start. `None` without DWARF of the function.
+    pub(in crate::symbols) fn address_after_prologue(
+        &self,
+        function: Range<u64>,
+        code: &Spans,
+    ) -> Option<u64> {
         let (start, context) = (function.start, self.context());
         let lines = self.unit_at(start)?.lines(&self.units.dwarf, code);
         if let Some(end) = lines.prologue_end(function.clone()) {
             return Some(end);
         }
         let arguments = self.signature(Addr(0), start, code)?.arguments;
-        let stores = arguments.iter().any(|argument| {
-            context.die(argument.entry).is_some_and(|place| is_stored(context, place))
-        });
-        let next = lines.next_row(start).filter(|next| stores && *next < function.end);
+        let stores_arguments = arguments
+            .iter()
+            .any(|argument| context.die(argument.entry).is_some_and(|die| is_stored(context, die)));
+        let next = lines.next_row(start).filter(|next| stores_arguments && *next < function.end);
         Some(next.unwrap_or(start))
     }
 
     /// Returns the address ranges of all code that has a source line, with their lines.
     pub(in crate::symbols) fn source_lines(&self, code: &Spans) -> Vec<SourceLine> {
         let units = self.units.units.iter();
-        let lines = units.flat_map(|unit| unit.lines(&self.units.dwarf, code).ranges());
+        let lines = units.flat_map(|unit| unit.lines(&self.units.dwarf, code).row_ranges());
         let line = |(range, file, line): (Range<u64>, &Arc<str>, u32)| SourceLine {
             range: AddrRange { start: Addr(range.start), end: Addr(range.end) },
             file: file.clone(),

@@ -48,7 +48,7 @@ impl Lines {
             lines: Self::default(),
             spans: Vec::new(),
             start: 0,
-            last: Last::default(),
+            last: LastRow::default(),
         };
         let mut instructions = program.header().instructions();
         let mut row = LineRow::new(program.header());
@@ -81,12 +81,12 @@ impl Lines {
         lines
     }
 
-    /// Returns the addresses that the table covers. A span's value is an index in `sequences`.
+    /// Returns the address range of each sequence; its value is an index in the list of sequences.
     pub(super) fn sequences(&self) -> impl Iterator<Item = Span> {
         self.by_address.iter()
     }
 
-    /// Returns the row that describes the code at `addr`; `None` if there is none.
+    /// Returns the row that describes the code at `addr`; `None` if no sequence contains `addr`.
     pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
@@ -101,8 +101,9 @@ impl Lines {
         self.files.get(&number)
     }
 
-    /// Returns the address range of each row, the path of its file, and its line.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<u64>, &Arc<str>, u32)> {
+    /// Returns the address range of each row, the path of its file, and its line. A range can be
+    /// empty. Skips rows whose file is unknown.
+    pub(super) fn row_ranges(&self) -> impl Iterator<Item = (Range<u64>, &Arc<str>, u32)> {
         let of_sequence = move |span: Span| {
             let sequence = self.sequences.get(usize::try_from(span.value).unwrap_or(usize::MAX));
             let rows = sequence.and_then(|of| self.rows.get(of.clone())).unwrap_or_default();
@@ -114,13 +115,15 @@ impl Lines {
         self.by_address.iter().flat_map(of_sequence)
     }
 
-    /// Returns the end of a function's prologue; `None` if the compiler did not mark it.
+    /// Returns the address at which a function's prologue ends; `None` if the compiler did not mark
+    /// it.
     pub(super) fn prologue_end(&self, function: Range<u64>) -> Option<u64> {
         let next = self.prologue_ends.partition_point(|at| *at < function.start);
         self.prologue_ends.get(next).copied().filter(|at| *at < function.end)
     }
 
-    /// Returns the address of the first row after an address in the same sequence.
+    /// Returns the address of the first row above `addr`, in the sequence that contains `addr`;
+    /// `None` if `addr` is in no sequence, or above the address of its last row.
     pub(super) fn next_row(&self, addr: u64) -> Option<u64> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
@@ -128,7 +131,7 @@ impl Lines {
     }
 
     /// Returns all rows that allow a breakpoint, of files whose path satisfies `is_meant`.
-    pub(super) fn rows_of<'a>(
+    pub(super) fn breakpoint_rows<'a>(
         &'a self,
         is_meant: impl Fn(&str) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Row> + 'a {
@@ -146,17 +149,18 @@ struct Builder<'a> {
     spans: Vec<Span>,
     /// The index of the first row of the current sequence.
     start: usize,
-    last: Last,
+    last: LastRow,
 }
 
 /// The facts about earlier rows that decide whether the next row is kept.
 #[derive(Default)]
-struct Last {
+struct LastRow {
+    /// The address of the last row, kept or not.
     address: u64,
     /// True if a row at `address` was recommended for breakpoints.
     has_stmt: bool,
     /// The file and line of the last row that was kept.
-    place: Option<(u64, u32)>,
+    file_and_line: Option<(u64, u32)>,
     /// True if a row since the last change of the line had a discriminator.
     is_discriminated: bool,
 }
@@ -183,8 +187,8 @@ impl Builder<'_> {
                 column,
                 is_stmt: row.is_stmt(),
             };
-            if self.is_kept(&short, row.discriminator() != 0) {
-                self.last.place = Some((short.file, short.line));
+            if self.admit(&short, row.discriminator() != 0) {
+                self.last.file_and_line = Some((short.file, short.line));
                 self.lines.rows.push(short);
             }
             self.last.has_stmt =
@@ -193,13 +197,13 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns true if gdb keeps a row, and drops the rows that gdb then replaces. Of two files at
-    /// one address the later one is kept, unless only the earlier one is recommended for
+    /// Returns true if gdb keeps a row. Then drops the rows that gdb replaces by it. Of two files
+    /// at one address the later one is kept, unless only the earlier one is recommended for
     /// breakpoints. Rows that only distinguish blocks of one line, and rows without a line, are not
     /// kept.
-    fn is_kept(&mut self, row: &Row, is_discriminated: bool) -> bool {
+    fn admit(&mut self, row: &Row, is_discriminated: bool) -> bool {
         let last = &mut self.last;
-        let (is_new_file, is_new_line) = match last.place {
+        let (is_new_file, is_new_line) = match last.file_and_line {
             Some((file, line)) => (file != row.file, line != row.line),
             None => (true, true),
         };
@@ -239,7 +243,7 @@ impl Builder<'_> {
             _ => self.lines.rows.truncate(self.start),
         }
         self.start = self.lines.rows.len();
-        self.last = Last::default();
+        self.last = LastRow::default();
     }
 
     fn finish(mut self) -> Lines {

@@ -1,9 +1,10 @@
-//! Where the value of a variable is. [`locate`] picks the description that holds at an address,
-//! from location lists or constants; [`State::home`] evaluates it in a state of the program.
+//! Where the value of a variable is. [`location_description`] picks the description that holds at
+//! an address, from location lists or constants; [`State::home`] evaluates it in a state of the
+//! program.
 
 use super::Reader;
 use super::die::{Context, Die};
-use super::types::number;
+use super::types::constant;
 use crate::common::Addr;
 use crate::symbols::machine::{Home, Machine, Piece};
 use gimli::{
@@ -18,7 +19,7 @@ const MAX_RANGES: usize = 1 << 16;
 /// The description of where a variable is at an address, for evaluation in many states of the
 /// program.
 #[derive(Clone, Debug)]
-pub(in crate::symbols) enum Located {
+pub(in crate::symbols) enum LocationDescription {
     /// The DWARF expression of the location, and the one of the function's frame base.
     Expression { expression: Expression<Reader>, frame_base: Option<Expression<Reader>> },
     /// The value consists of the lowest bytes of this constant.
@@ -29,45 +30,47 @@ pub(in crate::symbols) enum Located {
     OptimizedOut,
 }
 
-/// Returns the description of where a variable is at an address of its module's file, for
-/// [`State::home`] to evaluate. `function` is the function around it that is not inlined: it has
-/// the frame base.
-pub(super) fn locate(
+/// Returns the description of where a variable is while the code at `addr` of its module's file
+/// executes, for [`State::home`] to evaluate. `function` is the function around it that is not
+/// inlined: it has the frame base.
+pub(super) fn location_description(
     context: Context<'_>,
     variable: Die<'_>,
     function: Option<Die<'_>>,
     addr: u64,
-) -> Located {
-    if let Some((place, value)) = variable.inherited(gimli::DW_AT_location, context) {
-        let base = || {
-            let (place, value) = function?.inherited(gimli::DW_AT_frame_base, context)?;
-            expression_at(place.unit, &value, addr)
+) -> LocationDescription {
+    if let Some((die, value)) = variable.inherited_attribute(gimli::DW_AT_location, context) {
+        let frame_base = || {
+            let (die, value) = function?.inherited_attribute(gimli::DW_AT_frame_base, context)?;
+            expression_at(die.unit, &value, addr)
         };
-        return match expression_at(place.unit, &value, addr) {
+        return match expression_at(die.unit, &value, addr) {
             Some(expression) if gimli::Reader::len(&expression.0) > 0 => {
-                Located::Expression { expression, frame_base: base() }
+                LocationDescription::Expression { expression, frame_base: frame_base() }
             }
-            _ => Located::OptimizedOut,
+            _ => LocationDescription::OptimizedOut,
         };
     }
-    match variable.inherited(gimli::DW_AT_const_value, context) {
+    match variable.inherited_attribute(gimli::DW_AT_const_value, context) {
         Some((_, AttributeValue::Block(bytes))) => gimli::Reader::to_slice(&bytes)
-            .map_or(Located::OptimizedOut, |bytes| Located::Bytes(bytes.into_owned())),
-        Some((place, value)) => match (number(&value), super::units::text(place.unit, value)) {
-            (Some(value), _) => Located::Constant(value),
-            (None, Some(text)) => Located::Bytes(text.into_bytes()),
-            (None, None) => Located::OptimizedOut,
+            .map_or(LocationDescription::OptimizedOut, |bytes| {
+                LocationDescription::Bytes(bytes.into_owned())
+            }),
+        Some((die, value)) => match (constant(&value), super::units::text(die.unit, value)) {
+            (Some(value), _) => LocationDescription::Constant(value),
+            (None, Some(text)) => LocationDescription::Bytes(text.into_bytes()),
+            (None, None) => LocationDescription::OptimizedOut,
         },
-        None => Located::OptimizedOut,
+        None => LocationDescription::OptimizedOut,
     }
 }
 
 /// Returns true if an argument's only location is a slot of its function's own frame. The prologue
 /// must then have stored it there.
 pub(super) fn is_stored(context: Context<'_>, variable: Die<'_>) -> bool {
-    let found = variable.inherited(gimli::DW_AT_location, context);
-    let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };
-    let mut operations = expression.operations(place.unit.encoding());
+    let found = variable.inherited_attribute(gimli::DW_AT_location, context);
+    let Some((die, AttributeValue::Exprloc(expression))) = found else { return false };
+    let mut operations = expression.operations(die.unit.encoding());
     matches!(operations.next(), Ok(Some(gimli::Operation::FrameOffset { offset })) if offset < 0)
 }
 
@@ -99,18 +102,21 @@ pub(super) struct State<'a> {
 
 impl State<'_> {
     /// Returns the home of a variable's value in this state.
-    pub(super) fn home(&self, located: &Located) -> Home {
-        match located {
-            Located::Expression { expression, frame_base } => {
+    pub(super) fn home(&self, description: &LocationDescription) -> Home {
+        match description {
+            LocationDescription::Expression { expression, frame_base } => {
                 let base = || self.frame_base(frame_base.as_ref()?);
                 self.evaluate(expression.clone(), &base).unwrap_or_else(Home::of)
             }
-            Located::Constant(value) => Home::of(Piece::Bytes(value.to_le_bytes().to_vec())),
-            Located::Bytes(bytes) => Home::of(Piece::Bytes(bytes.clone())),
-            Located::OptimizedOut => Home::of(Piece::OptimizedOut),
+            LocationDescription::Constant(value) => {
+                Home::of(Piece::Bytes(value.to_le_bytes().to_vec()))
+            }
+            LocationDescription::Bytes(bytes) => Home::of(Piece::Bytes(bytes.clone())),
+            LocationDescription::OptimizedOut => Home::of(Piece::OptimizedOut),
         }
     }
 
+    /// Evaluates the expression of a frame base; `None` if it is unknown.
     fn frame_base(&self, expression: &Expression<Reader>) -> Option<u64> {
         let home = self.evaluate(expression.clone(), &|| None).ok()?;
         match home.pieces.as_slice() {
@@ -191,6 +197,7 @@ impl State<'_> {
         Ok(Home { pieces: pieces.collect() })
     }
 
+    /// Reads a value of a base type from memory; `None` if it is unknown.
     fn memory(&self, address: u64, size: u8, base_type: gimli::UnitOffset) -> Option<Value> {
         let mut bytes = [0; 8];
         let wanted = bytes.get_mut(..size.into())?;

@@ -19,9 +19,10 @@ mod variables;
 pub use companions::{Companions, companions};
 pub(super) use data::Data;
 pub(super) use die::EntryId;
-pub(super) use locate::Located;
+pub(super) use locate::LocationDescription;
 pub(super) use query::Dwarf;
 pub use query::{Frame, Location};
 pub(super) use sections::{has_dwarf, section};
 
+/// The reader over which gimli's types are generic here.
 use data::Data as Reader;

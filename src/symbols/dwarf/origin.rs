@@ -4,11 +4,11 @@
 use super::die::{Context, Die};
 use super::units::text;
 
-/// Returns the linkage name of the function at `entry`, or its plain name if it has none.
-pub(super) fn name(context: Context<'_>, entry: Die<'_>) -> Option<String> {
+/// Returns the linkage name of the entry `function`, or its plain name if it has none.
+pub(super) fn function_name(context: Context<'_>, function: Die<'_>) -> Option<String> {
     let named = [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name, gimli::DW_AT_name];
     named.iter().find_map(|name| {
-        let (place, value) = entry.inherited(*name, context)?;
-        text(place.unit, value)
+        let (die, value) = function.inherited_attribute(*name, context)?;
+        text(die.unit, value)
     })
 }

@@ -1,10 +1,10 @@
 //! Queries the DWARF of one module by address, line or function.
 
-use super::scopes::{Call, Kind, Scope};
+use super::scopes::{Call, Scope, ScopeKind};
 use super::units::{Unit, Units, file_path};
 use super::variables::Globals;
 use super::{origin, sections};
-use crate::symbols::debug_file::{self, DebugFile, normal};
+use crate::symbols::debug_file::{self, DebugFile, normalized};
 use crate::symbols::spans::Spans;
 use crate::symbols::{Files, names};
 use std::collections::{HashMap, HashSet};
@@ -27,16 +27,18 @@ pub struct Location {
 pub struct Frame {
     /// The demangled name of the function; `None` if it is unknown.
     pub function: Option<String>,
-    /// The source location: of the address in the innermost function, else of the inlined call.
+    /// For the innermost function, the source location of the address; for the others, that of the
+    /// call that was inlined. `None` if it is unknown.
     pub location: Option<Location>,
 }
 
 /// The DWARF of one module.
 pub(in crate::symbols) struct Dwarf {
     pub(super) units: Units,
-    /// The units of the file shared by dwz.
+    /// The units of the supplement, the file into which dwz moved entries that several debug files
+    /// have in common.
     pub(super) supplement: Option<Units>,
-    /// The value of each span is the index of a unit.
+    /// The code of the units: the value of each span is an index in `units`.
     by_address: Spans,
     pub(super) files: Arc<dyn Files>,
     /// The start addresses of functions, by linkage name.
@@ -46,20 +48,21 @@ pub(in crate::symbols) struct Dwarf {
 }
 
 impl Dwarf {
-    /// Reads the list of units in `file`. `code` are the code sections of the module.
+    /// Reads the list of units in `file`; `None` if it is not a 64-bit little-endian ELF file.
+    /// `code` are the code sections of the module.
     pub(in crate::symbols) fn parse(
         file: &DebugFile,
         code: &Spans,
         files: Arc<dyn Files>,
     ) -> Option<Self> {
         let mut dwarf = sections::load(&file.bytes, false)?;
-        let supplement = sections::supplement(&file.bytes).and_then(|(name, build_id)| {
-            debug_file::find_supplement(&*files, &file.path, &name, &build_id)
+        let supplement = sections::supplement_link(&file.bytes).and_then(|(name, build_id)| {
+            debug_file::open_supplement(&*files, &file.path, &name, &build_id)
         });
         if let Some(shared) = supplement.as_ref().and_then(|bytes| sections::load(bytes, false)) {
             dwarf.set_sup(shared);
         }
-        // The units of the shared file are separate, with their own sections.
+        // The units of the supplement are separate, with their own sections.
         let supplement = supplement.and_then(|bytes| sections::load(&bytes, false));
         let units = Units::parse(dwarf);
         let by_address = units.by_address(code);
@@ -73,8 +76,8 @@ impl Dwarf {
         })
     }
 
-    /// Returns the source location of the code at `addr`.
-    pub(in crate::symbols) fn location(&self, addr: u64, code: &Spans) -> Option<Location> {
+    /// Returns the source location of the code at `addr`; `None` if no line table covers it.
+    pub(in crate::symbols) fn location_at(&self, addr: u64, code: &Spans) -> Option<Location> {
         let lines = self.unit_at(addr)?.lines(&self.units.dwarf, code);
         let row = lines.row_at(addr)?;
         let file = lines.file(row.file)?.clone();
@@ -83,17 +86,17 @@ impl Dwarf {
 
     /// Returns the function at `addr` and those that it is inlined into, innermost first; empty if
     /// there is none.
-    pub(in crate::symbols) fn frames(&self, addr: u64, code: &Spans) -> Vec<Frame> {
+    pub(in crate::symbols) fn frames_at(&self, addr: u64, code: &Spans) -> Vec<Frame> {
         let Some(unit) = self.unit_at(addr) else { return Vec::new() };
-        let mut location = self.location(addr, code);
+        let mut location = self.location_at(addr, code);
         let mut frames = Vec::new();
         for (_, scope) in unit.scopes(&self.units.dwarf, code, &*self.files).at(addr) {
             let caller = match scope.kind {
-                Kind::Block { .. } => continue,
-                Kind::Inlined(call) => self.call_location(unit, call),
-                Kind::Function => None,
+                ScopeKind::Block { .. } => continue,
+                ScopeKind::Inlined(call) => self.call_location(unit, call),
+                ScopeKind::Function => None,
             };
-            let function = self.name(unit, scope).map(|name| names::demangle(&name));
+            let function = self.name_of(unit, scope).map(|name| names::demangle(&name));
             frames.push(Frame { function, location: std::mem::replace(&mut location, caller) });
         }
         frames
@@ -101,14 +104,14 @@ impl Dwarf {
 
     /// Returns the non-inlined function that contains `addr`: demangled name, start and size in
     /// bytes.
-    pub(in crate::symbols) fn function(
+    pub(in crate::symbols) fn function_at(
         &self,
         addr: u64,
         code: &Spans,
     ) -> Option<(String, u64, u64)> {
         let unit = self.unit_at(addr)?;
         let (_, scope) = unit.scopes(&self.units.dwarf, code, &*self.files).at(addr).last()?;
-        let name = names::demangle(&self.name(unit, scope)?);
+        let name = names::demangle(&self.name_of(unit, scope)?);
         Some((name, scope.start, scope.size_bytes))
     }
 
@@ -116,7 +119,7 @@ impl Dwarf {
     pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
         let query = names::Query::new(query);
         let by_name = self.by_name.get_or_init(|| self.functions_by_name(code));
-        let meant = by_name.iter().filter(|(name, _)| query.means(name));
+        let meant = by_name.iter().filter(|(name, _)| query.matches(name));
         meant.flat_map(|(_, starts)| starts).copied().collect()
     }
 
@@ -124,8 +127,8 @@ impl Dwarf {
         let mut by_name: HashMap<String, Vec<u64>> = HashMap::new();
         for unit in &self.units.units {
             let scopes = unit.scopes(&self.units.dwarf, code, &*self.files).iter();
-            for scope in scopes.filter(|scope| !matches!(scope.kind, Kind::Block { .. })) {
-                if let Some(name) = self.name(unit, scope) {
+            for scope in scopes.filter(|scope| !matches!(scope.kind, ScopeKind::Block { .. })) {
+                if let Some(name) = self.name_of(unit, scope) {
                     by_name.entry(name).or_default().push(scope.start);
                 }
             }
@@ -136,7 +139,8 @@ impl Dwarf {
     /// Returns the first line, from `line` on, that has code in a file that `file` matches.
     pub(in crate::symbols) fn next_line(&self, file: &str, line: u32, code: &Spans) -> Option<u32> {
         let lines = self.units.units.iter().flat_map(|unit| {
-            let rows = unit.lines(&self.units.dwarf, code).rows_of(|path| is_file(file, path));
+            let rows =
+                unit.lines(&self.units.dwarf, code).breakpoint_rows(|path| is_file(file, path));
             rows.map(|row| row.line).filter(|found| *found >= line)
         });
         lines.min()
@@ -153,7 +157,8 @@ impl Dwarf {
         let mut addresses = Vec::new();
         for unit in &self.units.units {
             let lines = unit.lines(&self.units.dwarf, code);
-            let rows = lines.rows_of(|path| is_file(file, path)).filter(|row| row.line == line);
+            let rows =
+                lines.breakpoint_rows(|path| is_file(file, path)).filter(|row| row.line == line);
             let mut found: Vec<u64> = rows.map(|row| row.address).collect();
             found.sort_unstable();
             let scopes = unit.scopes(&self.units.dwarf, code, &*self.files);
@@ -164,19 +169,21 @@ impl Dwarf {
         addresses
     }
 
+    /// Returns the unit that covers `addr`.
     pub(super) fn unit_at(&self, addr: u64) -> Option<&Unit> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         self.units.units.get(index)
     }
 
-    fn name(&self, unit: &Unit, scope: &Scope) -> Option<String> {
+    /// Returns the linkage name of a scope's function, or its plain name if it has none.
+    fn name_of(&self, unit: &Unit, scope: &Scope) -> Option<String> {
         let context = self.context();
-        origin::name(context, context.root(unit).sibling(scope.entry))
+        origin::function_name(context, context.root(unit).in_same_unit(scope.entry))
     }
 
     /// Returns the source location of an inlined call; `None` if its file or line is unknown.
     fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {
-        let entries = unit.entries(&self.units.dwarf, &*self.files);
+        let entries = unit.entries_unit(&self.units.dwarf, &*self.files);
         let main = unit.head.unit_ref(&self.units.dwarf);
         // Entries of a split file may use the file numbers of the main file's table.
         let numbered = if entries.line_program.is_some() { entries } else { main };
@@ -186,8 +193,8 @@ impl Dwarf {
     }
 }
 
-/// Returns true if `path` ends with the components of a user's file name.
+/// Returns true if `path` ends with the components of `query`, a user's name of a file.
 fn is_file(query: &str, path: &str) -> bool {
-    let query = normal(Path::new(query));
+    let query = normalized(Path::new(query));
     Path::new(path).ends_with(query)
 }

@@ -2,7 +2,7 @@
 //! resolved elsewhere, on demand.
 
 use super::Reader;
-use super::units::{Extent, Ranges, is_sane};
+use super::units::{Extent, Ranges, is_bounded};
 use crate::symbols::spans::Spans;
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
@@ -21,16 +21,17 @@ pub(super) struct Scope {
     pub(super) entry: UnitOffset,
     /// The address at which the scope is entered.
     pub(super) start: u64,
-    /// Bytes from `start` to the end of the range that contains it.
+    /// The bytes from `start` to the end of the contiguous range that contains it: the code can
+    /// have more ranges.
     pub(super) size_bytes: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: ScopeKind,
     /// The index of the enclosing scope; `None` for a function that is not inlined.
     parent: Option<usize>,
 }
 
 /// The kind of a scope.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ScopeKind {
     /// A function that is not inlined.
     Function,
     /// A copy of a function, inlined at a call.
@@ -70,7 +71,7 @@ impl Scopes {
         // A parent precedes its child, so this ends.
         let outer = move |(_, scope): &(usize, &Scope)| scope.parent.and_then(with_scope);
         let scopes = std::iter::successors(found.and_then(with_scope), outer);
-        scopes.filter(|(_, scope)| !matches!(scope.kind, Kind::Block { has_variables: false }))
+        scopes.filter(|(_, scope)| !matches!(scope.kind, ScopeKind::Block { has_variables: false }))
     }
 
     /// Returns all scopes.
@@ -96,22 +97,22 @@ impl Builder<'_> {
         while !entries.is_empty() {
             let (depth, offset) = (entries.next_depth(), entries.next_offset());
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
-            if !is_sane(abbreviation) {
+            if !is_bounded(abbreviation) {
                 break;
             }
             while open.last().is_some_and(|(around, _)| *around >= depth) {
                 open.pop();
             }
             if abbreviation.tag() == gimli::DW_TAG_variable {
-                self.note_variable(open.last().copied(), depth);
+                self.mark_block_with_variable(open.last().copied(), depth);
             }
             if !is_scope(abbreviation.tag()) {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
             entries.read_attributes(abbreviation.attributes(), &mut entry.attrs)?;
-            let kind = kind(abbreviation.tag(), &entry);
-            let is_inside = !matches!(kind, Kind::Function);
+            let kind = scope_kind(abbreviation.tag(), &entry);
+            let is_inside = !matches!(kind, ScopeKind::Function);
             let parent = open.last().map(|(_, index)| *index).filter(|_| is_inside);
             if let Some(index) = self.push(&entry, offset, kind, parent) {
                 open.push((depth, index));
@@ -125,7 +126,7 @@ impl Builder<'_> {
         &mut self,
         entry: &Entry<Reader>,
         offset: UnitOffset,
-        kind: Kind,
+        kind: ScopeKind,
         parent: Option<usize>,
     ) -> Option<usize> {
         let index = self.scopes.len();
@@ -135,12 +136,12 @@ impl Builder<'_> {
         Some(index)
     }
 
-    /// Marks the scope `around`, with its depth and index, as one that declares variables, if it is
-    /// a block. Ignores a variable at `depth` that is not its direct child.
-    fn note_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
+    /// Notes that the scope `around`, given by its depth and index, declares a variable, if it is a
+    /// block. Ignores a variable at `depth` that is not its direct child.
+    fn mark_block_with_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
         let around = around.filter(|(around, _)| around + 1 == depth);
         if let Some(scope) = around.and_then(|(_, index)| self.scopes.get_mut(index))
-            && let Kind::Block { has_variables } = &mut scope.kind
+            && let ScopeKind::Block { has_variables } = &mut scope.kind
         {
             *has_variables = true;
         }
@@ -153,16 +154,16 @@ fn is_scope(tag: gimli::DwTag) -> bool {
     scopes.contains(&tag)
 }
 
-fn kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> Kind {
+fn scope_kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> ScopeKind {
     let short = |name| number(entry, name).and_then(|n| n.try_into().ok()).unwrap_or(0);
     match tag {
-        gimli::DW_TAG_inlined_subroutine => Kind::Inlined(Call {
+        gimli::DW_TAG_inlined_subroutine => ScopeKind::Inlined(Call {
             file: number(entry, gimli::DW_AT_call_file).unwrap_or(0),
             line: short(gimli::DW_AT_call_line),
             column: short(gimli::DW_AT_call_column),
         }),
-        gimli::DW_TAG_lexical_block => Kind::Block { has_variables: false },
-        _ => Kind::Function,
+        gimli::DW_TAG_lexical_block => ScopeKind::Block { has_variables: false },
+        _ => ScopeKind::Function,
     }
 }
 

@@ -33,9 +33,9 @@ pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
     gimli::Dwarf::load(load).ok()
 }
 
-/// Returns the name and build ID of the file that dwz made for DWARF data shared by several files;
-/// `None` if `bytes` does not refer to one.
-pub(super) fn supplement(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
+/// Returns the name and build ID of the supplement: the file that dwz made for DWARF data that
+/// several debug files have in common. `None` if `bytes` does not refer to one.
+pub(super) fn supplement_link(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let (name, build_id) = elf.gnu_debugaltlink().ok()??;
     Some((name.to_vec(), build_id.to_vec()))

@@ -1,5 +1,4 @@
-//! Reads a [`Type`] from its DWARF entry (a [`Die`]). Skips the typedefs and qualifiers around
-//! it.
+//! Reads a [`Type`] from its DWARF entry (a [`Die`]). Skips the typedefs and qualifiers around it.
 
 use super::Reader;
 use super::die::{Context, Die, is_aggregate, is_declaration};
@@ -21,20 +20,21 @@ pub(super) struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    /// Returns the type that an attribute refers to; `None` without one.
-    pub(super) fn reference(&self, place: Die<'a>, name: DwAt) -> Option<TypeId> {
-        let (place, value) = place.inherited(name, self.context)?;
-        let target = place.follow(&value, self.context)?;
+    /// Returns the identity of the type that an attribute, inherited or not, refers to; `None`
+    /// without one. Does not read the type.
+    pub(super) fn referenced_type(&self, die: Die<'a>, attribute: DwAt) -> Option<TypeId> {
+        let (owner, value) = die.inherited_attribute(attribute, self.context)?;
+        let target = owner.follow(&value, self.context)?;
         Some(TypeId { module: self.module, entry: target.id })
     }
 
     /// Reads a type, under the name of its outermost typedef. Returns `None` if it is void, or
     /// damaged.
-    pub(super) fn read(&self, place: Die<'a>) -> Option<Type> {
-        let (mut place, mut name) = (place, None);
+    pub(super) fn read_type(&self, die: Die<'a>) -> Option<Type> {
+        let (mut die, mut name) = (die, None);
         for _ in 0..MAX_LAYERS {
-            let entry = place.read()?;
-            let own = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
+            let entry = die.read()?;
+            let own = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(die.unit, name));
             name = name.or(own);
             match entry.tag {
                 gimli::DW_TAG_typedef
@@ -44,36 +44,36 @@ impl<'a> Types<'a> {
                 | gimli::DW_TAG_atomic_type
                 | gimli::DW_TAG_immutable_type => {
                     let target = entry.attr_value(gimli::DW_AT_type)?;
-                    place = place.follow(&target, self.context)?;
+                    die = die.follow(&target, self.context)?;
                 }
-                _ => return Some(self.plain(place, &entry, name)),
+                _ => return Some(self.read_unqualified(die, &entry, name)),
             }
         }
         None
     }
 
     /// Reads a type that is no typedef or qualifier, with `name` as its name.
-    fn plain(&self, place: Die<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
+    fn read_unqualified(&self, die: Die<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
         let size = entry.attr_value(gimli::DW_AT_byte_size).and_then(|size| size.udata_value());
-        let language = language_of(place.unit);
+        let language = language_of(die.unit);
         let mut size_bytes = size;
         let kind = match entry.tag {
-            gimli::DW_TAG_base_type => base(entry),
+            gimli::DW_TAG_base_type => base_kind(entry),
             gimli::DW_TAG_pointer_type
             | gimli::DW_TAG_reference_type
             | gimli::DW_TAG_rvalue_reference_type => {
                 size_bytes = size.or(Some(8));
                 let is_reference = entry.tag != gimli::DW_TAG_pointer_type;
-                Kind::Pointer { target: self.reference(place, gimli::DW_AT_type), is_reference }
+                Kind::Pointer { target: self.referenced_type(die, gimli::DW_AT_type), is_reference }
             }
             tag if is_aggregate(tag) && is_declaration(entry) => Kind::Other,
-            gimli::DW_TAG_union_type => Kind::Union(self.members(place)),
-            tag if is_aggregate(tag) => self.structure(place),
+            gimli::DW_TAG_union_type => Kind::Union(self.members(die)),
+            tag if is_aggregate(tag) => self.structure_or_variants(die),
             gimli::DW_TAG_array_type => {
-                let element = self.reference(place, gimli::DW_AT_type);
-                Kind::Array { element, counts: counts(place) }
+                let element = self.referenced_type(die, gimli::DW_AT_type);
+                Kind::Array { element, counts: element_counts(die) }
             }
-            gimli::DW_TAG_enumeration_type => self.enumeration(place, &mut size_bytes),
+            gimli::DW_TAG_enumeration_type => self.enumeration(die, &mut size_bytes),
             gimli::DW_TAG_subroutine_type => Kind::Function,
             gimli::DW_TAG_unspecified_type => {
                 // `decltype(nullptr)`.
@@ -85,54 +85,56 @@ impl<'a> Types<'a> {
         Type { name, size_bytes, kind, language }
     }
 
-    fn structure(&self, place: Die<'a>) -> Kind {
-        let children = place.children();
-        let part = children.iter().find(|(_, entry)| entry.tag == gimli::DW_TAG_variant_part);
-        match part {
+    /// Reads the members of a structure, or the variants of an enum of Rust.
+    fn structure_or_variants(&self, die: Die<'a>) -> Kind {
+        let children = die.children();
+        let variant_part =
+            children.iter().find(|(_, entry)| entry.tag == gimli::DW_TAG_variant_part);
+        match variant_part {
             Some((part, entry)) => self.variants(*part, entry),
-            None => Kind::Structure(self.members(place)),
+            None => Kind::Structure(self.members(die)),
         }
     }
 
-    fn members(&self, place: Die<'a>) -> Vec<Member> {
-        let children = place.children();
-        let members = children.iter().filter_map(|(place, entry)| self.member(*place, entry));
+    fn members(&self, die: Die<'a>) -> Vec<Member> {
+        let children = die.children();
+        let members = children.iter().filter_map(|(die, entry)| self.member(*die, entry));
         members.collect()
     }
 
     /// Returns the member that an entry describes; `None` for static members and other entries.
-    fn member(&self, place: Die<'a>, entry: &Entry<Reader>) -> Option<Member> {
+    fn member(&self, die: Die<'a>, entry: &Entry<Reader>) -> Option<Member> {
         let is_base = entry.tag == gimli::DW_TAG_inheritance;
         let is_member = is_base || entry.tag == gimli::DW_TAG_member;
         let is_static = entry.attr_value(gimli::DW_AT_external).is_some() || is_declaration(entry);
         if !is_member || is_static {
             return None;
         }
-        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
-        let type_id = self.reference(place, gimli::DW_AT_type);
-        let offset_bytes = offset_of(place.unit, entry);
-        let bits = bits_of(entry, offset_bytes, || self.size_of(type_id));
+        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(die.unit, name));
+        let type_id = self.referenced_type(die, gimli::DW_AT_type);
+        let offset_bytes = member_offset(die.unit, entry);
+        let bits = bit_field(entry, offset_bytes, || self.size_of(type_id));
         Some(Member { name, offset_bytes, bits, type_id, is_base })
     }
 
     fn size_of(&self, type_id: Option<TypeId>) -> Option<u64> {
-        let place = self.context.die(type_id?.entry)?;
-        self.read(place)?.size_bytes
+        let die = self.context.die(type_id?.entry)?;
+        self.read_type(die)?.size_bytes
     }
 
     /// Reads the variants of an enum of Rust from its variant part.
     fn variants(&self, part: Die<'a>, entry: &Entry<Reader>) -> Kind {
         let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
-            let place = part.follow(&reference, self.context)?;
-            self.member(place, &place.read()?)
+            let die = part.follow(&reference, self.context)?;
+            self.member(die, &die.read()?)
         });
-        let variant = |(place, entry): &(Die<'a>, Entry<Reader>)| {
+        let variant = |(die, entry): &(Die<'a>, Entry<Reader>)| {
             if entry.tag != gimli::DW_TAG_variant {
                 return None;
             }
-            let value = entry.attr_value(gimli::DW_AT_discr_value).as_ref().and_then(number);
-            let children = place.children();
-            let member = children.iter().find_map(|(place, entry)| self.member(*place, entry))?;
+            let value = entry.attr_value(gimli::DW_AT_discr_value).as_ref().and_then(constant);
+            let children = die.children();
+            let member = children.iter().find_map(|(die, entry)| self.member(*die, entry))?;
             Some(Variant { value, member })
         };
         let variants = part.children().iter().filter_map(variant).collect();
@@ -140,9 +142,9 @@ impl<'a> Types<'a> {
     }
 
     /// Reads an enumeration. An unknown `size_bytes` becomes that of the underlying type.
-    fn enumeration(&self, place: Die<'a>, size_bytes: &mut Option<u64>) -> Kind {
-        let underlying = self.reference(place, gimli::DW_AT_type);
-        let underlying = underlying.and_then(|id| self.read(self.context.die(id.entry)?));
+    fn enumeration(&self, die: Die<'a>, size_bytes: &mut Option<u64>) -> Kind {
+        let underlying = self.referenced_type(die, gimli::DW_AT_type);
+        let underlying = underlying.and_then(|id| self.read_type(self.context.die(id.entry)?));
         *size_bytes = size_bytes.or(underlying.as_ref().and_then(|of| of.size_bytes));
         let mask = match *size_bytes {
             Some(size @ 1..8) => (1_u64 << (8 * size)) - 1,
@@ -150,12 +152,12 @@ impl<'a> Types<'a> {
         };
         let mut has_negative = false;
         let mut names = Vec::new();
-        for (place, entry) in place.children() {
+        for (die, entry) in die.children() {
             let value = entry.attr_value(gimli::DW_AT_const_value);
-            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
+            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(die.unit, name));
             if let (gimli::DW_TAG_enumerator, Some(value), Some(name)) = (entry.tag, value, name) {
                 has_negative |= matches!(value, AttributeValue::Sdata(value) if value < 0);
-                names.extend(number(&value).map(|value| (value & mask, name)));
+                names.extend(constant(&value).map(|value| (value & mask, name)));
             }
         }
         let is_signed = match underlying.map(|of| of.kind) {
@@ -167,7 +169,7 @@ impl<'a> Types<'a> {
 }
 
 /// Returns the kind of a base type, by its encoding.
-fn base(entry: &Entry<Reader>) -> Kind {
+fn base_kind(entry: &Entry<Reader>) -> Kind {
     let Some(AttributeValue::Encoding(encoding)) = entry.attr_value(gimli::DW_AT_encoding) else {
         return Kind::Other;
     };
@@ -184,11 +186,11 @@ fn base(entry: &Entry<Reader>) -> Kind {
 
 /// Returns the number of elements in each dimension of an array, outermost first; `None` if
 /// unknown.
-fn counts(place: Die<'_>) -> Vec<Option<u64>> {
-    let children = place.children();
+fn element_counts(die: Die<'_>) -> Vec<Option<u64>> {
+    let children = die.children();
     let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
     let count = |(_, entry): &(Die<'_>, Entry<Reader>)| {
-        let value = |name| entry.attr_value(name).as_ref().and_then(number);
+        let value = |name| entry.attr_value(name).as_ref().and_then(constant);
         let upper = || value(gimli::DW_AT_upper_bound)?.checked_add(1);
         // The bound of an array of size zero is -1.
         value(gimli::DW_AT_count).or_else(upper).or_else(|| {
@@ -200,7 +202,7 @@ fn counts(place: Die<'_>) -> Vec<Option<u64>> {
 }
 
 /// Returns a member's offset in bytes; `None` if it must be computed, as for virtual bases.
-fn offset_of(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
+fn member_offset(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_data_member_location) {
         None => Some(0),
         Some(AttributeValue::Exprloc(expression)) => {
@@ -216,7 +218,7 @@ fn offset_of(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
 
 /// Returns the first bit of a bit field, counted from the start of the structure, and its size in
 /// bits; `None` for other members. DWARF 3 counts from the high end of the storage unit.
-fn bits_of(
+fn bit_field(
     entry: &Entry<Reader>,
     offset_bytes: Option<u64>,
     size_bytes: impl Fn() -> Option<u64>,
@@ -232,8 +234,9 @@ fn bits_of(
     Some((offset.checked_add(unit)?.checked_sub(from_high)?.checked_sub(size)?, size))
 }
 
-/// Returns a constant of up to 64 bits; negative ones in two's complement.
-pub(super) fn number(value: &AttributeValue<Reader>) -> Option<u64> {
+/// Returns the constant of up to 64 bits that is the value of an attribute; a negative one in two's
+/// complement. `None` if it is not such a constant.
+pub(super) fn constant(value: &AttributeValue<Reader>) -> Option<u64> {
     match value {
         AttributeValue::Sdata(value) => Some(value.cast_unsigned()),
         value => value.udata_value(),

@@ -4,7 +4,7 @@
 use super::lines::Lines;
 use super::scopes::Scopes;
 use super::{Reader, sections};
-use crate::symbols::debug_file::normal;
+use crate::symbols::debug_file::normalized;
 use crate::symbols::files::{Files, open};
 use crate::symbols::spans::{Span, Spans};
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitRef};
@@ -56,7 +56,7 @@ impl Units {
             let offset = header.debug_info_offset()?.0;
             let table = tables.get(&header.debug_abbrev_offset().0)?.clone();
             let mut root = header.entries_raw(&table, None).ok()?;
-            let root = root.read_abbreviation().ok()?.filter(|root| is_sane(root))?;
+            let root = root.read_abbreviation().ok()?.filter(|root| is_bounded(root))?;
             let mut head =
                 gimli::Unit::new_with_abbreviations(&dwarf, header, table.clone()).ok()?;
             if root.tag() == gimli::DW_TAG_partial_unit {
@@ -70,12 +70,13 @@ impl Units {
 
     /// Returns the last unit that begins at or before `offset` of `.debug_info`. Does not check its
     /// end.
-    pub(super) fn find(&self, offset: usize) -> Option<&Unit> {
+    pub(super) fn at_or_before(&self, offset: usize) -> Option<&Unit> {
         let next = self.units.partition_point(|unit| unit.offset <= offset);
         self.units.get(next.checked_sub(1)?)
     }
 
-    /// Returns the unit of each address; a span's value is the unit's index.
+    /// Returns the address ranges of the units that start in `code`; a span's value is the index of
+    /// the unit in `units`.
     pub(super) fn by_address(&self, code: &Spans) -> Spans {
         let mut ranges = Ranges::default();
         for (index, unit) in (0_u32..).zip(&self.units) {
@@ -111,11 +112,11 @@ impl Unit {
         code: &Spans,
         files: &dyn Files,
     ) -> &Scopes {
-        self.scopes.get_or_init(|| Scopes::parse(self.entries(dwarf, files), code))
+        self.scopes.get_or_init(|| Scopes::parse(self.entries_unit(dwarf, files), code))
     }
 
     /// Returns the unit that contains the entries: this one, or the one in the split file.
-    pub(super) fn entries<'a>(
+    pub(super) fn entries_unit<'a>(
         &'a self,
         dwarf: &'a gimli::Dwarf<Reader>,
         files: &dyn Files,
@@ -127,7 +128,8 @@ impl Unit {
         }
     }
 
-    /// Loads the part in the separate file; `None` if there is none, or its ID is another one.
+    /// Loads the part in the separate file; `None` if the unit has none, or that file is absent, or
+    /// belongs to another build by its ID.
     fn load_split(&self, dwarf: &gimli::Dwarf<Reader>, files: &dyn Files) -> Option<Split> {
         let id = self.head.dwo_id?;
         let unit = self.head.unit_ref(dwarf);
@@ -136,7 +138,7 @@ impl Unit {
         let directory = directory.and_then(Result::ok).unwrap_or_default();
         let name = gimli::Reader::to_slice(&name).ok()?;
         let path = Path::new(OsStr::from_bytes(&directory)).join(OsStr::from_bytes(&name));
-        let mut split = sections::load(&open(files, &normal(&path))?, true)?;
+        let mut split = sections::load(&open(files, &normalized(&path))?, true)?;
         // `make_dwo` shares the sections that stay in the main file.
         split.make_dwo(dwarf);
         let header = split.units().next().ok()??;
@@ -146,8 +148,9 @@ impl Unit {
     }
 }
 
-/// Parses the tables of abbreviations, by offset. Ends each where the next one starts, since the
-/// units of a hostile file can refer to overlapping parts of one long table.
+/// Parses the tables of abbreviations (the lists of attributes of entries), by offset. Ends each
+/// where the next one starts, since the units of a hostile file can refer to overlapping parts of
+/// one long table.
 fn abbreviations(
     dwarf: &gimli::Dwarf<Reader>,
     headers: &[gimli::UnitHeader<Reader>],
@@ -167,14 +170,15 @@ fn abbreviations(
     offsets.iter().zip(ends).filter_map(table).collect()
 }
 
-/// Returns true if an entry can be read in bounded time. The entry's size is no limit, since some
-/// attributes take no space in it.
-pub(super) fn is_sane(abbreviation: &gimli::Abbreviation) -> bool {
+/// Returns true if the entries with this abbreviation (their list of attributes) can be read in
+/// bounded time: it has at most [`MAX_ATTRIBUTES`]. The file's size is no bound, since some
+/// attributes take no space in an entry.
+pub(super) fn is_bounded(abbreviation: &gimli::Abbreviation) -> bool {
     abbreviation.attributes().len() <= MAX_ATTRIBUTES
 }
 
-/// The collected address ranges of entries. Bounded, because entries of a hostile file can share
-/// one long list.
+/// Collects the address ranges of entries. Their number is bounded, because entries of a hostile
+/// file can share one long list.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     spans: Vec<Span>,
@@ -182,12 +186,13 @@ pub(super) struct Ranges {
     visited: usize,
 }
 
-/// The part of a DWARF entry's code from the address at which it is entered.
+/// The part of a DWARF entry's code from the address at which it is entered to the end of the
+/// contiguous range there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// The address at which the code is entered.
     pub(super) start: u64,
-    /// Bytes from `start` to the end of the range that contains it.
+    /// The bytes from `start` to the end of the contiguous range that contains it.
     pub(super) size_bytes: u64,
 }
 
@@ -253,14 +258,14 @@ fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Opti
     }
 }
 
-/// Returns the string of an attribute.
+/// Returns the string that is the value of an attribute; `None` if it is not a string.
 pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> Option<String> {
     let reader = unit.attr_string(value).ok()?;
     gimli::Reader::to_string_lossy(&reader).ok().map(std::borrow::Cow::into_owned)
 }
 
-/// Returns the path of the file number `index` in a line table, joined to its directory and the
-/// unit's.
+/// Returns the path of the file with the number `index` in a line table, joined to its directory
+/// and to the unit's compilation directory, without `.` and `..`.
 pub(super) fn file_path(
     unit: UnitRef<'_, Reader>,
     header: &gimli::LineProgramHeader<Reader>,
@@ -274,5 +279,5 @@ pub(super) fn file_path(
         path.push(file.directory(header).and_then(|name| text(unit, name)).unwrap_or_default());
     }
     path.push(text(unit, file.path_name())?);
-    Some(normal(&path).to_string_lossy().into())
+    Some(normalized(&path).to_string_lossy().into())
 }

@@ -41,7 +41,7 @@ fn answer(text: &str) -> Result<Vec<Shown>, Error> {
     let symbols = Symbols::new(|_: &Path| None);
     let evaluator = Evaluator::new(&symbols);
     let bound = evaluator.bind(&Question::parse(text)?, Addr(0x40_0000))?;
-    let registers = FrameRegisters::of(&State);
+    let registers = FrameRegisters::innermost(&State);
     let frame = Frame { registers: &registers, machine: &State, is_innermost: true };
     evaluator.answer(&bound, &frame)
 }
