@@ -6,7 +6,7 @@ use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, EXIT_GROUP};
 use crate::tracee::siginfo::signal_of;
-use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
+use crate::tracee::{SiginfoBytes, Signo, Stop, current_call};
 
 /// The exit stop of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
 /// Returns true if one of the threads `tids` of a process executes a program: it waits in the
 /// kernel until all others are gone, so they must not be kept at their exit stops.
 pub(super) fn any_is_in_execve(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
-    tids.any(|tid| matches!(call_of(pid, tid), Some(EXECVE | EXECVEAT)))
+    tids.any(|tid| matches!(current_call(pid, tid), Some(EXECVE | EXECVEAT)))
 }
 
 #[cfg(test)]

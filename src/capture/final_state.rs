@@ -11,7 +11,9 @@ use crate::image::core::{
 use crate::insn::Registers;
 use crate::insn::xsave::forget_last_x87;
 use crate::sideband::Mapping;
-use crate::tracee::{Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped};
+use crate::tracee::{
+    Memory, PageMap, PageState, SiginfoBytes, Tracee, auxv, mappings, undumped_mappings,
+};
 use std::io::BufWriter;
 
 /// A mapping larger than this is likely reserved rather than used (sanitizers, garbage collectors):
@@ -75,7 +77,7 @@ pub(super) fn write_core(
     let maps = visible(mappings(pid)?, hidden);
     let mut pages =
         TouchedPages { map: PageMap::open(pid), range: AddrRange::default(), touched: None };
-    let undumped = undumped(pid);
+    let undumped = undumped_mappings(pid);
     let (mut segments, mut dumped_mappings) = (Vec::new(), Vec::new());
     for mapping in maps.iter().filter(|mapping| is_memory(mapping)) {
         let whole = segment(mapping, &mut pages);

@@ -31,7 +31,7 @@ impl SharedCpu {
     pub(in crate::capture) fn pin_this_thread() -> Result<Self, tracee::Error> {
         let all = Cpus::of_this_thread()?;
         let shared = Cpus::current()?;
-        shared.keep_this_thread()?;
+        shared.pin_this_thread()?;
         Ok(Self { all, shared, others: all.without(shared).unwrap_or(all) })
     }
 
@@ -39,7 +39,7 @@ impl SharedCpu {
     /// the thread is gone, or the kernel took these CPUs away, which it does not report to a
     /// program either.
     pub(in crate::capture) fn unpin(self, tid: Tid) {
-        let _ = self.all.keep(tid);
+        let _ = self.all.pin(tid);
     }
 
     /// Lets this thread, and those that it creates, use all CPUs again until the result is
@@ -47,14 +47,14 @@ impl SharedCpu {
     pub(in crate::capture) fn use_all(self) -> AllCpus {
         let before = Cpus::of_this_thread().ok();
         // If this fails, recording is only slower.
-        let _ = self.all.keep_this_thread();
+        let _ = self.all.pin_this_thread();
         AllCpus { before }
     }
 
     /// Moves this thread, which encodes, off the CPU that the program runs on, if there are others.
     pub(in crate::capture) fn move_off(self) {
         // If this fails, recording is only slower.
-        let _ = self.others.keep_this_thread();
+        let _ = self.others.pin_this_thread();
     }
 }
 
@@ -97,7 +97,7 @@ impl HelperPlacement {
         };
         self.last = now;
         // If this fails, recording is only slower.
-        let _ = to.keep_this_thread();
+        let _ = to.pin_this_thread();
     }
 }
 
@@ -133,7 +133,7 @@ pub(in crate::capture) struct AllCpus {
 impl Drop for AllCpus {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            let _ = before.keep_this_thread();
+            let _ = before.pin_this_thread();
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
 use crate::recording::{BackendName, Exit, Manifest, Reader, Store};
 use crate::timeline::{Options, Timeline};
-use crate::tracee::{self, command_line, executable, process_of, resolve, state};
+use crate::tracee::{self, command_line, executable, process_of, process_status, resolve};
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, stderr};
 use std::num::NonZero;
@@ -221,7 +221,7 @@ fn progress(written: &Written) {
 
 /// Returns the program and arguments of a running process. Fails if this user may not trace it.
 pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
-    if state(pid).is_none() {
+    if process_status(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
     }
     let program = executable(pid).map_err(|error| match &error {

@@ -18,7 +18,7 @@ use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
 use crate::tracee::trap_flag::hide_after_step;
-use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
+use crate::tracee::{DeferredStops, SiginfoBytes, Stop, siginfo, wait_for};
 use crate::translate::{Hook, SPENT, is_tick, slots};
 
 /// The result of stepping a thread out of the cache.
@@ -151,7 +151,7 @@ impl TranslatedProcess {
                     return Ok(run);
                 }
                 SignalStop::Watchpoint => {
-                    let status = HitStatus::of(thread.tracee)?;
+                    let status = HitStatus::read(thread.tracee)?;
                     let run = self.come_out(thread, running, RunEnd::Watchpoint)?;
                     if !matches!(run, Run::Other(_)) {
                         status.restore(thread.tracee)?;
@@ -285,13 +285,13 @@ impl TranslatedProcess {
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
     pub(super) fn step_out(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
-        let (mut mask, mut stopped) = (None, Stopped::default());
+        let (mut mask, mut stopped) = (None, DeferredStops::default());
         for _ in 0..STEPS_LIMIT {
             let registers = tracee.registers()?;
             self.request_if_spent(thread, &registers);
             if let Some(exact) = self.exact_at(thread, &registers) {
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
-                tracee.stop_again(stopped)?;
+                tracee.raise_deferred_stops(stopped)?;
                 return Ok(SteppedOut::Exact(Box::new(exact)));
             }
             if self.copy_for(thread, &registers)? {
@@ -304,7 +304,7 @@ impl TranslatedProcess {
             tracee.step(0)?;
             match wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
-                stop if stopped.puts_off(stop) => {}
+                stop if stopped.defer(stop) => {}
                 stop if stop.is_end() => return Ok(SteppedOut::Other(stop)),
                 _ => break,
             }
@@ -358,7 +358,7 @@ impl TranslatedProcess {
             let signal = match stop {
                 Stop::Signal(signal) => signal,
                 stop => {
-                    tracee.forget_step(begun)?;
+                    tracee.clear_step_flag(begun)?;
                     return Ok(Stepped::Other(stop));
                 }
             };
@@ -368,7 +368,7 @@ impl TranslatedProcess {
                 stop => stop,
             };
             if !matches!(stop, SignalStop::Done) {
-                tracee.forget_step(begun)?;
+                tracee.clear_step_flag(begun)?;
             }
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;

@@ -10,7 +10,7 @@ use super::shared::SharedFiles;
 use crate::common::{Pid, Tid};
 use crate::engine::Copied;
 use crate::recording::log::Cursor;
-use crate::tracee::{Tracee, end};
+use crate::tracee::{Tracee, kill_and_reap};
 use std::collections::BTreeMap;
 
 /// The maximum number of regular checkpoints: if there are more, every second is removed.
@@ -29,7 +29,7 @@ pub(super) struct Checkpoint {
 
 impl Drop for Checkpoint {
     fn drop(&mut self) {
-        end(self.pid);
+        kill_and_reap(self.pid);
     }
 }
 
@@ -149,7 +149,7 @@ impl Epoch {
         let tracee = Tracee(Tid(pid.0));
         let shared = checkpoint.shared.clone();
         if let Err(error) = shared.separate(checkpoint.pid, pid, self.page) {
-            end(pid);
+            kill_and_reap(pid);
             return Err(error);
         }
         self.shared = shared;
@@ -157,7 +157,7 @@ impl Epoch {
         self.thread.tracee = tracee;
         self.contexts = checkpoint.contexts.clone();
         let cursor = checkpoint.cursor.clone();
-        end(before);
+        kill_and_reap(before);
         self.engine.switch(tracee, pid, &checkpoint.copied)?;
         if !self.shared.is_empty() {
             // The new process has other memory files.

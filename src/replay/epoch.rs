@@ -88,6 +88,6 @@ impl Epoch {
 impl Drop for Epoch {
     fn drop(&mut self) {
         self.save_code_cache();
-        tracee::end(self.pid());
+        tracee::kill_and_reap(self.pid());
     }
 }

@@ -11,7 +11,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Cursor, Happening, Mapped, Start};
 use crate::recording::{COMPLETED_SAVES_VERSION, Reader};
-use crate::tracee::{Tracee, end, start_empty};
+use crate::tracee::{Tracee, kill_and_reap, start_empty};
 use crate::translate::Components;
 
 /// Bytes of a trace buffer. Few are enough, as code that counts writes no records.
@@ -134,7 +134,7 @@ impl Epoch {
         let process = EmptyProcess { pid, page, code, reserved };
         let filled = Self::fill_process(process, start, tid, cursor, reader);
         if filled.is_err() {
-            end(pid);
+            kill_and_reap(pid);
         }
         filled
     }

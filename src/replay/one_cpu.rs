@@ -31,7 +31,7 @@ struct ThisThread {
 impl ThisThread {
     fn unpin(&mut self) {
         if let Some(all) = self.unpinned.take() {
-            let _ = all.keep_this_thread();
+            let _ = all.pin_this_thread();
         }
     }
 }
@@ -104,11 +104,11 @@ impl OneCpu {
     fn pin(&mut self, tid: Tid) {
         let Ok(here) = Cpus::current() else { return };
         if self.pinned != Some((tid, Some(here))) {
-            self.pinned = here.keep(tid).is_ok().then_some((tid, Some(here)));
+            self.pinned = here.pin(tid).is_ok().then_some((tid, Some(here)));
         }
         let unpinned = self.unpinned.filter(|_| self.pinned.is_some());
         THIS_THREAD.with_borrow_mut(|this| {
-            if this.unpinned.is_none() && unpinned.is_some() && here.keep_this_thread().is_ok() {
+            if this.unpinned.is_none() && unpinned.is_some() && here.pin_this_thread().is_ok() {
                 this.unpinned = unpinned;
             }
         });
@@ -120,7 +120,7 @@ impl OneCpu {
         THIS_THREAD.with_borrow_mut(ThisThread::unpin);
         let is_free = !self.has_choice || self.pinned == Some((tid, None));
         if let Some(all) = self.unpinned.filter(|_| !is_free) {
-            self.pinned = all.keep(tid).is_ok().then_some((tid, None));
+            self.pinned = all.pin(tid).is_ok().then_some((tid, None));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Attaches to a running process: stops all its threads, wherever they are.
 
 use super::error::Error;
-use super::procfs::{has_more_filters, is_traced_here, state, threads};
+use super::procfs::{has_more_filters, is_traced_here, process_status, threads};
 use super::ptrace::Tracee;
 use super::stop::{PtraceEvent, Stop};
 use super::wait::wait_for;
@@ -9,26 +9,26 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 
-/// Attaches to a process and stops all its threads, which it returns. Loses no signal. If it fails,
-/// leaves no thread attached.
+/// Attaches to a process and stops all its threads, which it returns. Blocks until they are
+/// stopped. Delivers the signals that arrive until then. If it fails, leaves no thread attached.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
-    refuse(pid)?;
-    let mut attached = Attached::new(pid, None);
+    check_attachable(pid)?;
+    let mut attached = AttachInProgress::new(pid, None);
     match attached.stop_all() {
         Ok(()) if attached.stopped.is_empty() => Err(Error::NoProcess { pid }),
         Ok(()) => Ok(attached.stopped.into_iter().collect()),
         Err(error) => {
-            detach_all(pid);
+            detach_process(pid);
             Err(error)
         }
     }
 }
 
-/// Attaches to one thread of a process and stops it. Leaves alone the other threads, and those that
-/// it creates.
+/// Attaches to one thread of a process, and blocks until it is stopped. Leaves alone the other
+/// threads, and those that it creates.
 pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
-    refuse(Pid(tid.0))?;
-    let mut attached = Attached::new(pid, Some(tid));
+    check_attachable(Pid(tid.0))?;
+    let mut attached = AttachInProgress::new(pid, Some(tid));
     match attached.stop_all() {
         Ok(()) if attached.stopped.is_empty() => Err(Error::NoThread { tid }),
         Ok(()) => Ok(()),
@@ -40,22 +40,24 @@ pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
     }
 }
 
-/// Detaches from all threads of a process that are still traced, whether stopped or running.
-pub fn detach_all(pid: Pid) {
+/// Detaches from all threads of a process that the calling thread still traces, whether stopped or
+/// running. They run on.
+pub fn detach_process(pid: Pid) {
     // Includes the first thread even if `/proc` lists none.
     let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
-    tids.into_iter().map(Tracee).for_each(detach_anywhere);
+    tids.into_iter().map(Tracee).for_each(stop_and_detach);
 }
 
-/// Detaches from every thread that the calling thread still traces, in any process.
-pub fn detach_rest() {
+/// Detaches from every thread that the calling thread still traces, in any process. They run on.
+pub fn detach_all_traced() {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
-    pids.flat_map(threads).filter(|tid| is_traced_here(*tid)).map(Tracee).for_each(detach_anywhere);
+    pids.flat_map(threads).filter(|tid| is_traced_here(*tid)).map(Tracee).for_each(stop_and_detach);
 }
 
-/// Detaches from a thread, and stops it before if it runs. Delivers the signal that stopped it.
-fn detach_anywhere(tracee: Tracee) {
+/// Detaches from a thread. If it runs, stops it first, and delivers the signal if it stopped for
+/// one.
+fn stop_and_detach(tracee: Tracee) {
     // Only a stopped thread can be detached from. For an untraced one, both requests fail.
     if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
         let signal = match wait_for(tracee.0) {
@@ -67,10 +69,10 @@ fn detach_anywhere(tracee: Tracee) {
     }
 }
 
-/// Returns an error for a process that cannot be attached to, by its state in `/proc`.
-fn refuse(pid: Pid) -> Result<(), Error> {
+/// Checks by `/proc` that a process can be attached to. The error has the reason.
+fn check_attachable(pid: Pid) -> Result<(), Error> {
     let because = |why: String| Err(Error::NotAttachable { pid, why });
-    let Some(state) = state(pid) else { return Err(Error::NoProcess { pid }) };
+    let Some(state) = process_status(pid) else { return Err(Error::NoProcess { pid }) };
     let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
     if pid == own {
         return because("it is the recorder itself".to_owned());
@@ -92,7 +94,7 @@ fn refuse(pid: Pid) -> Result<(), Error> {
 }
 
 /// An attach request in progress.
-struct Attached {
+struct AttachInProgress {
     pid: Pid,
     /// The only thread to attach to; `None` for all.
     only: Option<Tid>,
@@ -102,7 +104,7 @@ struct Attached {
     stopped: BTreeSet<Tid>,
 }
 
-impl Attached {
+impl AttachInProgress {
     fn new(pid: Pid, only: Option<Tid>) -> Self {
         Self { pid, only, seized: BTreeSet::new(), stopped: BTreeSet::new() }
     }
@@ -135,7 +137,7 @@ impl Attached {
             }
             Err(error) if error.is_gone() => Ok(()),
             // A thread created by a traced one is traced already, and stops on its own.
-            Err(Error::Ptrace { errno: Errno::EPERM, .. }) if self.is_ours(tid) => {
+            Err(Error::Ptrace { errno: Errno::EPERM, .. }) if self.is_traced_already(tid) => {
                 self.seized.insert(tid);
                 Ok(())
             }
@@ -145,7 +147,7 @@ impl Attached {
     }
 
     /// Returns true if a thread is traced already, because one of the traced threads created it.
-    fn is_ours(&self, tid: Tid) -> bool {
+    fn is_traced_already(&self, tid: Tid) -> bool {
         !self.seized.is_empty() && is_traced_here(tid)
     }
 
@@ -154,13 +156,13 @@ impl Attached {
     fn wait_until_stopped(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         loop {
-            let gone = match wait_for(tid)? {
+            let is_gone = match wait_for(tid)? {
                 Stop::Event(PtraceEvent::Stop) | Stop::Group(_) => {
                     self.stopped.insert(tid);
                     return Ok(());
                 }
                 Stop::Exited(_) | Stop::Killed { .. } => true,
-                Stop::Signal(signal) => !is_there(tracee.resume(signal))?,
+                Stop::Signal(signal) => !is_alive(tracee.resume(signal))?,
                 // The kernel attaches new processes and threads, too. This detaches from the
                 // processes, and from the threads if only one is wanted.
                 Stop::Event(
@@ -169,12 +171,12 @@ impl Attached {
                     let child =
                         Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
                     wait_for(child)?;
-                    is_there(Tracee(child).detach(0))?;
-                    !is_there(tracee.resume(0))?
+                    is_alive(Tracee(child).detach(0))?;
+                    !is_alive(tracee.resume(0))?
                 }
-                Stop::Event(_) | Stop::Call => !is_there(tracee.resume(0))?,
+                Stop::Event(_) | Stop::Call => !is_alive(tracee.resume(0))?,
             };
-            if gone {
+            if is_gone {
                 self.seized.remove(&tid);
                 return Ok(());
             }
@@ -183,7 +185,8 @@ impl Attached {
 }
 
 /// Returns true if a ptrace request succeeded, false if it failed because the thread is gone.
-fn is_there(result: Result<(), Error>) -> Result<bool, Error> {
+/// Passes other errors on.
+fn is_alive(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Err(error) if error.is_gone() => Ok(false),
         result => result.map(|()| true),

@@ -2,7 +2,7 @@
 //! process execute system calls with a *gadget*, a SYSCALL instruction in its memory.
 
 use super::error::Error;
-use super::launch::end;
+use super::launch::kill_and_reap;
 use super::memory::Memory;
 use super::procfs::mappings;
 use super::ptrace::Tracee;
@@ -30,10 +30,10 @@ const PAGE_BYTES: u64 = 4096;
 const PROGRAM_END: u64 = (1 << 47) - PAGE_BYTES;
 
 impl Tracee {
-    /// Makes the only thread of a stopped process copy the process, by the SYSCALL instruction at
-    /// `gadget`. The copy is traced, is stopped where this process is, and has the same registers
-    /// and signal mask. To copy AMX tiles, `gadget` must be the page of [`start_empty`]. During the
-    /// call, all signals are blocked.
+    /// Makes the only thread of a stopped process copy the process with clone(2), by the SYSCALL
+    /// instruction at `gadget`. Returns the copy: it is traced, is stopped where this process is,
+    /// and has the same registers and signal mask. To copy AMX tiles, `gadget` must be the page of
+    /// [`start_empty`]. During the call, all signals are blocked.
     pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -53,9 +53,9 @@ impl Tracee {
         self.set_signal_mask(u64::MAX)?;
         self.set_registers(&call)?;
         // With this `orig_rax`, the kernel restarts no system call when the thread is resumed.
-        let settled = Registers { orig_rax: u64::MAX, ..registers };
+        let restored = Registers { orig_rax: u64::MAX, ..registers };
         let mut child = None;
-        let mut entered = false;
+        let mut has_entered = false;
         // The stops of this thread: the entry of clone(2), the event of the birth, and the exit.
         loop {
             self.resume_to_call(0)?;
@@ -65,12 +65,12 @@ impl Tracee {
                     // The copy is traced from its birth on, and begins with a stop.
                     wait_for(tid)?;
                     let copy = Self(tid);
-                    copy.set_registers(&settled)?;
+                    copy.set_registers(&restored)?;
                     copy.set_signal_mask(mask)?;
                     self.copy_tiles(copy, gadget)?;
                     child = Some(Pid(tid.0));
                 }
-                Stop::Call if !std::mem::replace(&mut entered, true) => {}
+                Stop::Call if !std::mem::replace(&mut has_entered, true) => {}
                 Stop::Call => break,
                 // Stops of job control do not disturb the call.
                 Stop::Group(_) | Stop::Event(PtraceEvent::Stop) | Stop::Signal(_) => {}
@@ -78,16 +78,17 @@ impl Tracee {
             }
         }
         let result = self.registers()?.rax.cast_signed();
-        self.set_registers(&settled)?;
+        self.set_registers(&restored)?;
         self.set_signal_mask(mask)?;
         let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(libc::EIO));
         child.ok_or(Error::System { call: "clone", errno })
     }
 }
 
-/// Starts a process with nothing in it but one page, and returns both. The page begins with a
-/// SYSCALL instruction, at which the process is stopped. It also contains the code for AMX tiles,
-/// and overlaps none of `reserved`. The process is traced, and has no open files and no terminal.
+/// Starts a process with nothing in it but one page, and returns the process and the page. The page
+/// begins with a SYSCALL instruction (a *gadget*), at which the process is stopped. It also
+/// contains the code for AMX tiles, and overlaps none of `reserved`. The process is traced, and has
+/// no open files and no terminal.
 pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
     // SAFETY: the child makes one system call, again and again.
     let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
@@ -97,9 +98,9 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
         },
         ForkResult::Parent { child } => Pid(child.as_raw()),
     };
-    let emptied = empty(pid, reserved);
+    let emptied = empty_process(pid, reserved);
     if emptied.is_err() {
-        end(pid);
+        kill_and_reap(pid);
     }
     emptied.map(|page| (pid, page))
 }
@@ -108,12 +109,12 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
 /// session, maps a page that overlaps none of `reserved`, and unmaps all else. Uses a SYSCALL
 /// instruction of its C library, at last that of the page. Returns the page, at which the process
 /// is stopped.
-fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
+fn empty_process(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     let tracee = Tracee(Tid(pid.0));
     tracee.seize()?;
     let memory = Memory::open(pid)?;
     let own = mappings(pid)?;
-    let here = stop_at_call(tracee, &memory)?;
+    let here = stop_in_pause(tracee, &memory)?;
     // The kernel writes to this memory whenever the thread is scheduled, and it will be unmapped.
     if let Some(rseq) = tracee.rseq().ok().flatten() {
         let (size, signature) = (rseq.size_bytes.into(), rseq.signature.into());
@@ -146,9 +147,9 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     Ok(page)
 }
 
-/// Stops the process in pause(2), or about to make that call. Returns the SYSCALL instruction of
-/// the library's function.
-fn stop_at_call(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
+/// Stops a new copy of this process in pause(2), or about to make that call. Fails after two
+/// seconds. Returns the SYSCALL instruction of the library's function.
+fn stop_in_pause(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
     const TRIES: u32 = 2000;
     const PERIOD: Duration = Duration::from_millis(1);
     for _ in 0..TRIES {
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(Tracee(Tid(copy.0)).registers().unwrap(), before);
         assert_eq!(own(copy), own(pid));
         for pid in [pid, copy] {
-            end(pid);
+            kill_and_reap(pid);
         }
     }
 }

@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid as NixPid;
 
 /// The calling thread, as the kernel's scheduling calls name it.
-const THIS: Tid = Tid(0);
+const CALLING_THREAD: Tid = Tid(0);
 
 /// A set of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub struct Cpus(CpuSet);
 impl Cpus {
     /// Returns the CPUs that the calling thread may run on.
     pub fn of_this_thread() -> Result<Self, Error> {
-        let cpus = sched_getaffinity(NixPid::from_raw(THIS.0));
+        let cpus = sched_getaffinity(NixPid::from_raw(CALLING_THREAD.0));
         cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })
     }
 
-    /// Returns the CPU that the calling thread runs on.
+    /// Returns the CPU that the calling thread runs on, as a set of one.
     pub fn current() -> Result<Self, Error> {
         let mut set = CpuSet::new();
         let current = sched_getcpu().and_then(|cpu| set.set(cpu));
@@ -45,7 +45,7 @@ impl Cpus {
     }
 
     /// Restricts a thread to these CPUs. Ignores a thread that is gone.
-    pub fn keep(self, tid: Tid) -> Result<(), Error> {
+    pub fn pin(self, tid: Tid) -> Result<(), Error> {
         match sched_setaffinity(NixPid::from_raw(tid.0), &self.0) {
             Err(errno) if errno != Errno::ESRCH => {
                 Err(Error::System { call: "sched_setaffinity", errno })
@@ -55,8 +55,8 @@ impl Cpus {
     }
 
     /// Restricts the calling thread to these CPUs.
-    pub fn keep_this_thread(self) -> Result<(), Error> {
-        self.keep(THIS)
+    pub fn pin_this_thread(self) -> Result<(), Error> {
+        self.pin(CALLING_THREAD)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_thread_stays_where_it_is_kept() {
         let here = Cpus::current().unwrap();
-        here.keep_this_thread().unwrap();
+        here.pin_this_thread().unwrap();
         assert_eq!(Cpus::of_this_thread().unwrap(), here);
     }
 }

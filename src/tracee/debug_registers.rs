@@ -29,11 +29,11 @@ pub struct Slot {
     addr: u64,
     size_bytes: u64,
     /// The address of the watch that it is part of.
-    of: Addr,
+    watch_addr: Addr,
     reads: bool,
 }
 
-/// Returns true if there are enough debug registers for all watches at once.
+/// Returns true if the debug registers can watch all of `watches` at once.
 pub fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
@@ -47,7 +47,7 @@ pub fn slots(watches: &[Watch]) -> Vec<Slot> {
         while rest > 0 && slots.len() <= SLOTS {
             let fits = |size: &u64| addr.is_multiple_of(*size) && *size <= rest;
             let size_bytes = [WIDEST_BYTES, 4, 2, 1].into_iter().find(fits).unwrap_or(1);
-            slots.push(Slot { addr, size_bytes, of: watch.addr, reads: watch.reads });
+            slots.push(Slot { addr, size_bytes, watch_addr: watch.addr, reads: watch.reads });
             addr = addr.wrapping_add(size_bytes);
             rest -= size_bytes;
         }
@@ -70,37 +70,41 @@ fn control(slots: &[Slot]) -> u64 {
     slots.iter().enumerate().map(one).fold(0, |all, bits| all | bits)
 }
 
-/// The ranges that a thread's debug registers watch.
+/// The ranges that the debug registers of one thread watch. Each method takes that thread, which
+/// must be stopped.
 #[derive(Debug, Default)]
 pub struct Watched(Vec<Slot>);
 
 impl Watched {
-    /// Watches these ranges (at most four) and no others, for a stopped thread.
+    /// Watches these ranges (at most four) and no others. Does nothing if they are watched already.
     pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
-            watch(tracee, slots)?;
+            write_slots(tracee, slots)?;
             self.0 = slots.to_vec();
         }
         Ok(())
     }
 
-    /// Clears the registers of a stopped thread, before it is detached.
+    /// Disables the debug registers, before the thread is detached from: the kernel would keep
+    /// them.
     pub fn end(&self, tracee: Tracee) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { clear(tracee) }
     }
 
-    /// Forgets all ranges: the kernel has cleared the registers for a new program.
+    /// Forgets all ranges, without a change of the registers: the kernel has cleared them for a new
+    /// program.
     pub fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Returns the address of the first watch that was hit, if one was. Clears all hits, as
-    /// [`Self::take_hits`] does.
+    /// Returns the address of the first watch, by debug register, that was hit since the last call;
+    /// `None` if none was. Clears all hits, as [`Self::take_hits`] does.
     pub fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
         Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
     }
 
-    /// Returns the hits since the last call, and clears them in the thread's DR6.
+    /// Returns the watches that were hit since the last call, and clears the hits in the thread's
+    /// DR6. A watch of several registers can be there more than once.
     pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -108,7 +112,7 @@ impl Watched {
         let status = tracee.debug_register(STATUS)?;
         let hits = self.0.iter().enumerate().filter(|(index, _)| status >> index & 1 != 0);
         let hits: Vec<Hit> =
-            hits.map(|(_, slot)| Hit { addr: slot.of, reads: slot.reads }).collect();
+            hits.map(|(_, slot)| Hit { addr: slot.watch_addr, reads: slot.reads }).collect();
         if !hits.is_empty() {
             tracee.set_debug_register(STATUS, 0)?;
         }
@@ -130,8 +134,8 @@ pub struct Hit {
 pub struct HitStatus(u64);
 
 impl HitStatus {
-    /// Reads the hits since they were last taken, and leaves them.
-    pub fn of(tracee: Tracee) -> Result<Self, Error> {
+    /// Reads the hits since [`Watched::take_hits`] last cleared them, and leaves them.
+    pub fn read(tracee: Tracee) -> Result<Self, Error> {
         tracee.debug_register(STATUS).map(Self)
     }
 
@@ -144,11 +148,11 @@ impl HitStatus {
 
 /// Disables all debug registers of a stopped thread.
 pub fn clear(tracee: Tracee) -> Result<(), Error> {
-    watch(tracee, &[])
+    write_slots(tracee, &[])
 }
 
 /// Makes a stopped thread's debug registers watch `slots` and nothing else.
-fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
+fn write_slots(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
     tracee.set_debug_register(CONTROL, 0)?;
     for (index, slot) in slots.iter().take(SLOTS).enumerate() {
         tracee.set_debug_register(index, slot.addr)?;

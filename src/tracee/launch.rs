@@ -44,8 +44,9 @@ struct Prepared {
 }
 
 impl Launch<'_> {
-    /// Starts the program, traced by the calling thread and stopped at its first instruction. If
-    /// the kernel refuses to trace or execute it, no process is left.
+    /// Starts the program, traced by the calling thread, and blocks until it is stopped at its
+    /// first instruction (that of its dynamic loader, if it has one). If the kernel refuses to
+    /// trace or execute it, no process is left.
     pub fn start(&self) -> Result<Pid, Error> {
         let prepared = self.prepare()?;
         let (go_read, go_write) = pipe()?;
@@ -110,11 +111,11 @@ impl Launch<'_> {
             }
         }
         // The child is in its exit stop. Its error, if any, is in the pipe.
-        end(pid);
+        kill_and_reap(pid);
         let mut errno = [0; 4];
-        let said = available(&errors) && File::from(errors).read_exact(&mut errno).is_ok();
+        let has_errno = has_data(&errors) && File::from(errors).read_exact(&mut errno).is_ok();
         let program = self.program.to_owned();
-        Err(if said {
+        Err(if has_errno {
             Error::Exec { program, errno: Errno::from_raw(i32::from_ne_bytes(errno)) }
         } else {
             Error::EndedEarly { program }
@@ -122,10 +123,10 @@ impl Launch<'_> {
     }
 }
 
-/// Kills a stopped single-threaded process that the calling thread traces, and reaps it. Does
-/// nothing if it was reaped before: its number may be another process's by now.
-pub fn end(pid: Pid) {
-    if !is_own(pid) {
+/// Kills a stopped single-threaded process that the calling thread traces, and blocks until it is
+/// reaped. Does nothing if it was reaped before: its number may be another process's by now.
+pub fn kill_and_reap(pid: Pid) {
+    if !is_unreaped(pid) {
         return;
     }
     let tracee = Tracee(Tid(pid.0));
@@ -140,7 +141,7 @@ pub fn end(pid: Pid) {
 }
 
 /// Returns true if a process is a child of this one, or traced by it, and not reaped.
-fn is_own(pid: Pid) -> bool {
+fn is_unreaped(pid: Pid) -> bool {
     let number = libc::id_t::try_from(pid.0).unwrap_or(0);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: `siginfo_t` is plain data, of which zeros are a value.
@@ -154,7 +155,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
 }
 
 /// Returns true if the pipe has data to read without blocking.
-fn available(pipe: &OwnedFd) -> bool {
+fn has_data(pipe: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let ready = poll(&mut fds, PollTimeout::ZERO);
     let readable = fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
@@ -183,8 +184,9 @@ fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
             let wanted = current | libc::ADDR_NO_RANDOMIZE;
             libc::personality(libc::c_ulong::from(wanted.cast_unsigned()));
         }
-        let there = prepared.directory.as_ref().is_none_or(|dir| libc::chdir(dir.as_ptr()) == 0);
-        if libc::read(go, (&raw mut byte).cast(), 1) == 1 && there {
+        let is_in_directory =
+            prepared.directory.as_ref().is_none_or(|dir| libc::chdir(dir.as_ptr()) == 0);
+        if libc::read(go, (&raw mut byte).cast(), 1) == 1 && is_in_directory {
             libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());
         }
         let errno = *libc::__errno_location();
@@ -204,7 +206,7 @@ mod tests {
         let script = "sleep 60 >/dev/null 2>&1 & echo $!";
         let started = Command::new("sh").args(["-c", script]).output().unwrap();
         let pid: i32 = String::from_utf8(started.stdout).unwrap().trim().parse().unwrap();
-        end(Pid(pid));
+        kill_and_reap(Pid(pid));
         std::thread::sleep(std::time::Duration::from_millis(20));
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         assert!(!status.contains("State:\tZ"), "{status}");

@@ -2,8 +2,8 @@
 
 use crate::common::{Addr, AddrRange};
 
-/// Returns a list of mappings without those that overlap `hidden`, and without the lines about
-/// them.
+/// Returns a list of mappings without those that overlap a range of `hidden`, and without the lines
+/// of `smaps` about them. A mapping that overlaps one in part is left out as a whole.
 pub fn list_without(list: &str, hidden: &[AddrRange]) -> String {
     let mut is_hidden = false;
     let kept = list.split_inclusive('\n').filter(|line| {

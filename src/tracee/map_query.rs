@@ -57,7 +57,7 @@ impl MapQuery {
         let mut found = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let Some(mapping) = next(&self.0, at).ok()? else { break };
+            let Some(mapping) = mapping_at_or_after(&self.0, at).ok()? else { break };
             if mapping.range.start >= range.end {
                 break;
             }
@@ -73,7 +73,7 @@ impl MapQuery {
 struct Unanswered;
 
 /// Returns the mapping at an address, or the next one after it; `None` if there is none.
-fn next(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
+fn mapping_at_or_after(maps: &File, at: Addr) -> Result<Option<Mapping>, Unanswered> {
     let mut name = [0_u8; NAME_BYTES];
     let mut query = Query {
         size: size_of::<Query>() as u64,

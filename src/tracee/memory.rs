@@ -2,7 +2,7 @@
 //! protection.
 
 use super::error::Error;
-use super::procfs::living;
+use super::procfs::live_thread_dir;
 use crate::common::{Addr, Pid};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,9 +14,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory of a process.
+    /// Opens the memory of a process, to read and write.
     pub fn open(pid: Pid) -> Result<Self, Error> {
-        let path = living(pid).join("mem");
+        let path = live_thread_dir(pid).join("mem");
         let file = File::options().read(true).write(true).open(&path);
         Ok(Self { file: file.map_err(|error| Error::Proc { path, error })? })
     }
@@ -35,7 +35,7 @@ impl Memory {
         done
     }
 
-    /// Writes all of the bytes, or returns an error.
+    /// Writes all of the bytes. After an error, some of them may be written.
     pub fn write(&self, addr: Addr, bytes: &[u8]) -> std::io::Result<()> {
         self.file.write_all_at(bytes, addr.0)
     }

@@ -1,7 +1,7 @@
 //! Controls a process through ptrace(2): launch, stops, registers, memory. Holds no policy.
 //!
-//! ptrace ties a tracee to the *thread* that traces it: launch and every later call must come
-//! from one thread.
+//! ptrace ties a tracee to the *thread* that traces it: launch and every later call must come from
+//! one thread.
 
 mod attach;
 pub mod call_numbers;
@@ -23,23 +23,23 @@ mod tiles;
 pub mod trap_flag;
 mod wait;
 
-pub use attach::{attach, attach_thread, detach_all, detach_rest};
+pub use attach::{attach, attach_thread, detach_all_traced, detach_process};
 pub use copy::start_empty;
 pub use cpus::Cpus;
 pub use debug_registers::Watch;
 pub use error::Error;
-pub use launch::{Launch, end};
+pub use launch::{Launch, kill_and_reap};
 pub use lists::list_without;
 pub use map_query::MapQuery;
 pub use memory::Memory;
 pub use page_map::{PageMap, PageState};
 pub use procfs::{
-    AT_BASE, AT_ENTRY, Dispositions, KernelWork, Signals, auxv, auxv_value, call_of, comm,
-    command_line, dispositions, executable, has_more_filters, is_first_thread_gone, is_signalled,
-    is_thread_of, is_traced_here, kernel_work, mappings, process_of, real_user, signals, started,
-    state, threads, undumped,
+    AT_BASE, AT_ENTRY, Dispositions, KernelWork, Signals, auxv, auxv_value, comm, command_line,
+    current_call, dispositions, executable, has_more_filters, is_being_killed,
+    is_first_thread_gone, is_thread_of, is_traced_here, kernel_work, mappings, process_of,
+    process_status, real_user_id, signals, start_time, threads, undumped_mappings,
 };
 pub use program::{ProgramError, image_of, resolve};
-pub use ptrace::{Rseq, SiginfoBytes, Stopped, TRAP_BIT, Tracee, USER_CS_64};
+pub use ptrace::{DeferredStops, Rseq, SiginfoBytes, TRAP_BIT, Tracee, USER_CS_64};
 pub use stop::{PtraceEvent, Signo, Stop};
-pub use wait::{news_of, wait_any, wait_for, wait_for_killed, wait_or_signal};
+pub use wait::{unreported_stop, wait_any, wait_for, wait_for_killed, wait_interruptibly};

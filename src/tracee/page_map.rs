@@ -1,7 +1,7 @@
 //! Finds the pages of a process that were touched, in the kernel's page map
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
-use super::procfs::living;
+use super::procfs::live_thread_dir;
 use crate::common::{Addr, AddrRange, Pid};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -64,12 +64,12 @@ pub struct PageMap(File);
 impl PageMap {
     /// Opens the page map; `None` if the kernel does not allow it.
     pub fn open(pid: Pid) -> Option<Self> {
-        File::open(living(pid).join("pagemap")).ok().map(Self)
+        File::open(live_thread_dir(pid).join("pagemap")).ok().map(Self)
     }
 
     /// Returns the pages of `range` that were touched (present or swapped out), in order, as ranges
-    /// of pages in the same state. `None` if the kernel does not report them. A range of terabytes
-    /// that was only reserved costs nothing, from Linux 6.7 on.
+    /// of pages in the same state. `None` if the kernel does not report them, as for a process that
+    /// is gone. A range of terabytes that was only reserved costs nothing, from Linux 6.7 on.
     pub fn touched(&self, range: AddrRange) -> Option<Vec<(AddrRange, PageState)>> {
         self.scan(range).or_else(|| self.read(range))
     }
@@ -95,7 +95,7 @@ impl PageMap {
             let found = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) };
             let found = regions.get(..usize::try_from(found).ok()?)?;
             for region in found.iter().filter(|region| region.categories & PAGE_IS_PFNZERO == 0) {
-                push(
+                push_pages(
                     &mut touched,
                     region.start,
                     region.end,
@@ -126,7 +126,7 @@ impl PageMap {
                 let entry = u64::from_le_bytes(entry.try_into().ok()?);
                 if entry & IS_TOUCHED != 0 {
                     let start = page * PAGE_BYTES;
-                    push(&mut touched, start, start + PAGE_BYTES, state_of(entry, FILE_BIT));
+                    push_pages(&mut touched, start, start + PAGE_BYTES, state_of(entry, FILE_BIT));
                 }
                 page += 1;
             }
@@ -135,12 +135,13 @@ impl PageMap {
     }
 }
 
+/// Returns the state of a page by its flags, of which `file_bit` marks a page of a file.
 fn state_of(flags: u64, file_bit: u64) -> PageState {
     if flags & file_bit == 0 { PageState::Private } else { PageState::OfFile }
 }
 
 /// Appends pages, or extends the last range by them if they continue it in the same state.
-fn push(touched: &mut Vec<(AddrRange, PageState)>, start: u64, end: u64, state: PageState) {
+fn push_pages(touched: &mut Vec<(AddrRange, PageState)>, start: u64, end: u64, state: PageState) {
     match touched.last_mut() {
         Some((last, of_last)) if last.end.0 == start && *of_last == state => last.end = Addr(end),
         _ => touched.push((AddrRange::new(Addr(start), Addr(end)), state)),

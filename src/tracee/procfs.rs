@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Returns the `/proc` directory that describes a process's memory and program: that of its first
 /// thread, or of another one if the first has ended (`pthread_exit`).
-pub(super) fn living(pid: Pid) -> PathBuf {
+pub(super) fn live_thread_dir(pid: Pid) -> PathBuf {
     let first = PathBuf::from(format!("/proc/{pid}"));
     let lives = |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok();
     if lives(&first) {
@@ -24,7 +24,7 @@ pub(super) fn living(pid: Pid) -> PathBuf {
 
 /// Returns the process's mappings, in the order of their addresses.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
-    let path = living(pid).join("maps");
+    let path = live_thread_dir(pid).join("maps");
     // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
     let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = text.map_err(|error| Error::Proc { path: path.clone(), error })?;
@@ -34,8 +34,8 @@ pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
 /// Returns the start addresses of the mappings that the process excludes from core dumps
 /// (madvise(2), `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be
 /// terabytes. Empty if the kernel does not report them.
-pub fn undumped(pid: Pid) -> Vec<u64> {
-    let text = fs::read(living(pid).join("smaps")).unwrap_or_default();
+pub fn undumped_mappings(pid: Pid) -> Vec<u64> {
+    let text = fs::read(live_thread_dir(pid).join("smaps")).unwrap_or_default();
     undumped_of(&String::from_utf8_lossy(&text))
 }
 
@@ -59,9 +59,10 @@ pub fn comm(pid: Pid, tid: Tid) -> String {
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
 }
 
-/// Returns the arguments of a process, its own name first; one empty string if they are unknown.
+/// Returns the arguments of a process (`argv`), beginning with its own name; one empty string if
+/// they are unknown.
 pub fn command_line(pid: Pid) -> Vec<OsString> {
-    let line = fs::read(living(pid).join("cmdline")).unwrap_or_default();
+    let line = fs::read(live_thread_dir(pid).join("cmdline")).unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
     line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
@@ -78,7 +79,7 @@ pub struct Dispositions {
 /// Reads the signal dispositions of the thread's process (proc(5), "status").
 pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
     let path = format!("/proc/{tid}/status");
-    let text = text_of(&path)?;
+    let text = read_text(&path)?;
     Ok(Dispositions { caught: set_of(&text, "SigCgt:"), ignored: set_of(&text, "SigIgn:") })
 }
 
@@ -94,30 +95,31 @@ pub struct Signals {
 /// Reads a thread's pending and blocked signals (proc(5), "status").
 pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
     let path = format!("/proc/{pid}/task/{tid}/status");
-    let text = text_of(&path)?;
+    let text = read_text(&path)?;
     let pending = set_of(&text, "SigPnd:") | set_of(&text, "ShdPnd:");
     Ok(Signals { pending, blocked: set_of(&text, "SigBlk:") })
 }
 
-/// Returns true if a fatal signal is ending a thread (`PF_SIGNALED`; proc(5), "flags" of stat).
-pub fn is_signalled(pid: Pid, tid: Tid) -> bool {
+/// Returns true if a fatal signal is ending a thread (`PF_SIGNALED`; proc(5), "flags" of stat);
+/// false if the thread is gone.
+pub fn is_being_killed(pid: Pid, tid: Tid) -> bool {
     const PF_SIGNALED: u64 = 0x400;
     // The index of the flags after the name.
     const FLAGS: usize = 6;
-    let Ok(text) = text_of(&format!("/proc/{pid}/task/{tid}/stat")) else { return false };
+    let Ok(text) = read_text(&format!("/proc/{pid}/task/{tid}/stat")) else { return false };
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let flags = fields.split_whitespace().nth(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_SIGNALED != 0)
 }
 
 /// Reads a file about a thread as text.
-fn text_of(path: &str) -> Result<String, Error> {
+fn read_text(path: &str) -> Result<String, Error> {
     // A thread's name may be any bytes.
     let bytes = fs::read(path).map_err(|error| Error::Proc { path: path.into(), error })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Parses the signal set on the line `name` of a status; 0 if there is no such line.
+/// Parses the signal set on the line `name` of a status file; 0 if there is no such line.
 fn set_of(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
@@ -125,7 +127,7 @@ fn set_of(status: &str, name: &str) -> u64 {
 
 /// Returns the auxiliary vector as the kernel keeps it; empty if it is unknown.
 pub fn auxv(pid: Pid) -> Vec<u8> {
-    fs::read(living(pid).join("auxv")).unwrap_or_default()
+    fs::read(live_thread_dir(pid).join("auxv")).unwrap_or_default()
 }
 
 /// The type of the auxiliary vector's entry with the address of the program interpreter
@@ -141,15 +143,15 @@ pub fn auxv_value(vector: &[u8], kind: u64) -> Option<u64> {
     Some(value).filter(|value| *value != 0)
 }
 
-/// Returns the path of the program that the process runs.
+/// Returns the path of the file that the process executes (`/proc/PID/exe`).
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
-    let path = living(pid).join("exe");
+    let path = live_thread_dir(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
 }
 
 /// The fields of `/proc/PID/status` that decide whether a process or thread can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ProcessStatus {
     /// The letter of `State`: R, S, D, T, t, Z, X, I.
     pub letter: char,
     /// The number of the tracing thread (`TracerPid`); 0 if the process is not traced.
@@ -161,19 +163,19 @@ pub struct State {
 
 /// Returns the process that a thread belongs to (`Tgid`); `None` if there is no such thread.
 pub fn process_of(tid: Tid) -> Option<Pid> {
-    let status = text_of(&format!("/proc/{tid}/status")).ok()?;
+    let status = read_text(&format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok().map(Pid)
 }
 
-/// Returns true if a task is a thread of the given process.
+/// Returns true if a task is a thread of the given process, and not reaped.
 pub fn is_thread_of(tid: Tid, pid: Pid) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// Returns the state of a process; `None` if there is no such process.
-pub fn state(pid: Pid) -> Option<State> {
-    let status = text_of(&format!("/proc/{pid}/status")).ok()?;
+/// Reads the status of a process or thread; `None` if there is none with this number.
+pub fn process_status(pid: Pid) -> Option<ProcessStatus> {
+    let status = read_text(&format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map_or("", str::trim)
@@ -181,44 +183,45 @@ pub fn state(pid: Pid) -> Option<State> {
     // Strict mode has a mode, but no filters.
     let mode: u32 = field("Seccomp").parse().unwrap_or(0);
     let count = field("Seccomp_filters").parse().unwrap_or(0);
-    Some(State {
+    Some(ProcessStatus {
         letter: field("State").chars().next().unwrap_or('?'),
         tracer: field("TracerPid").parse().unwrap_or(0),
         filters: mode.min(1).max(count),
     })
 }
 
-/// Returns true if a process has more seccomp filters than `other`. Both may have some from their
-/// container, for instance.
+/// Returns true if a process has more seccomp filters than `other`: it installed some itself. Both
+/// may have those of their container, for instance.
 pub fn has_more_filters(pid: Pid, other: Pid) -> bool {
-    let filters = |pid| state(pid).map_or(0, |state| state.filters);
+    let filters = |pid| process_status(pid).map_or(0, |state| state.filters);
     filters(pid) > filters(other)
 }
 
-/// Returns the number of the real user of a process; `None` if there is no such process.
-pub fn real_user(pid: Pid) -> Option<u32> {
-    let status = text_of(&format!("/proc/{pid}/status")).ok()?;
+/// Returns the real user ID of a process; `None` if there is no such process.
+pub fn real_user_id(pid: Pid) -> Option<u32> {
+    let status = read_text(&format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the time at which a process was started, in clock ticks since boot (proc(5), "starttime"
-/// of stat); `None` if there is no such process.
-pub fn started(pid: Pid) -> Option<u64> {
+/// Returns the time at which a process was start_time, in clock ticks since boot (proc(5),
+/// "starttime" of stat); `None` if there is no such process.
+pub fn start_time(pid: Pid) -> Option<u64> {
     // The index of the time in the fields after the name.
     const START_TIME: usize = 19;
-    let stat = text_of(&format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_text(&format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(START_TIME)?.parse().ok()
 }
 
-/// Returns true if a process's first thread is gone. The kernel does not report that to the tracer
-/// while other threads live: a first thread killed at or near its exit stop ends silently.
+/// Returns true if a process's first thread is gone, or the whole process. The kernel does not
+/// report that to the tracer while other threads live: a first thread killed at or near its exit
+/// stop ends silently.
 pub fn is_first_thread_gone(pid: Pid) -> bool {
-    state(pid).is_none_or(|state| matches!(state.letter, 'Z' | 'X'))
+    process_status(pid).is_none_or(|state| matches!(state.letter, 'Z' | 'X'))
 }
 
-/// The kernel's work for a process so far.
+/// The kernel's work for a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelWork {
     /// The number of page faults that needed no disk. First writes to pages after fork(2) are among
@@ -230,7 +233,7 @@ pub struct KernelWork {
 
 /// Returns the kernel's work for a process (proc(5), "stat"); `None` if there is no such process.
 pub fn kernel_work(pid: Pid) -> Option<KernelWork> {
-    let text = text_of(&format!("/proc/{pid}/stat")).ok()?;
+    let text = read_text(&format!("/proc/{pid}/stat")).ok()?;
     // SAFETY: it reads a number of the system.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     work_of(&text, u64::try_from(ticks_per_second).ok().filter(|ticks| *ticks > 0)?)
@@ -250,13 +253,13 @@ fn work_of(stat: &str, ticks_per_second: u64) -> Option<KernelWork> {
 /// Returns true if the calling thread traces the given thread.
 pub fn is_traced_here(tid: Tid) -> bool {
     let tracer = nix::unistd::gettid().as_raw();
-    state(Pid(tid.0)).is_some_and(|state| state.tracer == tracer)
+    process_status(Pid(tid.0)).is_some_and(|state| state.tracer == tracer)
 }
 
 /// Returns the number of the system call that a thread is in (proc(5), "syscall"); `None` if it is
-/// in none, is gone, or still runs after a second. Polls while the thread runs, as it is then about
-/// to leave the kernel or to sleep in it.
-pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
+/// in none, is gone, or still runs after a second. Blocks while the thread runs, for at most that
+/// time: it is then about to leave the kernel or to sleep in it.
+pub fn current_call(pid: Pid, tid: Tid) -> Option<u64> {
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);
     for _ in 0..TRIES {

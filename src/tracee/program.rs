@@ -75,7 +75,7 @@ const HEAD_BYTES: u64 = 256;
 /// Returns the absolute path of the program that a shell would run for `name`, if it can be
 /// recorded. For a script, the kernel runs its interpreter; see [`image_of`].
 pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
-    let found = find(name)?;
+    let found = find_in_path(name)?;
     check(&found, INTERPRETERS_LIMIT)?;
     // Not the canonical path: busybox and others look at the name they are called by.
     std::path::absolute(&found).map_err(|error| ProgramError::Io { path: found, error })
@@ -86,7 +86,7 @@ pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
 pub fn image_of(program: &Path) -> PathBuf {
     let mut image = program.to_owned();
     for _ in 0..INTERPRETERS_LIMIT {
-        match head(&image).ok().and_then(|head| interpreter(&head)) {
+        match read_head(&image).ok().and_then(|head| interpreter(&head)) {
             Some(next) => image = next,
             None => break,
         }
@@ -100,7 +100,7 @@ fn check(found: &Path, interpreters: usize) -> Result<(), ProgramError> {
     let io = |error| ProgramError::Io { path: found.to_owned(), error };
     let path = fs::canonicalize(found).map_err(io)?;
     let metadata = fs::metadata(&path).map_err(io)?;
-    let head = head(&path).map_err(io);
+    let head = read_head(&path).map_err(io);
     let Some(interpreter) = head.as_ref().ok().and_then(|head| interpreter(head)) else {
         check_permissions(&path, &metadata)?;
         return check_header(&path, &head?);
@@ -119,7 +119,7 @@ fn check(found: &Path, interpreters: usize) -> Result<(), ProgramError> {
 }
 
 /// Reads the start of a file, up to [`HEAD_BYTES`].
-fn head(path: &Path) -> io::Result<Vec<u8>> {
+fn read_head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
     Ok(head)
@@ -132,8 +132,9 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
 }
 
-/// Finds the file as a shell does: in `PATH`, or as a path if the name contains a slash.
-fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
+/// Finds the file that a shell would execute: in `PATH`, or as a path if the name contains a slash.
+/// A path may be any file that exists.
+fn find_in_path(name: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return if path.exists() { Ok(path) } else { Err(ProgramError::Missing(path)) };
@@ -162,7 +163,8 @@ fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError
     Ok(())
 }
 
-/// Checks that a file is executable, and that its set-ID bits would not change the user or group.
+/// Checks that a file is executable, and that its set-user-ID and set-group-ID bits would not
+/// change the user or group.
 fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
     check_executable(path, metadata)?;
     let mode = metadata.permissions().mode();
@@ -176,7 +178,8 @@ fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramErro
     Ok(())
 }
 
-/// Checks the ELF identification, type and machine (System V ABI, "ELF Header").
+/// Checks that an ELF header is that of an x86-64 program: its identification, type and machine
+/// (System V ABI, "ELF Header").
 fn check_header(path: &Path, head: &[u8]) -> Result<(), ProgramError> {
     const X86_64: u16 = 62;
     const I386: u16 = 3;

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::procfs::{Signals, process_of, signals};
 use super::stop::{PtraceEvent, Signo, Stop};
 use super::trap_flag::TRAP_FLAG;
-use super::wait::{news_of, wait_for, wait_for_killed};
+use super::wait::{unreported_stop, wait_for, wait_for_killed};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
@@ -19,8 +19,8 @@ pub const USER_CS_64: u64 = 0x33;
 /// A `siginfo_t` as the kernel fills it in.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 
-/// A thread's registration of restartable sequences (rseq(2)), as the kernel's
-/// `struct ptrace_rseq_configuration`.
+/// A thread's registration of restartable sequences (rseq(2)), as the kernel's `struct
+/// ptrace_rseq_configuration`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rseq {
@@ -62,17 +62,17 @@ impl Tracee {
         self.request("SEIZE", libc::PTRACE_SEIZE, 0, options.cast_unsigned() as usize)
     }
 
-    /// Resumes the thread for one instruction, after delivering `signal` (0: none). A wait reports
-    /// its stop, as SIGTRAP.
+    /// Resumes the thread for one instruction, after delivering `signal` (0: none), and returns at
+    /// once. A wait reports the end of the step, as SIGTRAP.
     pub fn step(self, signal: Signo) -> Result<(), Error> {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
-    /// Removes the trap flag (TF of EFLAGS) if a step left it set: RIP is as in `before`, the
-    /// registers before the step, so the instruction was not executed. The kernel does this itself,
-    /// except for POPF and IRET, whose flag it takes for the program's own (`is_setting_trap_flag`
-    /// in its arch/x86/kernel/step.c).
-    pub fn forget_step(self, before: &Registers) -> Result<(), Error> {
+    /// Clears the trap flag (TF of EFLAGS) if a step that executed no instruction left it set: RIP
+    /// is as in `before`, the registers before the step. The kernel does this itself, except for
+    /// POPF and IRET, whose flag it takes for the program's own (`is_setting_trap_flag` in its
+    /// arch/x86/kernel/step.c).
+    pub fn clear_step_flag(self, before: &Registers) -> Result<(), Error> {
         let now = self.registers()?;
         if now.rip != before.rip || now.eflags & !before.eflags & TRAP_FLAG == 0 {
             return Ok(());
@@ -80,18 +80,20 @@ impl Tracee {
         self.set_registers(&Registers { eflags: now.eflags & !TRAP_FLAG, ..now })
     }
 
-    /// Resumes the thread, after delivering `signal` (0: none).
+    /// Resumes the thread, after delivering `signal` (0: none), and returns at once. A wait reports
+    /// its next stop.
     pub fn resume(self, signal: Signo) -> Result<(), Error> {
         self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))
     }
 
     /// Resumes the thread to the next system call entry or exit, after delivering `signal` (0:
-    /// none).
+    /// none), and returns at once. A wait reports [`Stop::Call`], or an earlier stop.
     pub fn resume_to_call(self, signal: Signo) -> Result<(), Error> {
         self.request("SYSCALL", libc::PTRACE_SYSCALL, 0, signal_argument(signal))
     }
 
-    /// Leaves a thread in its group stop; a later wait reports the end of that stop.
+    /// Leaves a thread in its group stop, from which SIGCONT can wake it; a later wait reports
+    /// that.
     pub fn listen(self) -> Result<(), Error> {
         self.request("LISTEN", libc::PTRACE_LISTEN, 0, 0)
     }
@@ -107,7 +109,8 @@ impl Tracee {
         self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
     }
 
-    /// Returns the message of the last ptrace event: a new thread's number, an exit status.
+    /// Returns the message of the last ptrace event: the number of the new thread or process, or an
+    /// exit status as wait(2) reports it.
     pub fn event_message(self) -> Result<u64, Error> {
         let mut message: libc::c_ulong = 0;
         let at = &raw mut message;
@@ -164,11 +167,11 @@ impl Tracee {
         Ok(mask)
     }
 
-    /// Returns true if a SIGTRAP of the stopped thread is still pending: its trap occurred together
-    /// with the event that stopped the thread.
-    pub fn has_trapped(self, pid: Pid) -> bool {
-        let is_there = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
-        signals(pid, self.0).is_ok_and(is_there)
+    /// Returns true if a SIGTRAP of the stopped thread is pending and not blocked: its trap
+    /// occurred together with the event that stopped the thread.
+    pub fn has_pending_trap(self, pid: Pid) -> bool {
+        let is_pending = |now: Signals| now.pending & !now.blocked & TRAP_BIT != 0;
+        signals(pid, self.0).is_ok_and(is_pending)
     }
 
     /// Sets the set of blocked signals.
@@ -179,32 +182,32 @@ impl Tracee {
 
     /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, and
     /// restores its registers, even if it is killed during the call. Blocks all signals for the
-    /// duration. Returns the call's result; an error is a negative number. If another ptrace request
-    /// fails, registers and mask stay as they are then.
+    /// duration. Returns the call's result; an error is a negative number. If another ptrace
+    /// request fails, registers and mask stay as they are then.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
         self.set_signal_mask(u64::MAX)?;
-        let mut stopped = Stopped::default();
+        let mut deferred = DeferredStops::default();
         let result = self
-            .call_once(&registers, gadget, number, args, &mut stopped)
-            .map_err(|error| self.killed_in_call(&registers, error))?;
+            .run_call(&registers, gadget, number, args, &mut deferred)
+            .map_err(|error| self.restore_if_killed(&registers, error))?;
         self.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         self.set_signal_mask(mask)?;
-        self.stop_again(stopped)?;
+        self.raise_deferred_stops(deferred)?;
         Ok(result)
     }
 
     /// Makes one system call, which [`Self::inject`] prepares: sets the registers for it, and
     /// resumes the thread to its entry and then to its exit. Returns the result. Notes the job
-    /// control stops of that time in `stopped`.
-    fn call_once(
+    /// control stops of that time in `deferred`.
+    fn run_call(
         self,
         registers: &Registers,
         gadget: Addr,
         number: u64,
         args: [u64; 6],
-        stopped: &mut Stopped,
+        deferred: &mut DeferredStops,
     ) -> Result<i64, Error> {
         let [rdi, rsi, rdx, r10, r8, r9] = args;
         let call = Registers {
@@ -221,7 +224,7 @@ impl Tracee {
         };
         self.set_registers(&call)?;
         // A thread that was killed earlier is in its exit stop. Resuming would end it.
-        if let Some(stop) = news_of(self.0)? {
+        if let Some(stop) = unreported_stop(self.0)? {
             return Err(Error::Disturbed { tid: self.0, stop });
         }
         let mut has_entered = false;
@@ -230,7 +233,7 @@ impl Tracee {
         // call, RIP is after the instruction. These stops raise no signal, so the program's
         // handlers are not affected.
         loop {
-            self.run_to_call(stopped)?;
+            self.resume_until_call(deferred)?;
             let at = self.registers()?;
             if at.rip == gadget.0 {
                 self.set_registers(&call)?;
@@ -240,10 +243,10 @@ impl Tracee {
         }
     }
 
-    /// Returns the error of a failed call. If the thread was killed during it, waits for its exit
-    /// stop if need be, and there restores the registers of before the call: the final state is read
-    /// from them.
-    fn killed_in_call(self, registers: &Registers, error: Error) -> Error {
+    /// Restores the registers of before a call that failed with `error`, if the thread was killed
+    /// during it: the final state is read from them. Waits for the thread's exit stop if need be.
+    /// Returns the error for the caller, with that stop if the thread was killed.
+    fn restore_if_killed(self, registers: &Registers, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,
             error if error.is_gone() => match wait_for_killed(self.0) {
@@ -261,31 +264,32 @@ impl Tracee {
     }
 
     /// Resumes the thread until it enters or leaves a system call. Its signals must be blocked.
-    /// Notes job control stops in `stopped`, since they cannot be blocked, and goes on;
-    /// [`Self::stop_again`] raises them again.
-    fn run_to_call(self, stopped: &mut Stopped) -> Result<(), Error> {
+    /// Notes job control stops in `deferred`, since they cannot be blocked, and goes on;
+    /// [`Self::raise_deferred_stops`] raises them again.
+    fn resume_until_call(self, deferred: &mut DeferredStops) -> Result<(), Error> {
         loop {
             self.resume_to_call(0)?;
             match wait_for(self.0)? {
                 Stop::Call => return Ok(()),
-                stop if stopped.puts_off(stop) => {}
+                stop if deferred.defer(stop) => {}
                 stop => return Err(Error::Disturbed { tid: self.0, stop }),
             }
         }
     }
 
-    /// Raises the deferred job control stops again; later waits report them.
-    pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
-        if stopped.signal {
+    /// Raises the deferred job control stops again, by a SIGSTOP and a request of a stop; later
+    /// waits report them.
+    pub fn raise_deferred_stops(self, deferred: DeferredStops) -> Result<(), Error> {
+        if deferred.signal {
             self.send(process_of(self.0).unwrap_or(Pid(self.0.0)), libc::SIGSTOP)?;
         }
-        if stopped.group {
+        if deferred.group {
             self.interrupt()?;
         }
         Ok(())
     }
 
-    /// Sends a signal to the thread, which must belong to process `pid`.
+    /// Sends a signal to the thread (tgkill(2)), which must belong to process `pid`.
     pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
         // SAFETY: tgkill(2) touches no memory.
         let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
@@ -388,16 +392,17 @@ impl Tracee {
 
 /// Job control stops that arrived while they could not be handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stopped {
+pub struct DeferredStops {
     /// True for a SIGSTOP that was not delivered.
     signal: bool,
     /// True for a group stop or a requested stop.
     group: bool,
 }
 
-impl Stopped {
-    /// Defers `stop` and returns true if it is a job control stop; otherwise returns false.
-    pub fn puts_off(&mut self, stop: Stop) -> bool {
+impl DeferredStops {
+    /// Notes `stop`, to be raised later, and returns true, if it is a job control stop or a
+    /// requested stop; otherwise returns false.
+    pub fn defer(&mut self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(libc::SIGSTOP) => self.signal = true,
             Stop::Group(_) | Stop::Event(PtraceEvent::Stop) => self.group = true,

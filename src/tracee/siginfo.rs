@@ -23,8 +23,8 @@ pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
 }
 
-/// Returns the `siginfo_t` of a signal that this process sends, as with kill(2).
-pub fn sent(signal: i32) -> SiginfoBytes {
+/// Creates the `siginfo_t` of a signal that this process sends with kill(2). Sends nothing.
+pub fn of_sent(signal: i32) -> SiginfoBytes {
     let mut siginfo = [0; size_of::<SiginfoBytes>()];
     siginfo[..4].copy_from_slice(&signal.to_ne_bytes());
     siginfo[16..20].copy_from_slice(&std::process::id().to_ne_bytes());

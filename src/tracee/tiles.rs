@@ -13,9 +13,9 @@ const NT_X86_XSTATE: u32 = 0x202;
 /// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;
-/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG
-/// `[rip + 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is
-/// configured: palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
+/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG `[rip +
+/// 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is configured:
+/// palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
 pub(super) const TILES_CODE: [u8; 112] = {
     let mut bytes = [0; 112];
     let code = [
@@ -75,7 +75,7 @@ fn has_tiles(area: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::call_numbers::ARCH_PRCTL;
-    use super::super::{end, start_empty};
+    use super::super::{kill_and_reap, start_empty};
     use super::*;
     use crate::common::Tid;
 
@@ -90,7 +90,7 @@ mod tests {
         let asked = prctl([ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, 0, 0, 0, 0]);
         if asked != 0 {
             println!("SKIPPED: this CPU has no AMX");
-            end(pid);
+            kill_and_reap(pid);
             return;
         }
         let before = tracee.registers().unwrap();
@@ -112,7 +112,7 @@ mod tests {
             let differs = (0..area.len()).find(|at| state[*at] != area[*at]);
             assert_eq!(differs, None, "process {pid}");
             assert_eq!(own.registers().unwrap(), before);
-            end(pid);
+            kill_and_reap(pid);
         }
     }
 }

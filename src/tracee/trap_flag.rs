@@ -1,4 +1,5 @@
-//! Hides the trap flag from the program: the kernel sets it in EFLAGS for a single step.
+//! Hides the trap flag from the program. For a single step the kernel sets it in EFLAGS, which some
+//! instructions copy to the stack, or to R11 (SYSCALL).
 
 use super::error::Error;
 use super::memory::Memory;
@@ -13,9 +14,9 @@ pub const TRAP_FLAG: u64 = 0x100;
 /// The resume flag (RF) of EFLAGS, which SYSCALL does not save in R11.
 pub const RESUME_FLAG: u64 = 0x1_0000;
 
-/// Hides the trap flag after a step of an instruction that copies all flags as `flags` says.
-/// Returns `None` if the thread can be treated as stopped by the step, otherwise its new stop,
-/// which the caller must handle.
+/// Hides the trap flag after a step of an instruction that copies all flags as `flags` says: from
+/// the stack after PUSHF, from the kernel after POPF and IRET. Returns `None` if the thread can be
+/// treated as stopped by the step, otherwise its new stop, which the caller must handle.
 pub fn hide_after_step(
     tracee: Tracee,
     flags: FlagsCopy,
@@ -27,7 +28,7 @@ pub fn hide_after_step(
             hide_on_stack(&tracee.registers()?, memory);
             Ok(None)
         }
-        FlagsCopy::Loads => end_steps(tracee),
+        FlagsCopy::Loads => end_step_series(tracee),
     }
 }
 
@@ -35,7 +36,7 @@ pub fn hide_after_step(
 /// executes anything. Returns the stop if it is another one. Without this, the kernel would take
 /// the flag of the next step for the program's own, show it, and leave it set (`enable_single_step`
 /// in its arch/x86/kernel/step.c).
-fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
+fn end_step_series(tracee: Tracee) -> Result<Option<Stop>, Error> {
     tracee.interrupt()?;
     tracee.resume(0)?;
     let stop = wait_for(tracee.0)?;
@@ -54,11 +55,12 @@ fn hide_on_stack(registers: &Registers, memory: &Memory) {
     }
 }
 
-/// Returns R11 as the program would see it after a system call. SYSCALL leaves the flags there, and
-/// its return address in RCX (SDM volume 2, "SYSCALL"). Other entries into the kernel leave both
-/// unchanged, and a return from a signal handler restores others. With a signal pending, the kernel
-/// shows the flag in EFLAGS although it is not the program's, so EFLAGS is no criterion.
-pub fn hidden_in_r11(registers: &Registers) -> u64 {
+/// Returns R11 as the program would see it after a system call, without the trap flag of a step.
+/// SYSCALL leaves the flags there, and its return address in RCX (SDM volume 2, "SYSCALL"). Other
+/// entries into the kernel leave both unchanged, and a return from a signal handler restores
+/// others. With a signal pending, the kernel shows the flag in EFLAGS although it is not the
+/// program's, so EFLAGS is no criterion.
+pub fn r11_without_trap_flag(registers: &Registers) -> u64 {
     let differs = (registers.r11 ^ registers.eflags) & !(TRAP_FLAG | RESUME_FLAG);
     let is_left = registers.rcx == registers.rip && differs == 0;
     if is_left { registers.r11 & !TRAP_FLAG } else { registers.r11 }
@@ -73,12 +75,15 @@ mod tests {
         // SAFETY: zeros are plain numbers.
         let none: Registers = unsafe { std::mem::zeroed() };
         let following = Registers { rip: 0x1002, rcx: 0x1002, r11: 0x346, eflags: 0x246, ..none };
-        assert_eq!(hidden_in_r11(&following), 0x246);
+        assert_eq!(r11_without_trap_flag(&following), 0x246);
         // INT 0x80, or the return from a signal handler.
-        assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..following }), 0x346);
+        assert_eq!(r11_without_trap_flag(&Registers { rcx: 5, ..following }), 0x346);
         // A return from a signal handler restored it from the frame.
-        assert_eq!(hidden_in_r11(&Registers { r11: 0x9c06_35e4, ..following }), 0x9c06_35e4);
+        assert_eq!(
+            r11_without_trap_flag(&Registers { r11: 0x9c06_35e4, ..following }),
+            0x9c06_35e4
+        );
         // A signal is pending.
-        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..following }), 0x246);
+        assert_eq!(r11_without_trap_flag(&Registers { eflags: 0x346, ..following }), 0x246);
     }
 }

@@ -1,7 +1,7 @@
 //! Waits for traced threads.
 
 use super::error::Error;
-use super::procfs::{State, state, threads};
+use super::procfs::{ProcessStatus, process_status, threads};
 use super::stop::{Stop, decode};
 use crate::common::{Pid, Tid};
 use nix::errno::Errno;
@@ -11,15 +11,15 @@ use nix::unistd::gettid;
 /// threads wait for their own.
 const OWN: libc::c_int = libc::__WNOTHREAD;
 
-/// Waits for any tracee or child of the calling thread. Returns `None` if `block` is false and none
-/// has stopped.
+/// Waits for the next stop or end of any tracee or child of the calling thread. Returns `None` if
+/// `block` is false and none has stopped; an error (ECHILD) if there are none.
 pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     wait(-1, block)
 }
 
-/// Waits for any tracee or child of the calling thread. Returns `None` if a signal interrupted the
-/// wait.
-pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
+/// Waits for the next stop or end of any tracee or child of the calling thread. Returns `None` if a
+/// signal to the calling thread interrupted the wait.
+pub fn wait_interruptibly() -> Result<Option<(Tid, Stop)>, Error> {
     let mut status = 0;
     // SAFETY: waitpid writes the status and nothing else.
     let result = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | OWN) };
@@ -39,8 +39,9 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Waits for one thread that was killed, and whose end may have been reported before and lost. Such
-/// an end counts as a SIGKILL: any other fatal signal would have been reported first (ptrace(2)).
+/// Waits for the exit stop or end of a thread that was killed. Its end may have been reported
+/// before and lost: then returns that of a SIGKILL, since any other fatal signal would have been
+/// reported first (ptrace(2)).
 pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     match wait_for(tid) {
         Err(Error::System { errno: Errno::ECHILD, .. }) => {
@@ -50,19 +51,20 @@ pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Returns the stop or end of one thread that no wait has reported yet, without blocking; `None` if
-/// there is none.
-pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
+/// Returns the stop or end of one thread that no wait has reported yet, and so reports it; `None`
+/// if there is none. Does not block.
+pub fn unreported_stop(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
 
 /// Returns true if the first thread of a traced process is gone, and another one is stopped. The
-/// kernel reports the end of the first thread after all others have ended. If their tracer waits for
-/// the first one alone, it never reports that.
+/// kernel reports the end of the first thread after all others have ended. If their tracer waits
+/// for the first one alone, it never reports that.
 fn is_gone_unreported(pid: Pid) -> bool {
-    let is_own = |state: &State| state.tracer == gettid().as_raw();
-    let is_gone = state(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));
-    let is_stopped = |tid: &Tid| state(Pid(tid.0)).is_some_and(|state| state.letter == 't');
+    let is_own = |state: &ProcessStatus| state.tracer == gettid().as_raw();
+    let is_gone = process_status(pid).is_some_and(|state| state.letter == 'Z' && is_own(&state));
+    let is_stopped =
+        |tid: &Tid| process_status(Pid(tid.0)).is_some_and(|state| state.letter == 't');
     is_gone && threads(pid).iter().any(is_stopped)
 }
 

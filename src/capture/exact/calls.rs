@@ -23,7 +23,7 @@ use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, EXIT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN,
     VFORK,
 };
-use crate::tracee::trap_flag::hidden_in_r11;
+use crate::tracee::trap_flag::r11_without_trap_flag;
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
 use std::path::Path;
 use std::time::Duration;
@@ -297,7 +297,7 @@ impl Process {
         if call.number == RT_SIGRETURN {
             thread.translated.return_from_handler(&after)?;
         } else {
-            after.r11 = hidden_in_r11(&after);
+            after.r11 = r11_without_trap_flag(&after);
         }
         after.orig_rax = u64::MAX;
         calling.scratch.restore(&mut after);

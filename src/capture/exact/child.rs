@@ -14,7 +14,9 @@ use crate::capture::{Backend, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::Gate;
 use crate::insn::Registers;
-use crate::tracee::{self, Cpus, Memory, Tracee, command_line, executable, state, wait_for};
+use crate::tracee::{
+    self, Cpus, Memory, Tracee, command_line, executable, process_status, wait_for,
+};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -78,7 +80,8 @@ impl Child {
     fn give_up(&self, error: &Error) -> Option<String> {
         // If it is at its exit stop, it goes on with that.
         let _ = Tracee(self.tid()).resume(0);
-        let is_there = state(self.pid).is_some_and(|state| !matches!(state.letter, 'Z' | 'X'));
+        let is_there =
+            process_status(self.pid).is_some_and(|state| !matches!(state.letter, 'Z' | 'X'));
         if error.is_of_end() || !is_there {
             return None;
         }
@@ -166,7 +169,7 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
         && let Ok(here) = Cpus::current()
     {
         // If this fails, recording is slower.
-        let _ = here.keep(tid);
+        let _ = here.pin(tid);
     }
     let begun = if child.has_executed {
         engine.start_executed(prepared, child.gate)

@@ -129,7 +129,7 @@ impl Engine {
             None => thread.next_ip(),
         };
         if chosen != 0 && siginfo::signal_of(&info) != chosen {
-            info = siginfo::sent(chosen);
+            info = siginfo::of_sent(chosen);
         }
         match (chosen, is_in_call) {
             (0, false) => Ok(()),

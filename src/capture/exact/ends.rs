@@ -101,7 +101,7 @@ impl Engine {
         let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
         is_filtered
             && Tracee(tid).event_message().is_ok_and(|status| status == SIGSYS_STATUS)
-            && !tracee::is_signalled(self.pid, tid)
+            && !tracee::is_being_killed(self.pid, tid)
     }
 
     /// Notes the end of a program that was killed, with a thread's last registers, if they are
@@ -229,7 +229,7 @@ impl Engine {
     /// Ends the recording where the debugger stopped the program, which goes on natively.
     pub(super) fn leave_debugged(&mut self) -> Result<(), Error> {
         self.leave_beside()?;
-        tracee::detach_rest();
+        tracee::detach_all_traced();
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Engine {
     /// it keeps its terminal.
     pub(super) fn let_go(&mut self) {
         self.part_from_process();
-        tracee::detach_rest();
+        tracee::detach_all_traced();
         self.wait_for_end();
     }
 
@@ -272,7 +272,7 @@ impl Engine {
     pub(super) fn part_from_process(&mut self) {
         self.followed.iter_mut().for_each(Followed::forget_borrowers);
         let Some(process) = &mut self.process else {
-            return tracee::detach_all(self.pid);
+            return tracee::detach_process(self.pid);
         };
         let mut stopped = Vec::new();
         // A thread in its exit stop can execute nothing more: resuming would end it.

@@ -22,7 +22,9 @@ use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
 use crate::recording::Exit;
 use crate::recording::log::Happening;
-use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
+use crate::tracee::{
+    self, PtraceEvent, Stop, Tracee, unreported_stop, wait_for, wait_interruptibly,
+};
 use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -57,7 +59,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     };
     let result = started.and_then(|()| engine.run()).or_else(|error| engine.end_if_harmed(error));
     if let Some(shared_cpu) = shared_cpu {
-        let _ = shared_cpu.all.keep_this_thread();
+        let _ = shared_cpu.all.pin_this_thread();
     }
     if let Err(error) = result {
         engine.let_go();
@@ -207,7 +209,7 @@ impl Engine {
                 self.give_token(tid)?;
                 self.advance(tid)
             }
-            None => match wait_or_signal()? {
+            None => match wait_interruptibly()? {
                 Some((tid, stop)) => self.note_stop(tid, stop),
                 None => Ok(()),
             },
@@ -443,7 +445,7 @@ impl Engine {
         }
         let begun = Instant::now();
         loop {
-            if let Some(stop) = news_of(tid)? {
+            if let Some(stop) = unreported_stop(tid)? {
                 return self.handle_stop_in_call(tid, stop);
             }
             if begun.elapsed() > limit {

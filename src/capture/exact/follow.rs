@@ -19,8 +19,8 @@ use crate::common::{Addr, Pid, Tid};
 use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::PRCTL;
-use crate::tracee::trap_flag::hidden_in_r11;
-use crate::tracee::{Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::trap_flag::r11_without_trap_flag;
+use crate::tracee::{Memory, PtraceEvent, Stop, Tracee, wait_for, wait_interruptibly};
 use nix::unistd::{ForkResult, fork};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,7 +51,7 @@ impl Engine {
             return Ok(true);
         }
         let mut registers = tracee.registers()?;
-        registers.r11 = hidden_in_r11(&registers);
+        registers.r11 = r11_without_trap_flag(&registers);
         registers.orig_rax = u64::MAX;
         let call = Addr(registers.rip.wrapping_sub(SYSCALL.len() as u64));
         let gate = self.process.as_ref().and_then(Process::filters_gate);
@@ -234,7 +234,7 @@ impl Engine {
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
                 self.followed.iter().for_each(Followed::leave);
             }
-            if let Some((tid, stop)) = wait_or_signal()?
+            if let Some((tid, stop)) = wait_interruptibly()?
                 && !self.stop_of_followed(tid, stop)?
             {
                 self.stop_of_stranger(tid, stop)?;

@@ -20,7 +20,7 @@ use crate::common::{Pid, Tid};
 use crate::engine::Gate;
 use crate::insn::Registers;
 use crate::recording::Exit;
-use crate::tracee::trap_flag::hidden_in_r11;
+use crate::tracee::trap_flag::r11_without_trap_flag;
 use crate::tracee::{PtraceEvent, Tracee};
 
 /// The place where the recording of a child begins.
@@ -288,7 +288,7 @@ impl Engine {
         let tracee = Tracee(Tid(self.pid.0));
         let registers = tracee.registers()?;
         // As SYSCALL left it, without the trap flag of its parent's step.
-        let r11 = hidden_in_r11(&registers);
+        let r11 = r11_without_trap_flag(&registers);
         gone_is_fine(tracee.set_registers(&Registers { r11, orig_rax: u64::MAX, ..registers }))?;
         self.take_over(prepared, &[tracee.0], gate)?;
         if let Some(process) = &mut self.process {

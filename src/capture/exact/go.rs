@@ -14,7 +14,7 @@ use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::debug_registers::slots;
-use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for, wait_interruptibly};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -240,7 +240,7 @@ impl Debugged for Engine {
         self.debugger = None;
         self.end_if_all_are()?;
         while self.finished.is_none() {
-            if let Some((tid, stop)) = wait_or_signal()? {
+            if let Some((tid, stop)) = wait_interruptibly()? {
                 self.note_stop(tid, stop)?;
             }
         }

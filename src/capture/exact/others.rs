@@ -2,7 +2,7 @@
 
 use crate::common::Pid;
 use crate::sideband::{Mapping, parse_maps};
-use crate::tracee::{real_user, started};
+use crate::tracee::{real_user_id, start_time};
 use std::fs;
 use std::io;
 
@@ -49,9 +49,9 @@ pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
 /// Returns true if a process may be a forked child of `parent`, by its user and its start time:
 /// only the superuser's children change their user, and the superuser may read all mappings.
 fn may_be_child(pid: Pid, parent: Pid) -> bool {
-    let is_later = match (started(pid), started(parent)) {
+    let is_later = match (start_time(pid), start_time(parent)) {
         (Some(started), Some(parent)) => started >= parent,
         _ => true,
     };
-    is_later && real_user(pid) == real_user(parent)
+    is_later && real_user_id(pid) == real_user_id(parent)
 }

@@ -108,13 +108,13 @@ impl Engine {
         if let (Some(_), SCHED_GETAFFINITY) = (self.shared_cpu, call.number) {
             let here = crate::tracee::Cpus::of_this_thread()?;
             for thread in self.threads.values() {
-                here.keep(thread.tid())?;
+                here.pin(thread.tid())?;
             }
         }
         if self.chooses_cpus(call)
             && let Some(shared_cpu) = self.shared_cpu.take()
         {
-            let _ = shared_cpu.all.keep_this_thread();
+            let _ = shared_cpu.all.pin_this_thread();
         }
         Ok(())
     }

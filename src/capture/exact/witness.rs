@@ -142,13 +142,13 @@ impl Process {
         let signal = match wait_for(thread.tid())? {
             Stop::Signal(signal) => signal,
             stop => {
-                tracee.forget_step(&begun)?;
+                tracee.clear_step_flag(&begun)?;
                 return Ok(Wandered::Other(stop));
             }
         };
         let stop = self.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
         if !matches!(stop, SignalStop::Done) {
-            tracee.forget_step(&begun)?;
+            tracee.clear_step_flag(&begun)?;
         }
         if stop.is_tracers() {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;

@@ -2,7 +2,7 @@
 //! undone.
 
 use crate::common::Tid;
-use crate::tracee::{Launch, Tracee, end};
+use crate::tracee::{Launch, Tracee, kill_and_reap};
 use nix::errno::Errno;
 use serde::Serialize;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -31,7 +31,7 @@ fn ptrace(program: &Path) -> Result<(), String> {
     let launch = Launch { program, argv: &argv, env: &[], directory: None, aslr: false };
     let pid = launch.start().map_err(|error| error.to_string())?;
     let registers = Tracee(Tid(pid.0)).registers();
-    end(pid);
+    kill_and_reap(pid);
     registers.map(drop).map_err(|error| error.to_string())
 }
 

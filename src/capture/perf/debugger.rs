@@ -13,7 +13,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
 use crate::tracee::siginfo;
-use crate::tracee::trap_flag::{hidden_in_r11, hide_after_step};
+use crate::tracee::trap_flag::{hide_after_step, r11_without_trap_flag};
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ impl Engine<'_> {
         thread.activity = Activity::Running;
         let tracee = thread.tracee;
         // If a trap of the thread is pending as well, report that first.
-        let halts = debugger.is_halting && !thread.tracee.has_trapped(thread.pid);
+        let halts = debugger.is_halting && !thread.tracee.has_pending_trap(thread.pid);
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             thread.current_call = None;
             gone_is_fine(self.pmu.step(tracee, signal))?;
@@ -171,7 +171,7 @@ impl Engine<'_> {
             && code != HANDLER_ENTERED
         {
             debugger.stepping = None;
-            let r11 = hidden_in_r11(&registers);
+            let r11 = r11_without_trap_flag(&registers);
             if step.call.is_some() && r11 != registers.r11 {
                 registers.r11 = r11;
                 thread.tracee.set_registers(&registers)?;

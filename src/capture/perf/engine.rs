@@ -20,7 +20,7 @@ use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
 use crate::recording::Exit;
-use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_interruptibly};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -76,7 +76,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
             Ok(tids) => tids,
             Err(error) => {
                 prepared.give_up();
-                tracee::detach_all(pid);
+                tracee::detach_process(pid);
                 // Keep the terminal for the program until its end.
                 wait_for_end(pid);
                 return Err(error);
@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
                 self.begin_snapshot()?;
                 self.end_snapshot_if_written()?;
             }
-            let Some((tid, stop)) = wait_or_signal()? else { continue };
+            let Some((tid, stop)) = wait_interruptibly()? else { continue };
             if self.pmu.is_internal_stop(tid, stop)? {
                 self.write_awaited_ring(tid)?;
                 gone_is_fine(self.pmu.resume(Tracee(tid), 0, false))?;
@@ -425,7 +425,7 @@ impl<'a> Engine<'a> {
     pub(super) fn detach_after_failure(&mut self, is_launched: bool) {
         // Includes processes whose threads are not traced yet.
         let pids = self.threads.values().map(|thread| thread.pid).chain([self.program]);
-        pids.collect::<BTreeSet<Pid>>().into_iter().for_each(tracee::detach_all);
+        pids.collect::<BTreeSet<Pid>>().into_iter().for_each(tracee::detach_process);
         if is_launched {
             wait_for_end(self.program);
         }

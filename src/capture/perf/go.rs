@@ -242,7 +242,7 @@ impl Engine<'_> {
             }
             Stop::Event(PtraceEvent::Stop) if activity == Activity::New => self.handle(tid, stop),
             // A trap that occurred at the same time is reported first.
-            Stop::Event(PtraceEvent::Stop) if Tracee(tid).has_trapped(self.program) => {
+            Stop::Event(PtraceEvent::Stop) if Tracee(tid).has_pending_trap(self.program) => {
                 self.resume_for_debugger(tid, 0)
             }
             Stop::Event(PtraceEvent::Stop) if self.is_halting() => self.mark_halted(tid),

@@ -18,7 +18,7 @@ use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::engine::{Place, TranslatedThread};
 use crate::recording::Exit;
-use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Stop, Tracee, wait_for, wait_interruptibly};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -224,7 +224,7 @@ impl Engine {
     pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         match self.stop_queue.pop_front() {
             Some(next_stop) => Ok(Some(next_stop)),
-            None => Ok(wait_or_signal()?),
+            None => Ok(wait_interruptibly()?),
         }
     }
 
@@ -296,8 +296,8 @@ impl Engine {
             self.detach_ignoring_errors(pid);
         }
         // This reaches threads that never entered the cache.
-        tracee::detach_all(self.program);
-        tracee::detach_rest();
+        tracee::detach_process(self.program);
+        tracee::detach_all_traced();
         let program = Tid(self.program.0);
         if let Some(shared_cpu) = self.shared_cpu {
             shared_cpu.unpin(program);

@@ -11,7 +11,7 @@ use crate::common::Addr;
 use crate::encode::Item;
 use crate::engine::{Exact, FORCED, Place, STEPS_LIMIT, Soon};
 use crate::insn::Registers;
-use crate::tracee::{self, Stop, Stopped, siginfo};
+use crate::tracee::{self, DeferredStops, Stop, siginfo};
 use crate::translate::{CacheMemory, EdgeKind};
 
 /// Bytes of the record that translated code writes for an indirect branch.
@@ -39,14 +39,14 @@ impl Process {
         let tracee = thread.tracee();
         let mut registers = tracee.registers()?;
         let mut mask = None;
-        let mut stopped = Stopped::default();
+        let mut stopped = DeferredStops::default();
         for _ in 0..STEPS_LIMIT {
             if let Some(exact) = self.engine.exact_at(&thread.translated, &registers) {
                 self.enter_program(thread, exact)?;
                 if let Some(mask) = mask {
                     tracee.set_signal_mask(mask)?;
                 }
-                tracee.stop_again(stopped)?;
+                tracee.raise_deferred_stops(stopped)?;
                 return Ok(Exactness::Exact);
             }
             if mask.is_none() {
@@ -60,7 +60,7 @@ impl Process {
                 // Between the program's instructions, translated code accesses only the recorder's
                 // memory, so a fault there is a sign of damage.
                 Stop::Signal(signal) if is_fault(signal) && is_from_kernel(thread)? => break,
-                stop if stopped.puts_off(stop) => {}
+                stop if stopped.defer(stop) => {}
                 stop => return Ok(Exactness::Disturbed(stop)),
             }
             registers = tracee.registers()?;

@@ -10,7 +10,7 @@ impl Process {
     pub(super) fn end_sharing(&mut self) {
         if let Some(shared_cpu) = self.shared_cpu.take() {
             shared_cpu.unpin(Tid(self.recorder.pid().0));
-            let _ = shared_cpu.all.keep_this_thread();
+            let _ = shared_cpu.all.pin_this_thread();
         }
     }
 }

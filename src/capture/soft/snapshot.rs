@@ -7,7 +7,7 @@ use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::common::{Pid, Tid};
-use crate::tracee::{Stop, Tracee, state};
+use crate::tracee::{Stop, Tracee, process_status};
 use std::collections::BTreeSet;
 
 impl Engine {
@@ -63,7 +63,7 @@ impl Engine {
 /// Returns true if a thread executes code, or is at a stop that was not handled yet. The records of
 /// other threads, which wait in the kernel, are complete.
 fn executes_code(thread: &Thread) -> bool {
-    let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
+    let letter = process_status(Pid(thread.tid().0)).map(|state| state.letter);
     thread.activity == Activity::Running && matches!(letter, Some('R' | 't'))
 }
 

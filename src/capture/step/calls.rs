@@ -13,7 +13,7 @@ use crate::tracee::call_numbers::{
     ARCH_PRCTL, EXECVE, EXECVEAT, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
     RSEQ, SHMAT, SHMDT,
 };
-use crate::tracee::trap_flag::hidden_in_r11;
+use crate::tracee::trap_flag::r11_without_trap_flag;
 
 /// A system call number that makes the kernel skip the call. The result is already `ENOSYS`
 /// (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS` in arch/x86/entry).
@@ -143,7 +143,7 @@ fn record_return(process: &mut Process, thread: &mut Thread, call: &Call) -> Res
         result => result?,
     };
     let mut registers = before;
-    registers.r11 = hidden_in_r11(&before);
+    registers.r11 = r11_without_trap_flag(&before);
     if registers.r11 != before.r11 {
         thread.tracee.set_registers(&registers)?;
     }

@@ -15,7 +15,7 @@ use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::encode::{Path, Ranges};
 use crate::recording::{Exit, Manifest};
-use crate::tracee::{self, Cpus, Stop, Tracee, wait_any, wait_for, wait_or_signal};
+use crate::tracee::{self, Cpus, Stop, Tracee, wait_any, wait_for, wait_interruptibly};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ const PATH_CHUNK_BYTES: usize = 4096;
 /// alternately, and would have to wake another CPU each time.
 pub(super) fn stay_on_this_cpu() -> Result<(), tracee::Error> {
     match Cpus::current() {
-        Ok(here) => here.keep_this_thread(),
+        Ok(here) => here.pin_this_thread(),
         Err(_) => Ok(()),
     }
 }
@@ -208,7 +208,7 @@ impl Engine {
             }
             self.write_all()?;
         }
-        Ok(wait_or_signal()?)
+        Ok(wait_interruptibly()?)
     }
 
     pub(super) fn is_stepping(&self) -> bool {

@@ -186,7 +186,7 @@ impl Thread {
         } else if tracee.interrupt().is_ok() {
             let mut stop = wait_for(tracee.0);
             // The thread's step may have ended at the same time, which is reported after this stop.
-            let is_left = || tracee.has_trapped(self.pid);
+            let is_left = || tracee.has_pending_trap(self.pid);
             if matches!(stop, Ok(Stop::Event(_))) && is_left() && tracee.resume(0).is_ok() {
                 stop = wait_for(tracee.0);
             }

@@ -71,7 +71,7 @@ impl Live {
             }
             Start::Again => request.attach = None,
             Start::Process(pid) => {
-                if tracee::state(*pid).is_none() {
+                if tracee::process_status(*pid).is_none() {
                     return Err(Error::Refused(format!("there is no process {pid}")));
                 }
                 let refused = |error| Error::Refused(format!("process {pid}: {error}"));

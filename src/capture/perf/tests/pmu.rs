@@ -198,7 +198,7 @@ impl Pmu for ModelPmu {
             return Ok(!is_trap);
         }
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
-        if matches!(stop, Stop::Event(PtraceEvent::Stop)) && Tracee(tid).has_trapped(pid) {
+        if matches!(stop, Stop::Event(PtraceEvent::Stop)) && Tracee(tid).has_pending_trap(pid) {
             if thread.is_reported || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
                 // This trap is the debugger's, and is reported when the thread resumes.
                 return Ok(false);

@@ -25,7 +25,7 @@ pub(crate) fn can_listen() -> bool {
 /// Keeps this thread, and the program that it launches and steps, on one CPU: steps are faster
 /// there.
 fn stay_here() {
-    Cpus::current().and_then(Cpus::keep_this_thread).expect("the kernel allows it");
+    Cpus::current().and_then(Cpus::pin_this_thread).expect("the kernel allows it");
 }
 
 /// Runs a program as `--backend perf` does, with AUX areas of `size_bytes`, and logs each thread's
