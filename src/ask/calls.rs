@@ -451,7 +451,7 @@ impl<'a> Calls<'a> {
 
     fn read_arguments(&mut self, body: Addr, state: &Stopped<'_>) -> Option<Vec<(String, Shown)>> {
         let evaluator = &self.evaluator;
-        let bound = self.arguments.entry(body).or_insert_with(|| evaluator.arguments(body));
+        let bound = self.arguments.entry(body).or_insert_with(|| evaluator.bind_arguments(body));
         let bound = bound.as_ref()?;
         let registers = FrameRegisters::innermost(state);
         let frame = Frame { registers: &registers, machine: state, is_innermost: true };

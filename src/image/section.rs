@@ -36,8 +36,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// Copies bytes from `addr` on into `buf`. Returns the number of known bytes, which is 0 if
-    /// `addr` lies outside.
+    /// Copies bytes from `addr` on into `buf`, up to the first unknown one or the end of the
+    /// section. Returns the number of bytes copied, which is 0 if `addr` lies outside.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         if !self.range.contains(addr) {
             return 0;

@@ -49,12 +49,12 @@ impl Image {
     #[must_use]
     pub fn with_written(&self, addr: Addr, bytes: Bytes) -> Self {
         let range = AddrRange::sized(addr, bytes.len() as u64);
-        let below = self.section_at(addr).cloned().unwrap_or_else(|| Section {
+        let around = self.section_at(addr).cloned().unwrap_or_else(|| Section {
             writable: true,
             executable: true,
             ..Section::default()
         });
-        self.with(Section { range, bytes, offset: 0, altered: true, build_id: None, ..below })
+        self.with(Section { range, bytes, offset: 0, altered: true, build_id: None, ..around })
     }
 
     /// Returns the section that contains `addr`; `None` if nothing is mapped there.

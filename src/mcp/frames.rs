@@ -113,7 +113,7 @@ impl Debuggee {
     fn arguments(&self, tid: Tid, activation: &Activation) -> Option<Map<String, Value>> {
         let registers = activation.registers.as_ref()?;
         let evaluator = Evaluator::new(self.asked.symbols());
-        let bound = evaluator.arguments(activation.lookup)?;
+        let bound = evaluator.bind_arguments(activation.lookup)?;
         let machine = ThreadMachine::new(self.run(), tid);
         let frame = Frame { registers, machine: &machine, is_innermost: activation.level == 0 };
         let values = evaluator.answer(&bound, &frame).ok()?;

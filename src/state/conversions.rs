@@ -11,11 +11,11 @@ use std::sync::LazyLock;
 
 /// The general registers, each with its index among the words of `user_regs_struct`.
 static GENERAL: LazyLock<Vec<(Register, usize)>> = LazyLock::new(|| {
-    let place = |register: Register| {
+    let with_index = |register: Register| {
         let name = register.name();
         Some((register, Registers::NAMES.iter().position(|known| *known == name)?))
     };
-    Register::all().filter_map(place).collect()
+    Register::all().filter_map(with_index).collect()
 });
 
 /// A register set of a thread that has a new value in one register.
@@ -47,21 +47,21 @@ impl KnownRegisters {
     pub fn of(thread: &Thread) -> Self {
         let mut known = Self::default();
         let words = thread.registers.to_words();
-        for (register, place) in GENERAL.iter() {
-            known.set(*register, words.get(*place).copied().map(u128::from));
+        for (register, index) in GENERAL.iter() {
+            known.set(*register, words.get(*index).copied().map(u128::from));
         }
         if let Some(area) = thread.fpregs.as_deref() {
-            fxsave(area, &mut known);
+            read_fxsave(area, &mut known);
         }
         if let Some(area) = thread.xstate.as_deref() {
-            beyond_sse(area, &mut known);
+            read_avx(area, &mut known);
         }
         known
     }
 }
 
 /// Reads the registers of x87 and SSE from an FXSAVE area. Those past its end become unknown.
-pub(super) fn fxsave(area: &[u8], known: &mut KnownRegisters) {
+pub(super) fn read_fxsave(area: &[u8], known: &mut KnownRegisters) {
     let word = |at: usize, size: usize| value(area, at, size);
     for (name, at, size) in CONTROL {
         let value = if name == "ftag" { full_tags(area) } else { word(at, size) };
@@ -101,7 +101,7 @@ pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
 }
 
 /// Reads the registers of AVX and AVX-512 from an XSAVE area.
-pub(super) fn beyond_sse(area: &[u8], known: &mut KnownRegisters) {
+pub(super) fn read_avx(area: &[u8], known: &mut KnownRegisters) {
     let Some(layout) = Layout::of(area) else { return };
     for register in Register::all().filter(|register| register.is_avx() || register.is_avx512()) {
         known.set_value(register, layout.read(area, register));

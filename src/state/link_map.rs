@@ -47,11 +47,12 @@ const NEXT_NAMESPACE: u64 = 40;
 /// the known bytes from an address on, and returns their number.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
-    let first = memory.debug(memory.dynamic(auxv)?)?;
-    let mut maps = memory.list(first, Addr(0))?;
+    let first = memory.r_debug(memory.program_dynamic(auxv)?)?;
+    let mut maps = memory.link_maps_of(first, Addr(0))?;
     let mut debug = first;
     while let Some(next) = memory.next_namespace(debug).filter(|_| maps.len() < LIMIT) {
-        let Some(others) = memory.list(next, next).filter(|others| !others.is_empty()) else {
+        let Some(others) = memory.link_maps_of(next, next).filter(|others| !others.is_empty())
+        else {
             break;
         };
         maps.extend(others);
@@ -63,7 +64,7 @@ pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option
 impl Words<'_> {
     /// Returns the run-time address of the program's dynamic section; `None` if there is none, or
     /// it is unknown.
-    fn dynamic(&self, auxv: &[u8]) -> Option<Addr> {
+    fn program_dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
         let vaddr = |header: Addr| self.word(header.wrapping_add(SEGMENT_VADDR));
         let linked = self.program_header(auxv, PT_PHDR).and_then(vaddr);
@@ -83,7 +84,7 @@ impl Words<'_> {
 
     /// Reads the list of a namespace, whose `struct r_debug` is at `debug`; `None` if a part of it
     /// is unknown. Each entry gets `namespace`.
-    fn list(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
+    fn link_maps_of(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
         // `r_map`.
         let mut at = self.word(debug.wrapping_add(8))?;
         let mut maps = Vec::new();
@@ -109,7 +110,7 @@ impl Words<'_> {
     }
 
     /// Returns the address of the `struct r_debug` that the dynamic section points to.
-    fn debug(&self, dynamic: Addr) -> Option<Addr> {
+    fn r_debug(&self, dynamic: Addr) -> Option<Addr> {
         self.dynamic_entry(dynamic, DT_DEBUG).filter(|at| *at != 0).map(Addr)
     }
 }

@@ -32,15 +32,16 @@ impl FinalState {
         self.core.as_ref()
     }
 
-    /// Returns a thread that lived to the end of the run. Its registers are those after its last
-    /// instruction.
+    /// Returns a thread that lived to the end of the run; `None` for others, and without a core
+    /// file. Its registers are those after its last instruction.
     pub fn thread(&self, tid: Tid) -> Option<&Thread> {
         self.core.as_ref()?.contents.threads.iter().find(|thread| thread.tid == tid)
     }
 
     /// Returns the libraries loaded at the end of the run: the dynamic linker's list, which starts
     /// with the program, without a name. If the memory of this list is unknown, derives the
-    /// libraries, without the program, from `image` and the path of the program.
+    /// libraries, without the program, from `image` and the path of the program; `None` if no
+    /// program is mapped there.
     pub fn libraries(&self, image: &Image, program: Option<&str>) -> Option<Vec<Library>> {
         let derived = || Some(Modules::of(image, program)?.libraries());
         self.listed(image).or_else(derived)
@@ -68,12 +69,12 @@ impl FinalState {
         Some(libraries.filter_map(with_file).collect())
     }
 
-    /// Copies bytes from `addr` on, up to the first that is unknown at `moment`, and returns their
-    /// number. `image` contains the mappings at that time.
-    pub fn read(&self, moment: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
+    /// Copies bytes from `addr` on into `buf`, up to the first that is unknown at `time`, and
+    /// returns their number. `image` contains the mappings at that time.
+    pub fn read(&self, time: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.read_run(moment, image, addr.wrapping_add(done as u64), rest) {
+            match self.read_run(time, image, addr.wrapping_add(done as u64), rest) {
                 0 => break,
                 size => done += size,
             }
@@ -82,8 +83,8 @@ impl FinalState {
     }
 
     /// Copies the bytes at `addr` that one source has: the core, or a file. Returns their number.
-    fn read_run(&self, moment: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
-        let core = self.core.as_ref().filter(|_| moment == AccessTime::End);
+    fn read_run(&self, time: AccessTime, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
+        let core = self.core.as_ref().filter(|_| time == AccessTime::End);
         match core.map_or(0, |core| core.read(addr, buf)) {
             0 => image.read_file_data(addr, buf),
             from_core => from_core,

@@ -119,7 +119,8 @@ impl Register {
     /// The SSE control and status register.
     pub const MXCSR: Self = Self(MXCSR);
 
-    fn place(self) -> usize {
+    /// Returns the register's index in [`KnownRegisters::values`].
+    fn index(self) -> usize {
         usize::from(self.0)
     }
 
@@ -248,7 +249,7 @@ impl KnownRegisters {
 
     /// Returns the whole value of a register, if known.
     pub fn value(&self, register: Register) -> Option<Value> {
-        self.values[register.place()]
+        self.values[register.index()]
     }
 
     /// Sets a register of up to 128 bits; `None` makes it unknown.
@@ -258,7 +259,7 @@ impl KnownRegisters {
 
     /// Sets a register of any size; `None` makes it unknown.
     pub fn set_value(&mut self, register: Register, value: Option<Value>) {
-        self.values[register.place()] = value;
+        self.values[register.index()] = value;
     }
 
     /// Returns the bytes of a register in memory order, if known.
@@ -269,7 +270,7 @@ impl KnownRegisters {
 
     /// Returns true if every general register, the instruction pointer and the flags are known.
     pub fn has_all_general(&self) -> bool {
-        self.values[..=Register::EFLAGS.place()].iter().all(Option::is_some)
+        self.values[..=Register::EFLAGS.index()].iter().all(Option::is_some)
     }
 
     /// Returns true if any upper half of an AVX register is known.

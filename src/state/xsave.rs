@@ -155,7 +155,7 @@ fn word(area: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conversions::{beyond_sse, fxsave};
+    use super::super::conversions::{read_avx, read_fxsave};
     use super::super::registers::KnownRegisters;
     use super::*;
     use crate::insn::xsave::forget_last_x87;
@@ -166,8 +166,8 @@ mod tests {
 
     fn read(area: &[u8]) -> KnownRegisters {
         let mut known = KnownRegisters::default();
-        fxsave(area, &mut known);
-        beyond_sse(area, &mut known);
+        read_fxsave(area, &mut known);
+        read_avx(area, &mut known);
         known
     }
 

@@ -35,10 +35,11 @@ impl Question {
 /// The meaning of a name at an address.
 #[derive(Clone, Debug)]
 pub(super) enum Meaning {
-    /// A variable: where it is (`None` if its module is unknown), and its type (`None` for void).
+    /// A variable: the description of where it is (`None` if its module is unknown), and its type
+    /// (`None` for void).
     Variable(Option<VariableLocation>, Option<TypeId>),
     /// A member of `this`, the object whose method executes.
-    OfThis,
+    MemberOfThis,
     /// No variable or member has the name.
     Nothing,
 }
@@ -56,7 +57,7 @@ impl Evaluator<'_> {
     /// Resolves a question's names at an address. Fails if a name has no meaning there, or a
     /// register does not exist.
     pub fn bind(&self, question: &Question, addr: Addr) -> Result<Bound, Error> {
-        self.bind_known(question, addr, false)
+        self.bind_names(question, addr, false)
     }
 
     /// Resolves a question's names at several addresses. Fails if a name has no meaning at any of
@@ -69,7 +70,7 @@ impl Evaluator<'_> {
     ) -> Result<HashMap<Addr, Bound>, Error> {
         let (mut all, mut unknown, mut known) = (HashMap::new(), HashMap::new(), HashSet::new());
         for addr in addrs {
-            let bound = self.bind_known(question, addr, true)?;
+            let bound = self.bind_names(question, addr, true)?;
             for (name, meaning) in &bound.names {
                 if matches!(meaning, Meaning::Nothing) {
                     unknown.entry(name.clone()).or_insert(addr);
@@ -99,7 +100,7 @@ impl Evaluator<'_> {
 
     /// Resolves a question's names at an address. If `is_lenient`, a name without a meaning becomes
     /// [`Meaning::Nothing`] and is no error.
-    fn bind_known(
+    fn bind_names(
         &self,
         question: &Question,
         addr: Addr,
@@ -109,7 +110,7 @@ impl Evaluator<'_> {
         let mut names = Names { evaluator: self, addr, locals: None, found, is_lenient };
         for (_, item) in &question.items {
             if let Item::Value(expr) = item {
-                names.note(expr)?;
+                names.resolve_in(expr)?;
             }
         }
         Ok(Bound { items: question.items.clone(), names: names.found })
@@ -117,13 +118,13 @@ impl Evaluator<'_> {
 
     /// Returns a bound question with an expression for each argument of the function at an address;
     /// `None` if they are unknown.
-    pub fn arguments(&self, addr: Addr) -> Option<Bound> {
+    pub fn bind_arguments(&self, addr: Addr) -> Option<Bound> {
         let signature = self.symbols.signature_at(addr)?;
         let found = HashMap::new();
         let mut names = Names { evaluator: self, addr, locals: None, found, is_lenient: false };
         let mut items = Vec::new();
         for argument in &signature.arguments {
-            let meaning = names.of_variable(argument);
+            let meaning = names.meaning_of_variable(argument);
             names.found.insert(argument.name.clone(), meaning);
             items.push((argument.name.clone(), Item::Value(Expr::Name(argument.name.clone()))));
         }
@@ -152,7 +153,7 @@ struct Names<'a, 's> {
 
 impl Names<'_, '_> {
     /// Resolves all names in an expression, and adds them to `found`.
-    fn note(&mut self, expr: &Expr) -> Result<(), Error> {
+    fn resolve_in(&mut self, expr: &Expr) -> Result<(), Error> {
         match expr {
             Expr::Name(name) => {
                 if !self.found.contains_key(name) {
@@ -170,10 +171,10 @@ impl Names<'_, '_> {
             | Expr::Target(of)
             | Expr::Address(of)
             | Expr::Unary(_, of)
-            | Expr::Cast(_, _, of) => self.note(of),
+            | Expr::Cast(_, _, of) => self.resolve_in(of),
             Expr::Index(left, right) | Expr::Binary(_, left, right) => {
-                self.note(left)?;
-                self.note(right)
+                self.resolve_in(left)?;
+                self.resolve_in(right)
             }
         }
     }
@@ -184,17 +185,17 @@ impl Names<'_, '_> {
         let (symbols, addr) = (self.evaluator.symbols, self.addr);
         let locals = self.locals.get_or_insert_with(|| symbols.variables_at(addr));
         if let Some(local) = locals.iter().find(|local| local.name == name).cloned() {
-            return Ok(self.of_variable(&local));
+            return Ok(self.meaning_of_variable(&local));
         }
         if let Some(this) = locals.iter().find(|local| local.name == "this").cloned()
             && self.evaluator.has_member(this.type_id, name)
         {
-            let meaning = self.of_variable(&this);
+            let meaning = self.meaning_of_variable(&this);
             self.found.insert("this".to_owned(), meaning);
-            return Ok(Meaning::OfThis);
+            return Ok(Meaning::MemberOfThis);
         }
         if let Some(global) = symbols.global_at(addr, name) {
-            return Ok(self.of_variable(&global));
+            return Ok(self.meaning_of_variable(&global));
         }
         if self.is_lenient {
             return Ok(Meaning::Nothing);
@@ -202,7 +203,8 @@ impl Names<'_, '_> {
         Err(self.evaluator.no_variable(name, addr))
     }
 
-    fn of_variable(&self, variable: &Variable) -> Meaning {
+    /// Returns the meaning of a variable's name.
+    fn meaning_of_variable(&self, variable: &Variable) -> Meaning {
         let location = self.evaluator.symbols.variable_location(variable, self.addr);
         Meaning::Variable(location, variable.type_id)
     }

@@ -50,7 +50,9 @@ pub(super) struct Val {
 
 /// The reason why an expression has no value: its state lacks it, or the expression is wrong.
 pub(super) enum Fail {
+    /// The value is missing in this state.
     Missing(Missing),
+    /// The expression is wrong, whatever the state.
     Error(Error),
 }
 
@@ -60,6 +62,7 @@ impl From<Missing> for Fail {
     }
 }
 
+/// The result of an evaluation.
 pub(super) type Found<T> = Result<T, Fail>;
 
 impl<'s> Evaluator<'s> {
@@ -73,7 +76,9 @@ impl<'s> Evaluator<'s> {
         self.symbols.signature_at(addr)
     }
 
-    pub(super) fn type_of(&self, type_id: TypeId) -> Option<Arc<Type>> {
+    /// Reads a type, at first use; later uses take it from the cache. `None` if it is void, or
+    /// damaged.
+    pub(super) fn read_type(&self, type_id: TypeId) -> Option<Arc<Type>> {
         if let Some(known) = self.types.borrow().get(&type_id) {
             return known.clone();
         }
@@ -84,7 +89,7 @@ impl<'s> Evaluator<'s> {
 
     /// Evaluates the items of a question in a frame, which has to be at the address for which the
     /// question was bound. Returns a value for each item, in order. A value that the state lacks is
-    /// [`Shown::Missing`]. Fails if an expression is wrong.
+    /// [`Shown::Missing`]. Fails, for the whole question, if an expression is wrong.
     pub fn answer(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Vec<Shown>, Error> {
         let machine = InFrame {
             registers: frame.registers,
@@ -284,14 +289,14 @@ impl Evaluation<'_, '_> {
                 let home = home.unwrap_or(Home::of(Piece::Unavailable));
                 Ok(Val { ty: Ty::or_void(*type_id), home })
             }
-            Some(Meaning::OfThis) => self.member(&self.named("this")?, name),
+            Some(Meaning::MemberOfThis) => self.member(&self.named("this")?, name),
             Some(Meaning::Nothing) | None => Err(Missing::Unavailable.into()),
         }
     }
 
     /// Follows references and pointers to a value that is neither. Fails after [`MAX_LEVELS`],
     /// since a damaged pointer type may point to itself.
-    fn structure(&self, value: &Val) -> Found<Val> {
+    fn dereferenced(&self, value: &Val) -> Found<Val> {
         let mut value = value.clone();
         for _ in 0..MAX_LEVELS {
             if self.evaluator.target_of(&value.ty).is_none() {
@@ -304,7 +309,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns a member by name. `of` may be a pointer to the structure, or an enum of Rust.
     fn member(&self, of: &Val, name: &str) -> Found<Val> {
-        let mut of = self.structure(of)?;
+        let mut of = self.dereferenced(of)?;
         if let Some(shape) = self.evaluator.shape(&of.ty)
             && let Kind::Variants { discriminant, variants } = &shape.kind
         {
@@ -313,14 +318,15 @@ impl Evaluation<'_, '_> {
             of = found.ok_or(Missing::Unavailable)?;
         }
         let Some((at, member)) = self.evaluator.find_member(&of.ty, name) else {
-            let of = self.evaluator.name_of(&of.ty);
+            let of = self.evaluator.description_of(&of.ty);
             return Err(Fail::Error(Error::NoMember { of, name: name.to_owned() }));
         };
         Ok(self.evaluator.member(&of, &member, at, self.machine))
     }
 
+    /// Returns the error for an operand of the wrong type: `what` needs `needs`.
     fn wrong(&self, what: &'static str, needs: &'static str, value: &Val) -> Fail {
-        let of = self.evaluator.name_of(&value.ty);
+        let of = self.evaluator.description_of(&value.ty);
         Fail::Error(Error::WrongType { what, needs, of })
     }
 
@@ -330,7 +336,7 @@ impl Evaluation<'_, '_> {
             if let Some((ty, home)) = self.first_element(value) {
                 return Ok(Val { ty, home });
             }
-            if let Some(pointer) = self.data_of(value) {
+            if let Some(pointer) = self.slice_pointer(value) {
                 return self.target(&pointer);
             }
             return Err(self.wrong("*", "a pointer", value));
@@ -341,6 +347,7 @@ impl Evaluation<'_, '_> {
         Ok(Val { ty, home: Home::of(Piece::Memory(addr)) })
     }
 
+    /// Returns the type and the home of an array's first element; `None` for other values.
     fn first_element(&self, array: &Val) -> Option<(Ty, Home)> {
         let shape = self.evaluator.shape(&array.ty)?;
         let ty = element_of(&shape)?;
@@ -349,10 +356,10 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the pointer to the elements of a slice of Rust or Go; `None` for other values.
-    fn data_of(&self, slice: &Val) -> Option<Val> {
+    fn slice_pointer(&self, slice: &Val) -> Option<Val> {
         let shape = self.evaluator.shape(&slice.ty)?;
         let Kind::Structure(members) = &shape.kind else { return None };
-        let data = members.iter().find(|member| is_data(member))?;
+        let data = members.iter().find(|member| is_slice_pointer(member))?;
         self.evaluator.target_of(&Ty::or_void(data.type_id))?;
         Some(self.evaluator.member(slice, data, data.offset_bytes?, self.machine))
     }
@@ -364,7 +371,7 @@ impl Evaluation<'_, '_> {
         };
         let shape = self.evaluator.shape(&of.ty);
         let Some(shape) = shape else { return Err(self.wrong("[]", "an array", of)) };
-        if let Some(pointer) = self.data_of(of) {
+        if let Some(pointer) = self.slice_pointer(of) {
             return self.offset_pointer(&pointer, index).and_then(|pointer| self.target(&pointer));
         }
         if let Some(ty) = element_of(&shape) {
@@ -436,13 +443,14 @@ impl Evaluation<'_, '_> {
     }
 }
 
+/// Returns a number as an intermediate value, which has computed bytes.
 pub(super) fn value_of(number: Number) -> Val {
     let (ty, bytes) = number.to_bytes();
     Val { ty, home: Home::of(Piece::Bytes(bytes)) }
 }
 
 /// Returns true if the member is the pointer of a slice: `data_ptr` in Rust, `array` in Go.
-pub(super) fn is_data(member: &Member) -> bool {
+pub(super) fn is_slice_pointer(member: &Member) -> bool {
     matches!(member.name.as_deref(), Some("data_ptr" | "array"))
 }
 

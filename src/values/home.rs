@@ -75,7 +75,7 @@ fn read_at(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Result
         };
         let (from, until) = (offset.max(at), end.min(piece_end));
         if from < until {
-            bytes.extend(of_piece(piece, from - at, until - from, machine)?);
+            bytes.extend(read_piece(piece, from - at, until - from, machine)?);
         }
         at = piece_end;
     }
@@ -83,7 +83,7 @@ fn read_at(home: &Home, offset: u64, size: u64, machine: &dyn Machine) -> Result
 }
 
 /// Reads the `size` bytes at `offset` in a piece of a value.
-fn of_piece(
+fn read_piece(
     piece: &Piece,
     offset: u64,
     size: u64,

@@ -99,7 +99,7 @@ impl Evaluator<'_> {
                     for member in members {
                         let offset = member.offset_bytes?;
                         if let Some((first, _)) = member.bits {
-                            add(&mut classes, at.checked_add(first / 8)?, Class::Integer)?;
+                            merge_class(&mut classes, at.checked_add(first / 8)?, Class::Integer)?;
                         } else {
                             parts.push((Ty::or_void(member.type_id), at.checked_add(offset)?));
                         }
@@ -125,9 +125,9 @@ impl Evaluator<'_> {
             if size == 0 || !at.is_multiple_of(size) {
                 return None;
             }
-            add(&mut classes, at, class)?;
+            merge_class(&mut classes, at, class)?;
             if size > 8 {
-                add(&mut classes, at + 8, class)?;
+                merge_class(&mut classes, at + 8, class)?;
             }
         }
         Some(classes)
@@ -135,8 +135,8 @@ impl Evaluator<'_> {
 }
 
 /// Merges `class` into the class of the eightbyte at offset `at`; `None` beyond 16 bytes.
-fn add(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
-    let place = classes.get_mut(usize::try_from(at / 8).ok()?)?;
-    *place = if *place == Class::Integer { Class::Integer } else { class };
+fn merge_class(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
+    let eightbyte = classes.get_mut(usize::try_from(at / 8).ok()?)?;
+    *eightbyte = if *eightbyte == Class::Integer { Class::Integer } else { class };
     Some(())
 }

@@ -1,6 +1,6 @@
 //! Reads values into the form that the user sees.
 
-use super::evaluate::{Evaluator, Val, element_of, is_data};
+use super::evaluate::{Evaluator, Val, element_of, is_slice_pointer};
 use super::home::{part, read};
 use super::number::{integer_of, real_of};
 use super::shown::{Missing, Shown, Text};
@@ -172,15 +172,15 @@ impl Show<'_, '_> {
         let name = shape.name.as_deref().unwrap_or_default();
         match shape.language {
             Language::Rust if name == "&str" || name.starts_with("&mut str") => {
-                return self.counted(value, members, "data_ptr", "length");
+                return self.counted_string(value, members, "data_ptr", "length");
             }
             Language::Go if name == "string" => {
-                return self.counted(value, members, "str", "len");
+                return self.counted_string(value, members, "str", "len");
             }
             Language::Rust if name.starts_with("&[") || name.starts_with("&mut [") => {
                 return self.slice(value, members, "length", depth);
             }
-            Language::Go if members.first().is_some_and(is_data) => {
+            Language::Go if members.first().is_some_and(is_slice_pointer) => {
                 return self.slice(value, members, "len", depth);
             }
             _ => {}
@@ -227,7 +227,7 @@ impl Show<'_, '_> {
     }
 
     /// Reads a string that is a pointer and a length, the members called `data` and `length`.
-    fn counted(
+    fn counted_string(
         &self,
         value: &Val,
         members: &[Member],
@@ -252,7 +252,8 @@ impl Show<'_, '_> {
         length: &str,
         depth: usize,
     ) -> Result<Shown, Missing> {
-        let data = members.iter().find(|member| is_data(member)).ok_or(Missing::Unavailable)?;
+        let data =
+            members.iter().find(|member| is_slice_pointer(member)).ok_or(Missing::Unavailable)?;
         let at = data.offset_bytes.ok_or(Missing::Unavailable)?;
         let pointer = self.evaluator.member(value, data, at, self.machine);
         let length = self.word(&self.field(value, members, length)?)?;

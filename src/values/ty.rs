@@ -39,7 +39,7 @@ impl Evaluator<'_> {
         };
         match ty {
             Ty::Void | Ty::Basic(Basic::Void) => None,
-            Ty::Of(type_id) => self.type_of(*type_id),
+            Ty::Of(type_id) => self.read_type(*type_id),
             Ty::Basic(Basic::Integer { size_bytes, is_signed }) => {
                 made(Kind::Integer { is_signed: *is_signed }, Some(*size_bytes))
             }
@@ -82,17 +82,17 @@ impl Evaluator<'_> {
     }
 
     /// Returns words for a value of a type, such as `a value of type int`.
-    pub(super) fn name_of(&self, ty: &Ty) -> String {
-        self.name_within(ty, 0)
+    pub(super) fn description_of(&self, ty: &Ty) -> String {
+        self.description_within(ty, 0)
     }
 
     /// Returns words for a type that `level` pointers lead to.
-    fn name_within(&self, ty: &Ty, level: usize) -> String {
+    fn description_within(&self, ty: &Ty, level: usize) -> String {
         let Some(shape) = self.shape(ty) else { return "a value without a type".to_owned() };
         match (&shape.kind, &shape.name) {
             (Kind::Pointer { .. }, None) => match self.target_of(ty) {
                 Some(target) if self.shape(&target).is_some() && level < MAX_LEVELS => {
-                    format!("a pointer to {}", self.name_within(&target, level + 1))
+                    format!("a pointer to {}", self.description_within(&target, level + 1))
                 }
                 _ => "a pointer to void".to_owned(),
             },

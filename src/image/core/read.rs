@@ -94,7 +94,7 @@ fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
         for note in notes {
             let note = note.map_err(damaged)?;
             let kind = note.n_type(endian).0;
-            take_note(&mut contents, kind, &note).ok_or_else(|| Error::DamagedNote {
+            add_note(&mut contents, kind, &note).ok_or_else(|| Error::DamagedNote {
                 kind,
                 offset: (note.desc().as_ptr().addr() - data.as_ptr().addr()) as u64,
             })?;
@@ -103,13 +103,13 @@ fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     Ok(contents)
 }
 
-/// Adds a note to `contents`; `None` if it is damaged. Notes of a thread belong to the status before
-/// them. Ignores those without one, and notes of unknown types.
-fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
+/// Adds a note to `contents`; `None` if it is damaged. Notes of a thread belong to the status
+/// before them. Ignores those without one, and notes of unknown types.
+fn add_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
     let bytes = note.desc();
     let thread = contents.threads.last_mut();
     match (note.name(), kind) {
-        (b"CORE", notes::NT_PRSTATUS) => take_thread(contents, bytes)?,
+        (b"CORE", notes::NT_PRSTATUS) => add_thread(contents, bytes)?,
         (b"CORE", notes::NT_PRPSINFO) => contents.process = notes::decode_process(bytes)?,
         (b"CORE", notes::NT_AUXV) => contents.auxv = bytes.to_vec(),
         (b"CORE", notes::NT_FILE) => contents.mappings = notes::decode_mappings(bytes)?,
@@ -123,7 +123,7 @@ fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) ->
 
 /// Adds a thread. The core's signal is the one in the first thread's status: the kernel writes the
 /// thread that died of it first. Returns `None` if the note is damaged.
-fn take_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
+fn add_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
     let (thread, signal) = notes::decode_status(bytes)?;
     if contents.threads.is_empty() {
         contents.signal = signal;
