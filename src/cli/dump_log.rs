@@ -192,7 +192,7 @@ fn of_call<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
 
 /// Returns the name of a system call. The number is `u64::MAX` if it is unknown.
 fn name(number: u64) -> String {
-    match Model::of(number) {
+    match Model::by_number(number) {
         Some(model) => model.name.to_owned(),
         None if number == u64::MAX => "a call".to_owned(),
         None => format!("call {number}"),

@@ -50,13 +50,13 @@ pub(super) enum Count {
 }
 
 impl Area {
-    /// Returns the whole range that the call may write; `None` if it is empty or starts at address
-    /// 0.
+    /// Returns the whole range that the call may write; `None` if it is empty, starts at address 0,
+    /// or is above the addresses of programs.
     pub(super) fn limit(&self) -> Option<AddrRange> {
         range(self.start, self.limit_bytes)
     }
 
-    /// Returns the part that was written; `None` if nothing was.
+    /// Returns the part that was written, or may have been after an error; `None` if nothing was.
     pub(super) fn written(&self, outcome: Outcome, memory: &dyn CallerMemory) -> Option<AddrRange> {
         let size_bytes = match (outcome, self.when) {
             (Outcome::Succeeded(result), _) if result < self.least_result => 0,
@@ -79,6 +79,7 @@ impl Area {
 }
 
 impl Count {
+    /// Reads the count after a call; `None` if it is in memory that cannot be read.
     fn read(self, result: u64, memory: &dyn CallerMemory) -> Option<u64> {
         match self {
             Self::Result => Some(result),

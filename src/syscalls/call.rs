@@ -49,8 +49,8 @@ pub struct OpenCall {
 }
 
 impl Call {
-    /// Returns the arguments that the call takes; all six if the call is unknown. The other
-    /// registers have arbitrary values.
+    /// Returns the arguments that the call takes; all six if the table does not know the call. The
+    /// registers of further arguments have arbitrary values.
     pub fn arguments(&self) -> &[u64] {
         let count = argument_count(self.number);
         count.and_then(|count| self.args.get(..count)).unwrap_or(&self.args)
@@ -66,7 +66,7 @@ impl Call {
     /// Returns the address of the priority-inheriting lock that the call takes; `None` for other
     /// calls. If it must wait, the kernel first sets [`FUTEX_WAITERS`] there, which the lock's
     /// owner acts on (kernel/futex/pi.c, `futex_lock_pi_atomic`).
-    pub fn lock(&self) -> Option<Addr> {
+    pub fn pi_lock(&self) -> Option<Addr> {
         let operation = self.args[1] & FUTEX_OPERATION;
         let locks = self.number == FUTEX && matches!(operation, LOCK_PI | LOCK_PI2);
         locks.then_some(Addr(self.args[0]))
@@ -74,23 +74,25 @@ impl Call {
 }
 
 impl OpenCall {
-    /// Returns all memory that the call can write, whatever its result.
+    /// Returns all memory that the call can write, whatever its result. For use before the kernel
+    /// executes the call.
     pub fn limit(&self) -> Effects {
         self.effects(self.areas.iter().filter_map(Area::limit).collect())
     }
 
-    /// Returns the memory that the call wrote. `result` is RAX after it; `memory` is read for the
-    /// lengths that the kernel returned.
+    /// Returns the memory that the call may have written, by its `result` (RAX after it). Reads the
+    /// lengths that the kernel returned from `memory`.
     pub fn end(&self, result: i64, memory: &dyn CallerMemory) -> Effects {
         if self.knowledge != Knowledge::Known && is_unsupported(result) {
             // The kernel does not know the call or request, so it wrote nothing.
             return Effects::Known(Vec::new());
         }
-        let outcome = Outcome::of(result);
+        let outcome = Outcome::of_result(result);
         let written = |area: &Area| area.written(outcome, memory);
         self.effects(self.areas.iter().filter_map(written).collect())
     }
 
+    /// Returns effects with these ranges, as certain as the model is of the call.
     fn effects(&self, ranges: Vec<AddrRange>) -> Effects {
         match self.knowledge {
             Knowledge::Known => Effects::Known(ranges),

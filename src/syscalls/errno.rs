@@ -49,7 +49,7 @@ const ERESTART_RESTARTBLOCK: i64 = 516;
 impl Outcome {
     /// Returns the outcome that a result (RAX) means. An error counts as refused if the kernel
     /// finds it before it writes, else as failed.
-    pub(super) fn of(result: i64) -> Self {
+    pub(super) fn of_result(result: i64) -> Self {
         match result.checked_neg() {
             Some(EINTR | ERESTARTSYS..=ERESTART_RESTARTBLOCK) => Interrupted,
             Some(
@@ -63,10 +63,11 @@ impl Outcome {
     }
 }
 
-/// Returns true if a result is an error that the kernel finds before it writes results. Only writes
-/// that a call makes whatever the result is may have happened.
+/// Returns true if a result (RAX) is an error that the kernel finds before it writes results, such
+/// as EINVAL or EAGAIN. The call may still have made the writes that it makes whatever the result
+/// is. False for success and for an interruption by a signal.
 pub fn is_refused(result: i64) -> bool {
-    Outcome::of(result) == Refused
+    Outcome::of_result(result) == Refused
 }
 
 /// Returns true if this result means that the kernel did nothing: it does not know the call or
@@ -81,14 +82,14 @@ mod tests {
 
     #[test]
     fn results_are_distinguished_from_errors() {
-        assert_eq!(Outcome::of(0), Succeeded(0));
-        assert_eq!(Outcome::of(5), Succeeded(5));
-        assert_eq!(Outcome::of(-EINTR), Interrupted);
-        assert_eq!(Outcome::of(-516), Interrupted);
-        assert_eq!(Outcome::of(-ENOSYS), Refused);
-        assert_eq!(Outcome::of(-14), Failed);
+        assert_eq!(Outcome::of_result(0), Succeeded(0));
+        assert_eq!(Outcome::of_result(5), Succeeded(5));
+        assert_eq!(Outcome::of_result(-EINTR), Interrupted);
+        assert_eq!(Outcome::of_result(-516), Interrupted);
+        assert_eq!(Outcome::of_result(-ENOSYS), Refused);
+        assert_eq!(Outcome::of_result(-14), Failed);
         // mmap can return addresses whose top bit is set only with vsyscall; still no error.
-        assert_eq!(Outcome::of(-4096), Succeeded(0_u64.wrapping_sub(4096)));
-        assert_eq!(Outcome::of(i64::MIN), Succeeded(1 << 63));
+        assert_eq!(Outcome::of_result(-4096), Succeeded(0_u64.wrapping_sub(4096)));
+        assert_eq!(Outcome::of_result(i64::MIN), Succeeded(1 << 63));
     }
 }

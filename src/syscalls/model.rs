@@ -79,7 +79,7 @@ pub(super) struct Operation {
 
 impl Model {
     /// Returns the row of a call; `None` for a call that the table does not know.
-    pub fn of(number: u64) -> Option<&'static Self> {
+    pub fn by_number(number: u64) -> Option<&'static Self> {
         let number = usize::try_from(number).ok()?;
         table::BY_NUMBER.get(number).copied().flatten()
     }
@@ -96,7 +96,8 @@ pub fn models() -> impl Iterator<Item = &'static Model> {
 }
 
 impl Operations {
-    /// Returns the writes of the operation that a call asks for; `None` if it may write anything.
+    /// Returns the writes of the operation that a call asks for; `None` if it may write anything,
+    /// or if the operation cannot be read.
     pub(super) fn writes_of(
         &self,
         call: &Call,
@@ -111,6 +112,7 @@ impl Operations {
 }
 
 impl Selector {
+    /// Returns the number of the operation; `None` if it is in memory that cannot be read.
     fn select(self, call: &Call, memory: &dyn CallerMemory) -> Option<u64> {
         Some((self.value.read(call, memory)? >> self.shift) & self.mask)
     }
@@ -131,7 +133,7 @@ pub(super) const fn by_computed(compute: fn(&[u64; 6]) -> u64) -> Selector {
     Selector { value: Value::Computed(compute), shift: 0, mask: u64::MAX }
 }
 
-/// Returns the row of a call that always writes `writes`.
+/// Returns the row of a call that writes `writes`, whatever operation its arguments name.
 pub(super) const fn call(
     number: usize,
     name: &'static str,
@@ -156,7 +158,7 @@ pub(super) const fn multiplexed(
 
 /// Returns the row of a call whose argument names an operation. Operations without a row write
 /// `otherwise`.
-pub(super) const fn mostly(
+pub(super) const fn multiplexed_or(
     number: usize,
     name: &'static str,
     otherwise: &'static [Write],

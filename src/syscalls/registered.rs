@@ -36,7 +36,8 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Returns the registrations of a new thread, which the call `birth` created.
+    /// Returns the registrations of a new thread, which the call `birth` created: the address to
+    /// clear, if the call has the flag `CLONE_CHILD_CLEARTID`.
     pub fn of_child(birth: &Call, memory: &dyn CallerMemory) -> Self {
         let clone3 = |offset| read_number(memory, Addr(birth.args[0]).wrapping_add(offset), 8);
         let (flags, child_tid) = match birth.number {
@@ -48,9 +49,9 @@ impl Registered {
         Self { clear_tid: clears.then_some(Addr(child_tid)), robust_list: None }
     }
 
-    /// Notes what the thread registered, if the call is a successful `set_tid_address(2)` or
-    /// `set_robust_list(2)`. Ignores other calls.
-    pub fn note(&mut self, call: &Call, result: i64) {
+    /// Replaces a registration, if the call is a successful `set_tid_address(2)` or
+    /// `set_robust_list(2)`; a null pointer removes it. Ignores other calls.
+    pub fn note_call(&mut self, call: &Call, result: i64) {
         let addr = Some(Addr(call.args[0])).filter(|addr| addr.0 != 0);
         match call.number {
             SET_TID_ADDRESS if result >= 0 => self.clear_tid = addr,
@@ -59,16 +60,17 @@ impl Registered {
         }
     }
 
-    /// Returns the memory that the kernel may write at the thread's end or exec.
-    pub fn at_end(&self, memory: &dyn CallerMemory) -> Vec<AddrRange> {
-        let locks = self.robust_list.map(|head| locks_of(head, memory)).unwrap_or_default();
-        let words = self.clear_tid.into_iter().chain(locks);
+    /// Returns the memory that the kernel may write at the thread's end or exec: the words of
+    /// `clear_tid` and of the locks in the robust list.
+    pub fn written_at_end(&self, memory: &dyn CallerMemory) -> Vec<AddrRange> {
+        let futexes = self.robust_list.map(|head| futexes_of(head, memory)).unwrap_or_default();
+        let words = self.clear_tid.into_iter().chain(futexes);
         words.map(|word| AddrRange::sized(word, FUTEX_BYTES)).collect()
     }
 }
 
 /// Returns the addresses of the futexes of a robust list (kernel/futex/core.c, `exit_robust_list`).
-fn locks_of(head: Addr, memory: &dyn CallerMemory) -> Vec<Addr> {
+fn futexes_of(head: Addr, memory: &dyn CallerMemory) -> Vec<Addr> {
     let word = |addr| read_number(memory, addr, 8);
     let Some(offset) = word(head.wrapping_add(FUTEX_OFFSET)) else { return Vec::new() };
     let lock = |entry: u64| Addr(entry & !PI_BIT).wrapping_add(offset);

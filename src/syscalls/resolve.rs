@@ -1,4 +1,5 @@
-//! Resolves a row of the table to the areas of one call.
+//! Resolves a row of the table to the areas of one call: the ranges of memory that the call may
+//! write.
 
 use super::area::{Area, Count, Counted, Size};
 use super::call::Call;
@@ -20,9 +21,12 @@ pub(super) enum Knowledge {
     Unknown,
 }
 
-/// Returns the areas that a call may write to, and whether it may write elsewhere.
+/// Returns the areas that a call may write to, and whether it may write elsewhere. Reads memory as
+/// it is before the call.
 pub(super) fn resolve(call: &Call, memory: &dyn CallerMemory) -> (Vec<Area>, Knowledge) {
-    let Some(model) = Model::of(call.number) else { return (Vec::new(), Knowledge::Unknown) };
+    let Some(model) = Model::by_number(call.number) else {
+        return (Vec::new(), Knowledge::Unknown);
+    };
     let mut areas = Vec::new();
     let knowledge = match model.writes {
         Writes::List(writes) => add_all(call, writes, memory, &mut areas),
@@ -40,7 +44,8 @@ pub(super) fn resolve(call: &Call, memory: &dyn CallerMemory) -> (Vec<Area>, Kno
     (areas, knowledge)
 }
 
-/// Adds the areas of `writes`, outside of which the call writes nothing.
+/// Adds the areas of `writes`, outside of which the call writes nothing; so returns
+/// [`Knowledge::Known`].
 fn add_all(
     call: &Call,
     writes: &[Write],
@@ -48,19 +53,19 @@ fn add_all(
     areas: &mut Vec<Area>,
 ) -> Knowledge {
     for write in writes {
-        add(call, write, memory, areas);
+        add_areas(call, write, memory, areas);
     }
     Knowledge::Known
 }
 
 /// Adds the areas of one write of a row. Where its pointers or lengths cannot be read, the kernel
 /// fails (EFAULT) before it writes.
-fn add(call: &Call, write: &Write, memory: &dyn CallerMemory, areas: &mut Vec<Area>) {
+fn add_areas(call: &Call, write: &Write, memory: &dyn CallerMemory, areas: &mut Vec<Area>) {
     match *write {
         Write::Buffer(ref buffer) => areas.extend(area_of(call, buffer, memory)),
         Write::Vector { pointer, count, extent } => {
-            let place = pointer.read(call, memory).zip(count.read(call, memory));
-            let Some((pointer, count)) = place else { return };
+            let values = pointer.read(call, memory).zip(count.read(call, memory));
+            let Some((pointer, count)) = values else { return };
             let by_result = matches!(extent, Extent::Result).then_some(Count::Result);
             message::add_vector(Addr(pointer), count, by_result, memory, areas);
         }
@@ -87,19 +92,19 @@ fn area_of(call: &Call, buffer: &Buffer, memory: &dyn CallerMemory) -> Option<Ar
     Some(Area {
         start: Addr(pointer).wrapping_add(buffer.offset),
         limit_bytes: buffer.header_bytes.saturating_add(counted_bytes),
-        size: size_of(call, buffer),
+        size: written_size(call, buffer),
         when: buffer.when,
         least_result: 0,
     })
 }
 
 /// Returns the rule for the part of a buffer that is written.
-fn size_of(call: &Call, buffer: &Buffer) -> Size {
+fn written_size(call: &Call, buffer: &Buffer) -> Size {
     let count = match buffer.extent {
         Extent::Whole => None,
         Extent::Result => Some(Count::Result),
         Extent::Length(value) => {
-            value.place(call).map(|at| Count::Word { at, width_bytes: value.width_bytes() })
+            value.address(call).map(|at| Count::Word { at, width_bytes: value.width_bytes() })
         }
     };
     count.map_or(Size::Whole, |count| {

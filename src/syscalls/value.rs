@@ -1,10 +1,11 @@
-//! Numbers that a row of the table names: constants, arguments, fields of structures.
+//! The numbers of a call that a row of the table refers to: constants, arguments, fields of
+//! structures. Arguments count from 0.
 
 use super::call::Call;
 use super::memory::{CallerMemory, read_number};
 use crate::common::Addr;
 
-/// A number that is known when the call is made.
+/// A rule for a number that is known when the call is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     /// This number.
@@ -46,13 +47,15 @@ impl Value {
             Self::Constant(value) => Some(value),
             Self::Arg(index) => call.args.get(index).copied(),
             Self::Int(index) => call.args.get(index).map(|arg| arg & u64::from(u32::MAX)),
-            Self::Field { width_bytes, .. } => read_number(memory, self.place(call)?, width_bytes),
+            Self::Field { width_bytes, .. } => {
+                read_number(memory, self.address(call)?, width_bytes)
+            }
             Self::Computed(compute) => Some(compute(&call.args)),
         }
     }
 
     /// Returns the address of a field; `None` for other values, and if the pointer is null.
-    pub(super) fn place(self, call: &Call) -> Option<Addr> {
+    pub(super) fn address(self, call: &Call) -> Option<Addr> {
         match self {
             Self::Field { arg, offset, .. } => {
                 let base = call.args.get(arg).copied().filter(|base| *base != 0)?;

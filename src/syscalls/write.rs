@@ -59,6 +59,7 @@ pub(super) enum When {
     Always,
 }
 
+/// Returns the write of a buffer with success, at its pointer.
 const fn buffer(pointer: Value, count: Value, unit_bytes: u64, extent: Extent) -> Write {
     Write::Buffer(Buffer {
         pointer,
@@ -72,88 +73,93 @@ const fn buffer(pointer: Value, count: Value, unit_bytes: u64, extent: Extent) -
     })
 }
 
-/// Returns a structure of a fixed size.
+/// Returns the write of a whole structure of a fixed size, at the pointer in argument `arg`.
 pub(super) const fn structure(arg: usize, size_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Constant(size_bytes), 1, Extent::Whole)
 }
 
-/// Returns all of a buffer whose size is argument `size_arg`.
+/// Returns the write of a whole buffer, of which argument `size_arg` is the size in bytes.
 pub(super) const fn sized(arg: usize, size_arg: usize) -> Write {
     array(arg, size_arg, 1)
 }
 
-/// Returns all of an array whose number of elements is argument `count_arg`.
+/// Returns the write of a whole array, of which argument `count_arg` is the number of elements,
+/// each of `unit_bytes`.
 pub(super) const fn array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Whole)
 }
 
-/// Returns all of an array whose number of elements is argument `count_arg`, an `unsigned int`.
+/// Returns the write of a whole array, like [`array`]; argument `count_arg` is an `unsigned int`.
 pub(super) const fn int_array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Int(count_arg), unit_bytes, Extent::Whole)
 }
 
-/// Returns all of a buffer whose size is argument `size_arg`, an `unsigned int`.
+/// Returns the write of a whole buffer, like [`sized`]; argument `size_arg` is an `unsigned int`.
 pub(super) const fn int_sized(arg: usize, size_arg: usize) -> Write {
     int_array(arg, size_arg, 1)
 }
 
-/// Returns all of a buffer whose size follows from the arguments.
+/// Returns the write of a whole buffer; `size_bytes` computes its size from the arguments.
 pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Write {
     buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)
 }
 
-/// Returns a buffer of argument `size_arg` bytes. The result counts those that are written.
+/// Returns the write of the start of a buffer: as many bytes as the result says, at most argument
+/// `size_arg`.
 pub(super) const fn filled(arg: usize, size_arg: usize) -> Write {
-    items(arg, size_arg, 1)
+    filled_array(arg, size_arg, 1)
 }
 
-/// Returns an array of argument `count_arg` elements. The result counts those that are written.
-pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
+/// Returns the write of the start of an array: as many elements as the result says, each of
+/// `unit_bytes`, at most argument `count_arg`.
+pub(super) const fn filled_array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
 }
 
-/// Returns a 4-byte length, which the caller sets to the size of its buffer, and the kernel to the
-/// size of the answer. The kernel may write it whatever the result is.
+/// Returns the write of a 4-byte length, which the caller sets to the size of its buffer, and the
+/// kernel to the size of the answer. The kernel may write it whatever the result is.
 pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
 
-/// Returns a buffer whose size is the 4-byte length at argument `length_arg`. The kernel replaces
-/// it by the size of the answer, of which it writes only as much as fits.
+/// Returns the write of an answer to a buffer, whose size is the 4-byte length that argument
+/// `length_arg` points to. The kernel replaces this length by the size of the answer, of which it
+/// writes only as much as fits.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))
 }
 
-/// Returns all of a buffer whose pointer and number of units are any values, such as fields of a
-/// structure.
-pub(super) const fn pointed(pointer: Value, count: Value, unit_bytes: u64) -> Write {
+/// Returns the write of a whole buffer whose pointer and number of units are any values, such as
+/// fields of a structure.
+pub(super) const fn at_pointer(pointer: Value, count: Value, unit_bytes: u64) -> Write {
     buffer(pointer, count, unit_bytes, Extent::Whole)
 }
 
-/// Returns the buffers of a `struct iovec` array, filled in order with the bytes that the result
-/// counts.
+/// Returns the write to the buffers of a `struct iovec` array, in order: as many bytes in all as
+/// the result says.
 pub(super) const fn vector(arg: usize, count_arg: usize) -> Write {
     let (pointer, count) = (Value::Arg(arg), Value::Arg(count_arg));
     Write::Vector { pointer, count, extent: Extent::Result }
 }
 
-/// Returns all of the buffers of a `struct iovec` array.
+/// Returns the write of all the buffers of a `struct iovec` array, whole.
 pub(super) const fn whole_vector(pointer: Value, count: Value) -> Write {
     Write::Vector { pointer, count, extent: Extent::Whole }
 }
 
-/// Returns the `struct msghdr` of recvmsg(2).
+/// Returns the writes of recvmsg(2), whose `struct msghdr` argument `arg` points to.
 pub(super) const fn message(arg: usize) -> Write {
     Write::Message { arg }
 }
 
-/// Returns the `struct mmsghdr` array of recvmmsg(2).
+/// Returns the writes of recvmmsg(2), whose `struct mmsghdr` array argument `arg` points to.
 pub(super) const fn messages(arg: usize, count_arg: usize) -> Write {
     Write::Messages { arg, count: Value::Arg(count_arg) }
 }
 
 impl Write {
+    /// Replaces the buffer; returns other writes as they are.
     const fn changed(self, changed: Buffer) -> Self {
         match self {
             Self::Buffer(_) => Self::Buffer(changed),
@@ -168,37 +174,37 @@ impl Write {
         }
     }
 
-    /// Makes the result count the units that are written.
-    pub(super) const fn by_result(self) -> Self {
+    /// Limits the write to as many units as the result says.
+    pub(super) const fn counted_by_result(self) -> Self {
         self.changed(Buffer { extent: Extent::Result, ..self.as_buffer() })
     }
 
-    /// Makes `length`, as it is after the call, the count of the units that are written.
-    pub(super) const fn by_field(self, length: Value) -> Self {
+    /// Limits the write to as many units as the field `length` says after the call.
+    pub(super) const fn counted_by(self, length: Value) -> Self {
         self.changed(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
     }
 
-    /// Puts a header of this size before the units. The call writes it, too.
+    /// Puts a header of this size before the units. The call writes the header, too.
     pub(super) const fn after_header(self, header_bytes: u64) -> Self {
         self.changed(Buffer { header_bytes, ..self.as_buffer() })
     }
 
-    /// Moves the buffer this many bytes after the pointer's target.
+    /// Moves the buffer to this many bytes after the pointer's target.
     pub(super) const fn at_offset(self, offset: u64) -> Self {
         self.changed(Buffer { offset, ..self.as_buffer() })
     }
 
-    /// Writes the buffer whatever the result is.
+    /// Makes the call write the buffer whatever the result is.
     pub(super) const fn always(self) -> Self {
         self.changed(Buffer { when: When::Always, ..self.as_buffer() })
     }
 
-    /// Writes the buffer also when a signal ends the call.
+    /// Makes the call write the buffer also when a signal ends it.
     pub(super) const fn also_interrupted(self) -> Self {
         self.changed(Buffer { when: When::Interrupted, ..self.as_buffer() })
     }
 
-    /// Writes the buffer only if the value has one of these bits.
+    /// Makes the call write the buffer only if the value has one of these bits.
     pub(super) const fn if_bits(self, value: Value, bits: u64) -> Self {
         self.changed(Buffer { condition: Some((value, bits)), ..self.as_buffer() })
     }

@@ -185,7 +185,7 @@ impl Log<'_> {
 
 /// Returns the row of a system call. Its number and result are null if they are unknown.
 fn row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
-    let name = number.and_then(Model::of).map(|model| Cell::text(model.name));
+    let name = number.and_then(Model::by_number).map(|model| Cell::text(model.name));
     let error = result.filter(|result| (LOWEST_ERROR..0).contains(result));
     let mut cells = Vec::from(position(at, is_exact));
     cells.extend([

@@ -110,7 +110,7 @@ impl Input {
         of: ValuePlace,
     ) -> Option<ValuePlace> {
         let ValuePlace::Memory(range) = of else { return None };
-        let name = Model::of(before.rax).map(|model| model.name);
+        let name = Model::by_number(before.rax).map(|model| model.name);
         let offset = range.start.0.checked_sub(after.rax)?;
         let is_moved = name == Some("mremap") && before.rdi != after.rax && offset < before.rsi;
         let start = Addr(before.rdi.wrapping_add(offset));
@@ -128,7 +128,7 @@ impl Input {
         let is_in_call = before.orig_rax.cast_signed() >= 0;
         let number = if is_in_call { before.orig_rax } else { before.rax };
         let arguments = [before.rdi, before.rsi, before.rdx, before.r10, before.r8, before.r9];
-        let model = Model::of(number);
+        let model = Model::by_number(number);
         let name = model.map_or_else(|| number.to_string(), |model| model.name.to_owned());
         let call = Call { number, args: arguments };
         let in_argument = match wanted {
@@ -214,7 +214,7 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
         let name = usize::try_from(fd).ok().and_then(|fd| names.get(fd).copied());
         return Ok(name.map(str::to_owned));
     };
-    let name = Model::of(number).map_or("", |model| model.name);
+    let name = Model::by_number(number).map_or("", |model| model.name);
     replay.seek(Position::after_entries(entry + 1))?;
     let registers = replay.thread_of_entry(entry)?.map(|thread| thread.registers);
     let path = registers.and_then(|registers| match name {
@@ -256,7 +256,7 @@ fn last_of(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, repla
             },
             _ => continue,
         };
-        let name = Model::of(number).map_or("", |model| model.name);
+        let name = Model::by_number(number).map_or("", |model| model.name);
         if WRITE_DESCRIPTORS.contains(&name) {
             last = Descriptor::Unknown;
         } else if result == i64::from(fd) && MAKE_DESCRIPTORS.contains(&name) {

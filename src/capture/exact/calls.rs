@@ -86,7 +86,8 @@ impl Engine {
         }
         self.answer_for_cpus(&call);
         let has_others = self.threads.len() > 1;
-        let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
+        let may_block =
+            Model::by_number(call.number).is_none_or(|model| model.has(Property::MayBlock));
         let begun = self.with(tid, |process, thread| {
             process.prepare_call(thread, &call, &registers)?;
             let uses_foreign = process.uses_foreign(&call);
@@ -281,7 +282,7 @@ impl Process {
             return None;
         }
         if !is_known {
-            let name = Model::of(call.number).map_or("?", |model| model.name);
+            let name = Model::by_number(call.number).map_or("?", |model| model.name);
             self.note(format!(
                 "what the system call {name} ({}) writes was found by comparing memory",
                 call.number
@@ -309,7 +310,7 @@ impl Process {
             self.engine.open_foreign_for_call(thread.tracee(), call)?;
         }
         calling.scratch.give_back(&mut self.engine, &calling.open, result);
-        thread.registered.note(call, result);
+        thread.registered.note_call(call, result);
         if installs_filter(call) && result == 0 {
             // The filter must see calls at their addresses in the program, not in the code cache.
             self.is_filtered = true;

@@ -127,7 +127,7 @@ impl Engine {
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let memory = |addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf);
-        let written = thread.registered.at_end(&memory);
+        let written = thread.registered.written_at_end(&memory);
         let writes = contents(&process.engine, written);
         let calling = thread.take_call();
         let registers = calling.map(|calling| calling.registers).unwrap_or_default();

@@ -50,7 +50,8 @@ impl Process {
         result: i64,
         size_before: u64,
     ) -> Vec<AddrRange> {
-        let writes = Model::of(call.number).is_some_and(|model| model.has(Property::WritesFiles));
+        let writes =
+            Model::by_number(call.number).is_some_and(|model| model.has(Property::WritesFiles));
         if !writes || result < 0 {
             return Vec::new();
         }

@@ -83,7 +83,7 @@ impl Engine {
             let Doing::Calls(calling) = &mut thread.doing else { continue };
             if other != tid && !std::mem::replace(&mut calling.is_logged, true) {
                 let (number, registers) = (calling.call.number, calling.registers);
-                locks.extend(calling.call.lock().map(|lock| (other, lock)));
+                locks.extend(calling.call.pi_lock().map(|lock| (other, lock)));
                 process.log(thread, &registers, Happening::Enters { number })?;
             }
         }

@@ -3,13 +3,13 @@
 
 use super::{IoctlRequest, request, silent};
 use crate::syscalls::value::{Value, u32_at};
-use crate::syscalls::write::{Write, pointed, structure};
+use crate::syscalls::write::{Write, at_pointer, structure};
 
 const SHORT: u64 = 2;
 const INT: u64 = 4;
 const LONG: u64 = 8;
 /// `struct dm_ioctl` and the data after it; its field `data_size` (offset 12) counts both.
-const DM: &[Write] = &[pointed(Value::Arg(2), u32_at(2, 12), 1)];
+const DM: &[Write] = &[at_pointer(Value::Arg(2), u32_at(2, 12), 1)];
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x125d, "BLKROSET"),
@@ -41,7 +41,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc010_1282,
         "BLKREPORTZONE",
-        &[pointed(Value::Arg(2), u32_at(2, 8), 64).by_field(u32_at(2, 8)).after_header(16)],
+        &[at_pointer(Value::Arg(2), u32_at(2, 8), 64).counted_by(u32_at(2, 8)).after_header(16)],
     ),
     request(0x8004_1284, "BLKGETZONESZ", &[structure(2, INT)]),
     request(0x8004_1285, "BLKGETNRZONES", &[structure(2, INT)]),

@@ -11,12 +11,12 @@ const READ: u32 = 2;
 
 impl Code {
     /// Returns the number in an argument: its low 32 bits.
-    pub(super) fn of(argument: u64) -> Self {
+    pub(super) fn of_argument(argument: u64) -> Self {
         let [a, b, c, d, ..] = argument.to_le_bytes();
         Self(u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// Returns the kind of device that the request is for, mostly a letter.
+    /// Returns the kind of device that the request is for, multiplexed_or a letter.
     pub(super) const fn kind(self) -> u8 {
         self.0.to_le_bytes()[1]
     }
@@ -27,11 +27,12 @@ impl Code {
     }
 
     /// Returns true if the number encodes that the kernel writes the structure.
-    pub(super) const fn is_read(self) -> bool {
+    pub(super) const fn kernel_writes(self) -> bool {
         self.0 >> 30 & READ != 0
     }
 
-    /// Returns true if the number encodes a direction, and so has a structure.
+    /// Returns true if the number encodes a direction (read, write or both), and so has a
+    /// structure.
     pub(super) const fn has_direction(self) -> bool {
         self.0 >> 30 & (READ | WRITE) != 0
     }
@@ -41,9 +42,9 @@ impl Code {
 /// clocks, watchdogs, joysticks, random numbers, GPIO, pidfd.
 pub(super) const REGULAR: [u8; 7] = [b'E', b'p', b'W', b'j', b'R', 0xb4, 0xff];
 
-/// Kinds whose structures hold pointers, or whose devices write memory later: sockets and
-/// wireless, sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO,
-/// SPI, I2C, the memory of frame buffers, btrfs, device mapper, FUSE.
+/// Kinds whose structures hold pointers, or whose devices write memory later: sockets and wireless,
+/// sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO, SPI, I2C,
+/// the memory of frame buffers, btrfs, device mapper, FUSE.
 pub(super) const POINTERS: [u8; 20] = [
     0x89, 0x8b, b'A', b'd', b'F', b'V', b'|', b'U', 0x53, 0x22, b'N', 0x1b, 0xae, b';', b'k', 0x07,
     0x94, 0xfd, b'M', 0xe5,
@@ -56,10 +57,10 @@ mod tests {
     #[test]
     fn a_number_is_taken_apart() {
         // TCGETS2: _IOR('T', 0x2a, struct termios2).
-        let code = Code::of(0xffff_ffff_802c_542a);
+        let code = Code::of_argument(0xffff_ffff_802c_542a);
         assert_eq!((code.kind(), code.size_bytes()), (b'T', 44));
-        assert!(code.is_read() && code.has_direction());
+        assert!(code.kernel_writes() && code.has_direction());
         assert!(!Code(0x5401).has_direction());
-        assert!(!Code(0x4004_667e).is_read());
+        assert!(!Code(0x4004_667e).kernel_writes());
     }
 }

@@ -3,20 +3,20 @@
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{Value, u8_at, u32_at, u64_at};
-use crate::syscalls::write::{Write, pointed, structure};
+use crate::syscalls::write::{Write, at_pointer, structure};
 
 const INT: u64 = 4;
 /// `struct sg_io_hdr`: data and sense buffer.
 const SG_IO: &[Write] = &[
     structure(2, 88),
-    pointed(u64_at(2, 16), u32_at(2, 12), 1),
-    pointed(u64_at(2, 32), u8_at(2, 9), 1),
+    at_pointer(u64_at(2, 16), u32_at(2, 12), 1),
+    at_pointer(u64_at(2, 32), u8_at(2, 9), 1),
 ];
 /// `struct nvme_passthru_cmd`: data and metadata.
 const NVME_CMD: &[Write] = &[
     structure(2, 72),
-    pointed(u64_at(2, 24), u32_at(2, 36), 1),
-    pointed(u64_at(2, 16), u32_at(2, 32), 1),
+    at_pointer(u64_at(2, 24), u32_at(2, 36), 1),
+    at_pointer(u64_at(2, 16), u32_at(2, 32), 1),
 ];
 
 /// The size of the data that `struct i2c_smbus_ioctl_data` points to.
@@ -65,13 +65,13 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x0706, "I2C_SLAVE_FORCE"),
     unknown(0x0707, "I2C_RDWR"),
     silent(0x0708, "I2C_PEC"),
-    request(0x0720, "I2C_SMBUS", &[pointed(u64_at(2, 8), SMBUS_BLOCK, 1)]),
+    request(0x0720, "I2C_SMBUS", &[at_pointer(u64_at(2, 8), SMBUS_BLOCK, 1)]),
     // The kernel writes the effect's number back, although the direction is the other one.
     request(0x4030_4580, "EVIOCSFF", &[structure(2, 48)]),
     silent(0x4004_4581, "EVIOCRMFF"),
     silent(0x4004_4590, "EVIOCGRAB"),
     silent(0x4004_4591, "EVIOCREVOKE"),
-    request(0x8010_4592, "EVIOCGMASK", &[pointed(u64_at(2, 8), u32_at(2, 4), 1)]),
+    request(0x8010_4592, "EVIOCGMASK", &[at_pointer(u64_at(2, 8), u32_at(2, 4), 1)]),
     silent(0x5501, "UI_DEV_CREATE"),
     silent(0x5502, "UI_DEV_DESTROY"),
 ];

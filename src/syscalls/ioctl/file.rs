@@ -4,7 +4,7 @@
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{Value, u16_at, u32_at, u64_at};
-use crate::syscalls::write::{pointed, structure};
+use crate::syscalls::write::{at_pointer, structure};
 
 const INT: u64 = 4;
 const LONG: u64 = 8;
@@ -22,7 +22,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc018_9436,
         "FIDEDUPERANGE",
-        &[pointed(Value::Arg(2), u16_at(2, 16), 32).after_header(24)],
+        &[at_pointer(Value::Arg(2), u16_at(2, 16), 32).after_header(24)],
     ),
     // The next four encode the size of a long, but take an int.
     request(0x8008_6601, "FS_IOC_GETFLAGS", &[structure(2, INT)]),
@@ -39,7 +39,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc020_660b,
         "FS_IOC_FIEMAP",
-        &[pointed(Value::Arg(2), u32_at(2, 24), 56).by_field(u32_at(2, 20)).after_header(32)],
+        &[at_pointer(Value::Arg(2), u32_at(2, 24), 56).counted_by(u32_at(2, 20)).after_header(32)],
     ),
     // The next four encode a wrong size or direction.
     silent(0x800c_6613, "FS_IOC_SET_ENCRYPTION_POLICY"),
@@ -48,7 +48,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc009_6616,
         "FS_IOC_GET_ENCRYPTION_POLICY_EX",
-        &[pointed(Value::Arg(2), u64_at(2, 0), 1).after_header(8)],
+        &[at_pointer(Value::Arg(2), u64_at(2, 0), 1).after_header(8)],
     ),
     request(0xc050_6617, "FS_IOC_ADD_ENCRYPTION_KEY", &[structure(2, 80)]),
     request(0xc040_6618, "FS_IOC_REMOVE_ENCRYPTION_KEY", &[structure(2, 64)]),
@@ -58,18 +58,18 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(
         0xc004_6686,
         "FS_IOC_MEASURE_VERITY",
-        &[pointed(Value::Arg(2), u16_at(2, 2), 1).after_header(4)],
+        &[at_pointer(Value::Arg(2), u16_at(2, 2), 1).after_header(4)],
     ),
     request(
         0xc028_6687,
         "FS_IOC_READ_VERITY_METADATA",
-        &[pointed(u64_at(2, 24), u64_at(2, 16), 1).by_result()],
+        &[at_pointer(u64_at(2, 24), u64_at(2, 16), 1).counted_by_result()],
     ),
     // struct pm_scan_arg: 40 vec, 48 vec_len.
     request(
         0xc060_6610,
         "PAGEMAP_SCAN",
-        &[structure(2, 96), pointed(u64_at(2, 40), u64_at(2, 48), 24).by_result()],
+        &[structure(2, 96), at_pointer(u64_at(2, 40), u64_at(2, 48), 24).counted_by_result()],
     ),
     // struct procmap_query: 88 vma_name_addr, 80 vma_name_size, 96 build_id_addr, 84 build_id_size.
     request(
@@ -77,8 +77,8 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
         "PROCMAP_QUERY",
         &[
             structure(2, 104),
-            pointed(u64_at(2, 88), u32_at(2, 80), 1).by_field(u32_at(2, 80)),
-            pointed(u64_at(2, 96), u32_at(2, 84), 1).by_field(u32_at(2, 84)),
+            at_pointer(u64_at(2, 88), u32_at(2, 80), 1).counted_by(u32_at(2, 80)),
+            at_pointer(u64_at(2, 96), u32_at(2, 84), 1).counted_by(u32_at(2, 84)),
         ],
     ),
     silent(0xb701, "NS_GET_USERNS"),

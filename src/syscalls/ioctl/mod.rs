@@ -45,10 +45,12 @@ pub(super) enum RequestWrites {
     Listed(&'static [Write]),
     /// Derived from the request's number; no write if the kernel only reads the structure.
     Encoded(Option<Write>, Knowledge),
+    /// The request may write anything.
     Unknown,
 }
 
 impl RequestWrites {
+    /// Returns the writes that are known or assumed.
     pub(super) fn writes(&self) -> &[Write] {
         match self {
             Self::Listed(writes) => writes,
@@ -57,6 +59,7 @@ impl RequestWrites {
         }
     }
 
+    /// Returns how certain it is that the request writes nothing else.
     pub(super) fn knowledge(&self) -> Knowledge {
         match self {
             Self::Listed(_) => Knowledge::Known,
@@ -71,25 +74,26 @@ pub fn ioctl_requests() -> impl Iterator<Item = &'static IoctlRequest> {
     FAMILIES.into_iter().flatten()
 }
 
-/// Returns the memory that a request writes. The kernel takes the low 32 bits of the request's
-/// number.
+/// Returns the memory that a request writes, by the tables, else by its number. The kernel takes
+/// the low 32 bits of the number.
 pub(super) fn writes_of(request: u64) -> RequestWrites {
-    let Code(number) = Code::of(request);
+    let Code(number) = Code::of_argument(request);
     match ioctl_requests().find(|row| row.number == number) {
         Some(row) => row.writes.map_or(RequestWrites::Unknown, RequestWrites::Listed),
-        None => encoded(Code(number)),
+        None => derived(Code(number)),
     }
 }
 
-/// Derives the write from the direction and size in the number: known for the kinds in [`REGULAR`],
-/// unknown for those in [`POINTERS`] and without a direction, else assumed.
-fn encoded(code: Code) -> RequestWrites {
+/// Derives the memory that a request writes from the direction and size in the number: known for
+/// the kinds in [`REGULAR`], unknown for those in [`POINTERS`] and without a direction, else
+/// assumed.
+fn derived(code: Code) -> RequestWrites {
     if !code.has_direction() || POINTERS.contains(&code.kind()) {
         return RequestWrites::Unknown;
     }
     let is_regular = REGULAR.contains(&code.kind());
     let knowledge = if is_regular { Knowledge::Known } else { Knowledge::Assumed };
-    let write = code.is_read().then(|| structure(ARGUMENT, code.size_bytes()));
+    let write = code.kernel_writes().then(|| structure(ARGUMENT, code.size_bytes()));
     RequestWrites::Encoded(write, knowledge)
 }
 

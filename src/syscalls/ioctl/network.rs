@@ -3,7 +3,7 @@
 
 use super::{IoctlRequest, request, silent, unknown};
 use crate::syscalls::value::{u16_at, u32_at, u64_at};
-use crate::syscalls::write::{Write, pointed, structure};
+use crate::syscalls::write::{Write, at_pointer, structure};
 
 const INT: u64 = 4;
 const TIMEVAL: u64 = 16;
@@ -13,10 +13,10 @@ const IFREQ: Write = structure(2, 40);
 const IWREQ: Write = structure(2, 32);
 /// `struct iwreq` with a `struct iw_point`: a pointer to data, and their size in bytes.
 const IW_POINT: &[Write] =
-    &[IWREQ, pointed(u64_at(2, 16), u16_at(2, 24), 1).by_field(u16_at(2, 24))];
+    &[IWREQ, at_pointer(u64_at(2, 16), u16_at(2, 24), 1).counted_by(u16_at(2, 24))];
 /// `struct ifconf`: the size of a buffer in bytes, and a pointer to it.
 const IFCONF: &[Write] =
-    &[structure(2, INT), pointed(u64_at(2, 8), u32_at(2, 0), 1).by_field(u32_at(2, 0))];
+    &[structure(2, INT), at_pointer(u64_at(2, 8), u32_at(2, 0), 1).counted_by(u32_at(2, 0))];
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[
     silent(0x8901, "FIOSETOWN"),

@@ -2,7 +2,7 @@
 
 use crate::syscalls::model::{Operation, op, unknown_op};
 use crate::syscalls::value::{u32_at, u64_at};
-use crate::syscalls::write::{Write, int_sized, pointed, structure};
+use crate::syscalls::write::{Write, at_pointer, int_sized, structure};
 
 /// The command's `union bpf_attr`, to which the kernel writes results.
 const ATTR: Write = int_sized(1, 2);
@@ -17,7 +17,7 @@ pub(super) const BPF: &[Operation] = &[
     op(3, "BPF_MAP_DELETE_ELEM", &[]),
     unknown_op(4, "BPF_MAP_GET_NEXT_KEY"),
     // The verifier writes its log and the log's size, even if it refuses the program.
-    op(5, "BPF_PROG_LOAD", &[ATTR.always(), pointed(u64_at(1, 32), u32_at(1, 28), 1).always()]),
+    op(5, "BPF_PROG_LOAD", &[ATTR.always(), at_pointer(u64_at(1, 32), u32_at(1, 28), 1).always()]),
     op(6, "BPF_OBJ_PIN", &[]),
     op(7, "BPF_OBJ_GET", &[]),
     op(8, "BPF_PROG_ATTACH", &[]),
@@ -30,7 +30,7 @@ pub(super) const BPF: &[Operation] = &[
     unknown_op(15, "BPF_OBJ_GET_INFO_BY_FD"),
     unknown_op(16, "BPF_PROG_QUERY"),
     op(17, "BPF_RAW_TRACEPOINT_OPEN", &[]),
-    op(18, "BPF_BTF_LOAD", &[ATTR.always(), pointed(u64_at(1, 8), u32_at(1, 20), 1).always()]),
+    op(18, "BPF_BTF_LOAD", &[ATTR.always(), at_pointer(u64_at(1, 8), u32_at(1, 20), 1).always()]),
     op(19, "BPF_BTF_GET_FD_BY_ID", &[]),
     unknown_op(20, "BPF_TASK_FD_QUERY"),
     unknown_op(21, "BPF_MAP_LOOKUP_AND_DELETE_ELEM"),

@@ -1,20 +1,20 @@
 //! Waiting for descriptors, and asynchronous input and output.
 //!
-//! In `items(3, 2, SIZE)`, argument 3 points to the array, argument 2 is its capacity, and the
-//! result counts the elements that are written. Of an `int_array`, all are written. Calls that let
-//! the kernel write later, outside of calls, are `Refused`.
+//! In `filled_array(3, 2, SIZE)`, argument 3 points to the array, argument 2 is its capacity, and
+//! the result counts the elements that are written. Of an `int_array`, all are written. Calls that
+//! let the kernel write later, outside of calls, are `Refused`.
 
 use super::sizes::{EPOLL_EVENT, IO_EVENT, LONG, POLLFD, TIMESPEC, TIMEVAL, descriptor_set};
 use crate::syscalls::model::Property::{ChangesMappings, KeepsPointer, MayBlock, Refused};
 use crate::syscalls::model::{Model, call};
-use crate::syscalls::write::{Write, computed, int_array, items, structure};
+use crate::syscalls::write::{Write, computed, filled_array, int_array, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(7, "poll", &[POLL], &[MayBlock]),
     call(23, "select", &[SETS[0], SETS[1], SETS[2], SELECT_LEFT], &[MayBlock]),
     call(206, "io_setup", &[structure(1, LONG)], &[Refused, ChangesMappings]),
     call(207, "io_destroy", &[], &[Refused, ChangesMappings]),
-    call(208, "io_getevents", &[items(3, 2, IO_EVENT)], &[Refused, MayBlock]),
+    call(208, "io_getevents", &[filled_array(3, 2, IO_EVENT)], &[Refused, MayBlock]),
     call(209, "io_submit", &[], &[Refused, KeepsPointer]),
     call(210, "io_cancel", &[structure(2, IO_EVENT)], &[Refused]),
     call(213, "epoll_create", &[], &[]),
@@ -28,7 +28,7 @@ pub(super) const CALLS: &[Model] = &[
     call(284, "eventfd", &[], &[]),
     call(290, "eventfd2", &[], &[]),
     call(291, "epoll_create1", &[], &[]),
-    call(333, "io_pgetevents", &[items(3, 2, IO_EVENT)], &[Refused, MayBlock]),
+    call(333, "io_pgetevents", &[filled_array(3, 2, IO_EVENT)], &[Refused, MayBlock]),
     call(425, "io_uring_setup", &[structure(1, 120)], &[Refused]),
     call(426, "io_uring_enter", &[], &[Refused, MayBlock]),
     call(427, "io_uring_register", &[], &[Refused, KeepsPointer]),
@@ -37,7 +37,7 @@ pub(super) const CALLS: &[Model] = &[
 
 /// `revents` is written even where a signal ends the wait.
 const POLL: Write = int_array(0, 1, POLLFD).always();
-const EPOLL: Write = items(1, 2, EPOLL_EVENT);
+const EPOLL: Write = filled_array(1, 2, EPOLL_EVENT);
 const SETS: [Write; 3] =
     [computed(1, descriptor_set), computed(2, descriptor_set), computed(3, descriptor_set)];
 /// The time that is left of the timeout.

@@ -4,7 +4,7 @@ use super::sizes::{INT, LONG, STAT, STATX};
 use crate::syscalls::model::Property::{MayBlock, WritesFiles};
 use crate::syscalls::model::{Model, call};
 use crate::syscalls::value::{Value, u32_at, u64_at};
-use crate::syscalls::write::{filled, pointed, sized, structure};
+use crate::syscalls::write::{at_pointer, filled, sized, structure};
 
 /// `AT_HANDLE_MNT_ID_UNIQUE`: the mount's number has 8 bytes.
 const UNIQUE_MOUNT_ID: u64 = 1;
@@ -76,7 +76,7 @@ pub(super) const CALLS: &[Model] = &[
         303,
         "name_to_handle_at",
         &[
-            pointed(Value::Arg(2), u32_at(2, 0), 1).after_header(HANDLE_HEADER),
+            at_pointer(Value::Arg(2), u32_at(2, 0), 1).after_header(HANDLE_HEADER),
             structure(3, INT),
             structure(3, LONG).if_bits(Value::Arg(4), UNIQUE_MOUNT_ID),
         ],
@@ -90,7 +90,7 @@ pub(super) const CALLS: &[Model] = &[
     call(452, "fchmodat2", &[], &[]),
     call(463, "setxattrat", &[], &[]),
     // struct xattr_args at argument 4: pointer to the value, size of its buffer, flags.
-    call(464, "getxattrat", &[pointed(u64_at(4, 0), u32_at(4, 8), 1).by_result()], &[]),
+    call(464, "getxattrat", &[at_pointer(u64_at(4, 0), u32_at(4, 8), 1).counted_by_result()], &[]),
     call(465, "listxattrat", &[filled(3, 4)], &[]),
     call(466, "removexattrat", &[], &[]),
     call(468, "file_getattr", &[sized(2, 3)], &[]),

@@ -4,7 +4,7 @@ use super::sizes::{INT, LONG, STATFS, USTAT};
 use crate::syscalls::model::Property::MayBlock;
 use crate::syscalls::model::{Model, Operation, by_bits, by_int, call, multiplexed, op};
 use crate::syscalls::value::u32_at;
-use crate::syscalls::write::{items, sized, structure};
+use crate::syscalls::write::{filled_array, sized, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(136, "ustat", &[structure(1, USTAT)], &[]),
@@ -33,10 +33,10 @@ pub(super) const CALLS: &[Model] = &[
     call(442, "mount_setattr", &[], &[]),
     multiplexed(443, "quotactl_fd", by_bits(1, 8, 0xff_ffff), QUOTACTL, &[]),
     // The structure begins with the size of what was written.
-    call(457, "statmount", &[sized(1, 2).by_field(u32_at(1, 0))], &[]),
-    call(458, "listmount", &[items(1, 2, LONG)], &[]),
+    call(457, "statmount", &[sized(1, 2).counted_by(u32_at(1, 0))], &[]),
+    call(458, "listmount", &[filled_array(1, 2, LONG)], &[]),
     call(467, "open_tree_attr", &[], &[]),
-    call(470, "listns", &[items(1, 2, LONG)], &[]),
+    call(470, "listns", &[filled_array(1, 2, LONG)], &[]),
 ];
 
 /// A size that exceeds all names of file systems (fs/filesystems.c has no limit for them).

@@ -2,7 +2,7 @@
 
 use super::sizes::INT;
 use crate::syscalls::model::{Model, call};
-use crate::syscalls::write::{Write, items, structure};
+use crate::syscalls::write::{Write, filled_array, structure};
 
 /// `struct __user_cap_header_struct`, whose version the kernel corrects.
 const CAP_HEADER: u64 = 8;
@@ -21,7 +21,7 @@ pub(super) const CALLS: &[Model] = &[
     call(112, "setsid", &[], &[]),
     call(113, "setreuid", &[], &[]),
     call(114, "setregid", &[], &[]),
-    call(115, "getgroups", &[items(1, 0, INT)], &[]),
+    call(115, "getgroups", &[filled_array(1, 0, INT)], &[]),
     call(116, "setgroups", &[], &[]),
     call(117, "setresuid", &[], &[]),
     call(118, "getresuid", &[structure(0, INT), structure(1, INT), structure(2, INT)], &[]),

@@ -8,7 +8,7 @@ use crate::syscalls::model::Property::{
 };
 use crate::syscalls::model::{Model, Operation, by_int, call, multiplexed, op};
 use crate::syscalls::value::{Value, u64_at};
-use crate::syscalls::write::{Write, filled, int_sized, pointed, structure};
+use crate::syscalls::write::{Write, at_pointer, filled, int_sized, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(24, "sched_yield", &[], &[]),
@@ -79,9 +79,9 @@ const CLONE: &[Write] = &[
 ///
 /// `struct clone_args`, by offset: 0 `flags`, 8 `pidfd`, 16 `child_tid`, 24 `parent_tid`.
 const CLONE3: &[Write] = &[
-    pointed(u64_at(0, 8), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PIDFD).always(),
-    pointed(u64_at(0, 16), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_CHILD_SETTID),
-    pointed(u64_at(0, 24), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PARENT_SETTID),
+    at_pointer(u64_at(0, 8), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PIDFD).always(),
+    at_pointer(u64_at(0, 16), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_CHILD_SETTID),
+    at_pointer(u64_at(0, 24), Value::Constant(INT), 1).if_bits(u64_at(0, 0), CLONE_PARENT_SETTID),
 ];
 
 /// The kernel writes zeros if no child has changed its state, or if there is no child.

@@ -4,7 +4,7 @@
 use super::sizes::{LONG, SIGINFO, USER_DESC};
 use crate::syscalls::model::{Operation, op};
 use crate::syscalls::value::{Value, u32_at, u64_at};
-use crate::syscalls::write::{filled, pointed, sized, structure};
+use crate::syscalls::write::{at_pointer, filled, sized, structure};
 
 /// `struct user_regs_struct` and `struct user_i387_struct` (`arch/x86/include/asm/user_64.h`).
 const REGISTERS: u64 = 216;
@@ -49,7 +49,7 @@ pub(super) const PTRACE: &[Operation] = &[
         "PTRACE_GETREGSET",
         &[
             structure(3, LONG).at_offset(8),
-            pointed(u64_at(3, 0), u64_at(3, 8), 1).by_field(u64_at(3, 8)),
+            at_pointer(u64_at(3, 0), u64_at(3, 8), 1).counted_by(u64_at(3, 8)),
         ],
     ),
     op(0x4205, "PTRACE_SETREGSET", &[structure(3, LONG).at_offset(8)]),
@@ -57,10 +57,18 @@ pub(super) const PTRACE: &[Operation] = &[
     op(0x4207, "PTRACE_INTERRUPT", &[]),
     op(0x4208, "PTRACE_LISTEN", &[]),
     // struct ptrace_peeksiginfo_args: offset, flags, number.
-    op(0x4209, "PTRACE_PEEKSIGINFO", &[pointed(Value::Arg(3), u32_at(2, 12), SIGINFO).by_result()]),
+    op(
+        0x4209,
+        "PTRACE_PEEKSIGINFO",
+        &[at_pointer(Value::Arg(3), u32_at(2, 12), SIGINFO).counted_by_result()],
+    ),
     op(0x420a, "PTRACE_GETSIGMASK", &[sized(3, 2)]),
     op(0x420b, "PTRACE_SETSIGMASK", &[]),
-    op(0x420c, "PTRACE_SECCOMP_GET_FILTER", &[pointed(Value::Arg(3), MAX_FILTER, 8).by_result()]),
+    op(
+        0x420c,
+        "PTRACE_SECCOMP_GET_FILTER",
+        &[at_pointer(Value::Arg(3), MAX_FILTER, 8).counted_by_result()],
+    ),
     op(0x420d, "PTRACE_SECCOMP_GET_METADATA", &[filled(3, 2)]),
     op(0x420e, "PTRACE_GET_SYSCALL_INFO", &[filled(3, 2)]),
     op(0x420f, "PTRACE_GET_RSEQ_CONFIGURATION", &[filled(3, 2)]),

@@ -3,7 +3,7 @@
 use crate::syscalls::model::Property::MayBlock;
 use crate::syscalls::model::{Model, Operation, by_int, call, multiplexed, op};
 use crate::syscalls::value::{Value, u32_at};
-use crate::syscalls::write::{Write, by_length, filled, length_word, pointed, sized, structure};
+use crate::syscalls::write::{Write, at_pointer, by_length, filled, length_word, sized, structure};
 
 pub(super) const CALLS: &[Model] = &[
     call(185, "security", &[], &[]),
@@ -30,7 +30,7 @@ const SECCOMP: &[Operation] = &[
 /// `struct keyctl_pkey_query`.
 const PKEY_QUERY: u64 = 56;
 /// `struct keyctl_pkey_params` at argument 1 has the size of the buffer at argument 4.
-const PKEY_OUTPUT: Write = pointed(Value::Arg(4), u32_at(1, 8), 1).by_result();
+const PKEY_OUTPUT: Write = at_pointer(Value::Arg(4), u32_at(1, 8), 1).counted_by_result();
 
 /// keyctl(2).
 const KEYCTL: &[Operation] = &[

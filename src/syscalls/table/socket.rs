@@ -3,10 +3,10 @@
 
 use super::sizes::{INT, TIMESPEC};
 use crate::syscalls::model::Property::MayBlock;
-use crate::syscalls::model::{Model, Operation, by_computed, call, mostly, op, unknown_op};
+use crate::syscalls::model::{Model, Operation, by_computed, call, multiplexed_or, op, unknown_op};
 use crate::syscalls::value::{Value, u32_at, u64_at};
 use crate::syscalls::write::{
-    Write, by_length, filled, items, length_word, message, messages, pointed, structure,
+    Write, at_pointer, by_length, filled, filled_array, length_word, message, messages, structure,
 };
 
 pub(super) const CALLS: &[Model] = &[
@@ -24,8 +24,8 @@ pub(super) const CALLS: &[Model] = &[
     call(52, "getpeername", &[length_word(2), by_length(1, 2)], &[]),
     // The kernel writes the numbers of the descriptors before it makes the sockets.
     call(53, "socketpair", &[structure(3, 2 * INT).always()], &[]),
-    mostly(54, "setsockopt", &[], by_computed(option_of), SETSOCKOPT),
-    mostly(
+    multiplexed_or(54, "setsockopt", &[], by_computed(option_of), SETSOCKOPT),
+    multiplexed_or(
         55,
         "getsockopt",
         &[length_word(4), by_length(3, 4)],
@@ -35,7 +35,7 @@ pub(super) const CALLS: &[Model] = &[
     call(288, "accept4", &[length_word(2), by_length(1, 2)], &[MayBlock]),
     call(299, "recvmmsg", RECVMMSG, &[MayBlock]),
     // How much of each message was sent is at the end of its struct mmsghdr.
-    call(307, "sendmmsg", &[items(1, 2, 64)], &[MayBlock]),
+    call(307, "sendmmsg", &[filled_array(1, 2, 64)], &[MayBlock]),
 ];
 
 const RECVMMSG: &[Write] = &[messages(1, 2), structure(4, TIMESPEC).always()];
@@ -51,22 +51,22 @@ const SETSOCKOPT: &[Operation] = &[
     op(
         option_number(SOL_IP, 64),
         "IPT_SO_SET_REPLACE",
-        &[pointed(u64_at(3, 88), u32_at(3, 84), 16)],
+        &[at_pointer(u64_at(3, 88), u32_at(3, 84), 16)],
     ),
     op(
         option_number(SOL_IP, 96),
         "ARPT_SO_SET_REPLACE",
-        &[pointed(u64_at(3, 72), u32_at(3, 68), 16)],
+        &[at_pointer(u64_at(3, 72), u32_at(3, 68), 16)],
     ),
     op(
         option_number(SOL_IP, 128),
         "EBT_SO_SET_ENTRIES",
-        &[pointed(u64_at(3, 104), u32_at(3, 96), 16)],
+        &[at_pointer(u64_at(3, 104), u32_at(3, 96), 16)],
     ),
     op(
         option_number(SOL_IPV6, 64),
         "IP6T_SO_SET_REPLACE",
-        &[pointed(u64_at(3, 88), u32_at(3, 84), 16)],
+        &[at_pointer(u64_at(3, 88), u32_at(3, 84), 16)],
     ),
 ];
 
@@ -76,7 +76,7 @@ const GETSOCKOPT: &[Operation] = &[
     op(
         option_number(SOL_SOCKET, 26),
         "SO_GET_FILTER",
-        &[length_word(4), pointed(Value::Arg(3), u32_at(4, 0), 8).by_field(u32_at(4, 0))],
+        &[length_word(4), at_pointer(Value::Arg(3), u32_at(4, 0), 8).counted_by(u32_at(4, 0))],
     ),
     // The option maps pages of the socket's data.
     unknown_op(option_number(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),

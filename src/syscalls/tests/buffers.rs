@@ -66,7 +66,7 @@ fn operations_have_effects_of_their_own() {
     assert_eq!(written("futex", &[0x100, 0x86], -11), [(0x100, 4)]);
     let lock = |operation| {
         crate::syscalls::Call { number: 202, args: [0x100, operation, 0, 0, 0, 0] }
-            .lock()
+            .pi_lock()
             .map(|lock| lock.0)
     };
     assert_eq!(

@@ -25,7 +25,7 @@ fn every_call_of_the_kernels_header_is_in_the_table() {
         .collect();
     assert!(calls.len() > 300, "{} calls in {HEADER}", calls.len());
     for (name, number) in calls {
-        assert_eq!(Model::of(number).map(|model| model.name), Some(name), "{number}");
+        assert_eq!(Model::by_number(number).map(|model| model.name), Some(name), "{number}");
     }
 }
 
@@ -42,10 +42,10 @@ fn calls_newer_than_most_headers_are_there() {
         (471, "rseq_slice_yield"),
     ];
     for (number, name) in newer {
-        assert_eq!(Model::of(number).map(|model| model.name), Some(name));
+        assert_eq!(Model::by_number(number).map(|model| model.name), Some(name));
     }
     // The numbers that all architectures share have no hole.
-    assert!((424..=471).all(|number| Model::of(number).is_some()));
+    assert!((424..=471).all(|number| Model::by_number(number).is_some()));
     assert_eq!(models().count(), 337 + 48);
 }
 

@@ -30,9 +30,9 @@ fn check(call: Call, memory: &[u8], result: i64) {
         }
     }
     let mut registered = Registered::of_child(&call, &reader);
-    registered.note(&call, result);
+    registered.note_call(&call, result);
     registered.robust_list = Some(Addr(call.args[0]));
-    assert!(registered.at_end(&reader).len() < 2100);
+    assert!(registered.written_at_end(&reader).len() < 2100);
 }
 
 proptest! {

@@ -32,10 +32,11 @@ fn a_thread_clears_its_number_and_marks_its_locks_at_its_end() {
     let (head, first, second, pending) = (BASE, BASE + 0x100, BASE + 0x200, BASE + 0x300);
     scene.put64(head, first).put64(head + 8, 8).put64(head + 16, pending);
     scene.put64(first, second | 1).put64(second, head);
-    registered.note(&call("set_robust_list", &[head, 24]), 0);
-    let words: Vec<u64> = registered.at_end(&memory).iter().map(|range| range.start.0).collect();
+    registered.note_call(&call("set_robust_list", &[head, 24]), 0);
+    let words: Vec<u64> =
+        registered.written_at_end(&memory).iter().map(|range| range.start.0).collect();
     assert_eq!(words, [0x200, pending + 8, first + 8, second + 8]);
-    registered.note(&call("set_tid_address", &[0x500]), 77);
+    registered.note_call(&call("set_tid_address", &[0x500]), 77);
     assert_eq!(registered.clear_tid, Some(Addr(0x500)));
 }
 
@@ -45,5 +46,5 @@ fn a_list_that_closes_without_its_head_ends() {
     let memory = |addr: Addr, buf: &mut [u8]| scene.read(addr, buf);
     scene.put64(BASE, BASE + 0x100).put64(BASE + 0x100, BASE + 0x100);
     let registered = Registered { clear_tid: None, robust_list: Some(Addr(BASE)) };
-    assert_eq!(registered.at_end(&memory).len(), 2049);
+    assert_eq!(registered.written_at_end(&memory).len(), 2049);
 }

@@ -158,11 +158,11 @@ impl Auditor {
         };
         space.baseline = Snapshot::take(space.pid, &space.memory);
         if [EXIT, EXIT_GROUP].contains(&call.number) {
-            space.pending.extend(task.registered.at_end(&reader));
+            space.pending.extend(task.registered.written_at_end(&reader));
             self.report.count(&variant(&call), 0);
         }
         task.call = Some(InCall { call, open });
-        if Model::of(call.number).is_some_and(|model| model.has(Property::Refused)) {
+        if Model::by_number(call.number).is_some_and(|model| model.has(Property::Refused)) {
             // Without a call, the kernel leaves the ENOSYS that is in RAX.
             let refused = Registers { orig_rax: u64::MAX, ..registers };
             drop(Tracee(tid).set_registers(&refused));
@@ -211,13 +211,13 @@ impl Auditor {
         let task = self.tasks.get_mut(&tid).expect("a task");
         let space = task.space;
         let effects = open.end(result, &Reader(&self.spaces[space].memory));
-        task.registered.note(&call, result);
+        task.registered.note_call(&call, result);
         if (ERESTART_RESTARTBLOCK..=ERESTARTSYS).contains(&result) {
             task.interrupted = Some(open);
         }
         let name = variant(&call);
         self.report.count(&name, result);
-        if Model::of(call.number).is_some_and(|model| model.has(Property::WritesOthers)) {
+        if Model::by_number(call.number).is_some_and(|model| model.has(Property::WritesOthers)) {
             // The recorder compares its own program's memory, too.
             for space in &mut self.spaces {
                 space.baseline = Snapshot::take(space.pid, &space.memory);

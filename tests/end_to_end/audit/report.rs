@@ -27,7 +27,7 @@ const MULTIPLEXED: [(&str, usize); 18] = [
 
 /// A call by name, and by operation where it has some.
 pub(super) fn variant(call: &Call) -> String {
-    let Some(model) = Model::of(call.number) else { return format!("call {}", call.number) };
+    let Some(model) = Model::by_number(call.number) else { return format!("call {}", call.number) };
     let selector = MULTIPLEXED.iter().find(|(name, _)| *name == model.name);
     let Some((name, arg)) = selector else { return model.name.to_owned() };
     let operation = call.args[*arg] & 0xffff_ffff;
