@@ -8,7 +8,7 @@ use crate::image::core;
 use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::call_numbers::{CLONE, CLONE3, VFORK};
-use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, unreported_stop, wait_for};
+use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, pending_stop, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ impl Newborn {
     fn wait_for_stop(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
         let mut was_interrupted = false;
         for checks in 0_u32.. {
-            if let Some(stop) = unreported_stop(self.tid())? {
+            if let Some(stop) = pending_stop(self.tid())? {
                 return Ok((stop, was_interrupted));
             }
             if checks < CHECKS_BEFORE_PAUSE {

@@ -6,7 +6,7 @@ use super::process::TranslatedProcess;
 use super::runs::{Glance, Running};
 use super::thread::TranslatedThread;
 use crate::insn::Registers;
-use crate::tracee::{Stop, unreported_stop, wait_for};
+use crate::tracee::{Stop, pending_stop, wait_for};
 use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glanced, slots};
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ impl TranslatedProcess {
                 }
                 spin_loop();
             }
-            if let Some(stop) = unreported_stop(thread.tid())? {
+            if let Some(stop) = pending_stop(thread.tid())? {
                 return Ok(Some(stop));
             }
         }

@@ -204,8 +204,8 @@ pub fn real_user_id(pid: Pid) -> Option<u32> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the time at which a process was start_time, in clock ticks since boot (proc(5),
-/// "starttime" of stat); `None` if there is no such process.
+/// Returns the time at which a process was started, in clock ticks since boot (proc(5), "starttime"
+/// of stat); `None` if there is no such process.
 pub fn start_time(pid: Pid) -> Option<u64> {
     // The index of the time in the fields after the name.
     const START_TIME: usize = 19;

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::procfs::{Signals, process_of, signals};
 use super::stop::{PtraceEvent, Signo, Stop};
 use super::trap_flag::TRAP_FLAG;
-use super::wait::{unreported_stop, wait_for, wait_for_killed};
+use super::wait::{pending_stop, wait_for, wait_for_killed};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
@@ -224,7 +224,7 @@ impl Tracee {
         };
         self.set_registers(&call)?;
         // A thread that was killed earlier is in its exit stop. Resuming would end it.
-        if let Some(stop) = unreported_stop(self.0)? {
+        if let Some(stop) = pending_stop(self.0)? {
             return Err(Error::Disturbed { tid: self.0, stop });
         }
         let mut has_entered = false;

@@ -22,9 +22,7 @@ use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
 use crate::recording::Exit;
 use crate::recording::log::Happening;
-use crate::tracee::{
-    self, PtraceEvent, Stop, Tracee, unreported_stop, wait_for, wait_interruptibly,
-};
+use crate::tracee::{self, PtraceEvent, Stop, Tracee, pending_stop, wait_for, wait_interruptibly};
 use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -445,7 +443,7 @@ impl Engine {
         }
         let begun = Instant::now();
         loop {
-            if let Some(stop) = unreported_stop(tid)? {
+            if let Some(stop) = pending_stop(tid)? {
                 return self.handle_stop_in_call(tid, stop);
             }
             if begun.elapsed() > limit {

@@ -18,7 +18,7 @@ use crate::engine::Place;
 use crate::sideband::Event;
 use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, VFORK};
 use crate::tracee::{
-    self, PtraceEvent, Stop, Tracee, is_thread_of, is_traced_here, unreported_stop, wait_for,
+    self, PtraceEvent, Stop, Tracee, is_thread_of, is_traced_here, pending_stop, wait_for,
     wait_for_killed,
 };
 
@@ -240,7 +240,7 @@ impl Engine {
             Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,
             // A killed thread leaves its stop at once, and reaches its end some time later.
             _ if Tracee(tid).registers().is_err() => wait_for_killed(tid)?,
-            _ => match unreported_stop(tid)? {
+            _ => match pending_stop(tid)? {
                 Some(stop) => stop,
                 None => return Err(error),
             },

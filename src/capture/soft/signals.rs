@@ -16,7 +16,7 @@ use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;
 use crate::tracee::siginfo;
 use crate::tracee::trap_flag::hide_after_step;
-use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, unreported_stop};
+use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, pending_stop};
 use crate::translate::Location;
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Process {
         signal: Signo,
     ) -> Result<Option<Stop>, Error> {
         self.engine.restore_signal_state(&mut thread.translated, signal)?;
-        let stop = unreported_stop(thread.tid())?;
+        let stop = pending_stop(thread.tid())?;
         if stop.is_none() {
             thread.tracee().resume(0)?;
         }

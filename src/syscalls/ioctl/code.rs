@@ -16,7 +16,7 @@ impl Code {
         Self(u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// Returns the kind of device that the request is for, multiplexed_or a letter.
+    /// Returns the kind of device that the request is for, mostly a letter.
     pub(super) const fn kind(self) -> u8 {
         self.0.to_le_bytes()[1]
     }
