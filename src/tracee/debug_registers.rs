@@ -85,8 +85,8 @@ impl Watched {
         Ok(())
     }
 
-    /// Disables the debug registers, before the thread is detached from: the kernel would keep
-    /// them.
+    /// Disables the debug registers, before the thread is detached from, which the kernel does not
+    /// do. Does nothing if no range is watched.
     pub fn end(&self, tracee: Tracee) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { clear(tracee) }
     }

@@ -19,8 +19,8 @@ pub const USER_CS_64: u64 = 0x33;
 /// A `siginfo_t` as the kernel fills it in.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 
-/// A thread's registration of restartable sequences (rseq(2)), as the kernel's `struct
-/// ptrace_rseq_configuration`.
+/// A thread's registration of restartable sequences (rseq(2)), as the kernel's
+/// `struct ptrace_rseq_configuration`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rseq {

@@ -13,9 +13,9 @@ const NT_X86_XSTATE: u32 = 0x202;
 /// (SDM volume 1, "XSAVE Header").
 const XSTATE_BV: usize = 512;
 const XFEATURE_XTILEDATA: u64 = 18;
-/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG `[rip +
-/// 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is configured:
-/// palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
+/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG
+/// `[rip + 39]`; TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is
+/// configured: palette 1, 64 bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
 pub(super) const TILES_CODE: [u8; 112] = {
     let mut bytes = [0; 112];
     let code = [

@@ -51,8 +51,8 @@ pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Returns the stop or end of one thread that no wait has reported yet, and so reports it; `None`
-/// if there is none. Does not block.
+/// Returns the stop or end of one thread that no wait has reported yet; `None` if there is none.
+/// Does not block. No later wait reports the same stop.
 pub fn pending_stop(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
