@@ -1,7 +1,7 @@
-//! Takes over a process that runs already: everything it has goes to the log, and from there on it
-//! is recorded like one that was launched.
+//! Takes over a process that runs already: its memory and registers go to the log, and from there
+//! on it is recorded like one that was launched.
 
-use super::engine::{Engine, FLUSH_PERIOD};
+use super::engine::{ExactRecorder, FLUSH_PERIOD};
 use super::followed::Followed;
 use super::process::{Process, state_of};
 use super::thread::Thread;
@@ -25,27 +25,30 @@ use crate::tracee::{self, Memory, Tracee, USER_CS_64, auxv, mappings};
 /// The names of mappings that the kernel fills at any time, without a call.
 const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
 
-/// Records a running process, until it ends or the recorder is asked to leave it.
+/// Records a running process, until it ends or the recorder is asked to leave it, then waits for
+/// the recorders of its children. After an error, the process goes on natively.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
     let _periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
-    let mut engine = Engine::new(request, pid, None);
-    engine.leaving = Some(Leaving::on_signals());
-    engine.followed = Followed::of(request)?;
+    let mut recorder = ExactRecorder::new(request, pid, None);
+    recorder.leaving = Some(Leaving::on_signals());
+    recorder.followed = Followed::if_requested(request)?;
     prepared.set_latest(&request.store)?;
-    let result = engine.take_over(prepared, &tids, None).and_then(|()| engine.run());
+    let result = recorder.take_over(prepared, &tids, None).and_then(|()| recorder.record_to_end());
     if let Err(error) = result {
-        engine.let_go();
+        recorder.detach_and_wait();
         return Err(error);
     }
-    engine.outcome()
+    recorder.outcome()
 }
 
-impl Engine {
-    /// Begins to record a process whose threads are all stopped. The first of them executes next.
-    /// Those that were interrupted in a system call make it again. `gate` is `None` if the process
-    /// has no filters of system calls (seccomp). If it cannot be recorded exactly, gives `prepared`
-    /// up and returns the error.
+impl ExactRecorder {
+    /// Begins to record a process whose threads `tids` are all stopped: logs their state and the
+    /// memory. The first of them executes next. Those that were interrupted in a system call make
+    /// it again. Replaces the vdso's functions, and ends the threads' restartable sequences
+    /// (rseq(2)). `gate` is `None` if the process has no filters of system calls (seccomp). If it
+    /// cannot be recorded exactly, gives `prepared` up and returns the error. Does so for no
+    /// threads as well, but returns no error.
     pub(super) fn take_over(
         &mut self,
         prepared: Prepared,
@@ -57,8 +60,8 @@ impl Engine {
         let refused = refuse(pid, &threads);
         let left =
             refused.and_then(|()| threads.iter().map(|thread| leave_call(*thread)).collect());
-        let (restarts, first): (Vec<_>, Tracee) = match (left, threads.first()) {
-            (Ok(restarts), Some(first)) => (restarts, *first),
+        let (restarted_calls, first): (Vec<_>, Tracee) = match (left, threads.first()) {
+            (Ok(restarted_calls), Some(first)) => (restarted_calls, *first),
             (Err(error), _) => {
                 prepared.give_up();
                 return Err(error);
@@ -74,18 +77,21 @@ impl Engine {
         let process = self.process.insert(Process { vdso, was_running: true, ..process });
         let forbid = |thread: &Tracee| process.engine.forbid_rseq(*thread);
         let sequences: Vec<_> = threads.iter().map(forbid).collect::<Result<_, _>>()?;
-        process.begin(first, threads.len(), auxv(pid))?;
+        process.log_start(first, threads.len(), auxv(pid))?;
         self.holder = first.0;
-        for ((thread, rseq), restarts) in threads.into_iter().zip(sequences).zip(restarts) {
+        for ((thread, rseq), restarted_call) in
+            threads.into_iter().zip(sequences).zip(restarted_calls)
+        {
             if thread != first {
                 let state = Box::new(state_of(thread, &thread.registers()?)?);
-                process.log_beside(thread.0, Happening::Born { state, writes: Vec::new() })?;
+                process
+                    .log_without_ticks(thread.0, Happening::Born { state, writes: Vec::new() })?;
             }
             process.recorder.add_thread(thread.0)?;
             let Some(area) = process.engine.take_area() else { continue };
             let translated = TranslatedThread::new(thread.0, pid, area, Place::Program);
             let registered = process.registered(&translated)?;
-            let thread = Thread { registered, restarts, rseq, ..Thread::new(translated) };
+            let thread = Thread { registered, restarted_call, rseq, ..Thread::new(translated) };
             self.threads.insert(thread.tid(), thread);
         }
         Ok(())
@@ -94,11 +100,12 @@ impl Engine {
 
 impl Process {
     /// Returns the pointers that a thread has registered with the kernel, which writes through them
-    /// when the thread ends. Notes for the user if the kernel does not report one.
+    /// when the thread ends: its `clear_child_tid`, and its list of robust futexes. Adds a note for
+    /// the user if the kernel does not report the first.
     fn registered(&mut self, thread: &TranslatedThread) -> Result<Registered, Error> {
         let reported = self.engine.tid_address(thread)?;
         if reported.is_none() {
-            self.note(
+            self.add_user_note(
                 "the kernel does not say what it writes at the ends of the process's threads: the \
                  replay may end there"
                     .to_owned(),
@@ -126,8 +133,9 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settles a thread that is stopped in a system call: sets it back to before the call if the kernel
-/// would repeat the call. Returns the call's number if it will be repeated by `restart_syscall(2)`.
+/// Sets a thread that is stopped in a system call back to before the call, if the kernel would
+/// repeat the call. Returns the call's number if it is repeated by a `restart_syscall(2)`;
+/// otherwise `None`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = registers_outside_call(&registers);

@@ -1,8 +1,12 @@
 //! Births of threads, which are recorded, and of processes: these are followed (`follow`), kept for
 //! the debugger (`forks`), or go on natively.
+//!
+//! The kernel reports a birth by a stop in the call of the parent, and the new thread's or
+//! process's first stop before or after that (`early_stops`). A new thread is kept in
+//! `unlogged_threads` until the parent's call is done and logged; the entry of the birth follows.
 
 use super::effects::contents;
-use super::engine::Engine;
+use super::engine::ExactRecorder;
 use super::process::{Process, state_of};
 use super::thread::Thread;
 use crate::capture::Error;
@@ -18,58 +22,59 @@ use crate::tracee::call_numbers::{CLONE, CLONE3};
 use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for_killed};
 use std::time::Duration;
 
-/// The maximum time for which other threads wait while a child shares this process's memory: until
-/// the child executes another program, as a rule.
-pub(super) const VFORKED_CHILD: Duration = Duration::from_millis(200);
+/// The maximum time for which other threads wait while a child of vfork(2) shares this process's
+/// memory. As a rule, the child executes another program before that, which ends the sharing.
+pub(super) const VFORK_WAIT: Duration = Duration::from_millis(200);
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
 
-impl Engine {
-    /// Handles the birth of a thread or process, at the stop in the call of its parent. Then lets
-    /// the parent go on, and waits until the call is done: at a vfork(2) only up to
-    /// [`VFORKED_CHILD`], and not at all if the debugger gets a report of the child first.
-    pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+impl ExactRecorder {
+    /// Handles the birth of a thread or process, at the stop `event` in the call of its parent,
+    /// after waiting for the child's first stop. Then resumes the parent, and waits for its next
+    /// stop, usually the end of the call, and handles it: at a vfork(2) only up to [`VFORK_WAIT`],
+    /// and not at all if the debugger gets a report of the child first.
+    pub(super) fn handle_birth(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let message = Tracee(parent).event_message().unwrap_or(0);
         let child = Tid(i32::try_from(message).unwrap_or(0));
-        let first = match self.early.remove(&child) {
+        let first = match self.early_stops.remove(&child) {
             Some(stop) => stop,
             None => wait_for_killed(child)?,
         };
         if first.is_end() {
-            self.stop_unborn(child, first)?;
+            self.let_child_end(child, first)?;
         } else if is_thread_of(child, self.pid) {
-            self.newborn_thread(parent, child)?;
+            self.prepare_new_thread(parent, child)?;
         } else {
-            self.newborn_process(parent, child, event)?;
+            self.handle_new_process(parent, child, event)?;
         }
-        self.with(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
+        self.with_thread(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
         match event {
             // The parent waits for its child, which uses its memory.
             PtraceEvent::Vfork if self.newborns.get(Pid(child.0)).is_none() => {
-                self.wait_at_most(parent, VFORKED_CHILD)
+                self.wait_in_call_at_most(parent, VFORK_WAIT)
             }
             // The debugger gets a report of the child first.
             PtraceEvent::Vfork => Ok(()),
-            _ => self.wait_for_call(parent),
+            _ => self.wait_for_call_stop(parent),
         }
     }
 
-    /// Lets a child end whose first stop is its end.
-    fn stop_unborn(&mut self, child: Tid, first: Stop) -> Result<(), Error> {
+    /// Lets a child end whose first stop is its end: resumes it if that is its exit stop.
+    fn let_child_end(&mut self, child: Tid, first: Stop) -> Result<(), Error> {
         if matches!(first, Stop::Exited(_) | Stop::Killed { .. }) {
             return Ok(());
         }
-        self.left.insert(child);
+        self.unrecorded.insert(child);
         gone_is_fine(Tracee(child).resume(0))
     }
 
-    /// Prepares a new thread for the code cache, and keeps it in `unborn`: it executes nothing
-    /// before its parent's call is logged.
-    fn newborn_thread(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
+    /// Prepares a new thread, which is stopped, for the code cache, and keeps it in
+    /// `unlogged_threads`: it executes nothing before its parent's call is logged.
+    fn prepare_new_thread(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
         let pid = self.pid;
         let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
-        let made = self.with(parent, |process, _| {
+        let made = self.with_thread(parent, |process, _| {
             process.engine.settle_prepared_area();
             process.recorder.add_thread(child)?;
             Ok(process.engine.take_area())
@@ -79,14 +84,14 @@ impl Engine {
         let registers = tracee.registers()?;
         tracee.set_registers(&Registers { gs_base, orig_rax: u64::MAX, ..registers })?;
         let translated = TranslatedThread::new(child, pid, area, Place::Program);
-        self.unborn.insert(parent, Thread::new(translated));
+        self.unlogged_threads.insert(parent, Thread::new(translated));
         Ok(())
     }
 
-    /// Logs the birth of the thread that a call of `parent` made, if it made one. From then on, the
-    /// thread can run.
-    pub(super) fn after_birth_call(&mut self, parent: Tid, call: &Call) -> Result<(), Error> {
-        let Some(mut child) = self.unborn.remove(&parent) else { return Ok(()) };
+    /// Logs the birth of the thread that a completed call of `parent` made, if it made one, with
+    /// its registers and the number that the kernel wrote for it. From then on, the thread can run.
+    pub(super) fn log_new_thread(&mut self, parent: Tid, call: &Call) -> Result<(), Error> {
+        let Some(mut child) = self.unlogged_threads.remove(&parent) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let tracee = child.tracee();
         let mut registers = tracee.registers()?;
@@ -101,7 +106,7 @@ impl Engine {
         child.registered = Registered::of_child(call, &memory);
         let (flags, child_tid) = match call.number {
             CLONE => (call.args[0], call.args[3]),
-            CLONE3 => (process.word(call.args[0]), process.word(call.args[0] + 16)),
+            CLONE3 => (process.read_word(call.args[0]), process.read_word(call.args[0] + 16)),
             _ => (0, 0),
         };
         let reported =
@@ -110,23 +115,24 @@ impl Engine {
         let state = Box::new(state_of(tracee, &registers)?);
         process.log(&mut child, &registers, Happening::Born { state, writes })?;
         if let Some(debugger) = &self.debugger {
-            child.debug.watched.set(tracee, &debugger.slots)?;
+            child.debug.watched.set(tracee, &debugger.watch_slots)?;
         }
         self.threads.insert(child.tid(), child);
         Ok(())
     }
 
-    /// Follows a new child process, keeps it for the debugger, or lets it go on natively. It has a
-    /// copy of its parent's code cache, or shares that.
-    fn newborn_process(
+    /// Follows a new child process, keeps it for the debugger, or detaches from it so that it goes
+    /// on natively. If it has a copy of its parent's memory, the recorder's part is removed there,
+    /// and the memory that both share becomes foreign. Lets a child that was killed end.
+    fn handle_new_process(
         &mut self,
         parent: Tid,
         child: Tid,
         event: PtraceEvent,
     ) -> Result<(), Error> {
         let shared_cpu = self.shared_cpu;
-        let shares = self.with(parent, |process, thread| {
-            if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
+        let shares = self.with_thread(parent, |process, thread| {
+            if thread.current_call().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
                 process.engine.settle_prepared_area();
             }
             process.recorder.record_event(parent, Event::Fork { child: Pid(child.0) })?;
@@ -134,16 +140,16 @@ impl Engine {
                 shared_cpu.unpin(child);
             }
             // An error is one of the child: its parent is stopped.
-            let shares = process.take_out_newborn(Tracee(child));
+            let shares = process.remove_recorder_memory(Tracee(child));
             if shares.as_ref().is_ok_and(|shares| !shares) {
-                process.share_with_child();
+                process.make_shared_memory_foreign();
             }
             Ok(shares)
         })?;
         let Some(shares) = shares else { return Ok(()) };
         let followed = shares.and_then(|shares| {
             let is_kept = self.follow_newborn(child, shares)?
-                || self.keep_newborn(parent, Pid(child.0), event)?;
+                || self.keep_for_debugger(parent, Pid(child.0), event)?;
             if is_kept {
                 return Ok(());
             }
@@ -152,14 +158,15 @@ impl Engine {
             }
             gone_is_fine(Tracee(child).detach(0))
         });
-        self.unless_killed(child, followed)
+        self.ignore_if_killed(child, followed)
     }
 }
 
 impl Process {
-    /// Takes the recorder's memory out of a child process, but for the gate if that is needed.
-    /// Returns true if the memory must stay, because the child shares its parent's.
-    fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
+    /// Removes the recorder's memory from a child process, but for the gate if the process has
+    /// filters of system calls. Returns true, and removes nothing, if the child shares its parent's
+    /// memory (vfork(2)).
+    fn remove_recorder_memory(&self, child: Tracee) -> Result<bool, Error> {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);
         if !shares {

@@ -1,16 +1,21 @@
 //! System calls that stop the thread: it makes them itself, where it is in the program, by a single
 //! step. The trap after the step means that the call is done, and it is logged then. Calls that are
 //! made in the code cache are in `logged`.
+//!
+//! A call goes from `enter_call`, which steps the thread into it, through any number of stops
+//! (`handle_call_stop`: signals, births of children, group stops) to `finish_call`. If it takes
+//! long, the thread loses the token in between, and an `Enters` entry is logged at that point; the
+//! entry at the call's end is a `Returns` then, and a `Call` otherwise.
 
-use super::effects::{Before, contents, ranges_of};
-use super::engine::Engine;
+use super::effects::{MemoryBefore, contents, ranges_of};
+use super::engine::ExactRecorder;
 use super::files::Opened;
 use super::filters::{FILTER_ARGUMENT, PROGRAM_BYTES, installs_filter, is_of_filter};
 use super::maps::changes_mappings;
 use super::process::{Process, extended_of, state_of};
 use super::scratch::Scratch;
-use super::special::{is_end, written_for};
-use super::thread::{Calling, Doing, Thread};
+use super::special::{ends_process, written_by_answer};
+use super::thread::{Activity, CurrentCall, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::will_restart_call;
@@ -28,191 +33,218 @@ use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
 use std::path::Path;
 use std::time::Duration;
 
-/// The effects of a call that was not made are those of one with this result.
+/// The effects of a call that a filter (seccomp) prevented are those of a call with this result.
 const NOT_MADE: i64 = -libc::ENOSYS as i64;
 /// The result of a call that a handler interrupts and that the kernel would otherwise make again.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
-/// The maximum time that a thread keeps the token in a call that may block, and in one that should
-/// not (`LONG_CALL`).
+/// The maximum time for which a thread keeps the token in a call that may block, and in one that
+/// should not (`LONG_CALL`).
 pub(super) const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
 
-/// The meaning of a stop in a system call.
-enum InCall {
-    /// The call goes on, once the thread is resumed.
+/// The meaning of a stop of a thread in a system call.
+enum CallStop {
+    /// The call goes on once the caller resumes the thread.
     GoesOn,
     /// The thread stays in its group stop (`PTRACE_LISTEN`). Its next stop will be reported.
-    Resumed,
-    /// The call is done.
+    InGroupStop,
+    /// The call is done: this is the trap of the step through it.
     Done,
-    /// A signal is to be delivered.
+    /// A signal of the program is to be delivered.
     Signal(SiginfoBytes),
 }
 
-impl Engine {
+impl ExactRecorder {
     /// Handles a system call that the thread with the token is about to make: reports it to the
-    /// debugger, answers it, ends the recording, or lets the thread make it. In the last case,
-    /// waits for its end, but only a limited time if other threads can run during the call.
+    /// debugger, which stops the thread before the call; answers it without making it; ends the
+    /// recording before it; or lets the thread make it. In the last case, waits for the thread's
+    /// next stop and handles it, but waits only a limited time unless the call keeps the token, and
+    /// not at all if no other thread can go on.
     pub(super) fn enter_call(&mut self, tid: Tid) -> Result<(), Error> {
         if self.debugger.is_some() {
-            let next = self.with(tid, |_, thread| Ok(thread.tracee().registers()?))?;
-            if next.is_some_and(|r| self.catches(tid, &call_of(&r), r.rip)) {
+            let next = self.with_thread(tid, |_, thread| Ok(thread.tracee().registers()?))?;
+            if next.is_some_and(|r| self.report_if_caught(tid, &call_of(&r), r.rip)) {
                 return Ok(());
             }
         }
-        let mut passed_over = None;
-        let entered = self.with(tid, |process, thread| {
+        let mut answered = None;
+        let entered = self.with_thread(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             let call = call_of(&registers);
-            if let Some(result) = process.answer(thread, &call, &registers) {
-                process.pass_over(thread, &registers, result)?;
-                passed_over = Some(call.number);
+            if let Some(result) = process.answer_to(thread, &call, &registers) {
+                process.skip_call(thread, &registers, result)?;
+                answered = Some(call.number);
                 return Ok(None);
             }
             // A `restart_syscall(2)` has the effects of the call that it makes again.
-            let restarted = thread.restarts.take().filter(|_| call.number == RESTART_SYSCALL);
+            let restarted = thread.restarted_call.take().filter(|_| call.number == RESTART_SYSCALL);
             let number = restarted.unwrap_or(call.number);
             Ok(Some((registers, Call { number, ..call })))
         })?;
-        if let Some(number) = passed_over {
-            return self.reports_call(tid, number);
+        if let Some(number) = answered {
+            return self.report_call_end(tid, number);
         }
         let Some(Some((registers, call))) = entered else { return Ok(()) };
         if let Some(why) = self.reason_to_leave(&call, &registers) {
-            return self.leave_for(&why);
+            return self.stop_recording_because(&why);
         }
-        if is_end(&call) {
-            self.ends_at(tid, &registers);
+        if ends_process(&call) {
+            self.note_program_end(tid, &registers);
         }
-        self.answer_for_cpus(&call);
+        self.unshare_cpu_for_call(&call);
         let has_others = self.threads.len() > 1;
-        let may_block =
-            Model::by_number(call.number).is_none_or(|model| model.has(Property::MayBlock));
-        let begun = self.with(tid, |process, thread| {
-            process.prepare_call(thread, &call, &registers)?;
-            let uses_foreign = process.uses_foreign(&call);
-            let open =
-                call.begin(&|addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf));
-            let before = process.before_unknown(&call, &registers, &open);
-            // An execve(2) that succeeds does not return to this program.
-            let is_logged = matches!(call.number, EXECVE | EXECVEAT);
-            if is_logged {
-                process.log(thread, &registers, Happening::Enters { number: call.number })?;
-            }
-            let area = thread.translated.area;
-            let at = Addr(area.buffer(0));
-            let filter = process.filter_for_program(thread.tracee(), &call, at)?;
-            let scratch = if let Some(filter) = filter {
-                let range = AddrRange::sized(Addr(call.args[FILTER_ARGUMENT]), PROGRAM_BYTES);
-                let argument = (FILTER_ARGUMENT, range);
-                Scratch::put(&process.engine, thread.tracee(), &registers, argument, (at, &filter))?
-            } else if has_others {
-                let place = (thread.tracee(), area);
-                Scratch::lend(&process.engine, place, (&call, &open), &registers)?
-            } else {
-                Scratch::default()
-            };
-            let extended =
-                if has_others && may_block { Some(extended_of(thread.tracee())?) } else { None };
-            let calling = Calling {
-                call,
-                open,
-                registers,
-                before,
-                size_before: process.size_before(&call),
-                uses_foreign: uses_foreign && scratch.is_empty(),
-                was_closed: false,
-                is_repeated: false,
-                scratch,
-                extended,
-                is_logged,
-                trapped: None,
-            };
-            thread.doing = Doing::Calls(Box::new(calling));
-            Ok(thread.tracee().step(0)?)
+        let may_block = Model::by_number(call.number).is_none_or(|model| model.has(Property::MayBlock));
+        let begun = self.with_thread(tid, |process, thread| {
+            process.begin_call(thread, call, &registers, has_others, may_block)
         })?;
         if begun.is_none() {
             return Ok(());
         }
         if keeps_token(call.number) {
-            return self.wait_for_call(tid);
+            return self.wait_for_call_stop(tid);
         }
-        self.wait_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
+        self.wait_in_call_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
     }
 
-    /// Handles a stop of a thread in a system call: completes the call, delivers a signal, handles
-    /// the birth of a child, or lets the thread go on in the call.
-    pub(super) fn go_on_in_call(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    /// Handles a stop of a thread in a system call, which is not its end: completes the call,
+    /// delivers a signal, handles the birth of a child, or resumes the thread in the call and waits
+    /// for its next stop as `enter_call` does.
+    pub(super) fn handle_call_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if let Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) =
             stop
         {
-            return self.born(tid, event);
+            return self.handle_birth(tid, event);
         }
-        let meaning = self.with(tid, |process, thread| process.in_call(thread, stop))?;
+        let meaning =
+            self.with_thread(tid, |process, thread| process.classify_call_stop(thread, stop))?;
         match meaning {
-            Some(InCall::Done) => self.finish_call(tid),
-            Some(InCall::Signal(info)) if is_of_filter(&info) => self.trapped(tid, info),
-            Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
-            Some(InCall::GoesOn) => {
-                let resumed = self.with(tid, |process, thread| {
-                    process.open_again(thread)?;
+            Some(CallStop::Done) => self.finish_call(tid),
+            Some(CallStop::Signal(info)) if is_of_filter(&info) => {
+                self.keep_filter_signal(tid, info)
+            }
+            Some(CallStop::Signal(info)) => self.handle_signal_in_call(tid, info),
+            Some(CallStop::GoesOn) => {
+                let resumed = self.with_thread(tid, |process, thread| {
+                    process.reopen_foreign_for_call(thread)?;
                     thread.tracee().step(0)?;
-                    Ok(thread.calling().is_some_and(|c| changes_mappings(c.call.number)))
+                    Ok(thread.current_call().is_some_and(|c| changes_mappings(c.call.number)))
                 })?;
                 match resumed {
-                    Some(true) => self.wait_for_call(tid),
-                    Some(false) => self.wait_at_most(tid, SHORT_CALL),
+                    Some(true) => self.wait_for_call_stop(tid),
+                    Some(false) => self.wait_in_call_at_most(tid, SHORT_CALL),
                     None => Ok(()),
                 }
             }
-            Some(InCall::Resumed) | None => Ok(()),
+            Some(CallStop::InGroupStop) | None => Ok(()),
         }
     }
 
-    /// Logs a call that is done, and then the birth of the thread that it made. Reports the call
-    /// and its child to the debugger, and delivers the signal of a filter.
+    /// Logs a call that is done, and then the birth of the thread that it made. Reports the call's
+    /// end and its child to the debugger, and delivers the signal by which a filter answered.
     fn finish_call(&mut self, tid: Tid) -> Result<(), Error> {
-        let made = self.with(tid, |process, thread| {
-            let Some(calling) = thread.take_call() else { return Ok(None) };
-            process.log_done_call(thread, &calling)?;
-            Ok(Some(calling))
+        let made = self.with_thread(tid, |process, thread| {
+            let Some(current) = thread.take_call() else { return Ok(None) };
+            process.log_done_call(thread, &current)?;
+            Ok(Some(current))
         })?;
-        let Some(Some(calling)) = made else { return Ok(()) };
-        self.after_birth_call(tid, &calling.call)?;
-        self.restore_cpus(&calling.call)?;
-        self.reports_call(tid, calling.call.number)?;
-        self.reports_child(tid);
-        calling.trapped.map_or(Ok(()), |info| self.signalled(tid, info))
+        let Some(Some(current)) = made else { return Ok(()) };
+        self.log_new_thread(tid, &current.call)?;
+        self.reshare_cpu_after_call(&current.call)?;
+        self.report_call_end(tid, current.call.number)?;
+        self.report_child(tid);
+        current.filter_signal.map_or(Ok(()), |info| self.handle_signal(tid, info))
     }
 
-    /// Keeps the signal by which a filter answered a call. The trap of the step through the call
-    /// comes next; then the call is done, and the signal is delivered.
-    fn trapped(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
-        self.with(tid, |_, thread| {
-            if let Doing::Calls(calling) = &mut thread.doing {
-                calling.trapped = Some(info);
+    /// Keeps the signal by which a filter answered a call, and resumes the thread. Waits for the
+    /// trap of the step through the call, which comes next; then the call is finished, and the
+    /// signal is delivered.
+    fn keep_filter_signal(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
+        self.with_thread(tid, |_, thread| {
+            if let Activity::InCall(current) = &mut thread.activity {
+                current.filter_signal = Some(info);
             }
             Ok(thread.tracee().step(0)?)
         })?;
-        self.wait_for_call(tid)
+        self.wait_for_call_stop(tid)
     }
 }
 
 impl Process {
-    /// Determines the meaning of a stop of a thread in a system call. After a stop that is the
-    /// recorder's, restores the program's signal mask and handler.
-    fn in_call(&mut self, thread: &mut Thread, stop: Stop) -> Result<InCall, Error> {
+    /// Lets a thread begin a system call: makes ready for it, replaces its buffers if the program
+    /// has other threads (`has_others`), and steps the thread into the call without waiting. Keeps
+    /// what the end of the call needs in the thread's activity. `may_block` is true if the call may
+    /// wait for something.
+    fn begin_call(
+        &mut self,
+        thread: &mut Thread,
+        call: Call,
+        registers: &Registers,
+        has_others: bool,
+        may_block: bool,
+    ) -> Result<(), Error> {
+        self.prepare_call(thread, &call, registers)?;
+        let uses_foreign = self.uses_foreign(&call);
+        let effects = call.begin(&|addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf));
+        let memory_before = self.read_memory_before(&call, registers, &effects);
+        // An execve(2) that succeeds does not return to this program.
+        let is_logged = matches!(call.number, EXECVE | EXECVEAT);
+        if is_logged {
+            self.log(thread, registers, Happening::Enters { number: call.number })?;
+        }
+        let area = thread.translated.area;
+        let filter_addr = Addr(area.buffer(0));
+        let filter = self.filter_for_program(thread.tracee(), &call, filter_addr)?;
+        let scratch = if let Some(filter) = filter {
+            let range = AddrRange::sized(Addr(call.args[FILTER_ARGUMENT]), PROGRAM_BYTES);
+            let argument = (FILTER_ARGUMENT, range);
+            Scratch::replace_argument(
+                &self.engine,
+                thread.tracee(),
+                registers,
+                argument,
+                (filter_addr, &filter),
+            )?
+        } else if has_others {
+            let place = (thread.tracee(), area);
+            Scratch::replace_buffers(&self.engine, place, (&call, &effects), registers)?
+        } else {
+            Scratch::default()
+        };
+        let extended =
+            if has_others && may_block { Some(extended_of(thread.tracee())?) } else { None };
+        let current = CurrentCall {
+            call,
+            effects,
+            registers: *registers,
+            memory_before,
+            file_size_before: self.file_size_before(&call),
+            uses_foreign: uses_foreign && scratch.is_empty(),
+            was_foreign_closed: false,
+            is_repeated: false,
+            scratch,
+            extended,
+            is_logged,
+            filter_signal: None,
+        };
+        thread.activity = Activity::InCall(Box::new(current));
+        Ok(thread.tracee().step(0)?)
+    }
+
+    /// Determines the meaning of a stop of a thread in a system call. Leaves a thread in its group
+    /// stop. After a signal that is the recorder's, restores the program's signal mask and handler.
+    /// Sets the thread back to before a call that must be repeated (`repeat_faulted_call`).
+    fn classify_call_stop(&mut self, thread: &mut Thread, stop: Stop) -> Result<CallStop, Error> {
         let signal = match stop {
             Stop::Signal(signal) => signal,
             Stop::Group(_) => {
                 gone_is_fine(thread.tracee().listen())?;
-                return Ok(InCall::Resumed);
+                return Ok(CallStop::InGroupStop);
             }
-            _ => return Ok(InCall::GoesOn),
+            _ => return Ok(CallStop::GoesOn),
         };
         // Such a call has a temporary mask. If the recorder set a mask, the kernel would not
         // restore the program's at the call's return.
-        let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
+        let has_own_mask = thread.current_call().is_some_and(|c| sets_mask(c.call.number))
             && will_restart_call(&thread.tracee().registers()?);
         let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
             // A step's trap comes after the call. A SIGTRAP of the program may come in the call,
@@ -231,27 +263,30 @@ impl Process {
         }
         Ok(match why {
             // The kernel makes the call again, unless a handler begins.
-            SignalStop::Done if will_restart_call(&thread.tracee().registers()?) => InCall::GoesOn,
-            SignalStop::Done if self.repeats(thread)? => InCall::GoesOn,
-            SignalStop::Done => InCall::Done,
-            SignalStop::Program(info) => InCall::Signal(info),
+            SignalStop::Done if will_restart_call(&thread.tracee().registers()?) => {
+                CallStop::GoesOn
+            }
+            SignalStop::Done if self.repeat_faulted_call(thread)? => CallStop::GoesOn,
+            SignalStop::Done => CallStop::Done,
+            SignalStop::Program(info) => CallStop::Signal(info),
             SignalStop::HiddenFault => {
                 thread.translated.fault_again()?;
-                InCall::GoesOn
+                CallStop::GoesOn
             }
-            _ => InCall::GoesOn,
+            _ => CallStop::GoesOn,
         })
     }
 
-    /// Logs a system call that the recorder answers with `result`, and moves the thread past it.
-    pub(super) fn pass_over(
+    /// Logs a system call that the recorder answers with `result`, and moves the thread past it as
+    /// if the kernel had returned that.
+    pub(super) fn skip_call(
         &mut self,
         thread: &mut Thread,
         registers: &Registers,
         result: i64,
     ) -> Result<(), Error> {
         let number = call_of(registers).number;
-        let written = written_for(number, registers, result);
+        let written = written_by_answer(number, registers, result);
         let writes = contents(&self.engine, written);
         let done = Done { result, writes, maps: Vec::new(), state: None };
         self.log(thread, registers, Happening::Call { number, done })?;
@@ -260,16 +295,17 @@ impl Process {
         Ok(thread.tracee().set_registers(&after)?)
     }
 
-    /// Reads all writable memory before a call that may write any of it: one that the model does
-    /// not know, which is noted for the user, or whose child shares the memory. `None` for other
-    /// calls.
-    fn before_unknown(
+    /// Reads all writable memory before a call whose writes can only be found by comparing it: one
+    /// that the model does not know, with a note for the user; one whose child shares the memory
+    /// and is not a thread; a `process_vm_writev(2)` to the process itself. Returns `None` without
+    /// reading for other calls.
+    fn read_memory_before(
         &mut self,
         call: &Call,
         registers: &Registers,
-        open: &OpenCall,
-    ) -> Option<Before> {
-        let is_known = matches!(open.limit(), Effects::Known(_));
+        effects: &OpenCall,
+    ) -> Option<MemoryBefore> {
+        let is_known = matches!(effects.limit(), Effects::Known(_));
         let is_shared = crate::capture::newborn::shares_memory(
             &Registers { orig_rax: call.number, ..*registers },
             &self.engine.memory,
@@ -283,17 +319,19 @@ impl Process {
         }
         if !is_known {
             let name = Model::by_number(call.number).map_or("?", |model| model.name);
-            self.note(format!(
+            self.add_user_note(format!(
                 "what the system call {name} ({}) writes was found by comparing memory",
                 call.number
             ));
         }
-        Some(Before::read(&self.engine, self.pid()))
+        Some(MemoryBefore::read(&self.engine, self.pid()))
     }
 
-    /// Completes a call that is done: restores registers and buffers, and logs the effects.
-    fn log_done_call(&mut self, thread: &mut Thread, calling: &Calling) -> Result<(), Error> {
-        let Calling { call, registers: before, .. } = calling;
+    /// Completes a call that is done: restores registers and buffers that the recorder replaced for
+    /// the call, takes note of the call's effects on files, mappings and filters, and logs it with
+    /// all memory that it wrote.
+    fn log_done_call(&mut self, thread: &mut Thread, current: &CurrentCall) -> Result<(), Error> {
+        let CurrentCall { call, registers: before, .. } = current;
         let mut after = thread.tracee().registers()?;
         if call.number == RT_SIGRETURN {
             thread.translated.return_from_handler(&after)?;
@@ -301,15 +339,15 @@ impl Process {
             after.r11 = r11_without_trap_flag(&after);
         }
         after.orig_rax = u64::MAX;
-        calling.scratch.restore(&mut after);
+        current.scratch.restore_arguments(&mut after);
         thread.tracee().set_registers(&after)?;
         let in_rax = after.rax.cast_signed();
         // The call was not made if a filter answered with a signal: RAX is the call's number.
-        let result = if calling.trapped.is_some() { NOT_MADE } else { in_rax };
-        if self.engine.has_foreign() && !calling.scratch.is_empty() {
+        let result = if current.filter_signal.is_some() { NOT_MADE } else { in_rax };
+        if self.engine.has_foreign() && !current.scratch.is_empty() {
             self.engine.open_foreign_for_call(thread.tracee(), call)?;
         }
-        calling.scratch.give_back(&mut self.engine, &calling.open, result);
+        current.scratch.copy_back(&mut self.engine, &current.effects, result);
         thread.registered.note_call(call, result);
         if installs_filter(call) && result == 0 {
             // The filter must see calls at their addresses in the program, not in the code cache.
@@ -317,12 +355,12 @@ impl Process {
             self.engine.stop_at_calls();
         }
         let mut maps = self.map_changes(thread, call, result)?;
-        if let Some(before) = &calling.before {
-            maps.extend(self.changed_since(thread, &before.mappings)?);
+        if let Some(before) = &current.memory_before {
+            maps.extend(self.mapping_changes_since(thread, &before.mappings)?);
         }
-        let mut writes = self.writes_of(calling, result);
-        writes.extend(self.note_files(thread, call, result, calling.size_before)?);
-        if let Some(range) = self.patched(call, result) {
+        let mut writes = self.writes_of(current, result);
+        writes.extend(self.note_file_effects(thread, call, result, current.file_size_before)?);
+        if let Some(range) = self.memory_file_write(call, result) {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));
         }
@@ -335,7 +373,7 @@ impl Process {
             Some(Box::new(state_of(thread.tracee(), &after)?))
         };
         let done = Done { result: in_rax, writes, maps, state };
-        let happening = if calling.is_logged {
+        let happening = if current.is_logged {
             Happening::Returns { done }
         } else {
             Happening::Call { number: call.number, done }
@@ -343,66 +381,74 @@ impl Process {
         self.log(thread, before, happening)
     }
 
-    /// Takes note of what a completed call did to files and descriptors. Returns the memory of
-    /// mapped files that it wrote. The file that it changed had `size_before` bytes before.
-    pub(super) fn note_files(
+    /// Takes note of the effects of a completed call on files and descriptors: puts copies in the
+    /// place of lists of mappings that it opened (`maps_files`), updates the classes of
+    /// descriptors, and drops translated code from files that it wrote. Returns the memory of
+    /// mapped files that it may have written. The file that it changed had `file_size_before` bytes
+    /// before.
+    pub(super) fn note_file_effects(
         &mut self,
         thread: &Thread,
         call: &Call,
         result: i64,
-        size_before: u64,
+        file_size_before: u64,
     ) -> Result<Vec<Write>, Error> {
         let opened = self.opened_by(call, result);
-        if may_delay_others(call, opened.as_ref()) {
+        if may_make_calls_wait(call, opened.as_ref()) {
             self.engine.stop_at_calls();
         }
-        self.hide_own_mappings(thread, call, opened.as_ref())?;
-        let in_files = self.mapped_file_writes(call, result, size_before);
+        self.hide_recorder_mappings(thread, call, opened.as_ref())?;
+        let in_files = self.mapped_file_writes(call, result, file_size_before);
         // These may contain code, of a library, say.
         for range in &in_files {
             self.engine.forget_code(*range);
         }
-        self.note_descriptors(call, result, opened.as_ref());
+        self.note_memory_file(call, result, opened.as_ref());
         self.learn_descriptors(call, result);
         Ok(contents(&self.engine, in_files))
     }
 
-    /// Reads the memory that a call wrote.
-    fn writes_of(&self, calling: &Calling, result: i64) -> Vec<Write> {
+    /// Reads the memory that a call wrote which returned `result`: by the model, and by comparing
+    /// if the memory was read before.
+    fn writes_of(&self, current: &CurrentCall, result: i64) -> Vec<Write> {
         let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
-        let written = ranges_of(calling.open.end(result, &memory));
+        let written = ranges_of(current.effects.end(result, &memory));
         let mut writes = contents(&self.engine, written);
-        if let Some(before) = &calling.before {
+        if let Some(before) = &current.memory_before {
             writes.extend(before.changes(&self.engine, self.pid()));
         }
         writes
     }
 
-    /// Restores the arguments and buffers of a thread whose call is ended by a signal's handler or
-    /// by the end of the recording. A call that the kernel would repeat has the effects of `EINTR`.
-    pub(super) fn take_from_scratch(
+    /// Restores the call's arguments in a thread's registers, and copies the bytes in the
+    /// recorder's buffers to the program's, in a call that is ended by a signal's handler or by the
+    /// end of the recording. A call that the kernel would repeat has the effects of `EINTR`. Does
+    /// nothing if no buffer was replaced.
+    pub(super) fn give_back_scratch(
         &mut self,
         tracee: Tracee,
-        calling: &Calling,
+        current: &CurrentCall,
     ) -> Result<(), Error> {
-        if calling.scratch.is_empty() {
+        if current.scratch.is_empty() {
             return Ok(());
         }
         let mut registers = tracee.registers()?;
-        calling.scratch.restore(&mut registers);
+        current.scratch.restore_arguments(&mut registers);
         tracee.set_registers(&registers)?;
         let result = result_of_interrupted(registers.rax);
-        calling.scratch.give_back(&mut self.engine, &calling.open, result);
+        current.scratch.copy_back(&mut self.engine, &current.effects, result);
         Ok(())
     }
 
-    /// Reads the memory that a call wrote before a signal ended it. `rax` is the thread's RAX then.
-    pub(super) fn writes_of_interrupted(&self, calling: &Calling, rax: u64) -> Vec<Write> {
-        self.writes_of(calling, result_of_interrupted(rax))
+    /// Reads the memory that a call wrote before a signal ended it. `rax` is the thread's RAX at
+    /// the signal's stop, before the delivery.
+    pub(super) fn writes_of_interrupted(&self, current: &CurrentCall, rax: u64) -> Vec<Write> {
+        self.writes_of(current, result_of_interrupted(rax))
     }
 }
 
-/// Returns the result of a call that a signal's handler ends, by RAX before the handler.
+/// Returns the result of a call that a signal's handler ends, by RAX before the handler: `EINTR`
+/// for a call that the kernel would make again without a handler.
 fn result_of_interrupted(rax: u64) -> i64 {
     let registers = Registers { rax, orig_rax: 0, ..Registers::default() };
     if will_restart_call(&registers) { INTERRUPTED } else { rax.cast_signed() }
@@ -417,7 +463,7 @@ fn keeps_token(number: u64) -> bool {
 /// Returns true if later calls may wait for long because of this one: for a socket that lingers, or
 /// for a file system that the program itself serves. They must not be made in the code cache, where
 /// no other thread runs until they return.
-fn may_delay_others(call: &Call, opened: Option<&Opened>) -> bool {
+fn may_make_calls_wait(call: &Call, opened: Option<&Opened>) -> bool {
     const SETSOCKOPT: u64 = 54;
     let [_, level, name, ..] = call.args;
     let lingers = call.number == SETSOCKOPT

@@ -1,5 +1,6 @@
-//! Unusual orders of threads, to find bugs that usual ones hide: slices of any length, the next
-//! thread by chance, and some threads only where no other can go on.
+//! Unusual orders of threads, to find bugs that usual ones hide (`Schedule::Chaos`): time slices of
+//! any length, the next thread by chance, and some threads only where no other can go on, as in
+//! rr's chaos mode.
 
 use crate::common::Tid;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 const SLICE_BITS: u64 = 18;
 /// One thread in so many has low priority.
 const LOW_ODDS: u64 = 4;
-/// One of so many passes of the recorder's loop (after a system call, for example) ends the slice.
+/// One of so many turns of the recorder's loop (after a system call, for example) ends the slice.
 const END_ODDS: u64 = 16;
 /// The maximum time until priorities change: a thread that spins may wait for one of low priority.
 const PRIORITIES_MS: u64 = 50;
@@ -48,13 +49,13 @@ impl Chaos {
         1 + self.below(most)
     }
 
-    /// Returns true if the current slice is to end, which is decided at random.
+    /// Returns true if the current slice is to end now, which is decided at random in each call.
     pub(super) fn ends_slice(&mut self) -> bool {
         self.below(END_ODDS) == 0
     }
 
-    /// Chooses one of the threads that can go on, one with low priority only if there are no
-    /// others; `None` if there are none.
+    /// Chooses one of the threads `ready`, which can go on, at random: one with low priority only
+    /// if there are no others. `None` if there are none. Priorities are drawn anew after some time.
     pub(super) fn choose(&mut self, ready: &[Tid]) -> Option<Tid> {
         if Instant::now() >= self.redraw_at {
             let until = Duration::from_millis(self.below(PRIORITIES_MS + 1));

@@ -1,7 +1,7 @@
 //! The recorder of a followed child: a fork of its parent's recorder, which hands the child over
-//! (`follow`).
+//! (`follow`). The child waits in pause(2), untraced, until this recorder has attached to it.
 
-use super::engine::{Engine, FLUSH_PERIOD};
+use super::engine::{ExactRecorder, FLUSH_PERIOD};
 use super::family::Family;
 use super::followed::Followed;
 use crate::capture::front::leave_when_orphaned;
@@ -33,11 +33,11 @@ pub(super) struct Child {
     pub(super) registers: Registers,
     /// The signals that it blocks.
     pub(super) mask: u64,
-    /// The SYSCALL instruction by which it waits in pause(2).
+    /// The address of the SYSCALL instruction by which it waits in pause(2).
     pub(super) call: Addr,
     /// The child's code that the SYSCALL instruction replaces, if it replaces any.
     pub(super) code: Option<[u8; 2]>,
-    /// True if it has executed a program since its birth.
+    /// True if it has executed a program since its birth, and is at the start of that.
     pub(super) has_executed: bool,
     /// The gate, if it has filters of system calls.
     pub(super) gate: Option<Gate>,
@@ -45,8 +45,8 @@ pub(super) struct Child {
     pub(super) was_running: bool,
     /// The CPUs of its parent's recorder, if that and its program share one.
     pub(super) shared_cpu: Option<SharedCpu>,
-    /// The recorder of its parent.
-    pub(super) recorder: Pid,
+    /// The process of its parent's recorder.
+    pub(super) parent_recorder: Pid,
 }
 
 impl Child {
@@ -56,28 +56,29 @@ impl Child {
 
     /// Restores the code, the registers and the signal mask that the child had before it was made
     /// to wait for its recorder. Does not resume it.
-    pub(super) fn go_on(&self, tracee: Tracee) -> Result<(), Error> {
+    pub(super) fn restore_state(&self, tracee: Tracee) -> Result<(), Error> {
         if let Some(code) = self.code {
-            write(&Memory::open(self.pid)?, self.call, code)?;
+            write_code(&Memory::open(self.pid)?, self.call, code)?;
         }
         tracee.set_registers(&self.registers)?;
         Ok(tracee.set_signal_mask(self.mask)?)
     }
 
-    /// Attaches to the child, which waits.
-    fn take(&self) -> Result<(), Error> {
+    /// Attaches to the child, which waits, and stops it with the state that it had before. Fails if
+    /// it ends instead.
+    fn attach(&self) -> Result<(), Error> {
         let tracee = Tracee(self.tid());
         tracee.seize()?;
         tracee.interrupt()?;
         match wait_for(tracee.0)? {
             stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
-            _ => self.go_on(tracee),
+            _ => self.restore_state(tracee),
         }
     }
 
-    /// Kills the child, which could not be attached to: it would wait for ever. Returns a note
-    /// about that; `None` if the child has ended already.
-    fn give_up(&self, error: &Error) -> Option<String> {
+    /// Kills the child, to which this recorder could not attach: it would wait for ever. Returns a
+    /// note about that; `None`, without killing, if the child has ended or is about to.
+    fn kill_lost(&self, error: &Error) -> Option<String> {
         // If it is at its exit stop, it goes on with that.
         let _ = Tracee(self.tid()).resume(0);
         let is_there =
@@ -89,8 +90,8 @@ impl Child {
         Some(format!("process {} was killed, since its recorder lost it: {error}", self.pid))
     }
 
-    /// Creates its recording. Fails if the child could not be traced.
-    fn prepare(&self, request: &Request) -> Result<Prepared, Error> {
+    /// Creates its recording. Fails if this recorder has no right to trace the child.
+    fn create_recording(&self, request: &Request) -> Result<Prepared, Error> {
         let program = executable(self.pid)?;
         let argv = command_line(self.pid);
         let attach = Some(self.pid);
@@ -101,11 +102,13 @@ impl Child {
     }
 }
 
-/// Records a child in this process, a fork of its parent's recorder, and exits.
+/// Records a child in this process, a fork of its parent's recorder, and exits. `parent` is this
+/// process's copy of that recorder.
 ///
-/// `socket` leads to the parent's recorder. It sends a byte once the child can be traced, gets one
-/// once the recording is created, and sends another once the child waits.
-pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixStream) -> ! {
+/// `socket` leads to the parent's recorder. That sends a byte once this process may trace the
+/// child, gets one from here once the recording is created, and sends another once it has detached
+/// from the child, which waits.
+pub(super) fn record_child(parent: &mut ExactRecorder, child: &Child, mut socket: UnixStream) -> ! {
     let recorded = catch_unwind(AssertUnwindSafe(|| {
         let Some(followed) = parent.followed.take() else { return };
         let Followed { family, .. } = followed;
@@ -115,7 +118,7 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
         if socket.read_exact(&mut begun).is_err() {
             return;
         }
-        let prepared = match child.prepare(&request) {
+        let prepared = match child.create_recording(&request) {
             Ok(prepared) => prepared,
             Err(error) => {
                 family.add_note(&format!("process {} is not recorded: {error}", child.pid));
@@ -125,7 +128,7 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
         let given = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut begun));
         // A recorder that was killed just now may have left the child waiting: no other would
         // wake it.
-        if given.is_err() && !is_gone_soon(child.recorder) {
+        if given.is_err() && !is_gone_soon(child.parent_recorder) {
             return prepared.give_up();
         }
         record(&request, child, prepared, family);
@@ -135,7 +138,7 @@ pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixS
 }
 
 /// Returns true if this process's parent, which has closed its end of a socket, ends within a
-/// second.
+/// second. Waits for that.
 fn is_gone_soon(parent: Pid) -> bool {
     let begun = Instant::now();
     while nix::unistd::getppid().as_raw() == parent.0 {
@@ -147,22 +150,22 @@ fn is_gone_soon(parent: Pid) -> bool {
     true
 }
 
-/// Records a child that waits, up to its end and those of its children. Errors become notes of the
-/// family.
+/// Attaches to a child that waits, records it to its end, and waits for the recorders of its
+/// children. Adds its recording to the family. Errors become notes of the family.
 fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
     let tid = child.tid();
     let shared_cpu = child.shared_cpu.and_then(|_| SharedCpu::pin_this_thread().ok());
     // Signals of the terminal, or of a user who ends recorders, are meant for the programs.
     let forwarding = request.attach.is_none().then(|| Forwarding::to(child.pid));
     let periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
-    leave_when_orphaned(child.recorder);
-    let mut engine = Engine::new(request, child.pid, shared_cpu.as_ref());
+    leave_when_orphaned(child.parent_recorder);
+    let mut recorder = ExactRecorder::new(request, child.pid, shared_cpu.as_ref());
     if request.attach.is_some() {
-        engine.leaving = Some(Leaving::on_signals());
+        recorder.leaving = Some(Leaving::on_signals());
     }
     let dir = prepared.dir().to_owned();
-    if let Err(error) = child.take() {
-        child.give_up(&error).iter().for_each(|note| family.add_note(note));
+    if let Err(error) = child.attach() {
+        child.kill_lost(&error).iter().for_each(|note| family.add_note(note));
         return prepared.give_up();
     }
     if shared_cpu.is_some()
@@ -172,19 +175,19 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
         let _ = here.pin(tid);
     }
     let begun = if child.has_executed {
-        engine.start_executed(prepared, child.gate)
+        recorder.start_executed(prepared, child.gate)
     } else {
-        engine.take_over(prepared, &[tid], child.gate)
+        recorder.take_over(prepared, &[tid], child.gate)
     };
     if begun.is_ok() {
         family.add_recording(&dir);
     }
-    if let Some(process) = engine.process.as_mut().filter(|_| !child.has_executed) {
+    if let Some(process) = recorder.process.as_mut().filter(|_| !child.has_executed) {
         process.was_running = child.was_running;
     }
-    engine.followed = Some(Followed::with(family));
-    let result = begun.and_then(|()| engine.run());
-    let is_begun = engine.process.is_some() || engine.finished.is_some();
+    recorder.followed = Some(Followed::new(family));
+    let result = begun.and_then(|()| recorder.record_to_end());
+    let is_begun = recorder.process.is_some() || recorder.completed.is_some();
     match result {
         // A child that is killed before its first instruction gets no recording.
         Err(error) if error.is_of_end() && !is_begun => {
@@ -192,23 +195,23 @@ fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) 
             let _ = Tracee(tid).resume(0);
         }
         Err(error) => {
-            note(&engine, &format!("process {}: {error}", child.pid));
-            engine.let_go();
+            add_family_note(&recorder, &format!("process {}: {error}", child.pid));
+            recorder.detach_and_wait();
         }
         Ok(()) => {}
     }
     drop(periodic_signal);
     drop(forwarding);
-    if let Err(error) = engine.wait_for_followed() {
-        note(&engine, &format!("the children of process {}: {error}", child.pid));
+    if let Err(error) = recorder.wait_for_followed() {
+        add_family_note(&recorder, &format!("the children of process {}: {error}", child.pid));
     }
-    let notes = engine.finished.take().map(|(.., notes)| notes);
-    notes.iter().flatten().for_each(|text| note(&engine, text));
+    let notes = recorder.completed.take().map(|(.., notes)| notes);
+    notes.iter().flatten().for_each(|text| add_family_note(&recorder, text));
 }
 
-/// Adds a sentence for the user.
-fn note(engine: &Engine, text: &str) {
-    if let Some(followed) = &engine.followed {
+/// Adds a sentence for the user to the family's notes.
+fn add_family_note(recorder: &ExactRecorder, text: &str) {
+    if let Some(followed) = &recorder.followed {
         followed.family.add_note(text);
     }
 }
@@ -229,8 +232,8 @@ fn close_others(kept: &[libc::c_int]) {
     }
 }
 
-/// Writes to the code of a process.
-pub(super) fn write(memory: &Memory, at: Addr, bytes: [u8; 2]) -> Result<(), Error> {
+/// Writes two bytes to the code of a process, whatever the protection there.
+pub(super) fn write_code(memory: &Memory, at: Addr, bytes: [u8; 2]) -> Result<(), Error> {
     memory.write(at, &bytes).map_err(|error| {
         let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
         tracee::Error::System { call: "write", errno }.into()

@@ -1,6 +1,6 @@
-//! Changes of the mappings that are found by comparing, after calls that may make any: unknown
-//! ones, those whose child had the memory of its parent, and shmdt(2), which does not name the
-//! pages.
+//! Changes of the mappings that are found by comparing their lists before and after a call, for
+//! calls that may make any change: unknown ones, those whose child had the memory of its parent,
+//! and shmdt(2), which does not name the pages.
 
 use super::maps::mapped_from;
 use super::process::{EVERYWHERE, Process};
@@ -11,24 +11,25 @@ use crate::engine::PROGRAM_END;
 use crate::recording::log::{Content, MapChange};
 use crate::sideband::Mapping;
 
-/// A range with its mapping before, and its mapping now.
-type Part<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
+/// A range, its mapping before the call, and its mapping now; `None` where there is none.
+type DifferingPart<'a> = (AddrRange, Option<&'a Mapping>, Option<&'a Mapping>);
 
 impl Process {
-    /// Reads the mappings again, and returns their changes since they were `before`. Drops the
-    /// translated code of those that changed.
-    pub(super) fn changed_since(
+    /// Reads the mappings again, and returns their changes since they were `before`, with the
+    /// contents of new ones. Notes a changed end of the heap. Drops the translated code of what
+    /// changed.
+    pub(super) fn mapping_changes_since(
         &mut self,
         thread: &Thread,
         before: &[Mapping],
     ) -> Result<Vec<MapChange>, Error> {
-        self.look_at_mappings_in(EVERYWHERE, thread.tid())?;
+        self.refresh_mappings_in(EVERYWHERE, thread.tid())?;
         // The vsyscall page, which lies above, never changes, and is not in all lists.
         let is_of_program = |mapping: &&Mapping| mapping.range.start.0 < PROGRAM_END;
         let now = self.engine.space.mappings().filter(is_of_program).cloned().collect::<Vec<_>>();
         let before = before.iter().filter(is_of_program).cloned().collect::<Vec<_>>();
         let mut changes = Vec::new();
-        for (range, before, now) in parts(&before, &now) {
+        for (range, before, now) in differing_parts(&before, &now) {
             self.engine.space.replaced(range);
             self.engine.forget_code(range);
             let Some(now) = now else {
@@ -45,15 +46,16 @@ impl Process {
                 }
                 // Memory of no file: the log has its contents as writes, which follow the changes.
                 _ if now.inode == 0 => MapChange::Map(mapped_from(now, range, Content::Zeros)),
-                _ => MapChange::Map(mapped_from(now, range, self.content(now, range)?)),
+                _ => MapChange::Map(mapped_from(now, range, self.content_of(now, range)?)),
             });
         }
         Ok(changes)
     }
 }
 
-/// Returns the parts of the address space whose mappings differ.
-fn parts<'a>(before: &'a [Mapping], now: &'a [Mapping]) -> Vec<Part<'a>> {
+/// Returns the parts of the address space whose mappings differ between two lists, which are sorted
+/// by address.
+fn differing_parts<'a>(before: &'a [Mapping], now: &'a [Mapping]) -> Vec<DifferingPart<'a>> {
     let all = before.iter().chain(now);
     let mut bounds: Vec<Addr> = all.flat_map(|m| [m.range.start, m.range.end]).collect();
     bounds.sort_unstable();

@@ -1,6 +1,8 @@
 //! The classes of the program's descriptors ([`DescriptorClass`]), so that calls which use them are
 //! made in the code cache without a stop. A thread must not wait in such a call, since no other
-//! runs until it returns, and it must not change a mapped file unseen.
+//! runs until it returns, and it must not change a mapped file unseen. A class is learned when a
+//! call uses the descriptor for the first time, with a stop, and is kept by the engine. Calls on a
+//! descriptor without a class stop the thread.
 
 use super::process::Process;
 use crate::syscalls::Call;
@@ -36,9 +38,9 @@ const ORDINARY: [FsType; 6] = [
 const READY_DEVICES: [(u32, u32); 4] = [(1, 3), (1, 5), (1, 7), (1, 9)];
 
 impl Process {
-    /// Takes note of what a completed call did to descriptors, and of the class of the one that it
-    /// used. Makes all calls stop from now on if threads may have different descriptors, or share
-    /// them with another process.
+    /// Takes note of the class of the descriptor that a completed call used or made, and forgets
+    /// all classes if the call may have changed some. Makes all calls stop from now on if threads
+    /// may have different descriptors, or share them with another process.
     pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
         // The kernel takes 32 bits of these arguments.
         let [first, second, third, fourth, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
@@ -64,7 +66,7 @@ impl Process {
         }
     }
 
-    /// Takes note of all files that are mapped.
+    /// Notes in the engine all files that are mapped, which no call may change without a stop.
     pub(super) fn learn_mapped_files(&mut self) {
         let inodes: Vec<u64> = self.engine.space.mappings().map(|m| m.inode).collect();
         for inode in inodes.into_iter().filter(|inode| *inode != 0) {
@@ -72,7 +74,8 @@ impl Process {
         }
     }
 
-    /// Takes note of the file that mmap(2) has mapped.
+    /// Notes in the engine the file that mmap(2) has mapped, which no call may change without a
+    /// stop.
     fn learn_mapped_file(&mut self, call: &Call) {
         let [.., flags, fd, _] = call.args.map(|arg| arg & u64::from(u32::MAX));
         if flags & libc::MAP_ANONYMOUS as u64 == 0
@@ -82,8 +85,8 @@ impl Process {
         }
     }
 
-    /// Ends calls in the code cache if a call made a thread with other descriptors, or a process
-    /// that shares this one's.
+    /// Makes all calls stop from now on if a call made a thread with separate descriptors, or a
+    /// process that shares this one's. Does nothing after other calls.
     fn learn_birth(&mut self, call: &Call) {
         let Some(flags) = self.clone_flags(call) else { return };
         if self.makes_thread(call) != (flags & CLONE_FILES != 0) {
@@ -91,7 +94,8 @@ impl Process {
         }
     }
 
-    /// Determines and notes the class of a descriptor, if that is not known.
+    /// Determines the class of a descriptor and notes it in the engine, if it is not known. Notes
+    /// none for a descriptor that is not open.
     fn learn_descriptor(&mut self, fd: u64) {
         if self.engine.knows_descriptor(fd) {
             return;
@@ -107,7 +111,8 @@ impl Process {
         self.engine.note_descriptor(fd, class);
     }
 
-    /// Takes note of the socket of a new connection, which no other descriptor refers to.
+    /// Notes the class of the socket that an accept(2) or accept4(2) with `flags` returned, by the
+    /// flags alone: no other descriptor refers to it.
     fn learn_accepted(&mut self, result: i64, flags: u64) {
         let fd = u64::try_from(result).ok();
         if let Some(fd) = fd.filter(|fd| !self.engine.knows_descriptor(*fd)) {
@@ -117,7 +122,8 @@ impl Process {
         }
     }
 
-    /// Returns the class of a file or directory. Notes the device of one whose calls do not wait.
+    /// Returns the class of a file or directory. Notes in the engine the device of one whose calls
+    /// do not wait.
     fn class_of_file(&mut self, fd: u64, file: &Metadata) -> DescriptorClass {
         if !is_ordinary(&self.link_of(fd)) {
             return DescriptorClass::Waits;
@@ -140,7 +146,8 @@ fn is_ordinary(path: &str) -> bool {
     statfs(path).is_ok_and(|system| ORDINARY.contains(&system.filesystem_type()))
 }
 
-/// Returns true if a file is a device that always has bytes to read, and takes those written.
+/// Returns true if a file is a device that always has bytes to read, and takes those written
+/// (`READY_DEVICES`).
 fn is_ready(file: &Metadata) -> bool {
     let number = (libc::major(file.rdev()), libc::minor(file.rdev()));
     is_device(file) && READY_DEVICES.contains(&number)

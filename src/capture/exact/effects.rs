@@ -1,4 +1,5 @@
-//! Contents of memory for the log, such as those that the kernel wrote.
+//! Contents of memory for the log, such as those that the kernel wrote. *Visible* memory is that of
+//! the program, without the recorder's.
 
 use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::TranslatedProcess;
@@ -17,22 +18,22 @@ pub(super) type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
 
 /// The mappings of a process, and its pages that can be written, before a call or an instruction.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(super) struct MemoryBefore {
     pub(super) mappings: Vec<Mapping>,
     pages: Pages,
 }
 
-impl Before {
+impl MemoryBefore {
     /// Reads the mappings, and all memory that the process can write.
     pub(super) fn read(process: &TranslatedProcess, pid: Pid) -> Self {
         let mappings = process.space.mappings().cloned().collect();
-        Self { mappings, pages: written_pages(process, pid) }
+        Self { mappings, pages: writable_pages(process, pid) }
     }
 
     /// Returns the memory that differs now: for each page, the bytes from the first difference to
     /// the last.
     pub(super) fn changes(&self, process: &TranslatedProcess, pid: Pid) -> Vec<Write> {
-        let mut now = written_pages(process, pid);
+        let mut now = writable_pages(process, pid);
         for page in self.pages.keys() {
             let mut bytes = Box::new([0; PAGE_BYTES]);
             // The page may have been discarded.
@@ -55,9 +56,8 @@ impl Before {
     }
 }
 
-/// Returns the contents of the pages that the process can write; of private mappings only those
-/// that were touched.
-pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
+/// Reads the pages that the process can write; of private mappings only those that were touched.
+pub(super) fn writable_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     let mut pages = BTreeMap::new();
     let map = PageMap::open(pid);
     let writable = process.space.mappings().filter(|mapping| mapping.protection.write);
@@ -78,7 +78,8 @@ pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     pages
 }
 
-/// Returns the ranges of a call's effects; none if they are not known.
+/// Returns the ranges of memory in a call's effects, whether known or assumed; none if they are
+/// unknown.
 pub(super) fn ranges_of(effects: Effects) -> Vec<AddrRange> {
     match effects {
         Effects::Known(ranges) | Effects::Assumed(ranges) => ranges,
@@ -96,7 +97,8 @@ pub(super) fn pieces_of(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     })
 }
 
-/// Reads ranges of the program's memory, each up to where memory ends. Large ones are split.
+/// Reads ranges of the program's visible memory, each up to where memory ends, as writes for the
+/// log. Large ranges are split; empty ones are left out.
 pub(super) fn contents(
     process: &TranslatedProcess,
     ranges: impl IntoIterator<Item = AddrRange>,

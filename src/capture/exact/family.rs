@@ -1,5 +1,5 @@
-//! The list of recordings and notes of a program and its children: a file without a name, inherited
-//! by all recorders, to which each appends.
+//! The list of recordings and notes of a program's children: a file without a name (memfd),
+//! inherited by all recorders, to which each appends. The program's recorder reads it at the end.
 
 use crate::capture::Error;
 use crate::tracee;
@@ -58,6 +58,7 @@ impl Family {
         self.add(NOTE, note.as_bytes());
     }
 
+    /// Appends an entry. Ignores failures.
     fn add(&self, kind: u8, text: &[u8]) {
         let Ok(size) = u32::try_from(text.len()) else { return };
         let entry = [&[kind][..], &size.to_le_bytes(), text].concat();
@@ -66,7 +67,7 @@ impl Family {
     }
 
     /// Reads all recordings and notes that were added so far; none if the file cannot be read.
-    pub(super) fn said(&self) -> FamilyReport {
+    pub(super) fn read_report(&self) -> FamilyReport {
         let size = self.0.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         if self.0.read_exact_at(&mut bytes, 0).is_err() {
@@ -78,20 +79,20 @@ impl Family {
 
 /// Parses the file's entries. Leaves out an incomplete one at the end, and repeated notes.
 fn parse(mut bytes: &[u8]) -> FamilyReport {
-    let mut said = FamilyReport::default();
+    let mut report = FamilyReport::default();
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let [kind, size @ ..] = *header;
         let size = usize::try_from(u32::from_le_bytes(size)).unwrap_or(usize::MAX);
         let Some((text, after)) = rest.split_at_checked(size) else { break };
         match kind {
-            RECORDING => said.recordings.push(OsString::from_vec(text.to_vec()).into()),
-            _ => said.notes.push(String::from_utf8_lossy(text).into_owned()),
+            RECORDING => report.recordings.push(OsString::from_vec(text.to_vec()).into()),
+            _ => report.notes.push(String::from_utf8_lossy(text).into_owned()),
         }
         bytes = after;
     }
     let mut known = BTreeSet::new();
-    said.notes.retain(|note| known.insert(note.clone()));
-    said
+    report.notes.retain(|note| known.insert(note.clone()));
+    report
 }
 
 #[cfg(test)]
@@ -101,13 +102,16 @@ mod tests {
     #[test]
     fn what_is_said_is_read_in_order() {
         let family = Family::new().unwrap();
-        assert_eq!(family.said(), FamilyReport::default());
+        assert_eq!(family.read_report(), FamilyReport::default());
         family.add_recording(Path::new("/a\nb"));
         family.add_note("one");
         family.add_note("one");
         family.add_recording(Path::new("/c"));
         let recordings = vec![PathBuf::from("/a\nb"), PathBuf::from("/c")];
-        assert_eq!(family.said(), FamilyReport { recordings, notes: vec!["one".to_owned()] });
+        assert_eq!(
+            family.read_report(),
+            FamilyReport { recordings, notes: vec!["one".to_owned()] }
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Mapped files that a system call writes to: what it writes shows in the memory of the program.
+//! Mapped files that a system call writes to: the written bytes show in the memory of the program.
+//! Also, the file of the program's own memory (/proc/PID/mem), by which it may change its code.
 
 use super::process::Process;
 use crate::common::{Addr, AddrRange};
@@ -25,7 +26,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// The part of a file that was written.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct WrittenPart {
     inode: u64,
     /// The offsets of the first byte, and of the one after the last.
     from: u64,
@@ -42,13 +43,14 @@ pub(super) struct Opened {
 }
 
 impl Process {
-    /// Returns the memory of mapped files that a call may have written to, which returned `result`.
-    /// The written file had `size_before` bytes before.
+    /// Returns the ranges of memory that may have changed since a call, which returned `result`,
+    /// wrote to a mapped file. The written file had `file_size_before` bytes before. Returns none
+    /// for a failed call, or one that writes to no mapped file.
     pub(super) fn mapped_file_writes(
         &self,
         call: &Call,
         result: i64,
-        size_before: u64,
+        file_size_before: u64,
     ) -> Vec<AddrRange> {
         let writes =
             Model::by_number(call.number).is_some_and(|model| model.has(Property::WritesFiles));
@@ -65,13 +67,15 @@ impl Process {
             // The file is not looked up: the call is rare.
             return mappings.filter(|m| m.protection.shared).map(|m| m.range).collect();
         }
-        let Some(part) = self.written_part(call, result, size_before) else { return Vec::new() };
-        mappings.filter_map(|mapping| part.of(mapping)).collect()
+        let Some(part) = self.written_part(call, result, file_size_before) else {
+            return Vec::new();
+        };
+        mappings.filter_map(|mapping| part.shown_in(mapping)).collect()
     }
 
-    /// Returns the size in bytes of the file that a call is about to change; 0 if it does not
-    /// matter.
-    pub(super) fn size_before(&self, call: &Call) -> u64 {
+    /// Returns the size in bytes of the file that a call is about to write or resize by a
+    /// descriptor; 0 for other calls, or if it is unknown.
+    pub(super) fn file_size_before(&self, call: &Call) -> u64 {
         let changes = matches!(
             call.number,
             FTRUNCATE | FALLOCATE | WRITE | WRITEV | PWRITE64 | PWRITEV | PWRITEV2
@@ -80,9 +84,9 @@ impl Process {
         file.map_or(0, |file| file.len())
     }
 
-    /// Returns the memory that a call wrote through the process's own /proc/PID/mem, whatever the
-    /// protection there; `None` if it wrote none.
-    pub(super) fn patched(&self, call: &Call, result: i64) -> Option<AddrRange> {
+    /// Returns the range of memory that a completed call wrote through the process's own
+    /// /proc/PID/mem, whatever the protection there; `None` if it wrote none so.
+    pub(super) fn memory_file_write(&self, call: &Call, result: i64) -> Option<AddrRange> {
         let [fd, _, _, at, ..] = call.args;
         let pid = self.pid();
         let size = u64::try_from(result).ok().filter(|size| *size > 0)?;
@@ -94,7 +98,7 @@ impl Process {
         let start = match call.number {
             PWRITE64 | PWRITEV => at,
             PWRITEV2 if at != u64::MAX => at,
-            _ => number_of(&state, "pos:", 10)?.checked_sub(size)?,
+            _ => fdinfo_number(&state, "pos:", 10)?.checked_sub(size)?,
         };
         Some(AddrRange::sized(Addr(start), size))
     }
@@ -106,8 +110,9 @@ impl Process {
         opens.then(|| Opened { fd, path: self.path_of(fd) })
     }
 
-    /// Takes note if a call opened, or may have received, a descriptor of the process's own memory.
-    pub(super) fn note_descriptors(&mut self, call: &Call, result: i64, opened: Option<&Opened>) {
+    /// Sets `has_memory_file` if a completed call opened, or may have received, a descriptor of the
+    /// process's own memory (/proc/PID/mem).
+    pub(super) fn note_memory_file(&mut self, call: &Call, result: i64, opened: Option<&Opened>) {
         let is_memory = match call.number {
             OPEN | OPENAT | OPENAT2 => opened.is_some_and(|file| self.is_memory_file(&file.path)),
             RECVMSG | RECVMMSG | PIDFD_GETFD => result >= 0,
@@ -116,17 +121,17 @@ impl Process {
         self.has_memory_file |= is_memory;
     }
 
-    /// Returns true if the process has its own memory open as a file.
-    pub(super) fn inherits_memory_file(&self) -> bool {
+    /// Returns true if the process has its own memory open as a file now, by all its descriptors.
+    pub(super) fn has_memory_file_open(&self) -> bool {
         let fds = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
         let mut numbers = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         numbers.any(|fd| self.is_memory_file(&self.path_of(fd)))
     }
 
-    /// Returns the flags of an open file, as open(2) has them.
+    /// Returns the flags of an open file, as open(2) has them; `None` if they cannot be read.
     pub(super) fn flags_of(&self, fd: u64) -> Option<u64> {
         let state = fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.pid())).ok()?;
-        number_of(&state, "flags:", 8)
+        fdinfo_number(&state, "flags:", 8)
     }
 
     /// Returns the path of an open file; empty if it is not known.
@@ -134,7 +139,7 @@ impl Process {
         fs::read_link(self.link_of(fd)).unwrap_or_default()
     }
 
-    /// Returns the path of the link to an open file, in /proc.
+    /// Returns the path of the link to an open file: /proc/PID/fd/`fd`.
     pub(super) fn link_of(&self, fd: u64) -> String {
         format!("/proc/{}/fd/{fd}", self.pid())
     }
@@ -143,9 +148,9 @@ impl Process {
         path.starts_with(format!("/proc/{}", self.pid())) && path.ends_with("mem")
     }
 
-    /// Returns the part of a mapped regular file that a call may have written; `None` if it wrote
-    /// to no such file.
-    fn written_part(&self, call: &Call, result: i64, size_before: u64) -> Option<Part> {
+    /// Returns the part of a mapped regular file that a completed call may have written, the whole
+    /// file if the part is unknown; `None` if it wrote to no such file.
+    fn written_part(&self, call: &Call, result: i64, file_size_before: u64) -> Option<WrittenPart> {
         let [first, second, third, fourth, _, sixth] = call.args;
         let fd = match call.number {
             OPEN | OPENAT | OPENAT2 | CREAT => result.cast_unsigned(),
@@ -156,7 +161,7 @@ impl Process {
         let is_opened_as_it_is = match call.number {
             OPEN => !truncates(second),
             OPENAT => !truncates(third),
-            OPENAT2 => !truncates(self.word(third)),
+            OPENAT2 => !truncates(self.read_word(third)),
             _ => false,
         };
         if is_opened_as_it_is {
@@ -168,18 +173,18 @@ impl Process {
         if !file.is_file() || !self.engine.space.mappings().any(|m| m.inode == file.ino()) {
             return None;
         }
-        let whole = Part { inode: file.ino(), from: 0, to: u64::MAX };
+        let whole = WrittenPart { inode: file.ino(), from: 0, to: u64::MAX };
         let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-        let appends = number_of(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
+        let appends = fdinfo_number(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
         let written = result.cast_unsigned();
         let (from, size) = match call.number {
             FTRUNCATE => (Some(second), u64::MAX),
             // Without modes, or with `KEEPS_SIZE` alone, nothing but the size changes. Modes other
             // than these move the bytes after the range.
-            FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(size_before)), fourth),
+            FALLOCATE if second & !KEEPS_SIZE == 0 => (Some(third.max(file_size_before)), fourth),
             FALLOCATE if second & !(KEEPS_SIZE | MAKES_ZEROS) == 0 => (Some(third), fourth),
             WRITE | WRITEV => {
-                let position = number_of(&state, "pos:", 10);
+                let position = fdinfo_number(&state, "pos:", 10);
                 (position.and_then(|at| at.checked_sub(written)), written)
             }
             PWRITEV2 if sixth & APPENDS_NOW != 0 => (None, written),
@@ -191,14 +196,14 @@ impl Process {
         // new end to the end of its page.
         let end = from.saturating_add(size);
         let page_end = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
-        let to = if end > size_before { page_end } else { end };
-        Some(Part { from: from.min(size_before), to, ..whole })
+        let to = if end > file_size_before { page_end } else { end };
+        Some(WrittenPart { from: from.min(file_size_before), to, ..whole })
     }
 }
 
-impl Part {
-    /// Returns where a mapping shows the part; `None` if it does not.
-    fn of(self, mapping: &Mapping) -> Option<AddrRange> {
+impl WrittenPart {
+    /// Returns the range in which a mapping shows the part; `None` if it does not.
+    fn shown_in(self, mapping: &Mapping) -> Option<AddrRange> {
         if mapping.inode != self.inode {
             return None;
         }
@@ -209,8 +214,9 @@ impl Part {
     }
 }
 
-/// Returns the number on the line of a /proc/PID/fdinfo (proc(5)) that begins with `name`.
-fn number_of(text: &str, name: &str, radix: u32) -> Option<u64> {
+/// Returns the number on the line of a /proc/PID/fdinfo (proc(5)) that begins with `name`; `None`
+/// if there is none.
+fn fdinfo_number(text: &str, name: &str, radix: u32) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(line.trim(), radix).ok()
 }

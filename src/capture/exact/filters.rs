@@ -1,9 +1,10 @@
 //! Filters of system calls that the program installs (seccomp(2)).
 //!
 //! The kernel applies them: a thread makes the program's calls itself, where it is in the program.
-//! The calls that the recorder makes it execute come from the gate (`engine::Gate`). So a filter
-//! gets a first part that allows calls from the gate, and the mmap(2) by which the gate gets into a
-//! program that is executed. All other calls go on to the program's own filter.
+//! The calls that the recorder makes it execute come from the *gate* (`engine::Gate`), a page with
+//! a SYSCALL instruction at a fixed address. So each filter that the program installs gets a *first
+//! part* of instructions (classic BPF). It allows calls from the gate, and the mmap(2) by which the
+//! gate gets into a program that is executed. All other calls go on to the program's instructions.
 
 use super::process::Process;
 use crate::capture::Error;
@@ -45,7 +46,8 @@ const MAPPED_BY: usize = 4;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
 
-/// Returns true if a call installs a filter, and no listener that answers in the kernel's place.
+/// Returns true if a call is to install a filter, and no listener that answers in the kernel's
+/// place. Says nothing about its success.
 pub(super) fn installs_filter(call: &Call) -> bool {
     match call.number {
         PRCTL => call.args[0] == PR_SET_SECCOMP && call.args[1] == SECCOMP_MODE_FILTER,
@@ -57,10 +59,10 @@ pub(super) fn installs_filter(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a call about filters will fail, since it names no filter, or has arguments that
-/// strict mode does not have. Programs make such calls to learn what the kernel knows, as
-/// libseccomp does.
-pub(super) fn asks_for_filters(call: &Call) -> bool {
+/// Returns true if a call about filters will fail and so changes nothing, since it names no filter,
+/// or has arguments that strict mode does not have. Programs make such calls to learn which
+/// features the kernel has, as libseccomp does.
+pub(super) fn probes_filters(call: &Call) -> bool {
     let [operation, flags, pointer, ..] = call.args;
     if call.number == SECCOMP && operation == SECCOMP_SET_MODE_STRICT {
         return flags & u64::from(u32::MAX) != 0 || pointer != 0;
@@ -73,7 +75,7 @@ pub(super) fn asks_for_filters(call: &Call) -> bool {
     is_about_filters && pointer == 0
 }
 
-/// Returns true if this is the SIGSYS by which a filter answers a call.
+/// Returns true if a signal's information is of the SIGSYS by which a filter answers a call.
 pub(super) fn is_of_filter(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGSYS && siginfo::code_of(info) == SYS_SECCOMP
 }
@@ -81,34 +83,35 @@ pub(super) fn is_of_filter(info: &SiginfoBytes) -> bool {
 impl Process {
     /// Returns true if a call installs a filter that can get a first part.
     pub(super) fn can_filter(&self, call: &Call) -> bool {
-        self.own_filter(call).is_some()
+        self.program_filter(call).is_some()
     }
 
     /// Returns the program's instructions of the filter that a call installs; `None` if it installs
     /// none, if they cannot be read, or if there is no room for a first part.
-    fn own_filter(&self, call: &Call) -> Option<Vec<u8>> {
+    fn program_filter(&self, call: &Call) -> Option<Vec<u8>> {
         if !installs_filter(call) {
             return None;
         }
         let pointer = call.args[FILTER_ARGUMENT];
-        let count = usize::from(u16::try_from(self.word(pointer) & 0xffff).ok()?);
-        let insns = Addr(self.word(pointer.wrapping_add(8)));
+        let count = usize::from(u16::try_from(self.read_word(pointer) & 0xffff).ok()?);
+        let insns = Addr(self.read_word(pointer.wrapping_add(8)));
         let mut program = vec![0; count * INSN_BYTES];
         let is_known = count > 0 && self.engine.memory.read(insns, &mut program) == program.len();
         let fits = FIRST_INSNS + count <= MOST_INSNS;
         (is_known && fits).then_some(program)
     }
 
-    /// Makes the gate, and returns the filter that a call installs with its first part, as a
-    /// `struct sock_fprog` for the address `at`, followed by the instructions. `None` if the call
-    /// installs no filter that can get a first part.
+    /// Makes the gate in the process, and returns the filter that a call installs with its first
+    /// part, as a `struct sock_fprog` for the address `at`, followed by the instructions. The
+    /// caller lets the call use that. Returns `None`, and makes no gate, if the call installs no
+    /// filter that can get a first part.
     pub(super) fn filter_for_program(
         &mut self,
         tracee: Tracee,
         call: &Call,
         at: Addr,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let Some(program) = self.own_filter(call) else { return Ok(None) };
+        let Some(program) = self.program_filter(call) else { return Ok(None) };
         let first = first_part(self.engine.make_gate(tracee)?);
         let total = (first.len() + program.len()) / INSN_BYTES;
         let header = [total as u64, at.0 + PROGRAM_BYTES];
@@ -116,18 +119,19 @@ impl Process {
         Ok(Some(header.chain(first).chain(program).collect()))
     }
 
-    /// Returns the gate if the process has a filter, which its children and the programs that it
-    /// executes have, too.
-    pub(super) fn filters_gate(&self) -> Option<Gate> {
+    /// Returns the gate if the process has a filter, since its children and the programs that it
+    /// executes have the filter, too, and need a gate; otherwise `None`.
+    pub(super) fn gate_if_filtered(&self) -> Option<Gate> {
         self.engine.gate().filter(|_| self.is_filtered)
     }
 }
 
-/// The number of instructions of the first part.
+/// The number of instructions of the first part: those of `allow_if` for two words, those for the
+/// call that maps the gate, and one that resets the accumulator.
 const FIRST_INSNS: usize = (2 * 2 + 1) + (2 * (2 + 2 * MAPPED_BY) + 1) + 1;
 
-/// Returns instructions that allow calls from the gate, and the call that maps it. For all other
-/// calls, the instructions after them are executed.
+/// Returns the instructions of a first part: they allow calls from the gate, and the call that maps
+/// it. For all other calls, the instructions after them are executed.
 fn first_part(gate: Gate) -> Vec<u8> {
     let (number, args) = gate.mapping();
     let of_x86_64 = [(ARCH, AUDIT_ARCH_X86_64), (NUMBER, low(number))];
@@ -140,8 +144,8 @@ fn first_part(gate: Gate) -> Vec<u8> {
     part
 }
 
-/// Returns instructions that allow a call if all these words of its `struct seccomp_data` are as
-/// given.
+/// Returns instructions that allow a call if its `struct seccomp_data` has all these words, each
+/// given by its offset and value; otherwise, the instructions after them are executed.
 fn allow_if(words: &[(u32, u32)]) -> Vec<u8> {
     let mut part = Vec::new();
     for (&(offset, value), rest) in words.iter().zip((0..words.len()).rev()) {
@@ -152,6 +156,7 @@ fn allow_if(words: &[(u32, u32)]) -> Vec<u8> {
     part
 }
 
+/// Returns the two words of an 8-byte value at `offset`, for [`allow_if`].
 fn halves(offset: u32, value: u64) -> [(u32, u32); 2] {
     [(offset, low(value)), (offset + 4, low(value >> 32))]
 }
@@ -161,6 +166,8 @@ fn low(value: u64) -> u32 {
     value as u32
 }
 
+/// Returns a `struct sock_filter` that skips no instructions if a comparison holds, and `if_not` of
+/// them otherwise.
 fn insn(code: u16, if_not: u8, value: u32) -> [u8; INSN_BYTES] {
     let mut bytes = [0; INSN_BYTES];
     bytes[..2].copy_from_slice(&code.to_le_bytes());

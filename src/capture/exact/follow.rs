@@ -1,13 +1,14 @@
-//! Children that are followed. Each is handed over, stopped, to a separate recorder: a fork of its
-//! parent's recorder. So every recorder has one process, and the death of one leaves the others
-//! alone.
+//! Children that are followed without a debugger. Each is handed over, stopped, to a separate
+//! recorder: a fork of its parent's recorder. So every recorder has one process, and the death of
+//! one leaves the others alone.
 //!
-//! Only the thread that attached to a process can trace it, so this one has to detach first. The
-//! child must not execute anything in between: it waits in pause(2) with all signals blocked, and
-//! gets its registers and its mask back from the new recorder.
+//! Only the thread that attached to a process can trace it, so this recorder has to detach first.
+//! The child must not execute anything in between: it waits in pause(2) with all signals blocked,
+//! and gets its registers and its mask back from the new recorder. A child that borrows its
+//! parent's memory (vfork(2)) runs natively, and is handed over when it executes a program.
 
-use super::child::{Child, record_child, write};
-use super::engine::Engine;
+use super::child::{Child, record_child, write_code};
+use super::engine::ExactRecorder;
 use super::followed::Followed;
 use super::process::Process;
 use crate::capture::Error;
@@ -30,18 +31,19 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Lets a process that is no ancestor trace another, where the Yama module forbids that (prctl(2)).
 const PR_SET_PTRACER: u64 = 0x5961_6d61;
 
-/// Where a child waits for its recorder: at a SYSCALL instruction at the address `call`, which
-/// replaced `code`; `None` if it was there before.
+/// Where a child waits in pause(2) for its recorder: at a SYSCALL instruction at the address
+/// `call`, which replaced `code`; `None` if it was there before.
 #[derive(Clone, Copy, Debug)]
-struct Waits {
+struct PausePlace {
     call: Addr,
     code: Option<[u8; 2]>,
 }
 
-impl Engine {
-    /// Follows a child that is stopped at its birth. If it `shares` its parent's memory, it runs
-    /// natively until it executes a program. Otherwise it does not have the recorder's memory any
-    /// more, and is handed over. Returns false if children are not followed.
+impl ExactRecorder {
+    /// Follows a child that is stopped at its birth, and returns true. If it `shares` its parent's
+    /// memory, resumes it to run natively until it executes a program. Otherwise the caller has
+    /// removed the recorder's memory from it, and it is handed over. Returns false, and does
+    /// nothing, if children are not followed.
     pub(super) fn follow_newborn(&mut self, child: Tid, shares: bool) -> Result<bool, Error> {
         let Some(followed) = &mut self.followed else { return Ok(false) };
         let tracee = Tracee(child);
@@ -54,15 +56,17 @@ impl Engine {
         registers.r11 = r11_without_trap_flag(&registers);
         registers.orig_rax = u64::MAX;
         let call = Addr(registers.rip.wrapping_sub(SYSCALL.len() as u64));
-        let gate = self.process.as_ref().and_then(Process::filters_gate);
-        let waits = Waits { call: gate.map_or(call, Gate::entry), code: None };
+        let gate = self.process.as_ref().and_then(Process::gate_if_filtered);
+        let waits = PausePlace { call: gate.map_or(call, Gate::entry), code: None };
         self.hand_over(child, registers, waits, false)?;
         Ok(true)
     }
 
-    /// Handles a stop of a child that borrows its parent's memory, or the end of a recorder.
-    /// Returns false for the stop of any other process.
-    pub(super) fn stop_of_followed(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
+    /// Handles a stop of a child that borrows its parent's memory, or the end of a child's
+    /// recorder, and returns true. Resumes the child, or hands it over if it has executed a
+    /// program; detaches from children that it creates. Returns false for the stop of any other
+    /// process.
+    pub(super) fn handle_stop_of_followed(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         let Some(followed) = &mut self.followed else { return Ok(false) };
         if followed.recorder_ended(tid, stop) {
             return Ok(true);
@@ -78,12 +82,12 @@ impl Engine {
             Stop::Event(PtraceEvent::Exec) => {
                 followed.borrowers.remove(&tid);
                 let followed = self.follow_executed(tid);
-                self.unless_killed(tid, followed)?;
+                self.ignore_if_killed(tid, followed)?;
             }
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
                 // The new child has the recorder's memory, but does not use it.
                 let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
-                if self.early.remove(&child).is_none() {
+                if self.early_stops.remove(&child).is_none() {
                     wait_for(child)?;
                 }
                 gone_is_fine(Tracee(child).detach(0))?;
@@ -96,8 +100,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Hands a child over that shared its parent's memory until it executed a program just now.
-    /// Detaches from one that cannot be recorded, with a note.
+    /// Hands a child over that shared its parent's memory until it executed a program just now, and
+    /// is stopped in the execve(2). Detaches from one that cannot be recorded, with a note.
     fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
         let tracee = Tracee(child);
         if let Some(clause) = reason_not_to_record(Pid(child.0), self.pid)? {
@@ -110,29 +114,29 @@ impl Engine {
         let mut registers = tracee.registers()?;
         registers.orig_rax = u64::MAX;
         let memory = Memory::open(Pid(child.0))?;
-        let waits = if let Some(gate) = self.process.as_ref().and_then(Process::filters_gate) {
+        let waits = if let Some(gate) = self.process.as_ref().and_then(Process::gate_if_filtered) {
             gate.make(tracee, &memory)?;
-            Waits { call: gate.entry(), code: None }
+            PausePlace { call: gate.entry(), code: None }
         } else {
             let start = Addr(registers.rip);
             let mut code = [0; SYSCALL.len()];
             memory.read(start, &mut code);
-            write(&memory, start, SYSCALL)?;
-            Waits { call: start, code: Some(code) }
+            write_code(&memory, start, SYSCALL)?;
+            PausePlace { call: start, code: Some(code) }
         };
         self.hand_over(child, registers, waits, true)
     }
 
-    /// Returns `result`. Only if it is the error of a child that was killed before it could be
-    /// handed over, lets the child end, and returns no error.
-    pub(super) fn unless_killed(
+    /// Returns `result`, unless it is the error of a child that was killed before it could be
+    /// handed over: then lets the child end, and returns no error.
+    pub(super) fn ignore_if_killed(
         &mut self,
         child: Tid,
         result: Result<(), Error>,
     ) -> Result<(), Error> {
         match result {
             Err(error) if error.is_of_end() => {
-                self.left.insert(child);
+                self.unrecorded.insert(child);
                 // If it is not at its exit stop yet, that will be reported.
                 gone_is_fine(Tracee(child).resume(0))
             }
@@ -140,22 +144,24 @@ impl Engine {
         }
     }
 
-    /// Hands a stopped child over to a separate recorder, for which this process forks. The child
-    /// goes on with `registers`: recorded, or natively if that fails.
+    /// Hands a stopped child over to a separate recorder, for which this process forks, and
+    /// detaches from it. The child goes on with `registers`: recorded, or natively if that fails.
+    /// Blocks until the new recorder has created its recording (the protocol is that of
+    /// [`record_child`]).
     fn hand_over(
         &mut self,
         tid: Tid,
         registers: Registers,
-        waits: Waits,
+        waits: PausePlace,
         has_executed: bool,
     ) -> Result<(), Error> {
         let tracee = Tracee(tid);
         let pid = Pid(tid.0);
         let mask = tracee.signal_mask()?;
-        let recorder = Pid(nix::unistd::getpid().as_raw());
+        let parent_recorder = Pid(nix::unistd::getpid().as_raw());
         let was_running = self.process.as_ref().is_some_and(|process| process.was_running);
-        let gate = self.process.as_ref().and_then(Process::filters_gate);
-        let (Waits { call, code }, shared_cpu) = (waits, self.shared_cpu);
+        let gate = self.process.as_ref().and_then(Process::gate_if_filtered);
+        let (PausePlace { call, code }, shared_cpu) = (waits, self.shared_cpu);
         let child = Child {
             pid,
             registers,
@@ -166,16 +172,16 @@ impl Engine {
             gate,
             was_running,
             shared_cpu,
-            recorder,
+            parent_recorder,
         };
         let (mut ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
-            Err(error) => return self.leave_newborn(&child, &error.to_string()),
+            Err(error) => return self.leave_unrecorded(&child, &error.to_string()),
         };
         // The kernel chooses the CPU of a process at its birth.
         let all_cpus = self.shared_cpu.map(SharedCpu::use_all);
         // A child of a process with several threads may find its memory in the midst of a change.
-        self.settle_keyframe()?;
+        self.wait_for_keyframe()?;
         if let Some(process) = &mut self.process {
             process.recorder.pause_log_thread()?;
         }
@@ -190,7 +196,7 @@ impl Engine {
         let recorder = match forked {
             Ok(ForkResult::Parent { child }) => Tid(child.as_raw()),
             Ok(ForkResult::Child) => return Ok(()),
-            Err(errno) => return self.leave_newborn(&child, &errno.to_string()),
+            Err(errno) => return self.leave_unrecorded(&child, &errno.to_string()),
         };
         if let Some(followed) = &mut self.followed {
             followed.recorders.insert(recorder, pid);
@@ -205,7 +211,7 @@ impl Engine {
         let accepted = ours.write_all(&[1]).and_then(|()| ours.read_exact(&mut answer));
         if accepted.is_err() {
             // The new recorder has noted why.
-            return child.go_on(tracee).and_then(|()| gone_is_fine(tracee.detach(0)));
+            return child.restore_state(tracee).and_then(|()| gone_is_fine(tracee.detach(0)));
         }
         tracee.set_signal_mask(u64::MAX)?;
         let pauses = Registers { rip: call.0, rax: PAUSE, orig_rax: u64::MAX, ..registers };
@@ -216,28 +222,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a child go on natively that cannot be recorded, and notes why.
-    fn leave_newborn(&self, child: &Child, why: &str) -> Result<(), Error> {
+    /// Lets a child go on natively that cannot be recorded, and adds a note with `why`.
+    fn leave_unrecorded(&self, child: &Child, why: &str) -> Result<(), Error> {
         if let Some(followed) = &self.followed {
             followed.family.add_note(&format!("process {} is not recorded: {why}", child.pid));
         }
         let tracee = Tracee(Tid(child.pid.0));
-        child.go_on(tracee)?;
+        child.restore_state(tracee)?;
         gone_is_fine(tracee.detach(0))
     }
 
-    /// Waits until the recorders of all children have ended.
+    /// Waits until the recorders of all children, and the children without one, have ended. If a
+    /// signal asks this recorder to leave the program, asks the recorders as well.
     pub(super) fn wait_for_followed(&mut self) -> Result<(), Error> {
         let is_there =
             |followed: &Followed| !followed.recorders.is_empty() || !followed.borrowers.is_empty();
         while self.followed.as_ref().is_some_and(is_there) {
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
-                self.followed.iter().for_each(Followed::leave);
+                self.followed.iter().for_each(Followed::ask_to_leave);
             }
             if let Some((tid, stop)) = wait_interruptibly()?
-                && !self.stop_of_followed(tid, stop)?
+                && !self.handle_stop_of_followed(tid, stop)?
             {
-                self.stop_of_stranger(tid, stop)?;
+                self.handle_stop_of_unknown(tid, stop)?;
             }
         }
         Ok(())

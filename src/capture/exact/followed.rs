@@ -1,5 +1,6 @@
-//! The state of the children that are followed. *Borrowers* are those without a recorder, which use
-//! the memory of their parent.
+//! The state of the children that are followed (`follow`). *Borrowers* are those without a
+//! recorder: they run natively in the memory of their parent, as after vfork(2), until they execute
+//! a program.
 
 use super::family::Family;
 use crate::capture::Error;
@@ -11,25 +12,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The followed children of a program: their recorders, and those that have none yet.
 #[derive(Debug)]
 pub(super) struct Followed {
+    /// The list of all recordings and notes, which the children's recorders share.
     pub(super) family: Family,
     /// The recorders' processes, with the child that each records.
     pub(super) recorders: BTreeMap<Tid, Pid>,
-    /// Children that run natively in their parent's memory until they execute a program.
+    /// The borrowers.
     pub(super) borrowers: BTreeSet<Tid>,
 }
 
 impl Followed {
-    /// Returns a value without children, if the children of a program are to be followed.
-    pub(super) fn of(request: &Request) -> Result<Option<Self>, Error> {
-        request.follow_forks.then(|| Family::new().map(Self::with)).transpose()
+    /// Returns a value without children, with a new family, if the request asks to follow children;
+    /// otherwise `None`.
+    pub(super) fn if_requested(request: &Request) -> Result<Option<Self>, Error> {
+        request.follow_forks.then(|| Family::new().map(Self::new)).transpose()
     }
 
-    pub(super) fn with(family: Family) -> Self {
+    /// Returns a value without children.
+    pub(super) fn new(family: Family) -> Self {
         Self { family, recorders: BTreeMap::new(), borrowers: BTreeSet::new() }
     }
 
-    /// Asks the recorders, by SIGINT, to end their recordings and leave the children.
-    pub(super) fn leave(&self) {
+    /// Asks the children's recorders, by SIGINT, to end their recordings and leave the children.
+    /// Does not wait for that.
+    pub(super) fn ask_to_leave(&self) {
         for recorder in self.recorders.keys() {
             // One that is gone has nothing to leave.
             let _ = nix::sys::signal::kill(
@@ -39,17 +44,18 @@ impl Followed {
         }
     }
 
-    /// Returns true if a child runs natively in the memory of its parent.
+    /// Returns true if there is a borrower.
     pub(super) fn lends_memory(&self) -> bool {
         !self.borrowers.is_empty()
     }
 
-    /// Forgets the children that run natively, which are left.
+    /// Forgets the borrowers, from which the recorder detaches: they go on unrecorded.
     pub(super) fn forget_borrowers(&mut self) {
         self.borrowers.clear();
     }
 
-    /// Notes the end of a recorder. Returns false if the process is none.
+    /// Notes the end of a child's recorder, and returns true; adds a note if it
+    /// was killed. Returns false if `tid` is no such recorder.
     pub(super) fn recorder_ended(&mut self, tid: Tid, stop: Stop) -> bool {
         let Some(child) = self.recorders.remove(&tid) else { return false };
         if let Stop::Killed { signal, .. } = stop {

@@ -2,16 +2,19 @@
 //! that a child or another process has, too.
 //!
 //! While the program executes, the memory is *closed*: the program's accesses to it fault. Each
-//! access is executed alone with the memory open, and logged with what it read. For a system call,
-//! the memory that it uses is opened until the program executes again.
+//! access is executed alone with the memory *open* (it has the program's permissions then), and
+//! logged with the bytes that it read. For a system call, the memory that it uses is opened until
+//! the program executes again. Memory is foreign by file: all mappings of that file are. From time
+//! to time, the recorder looks at the mappings of all processes for more such files; `reclaim`
+//! takes files back that are foreign no more.
 
-use super::effects::{Before, contents};
-use super::engine::Engine;
-use super::look_back::REST_AFTER_LOOK;
-use super::maps::{MAPS, plain_name};
-use super::others::written_by_others;
-use super::process::{EVERYWHERE, Process, extended_of, place_of};
-use super::thread::{Doing, Thread};
+use super::effects::{MemoryBefore, contents};
+use super::engine::ExactRecorder;
+use super::maps::{MAPS_NOTE, plain_name};
+use super::other_processes::written_by_others;
+use super::process::{EVERYWHERE, Process, extended_of, log_place_of};
+use super::reclaim_timer::REST_AFTER_CHECK;
+use super::thread::{Activity, Thread};
 use super::writers::{Writers, writers_of};
 use crate::capture::Error;
 use crate::capture::restart::{registers_outside_call, will_restart_call};
@@ -23,32 +26,34 @@ use crate::syscalls::Call;
 use crate::tracee::call_numbers::FUTEX;
 use std::time::{Duration, Instant};
 
-/// The time between two looks at what other processes map, unless looks take long.
-pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// The time between two looks at the mappings of other processes, unless looks take long.
+pub(super) const FOREIGN_CHECK_PERIOD: Duration = Duration::from_secs(1);
 const EFAULT: i64 = -libc::EFAULT as i64;
 /// The number of logged accesses at which the user gets a note: they are slow.
 const MANY_ACCESSES: u64 = 100;
 
 /// The state of a thread before an instruction that may access foreign memory.
 #[derive(Debug)]
-pub(super) struct BeforeAccess {
+pub(super) struct StateBeforeAccess {
     extended: Bytes,
     /// All writable memory, if it is not known where the instruction writes.
-    memory: Option<Before>,
+    memory: Option<MemoryBefore>,
 }
 
-impl Engine {
-    /// Closes foreign memory before a thread executes the program. If the kernel uses it for
-    /// another thread, leaves it open, and notes for the user that the replay may fail.
+impl ExactRecorder {
+    /// Closes foreign memory, if any is open, before a thread executes the program. If the kernel
+    /// may be using it in another thread's call, leaves it open, and notes for the user that the
+    /// replay may fail. Marks the calls of all threads as ones in which memory was closed.
     pub(super) fn close_foreign(&mut self, tid: Tid) -> Result<(), Error> {
         if !self.process.as_ref().is_some_and(|process| process.engine.has_open_foreign()) {
             return Ok(());
         }
-        let uses = |thread: &Thread| thread.calling().is_some_and(|calling| calling.uses_foreign);
+        let uses =
+            |thread: &Thread| thread.current_call().is_some_and(|current| current.uses_foreign);
         let is_used = self.threads.values().any(|thread| thread.tid() != tid && uses(thread));
-        self.with(tid, |process, thread| {
+        self.with_thread(tid, |process, thread| {
             if is_used {
-                process.note(
+                process.add_user_note(
                     "a system call used memory that other processes can write while other threads \
                      ran: if they used it too, the replay ends at that place"
                         .to_owned(),
@@ -58,8 +63,8 @@ impl Engine {
             process.close_foreign(thread)
         })?;
         for thread in self.threads.values_mut() {
-            if let Doing::Calls(calling) = &mut thread.doing {
-                calling.was_closed = true;
+            if let Activity::InCall(current) = &mut thread.activity {
+                current.was_foreign_closed = true;
             }
         }
         Ok(())
@@ -67,31 +72,33 @@ impl Engine {
 }
 
 impl Process {
-    /// Makes shared memory foreign for a new child with copies of the mappings and of the
-    /// descriptors, by which it may write there.
-    pub(super) fn share_with_child(&mut self) {
+    /// Makes shared memory foreign because of a new child with copies of the mappings and of the
+    /// descriptors, by which it may write there: writable mappings, and those of files that are
+    /// open for writing.
+    pub(super) fn make_shared_memory_foreign(&mut self) {
         let is_open = |m: &Mapping| matches!(writers_of(m), Writers::Unknown);
         let writable = |m: &&Mapping| m.protection.shared && (m.protection.write || is_open(m));
         let shared: Vec<Mapping> = self.engine.space.mappings().filter(writable).cloned().collect();
         for mapping in &shared {
-            self.share(mapping);
+            self.make_file_foreign(mapping);
         }
     }
 
-    /// Makes the file of a mapping foreign memory, since another process may write it.
-    fn share(&mut self, mapping: &Mapping) {
+    /// Makes the file of a mapping foreign memory, since another process may write it, and drops
+    /// the note that the user would get otherwise. Does nothing if it is foreign already.
+    fn make_file_foreign(&mut self, mapping: &Mapping) {
         if self.engine.make_foreign(mapping) {
-            let moot = format!("{MAPS}{} ", plain_name(mapping));
+            let moot = format!("{MAPS_NOTE}{} ", plain_name(mapping));
             self.notes.retain(|note| !note.starts_with(&moot));
-            self.look_back.note_shared();
+            self.reclaim_timer.note_new_foreign();
         }
     }
 
-    /// Counts an access to foreign memory, and notes for the user when there are many.
+    /// Counts a logged access to foreign memory, and adds a note for the user when there are many.
     fn note_access(&mut self) {
-        self.accesses += 1;
-        if self.accesses == MANY_ACCESSES {
-            self.note(
+        self.foreign_accesses += 1;
+        if self.foreign_accesses == MANY_ACCESSES {
+            self.add_user_note(
                 "the program shares memory with other processes: its accesses there are recorded one \
                  by one, which is slow"
                     .to_owned(),
@@ -100,14 +107,15 @@ impl Process {
     }
 
     /// Makes shared mappings in a range foreign if other processes can write them, or are meant to.
-    /// Postpones the look at other processes if the last one was costly (`rests_until`).
-    pub(super) fn look_for_others(&mut self, range: AddrRange) {
+    /// Postpones the look at the mappings of other processes to `foreign_check_not_before`, if that
+    /// is later: the last look was costly.
+    pub(super) fn find_foreign_in(&mut self, range: AddrRange) {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);
         let (meant, shared): (Vec<Mapping>, Vec<Mapping>) =
             at.cloned().partition(is_meant_for_others);
         for mapping in &meant {
-            self.share(mapping);
+            self.make_file_foreign(mapping);
         }
         let may_be_written = |mapping: &Mapping| match writers_of(mapping) {
             Writers::None => false,
@@ -120,107 +128,113 @@ impl Process {
             return;
         }
         let begun = Instant::now();
-        if begun < self.rests_until {
-            self.next_look = self.rests_until;
+        if begun < self.foreign_check_not_before {
+            self.next_foreign_check = self.foreign_check_not_before;
             return;
         }
-        self.share_what_others_map(&shared);
-        self.rests_until = begun + REST_AFTER_LOOK * begun.elapsed();
+        self.make_foreign_if_written_elsewhere(&shared);
+        self.foreign_check_not_before = begun + REST_AFTER_CHECK * begun.elapsed();
     }
 
-    /// Makes those of some mappings foreign that other processes can write.
-    fn share_what_others_map(&mut self, mappings: &[Mapping]) {
+    /// Makes those of some mappings foreign that another process can write, by its own mappings.
+    fn make_foreign_if_written_elsewhere(&mut self, mappings: &[Mapping]) {
         for mapping in &written_by_others(self.pid(), mappings).mappings {
-            self.share(mapping);
+            self.make_file_foreign(mapping);
         }
     }
 
-    /// Looks now and then for processes that have mapped what the program maps.
-    pub(super) fn look_for_others_if_due(&mut self) {
+    /// Makes memory foreign that other processes can write by now, if a look is due: once in
+    /// `FOREIGN_CHECK_PERIOD`, unless looks take long.
+    pub(super) fn find_foreign_if_due(&mut self) {
         let now = Instant::now();
-        if now >= self.next_look.max(self.rests_until) {
-            self.look_for_others(EVERYWHERE);
-            self.next_look = now + LOOK_PERIOD;
+        if now >= self.next_foreign_check.max(self.foreign_check_not_before) {
+            self.find_foreign_in(EVERYWHERE);
+            self.next_foreign_check = now + FOREIGN_CHECK_PERIOD;
         }
     }
 
-    /// Closes all foreign memory, and logs the ranges that are not in the log yet.
+    /// Closes all foreign memory, and logs the ranges of it that the log does not have yet
+    /// (`logged_foreign`).
     fn close_foreign(&mut self, thread: &Thread) -> Result<(), Error> {
         for range in self.engine.close_foreign(thread.tracee())? {
-            if self.foreign.contains(&range) {
+            if self.logged_foreign.contains(&range) {
                 continue;
             }
-            self.foreign.push(range);
-            self.log_beside(thread.tid(), Happening::Foreign { range })?;
+            self.logged_foreign.push(range);
+            self.log_without_ticks(thread.tid(), Happening::Foreign { range })?;
         }
         Ok(())
     }
 
-    /// Opens the foreign memory that the kernel uses in a thread's call, for the rest of the call.
-    pub(super) fn open_again(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    /// Opens the foreign memory that the kernel uses in a thread's call, for the rest of the call,
+    /// before the thread is resumed there. Sets a thread whose call the kernel would make again
+    /// back to before the call. Does nothing if the thread is past its call.
+    pub(super) fn reopen_foreign_for_call(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if !self.engine.has_foreign() {
             return Ok(());
         }
         let tracee = thread.tracee();
-        let Doing::Calls(calling) = &mut thread.doing else { return Ok(()) };
+        let Activity::InCall(current) = &mut thread.activity else { return Ok(()) };
         let now = tracee.registers()?;
         let restarts = will_restart_call(&now);
-        if !restarts && now.rip != calling.registers.rip {
+        if !restarts && now.rip != current.registers.rip {
             return Ok(());
         }
-        if calling.is_repeated {
+        if current.is_repeated {
             self.engine.give_back_foreign(tracee, EVERYWHERE)?;
         } else {
-            self.engine.open_foreign_for_call(tracee, &calling.call)?;
+            self.engine.open_foreign_for_call(tracee, &current.call)?;
         }
         if restarts {
             // The kernel would have done this, but for the recorder's calls that opened the memory.
             tracee.set_registers(&registers_outside_call(&now))?;
         }
-        calling.was_closed = false;
-        let goes_to_program = calling.scratch.is_empty() || calling.is_repeated;
-        calling.uses_foreign = self.uses_foreign(&calling.call) && goes_to_program;
+        current.was_foreign_closed = false;
+        let goes_to_program = current.scratch.is_empty() || current.is_repeated;
+        current.uses_foreign = self.uses_foreign(&current.call) && goes_to_program;
         Ok(())
     }
 
-    /// Returns true if the kernel may use foreign memory until a call returns.
+    /// Returns true if the kernel may use foreign memory until a call returns: some is open, and
+    /// the call is not one on a futex.
     pub(super) fn uses_foreign(&self, call: &Call) -> bool {
         // The kernel reads the word of a futex as the wait begins.
         call.number != FUTEX && self.engine.has_open_foreign()
     }
 
-    /// Reads the state of a thread before an instruction that may access foreign memory; `None` if
-    /// there is no such memory.
-    pub(super) fn before_access(
+    /// Reads the state of a thread before an instruction that may access foreign memory, for
+    /// [`Self::log_access`]; returns `None` if there is no such memory.
+    pub(super) fn state_before_access(
         &self,
         thread: &Thread,
         before: &Registers,
         bytes: &[u8],
-    ) -> Result<Option<BeforeAccess>, Error> {
+    ) -> Result<Option<StateBeforeAccess>, Error> {
         if !self.engine.has_foreign() {
             return Ok(None);
         }
         let extended = extended_of(thread.tracee())?;
         let is_known = may_write(bytes, before).is_some();
-        let memory = (!is_known).then(|| Before::read(&self.engine, self.pid()));
-        Ok(Some(BeforeAccess { extended, memory }))
+        let memory = (!is_known).then(|| MemoryBefore::read(&self.engine, self.pid()));
+        Ok(Some(StateBeforeAccess { extended, memory }))
     }
 
-    /// Lets a thread repeat a call that failed with EFAULT because foreign memory was closed during
-    /// the call, or was not opened, since no argument points there. Returns false if the call did
-    /// not fail so.
-    pub(super) fn repeats(&self, thread: &mut Thread) -> Result<bool, Error> {
-        let Doing::Calls(calling) = &mut thread.doing else { return Ok(false) };
-        let has_closed = self.engine.has_closed_foreign() && !calling.is_repeated;
-        if !calling.was_closed && !has_closed {
+    /// Sets a thread back to before its call, and returns true, if the call failed with EFAULT
+    /// because foreign memory was closed during the call, or was not opened, since no argument
+    /// points there: the caller resumes it. Returns false, and changes nothing, if the call did not
+    /// fail so, or failed so again.
+    pub(super) fn repeat_faulted_call(&self, thread: &mut Thread) -> Result<bool, Error> {
+        let Activity::InCall(current) = &mut thread.activity else { return Ok(false) };
+        let has_closed = self.engine.has_closed_foreign() && !current.is_repeated;
+        if !current.was_foreign_closed && !has_closed {
             return Ok(false);
         }
-        let (was_closed, r) = (calling.was_closed, calling.registers);
+        let (was_closed, r) = (current.was_foreign_closed, current.registers);
         let after = thread.translated.tracee.registers()?;
         if after.rax.cast_signed() != EFAULT {
             return Ok(false);
         }
-        calling.is_repeated |= !was_closed;
+        current.is_repeated |= !was_closed;
         let (rip, rax, rcx, r11) = (r.rip, r.rax, r.rcx, r.r11);
         let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
         thread.tracee().set_registers(&again)?;
@@ -228,42 +242,45 @@ impl Process {
     }
 
     /// Logs the iterations of a REP instruction that accessed foreign memory before a signal
-    /// stopped it.
+    /// stopped it. Does nothing if `state` is `None`, or no iteration was executed. The arguments
+    /// are those of [`Self::log_access`].
     pub(super) fn log_begun_access(
         &mut self,
         thread: &mut Thread,
         before: &Registers,
         bytes: &[u8],
-        earlier: Option<BeforeAccess>,
+        state: Option<StateBeforeAccess>,
     ) -> Result<(), Error> {
         let after = thread.tracee().registers().ok();
         let has_begun = after.is_some_and(|r| r.rip == before.rip && r.rcx != before.rcx);
-        match earlier.filter(|_| has_begun) {
-            Some(earlier) => self.log_access(thread, before, bytes, earlier),
+        match state.filter(|_| has_begun) {
+            Some(state) => self.log_access(thread, before, bytes, state),
             None => Ok(()),
         }
     }
 
-    /// Logs an instruction that accessed foreign memory.
+    /// Logs an instruction that accessed foreign memory: the memory that it read or wrote, and the
+    /// registers after it. `before` are the registers before it, `bytes` its bytes, and `state` is
+    /// from [`Self::state_before_access`].
     pub(super) fn log_access(
         &mut self,
         thread: &mut Thread,
         before: &Registers,
         bytes: &[u8],
-        earlier: BeforeAccess,
+        state: StateBeforeAccess,
     ) -> Result<(), Error> {
         let after = thread.tracee().registers()?;
         let extended = extended_of(thread.tracee())?;
-        let extended = (extended != earlier.extended).then_some(extended);
+        let extended = (extended != state.extended).then_some(extended);
         // The log needs the foreign memory only as far as the program read it.
         let read = reads(bytes, before, &after);
         let read = read.into_iter().filter(|range| self.engine.is_foreign(*range));
         let ranges = read.chain(writes(bytes, before, &after));
         let mut writes = contents(&self.engine, ranges.collect::<Vec<_>>());
-        if let Some(memory) = earlier.memory {
+        if let Some(memory) = state.memory {
             writes.extend(memory.changes(&self.engine, self.pid()));
         }
-        let (place, registers) = (place_of(before), Box::new(after.into()));
+        let (place, registers) = (log_place_of(before), Box::new(after.into()));
         self.note_access();
         self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
     }

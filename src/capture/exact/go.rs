@@ -1,9 +1,13 @@
 //! Lets a program under a debugger go on, and stops all of it again.
+//!
+//! Between two requests of the debugger, every thread is stopped: *halted* in its system call
+//! (`is_halted_in_call`), in the program, or at its exit stop. An event that a thread has for the
+//! debugger waits in `debug.pending` until it is reported; one request reports one event.
 
 use super::debug_session::Debugger;
-use super::engine::Engine;
+use super::engine::ExactRecorder;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Activity, Thread};
 use crate::capture::Error;
 use crate::capture::contract::{Go, Report};
 use crate::capture::culprit::Culprit;
@@ -18,15 +22,16 @@ use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for, wait_interruptibly};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The period at which a running program is checked for interrupts.
-const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// The period at which the recorder checks, while the program runs, if the user interrupts it.
+const INTERRUPT_CHECK_PERIOD: Duration = Duration::from_millis(50);
 /// The number of steps in a row by one thread alone after which the others may run during a step.
 const LONE_STEPS: u32 = 256;
 
-impl Engine {
+impl ExactRecorder {
     /// Lets the program go on as `go` asks until a thread has an event or `interrupted` returns
-    /// true, and stops all threads. Returns the event to report, with its thread. An event that was
-    /// not reported yet is returned at once.
+    /// true, then stops all threads. Blocks until then. Returns the event to report, with its
+    /// thread. An event that was not reported yet is returned at once, without running the program.
+    /// Logs the debugger's changes before the program runs.
     pub(super) fn go(
         &mut self,
         go: &Go,
@@ -42,14 +47,14 @@ impl Engine {
             return Ok(report);
         }
         self.log_changes()?;
-        let others_run = self.take_request(go)?;
+        let others_run = self.apply_request(go)?;
         if others_run && let Some(report) = self.take_report_of_others(go) {
             return Ok(report);
         }
         let _forwarding = Forwarding::for_request(&self.request, self.pid);
-        let _periodic_signal = PeriodicSignal::start(LOOK_PERIOD);
-        self.release(go.thread)?;
-        self.let_child_run()?;
+        let _periodic_signal = PeriodicSignal::start(INTERRUPT_CHECK_PERIOD);
+        self.resume_halted(go.thread)?;
+        self.let_vfork_child_run()?;
         let mut are_released = false;
         let news = loop {
             if let Some(news) = self.take_report(go.thread, !others_run) {
@@ -61,34 +66,37 @@ impl Engine {
             self.flush_if_due()?;
             let is_blocked = self.threads.get(&go.thread).is_none_or(|thread| !thread.can_go());
             if !are_released && !go.locked && (others_run || is_blocked) {
-                self.release_all()?;
+                self.resume_all_halted()?;
                 are_released = true;
             }
-            self.turn()?;
+            self.advance_next_thread()?;
         };
         self.halt_all()?;
         if let Some(debugger) = &mut self.debugger {
-            (debugger.stepping, debugger.only) = (None, None);
+            (debugger.stepping, debugger.preferred_thread) = (None, None);
         }
         Ok(self.report_after_halt(go, news))
     }
 
-    /// Applies the debugger's request to the program and its threads. Returns true if all threads
-    /// run.
-    fn take_request(&mut self, go: &Go) -> Result<bool, Error> {
+    /// Applies the debugger's request to the program and its threads: its stops, watched memory,
+    /// signals (which may be sent now), and the thread to step. Resumes no thread. Returns true if
+    /// all threads may run, and not only `go.thread`.
+    fn apply_request(&mut self, go: &Go) -> Result<bool, Error> {
         if let Some(thread) = self.threads.get_mut(&go.thread)
             && go.signal != 0
         {
             // Kept, since another thread's event may be reported before this one goes on.
-            thread.debug.chosen = go.signal;
+            thread.debug.chosen_signal = go.signal;
         }
         for (tid, signal) in &go.signals {
             if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
-                thread.debug.chosen = *signal;
+                thread.debug.chosen_signal = *signal;
             }
         }
-        let runs =
-            |thread: &Thread| matches!(thread.doing, Doing::Runs) && thread.debug.chosen == 0;
+        let runs = |thread: &Thread| {
+            matches!(thread.activity, Activity::Runs) && thread.debug.chosen_signal == 0
+        };
+        // A step over an instruction, without a signal, needs no other thread.
         let steps_alone = go.step && self.threads.get(&go.thread).is_some_and(runs);
         let Some(debugger) = &mut self.debugger else { return Ok(true) };
         debugger.lone_steps = if steps_alone { debugger.lone_steps.wrapping_add(1) } else { 0 };
@@ -96,76 +104,85 @@ impl Engine {
         let is_turn_of_others = debugger.lone_steps.is_multiple_of(LONE_STEPS);
         let others_run = !go.locked && (!steps_alone || is_turn_of_others);
         let lone_steps = debugger.lone_steps;
-        let is_alone = go.locked || go.step && !(steps_alone && is_turn_of_others);
+        let is_preferred = go.locked || go.step && !(steps_alone && is_turn_of_others);
         *debugger = Debugger {
             stops: go.stops.iter().map(|addr| addr.0).collect(),
             stepping: go.step.then_some(go.thread),
-            only: is_alone.then_some(go.thread),
+            preferred_thread: is_preferred.then_some(go.thread),
             is_locked: go.locked,
             passed: go.passed,
             passed_to_stepper: go.passed_to_stepper,
             catches: go.catches.clone(),
             forks: go.forks,
-            slots: slots(&go.watches),
+            watch_slots: slots(&go.watches),
             lone_steps,
             is_saved: false,
         };
-        let (pid, slots) = (self.pid, debugger.slots.clone());
-        let (stops, watches_calls) = (debugger.stops.clone(), debugger.watches_calls());
-        if let Some(process) = &mut self.process {
-            process.engine.watch_calls(watches_calls);
-            process.engine.set_stops(&stops);
-        }
+        self.apply_debugger_stops();
+        self.prepare_threads(go, others_run)?;
+        Ok(others_run)
+    }
+
+    /// Prepares the threads for a request: sets their debug registers, and lets each go on from a
+    /// stop at its current address. Of those that may run, forgets the events that were not
+    /// reported, and sends the chosen signals that cannot be delivered at a signal's stop.
+    fn prepare_threads(&mut self, go: &Go, others_run: bool) -> Result<(), Error> {
+        let slots = self.debugger.as_ref().map(|d| d.watch_slots.clone()).unwrap_or_default();
+        let pid = self.pid;
         for (tid, thread) in &mut self.threads {
-            if matches!(thread.doing, Doing::AtEnd) {
+            if matches!(thread.activity, Activity::AtExitStop) {
                 continue;
             }
             gone_is_fine(thread.debug.watched.set(thread.tracee(), &slots))?;
-            let runs = matches!(thread.doing, Doing::Runs);
+            let runs = matches!(thread.activity, Activity::Runs);
             let ip = thread.tracee().instruction_pointer().ok();
             // gdb, which steps over a breakpoint as the signal comes, inserts one for when the
             // signal is delivered, even if nothing happens then.
-            let gets_held = thread.debug.held.is_some() && thread.debug.chosen != 0;
-            thread.debug.passes = ip.filter(|_| runs && !gets_held).map(|ip| ip.0);
-            let is_sent = thread.debug.held.is_none() && thread.debug.chosen != 0;
+            let gets_held_signal =
+                thread.debug.held_signal.is_some() && thread.debug.chosen_signal != 0;
+            thread.debug.skipped_stop = ip.filter(|_| runs && !gets_held_signal).map(|ip| ip.0);
+            let is_sent = thread.debug.held_signal.is_none() && thread.debug.chosen_signal != 0;
             if others_run || *tid == go.thread {
-                let signal = thread.debug.chosen;
+                let signal = thread.debug.chosen_signal;
                 thread.debug.pending.note_resumed(signal);
                 if is_sent {
                     // Only a thread that stopped for a signal can be given one.
-                    thread.debug.chosen = 0;
+                    thread.debug.chosen_signal = 0;
                     thread.debug.pending.sent_signal = signal;
                     gone_is_fine(thread.tracee().send(pid, signal))?;
                 }
             }
         }
-        Ok(others_run)
+        Ok(())
     }
 
-    /// Sets the debugger's stops in the process of a program that has just begun.
-    pub(super) fn begin_debugging_program(&mut self) {
+    /// Sets the debugger's stops, and whether it watches system calls, in the code cache of a
+    /// program that has just begun. Does nothing without a debugger.
+    pub(super) fn apply_debugger_stops(&mut self) {
         if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
             process.engine.watch_calls(debugger.watches_calls());
             process.engine.set_stops(&debugger.stops);
         }
     }
 
-    /// Lets a thread go on that was stopped in its system call.
-    fn release(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Resumes a thread that was halted in its system call. Does nothing for other threads: the
+    /// recorder's loop resumes those.
+    fn resume_halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        if std::mem::take(&mut thread.debug.is_halted) {
+        if std::mem::take(&mut thread.debug.is_halted_in_call) {
             gone_is_fine(thread.tracee().step(0))?;
         }
         Ok(())
     }
 
-    fn release_all(&mut self) -> Result<(), Error> {
+    /// Resumes all threads that were halted in their system calls.
+    fn resume_all_halted(&mut self) -> Result<(), Error> {
         let tids: Vec<Tid> = self.threads.keys().copied().collect();
-        tids.into_iter().try_for_each(|tid| self.release(tid))
+        tids.into_iter().try_for_each(|tid| self.resume_halted(tid))
     }
 
-    /// Stops all threads: those that execute the program at an exact place, and the others in their
-    /// system calls.
+    /// Stops all threads: those that execute the program at an exact place in the program, and the
+    /// others in their system calls. Calls that are done by then are finished and logged.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         let tids: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in tids {
@@ -174,17 +191,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops a thread: at an exact place if it executes the program, otherwise in its system call.
-    /// Completes a call that is done by then. Does not stop a thread that waits for its child
-    /// (vfork(2)).
+    /// Stops a thread: takes it out of the cache to an exact place if it executes the program,
+    /// otherwise halts it in its system call. Finishes a call that is done by then, and handles a
+    /// signal that came. Does not stop a thread that waits for its child (vfork(2)).
     fn halt(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, Process::end_run)?;
+        self.with_thread(tid, Process::take_out_of_cache)?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let is_stopped = thread.stop.is_some() || thread.debug.held.is_some();
-        let Some(calling) = thread.calling().filter(|_| !thread.debug.is_halted) else {
+        let is_stopped = thread.noted_stop.is_some() || thread.debug.held_signal.is_some();
+        let Some(current) = thread.current_call().filter(|_| !thread.debug.is_halted_in_call)
+        else {
             return Ok(());
         };
-        let waits = |process: &Process| process.waits_for_child(&calling.call);
+        let waits = |process: &Process| process.waits_for_child(&current.call);
         if !is_stopped && self.process.as_ref().is_some_and(waits) {
             return Ok(());
         }
@@ -192,20 +210,20 @@ impl Engine {
             gone_is_fine(thread.tracee().interrupt())?;
             let stop = wait_for(tid)?;
             if stop == Stop::Event(PtraceEvent::Stop) {
-                thread.debug.is_halted = true;
+                thread.debug.is_halted_in_call = true;
                 return Ok(());
             }
             self.note_stop(tid, stop)?;
         }
         // Its call is done, or a signal came, or it has a child.
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let is_signal = matches!(thread.stop, Some(Stop::Signal(_)));
-        match thread.stop.take_if(|_| is_signal) {
+        let is_signal = matches!(thread.noted_stop, Some(Stop::Signal(_)));
+        match thread.noted_stop.take_if(|_| is_signal) {
             Some(stop) => {
                 if self.holder != tid {
-                    self.log_place()?;
+                    self.log_holder_place()?;
                 }
-                self.go_on_in_call(tid, stop)?;
+                self.handle_call_stop(tid, stop)?;
                 self.halt(tid)
             }
             None => Ok(()),
@@ -213,7 +231,7 @@ impl Engine {
     }
 }
 
-impl Debugged for Engine {
+impl Debugged for ExactRecorder {
     type Thread = Thread;
 
     fn program(&self) -> Pid {
@@ -238,8 +256,8 @@ impl Debugged for Engine {
 
     fn let_program_end(&mut self) -> Result<(), Error> {
         self.debugger = None;
-        self.end_if_all_are()?;
-        while self.finished.is_none() {
+        self.end_if_all_at_exit()?;
+        while self.completed.is_none() {
             if let Some((tid, stop)) = wait_interruptibly()? {
                 self.note_stop(tid, stop)?;
             }
@@ -252,10 +270,11 @@ impl Debugged for Engine {
     }
 }
 
-impl Engine {
-    /// Kills the program, and waits until it has ended.
+impl ExactRecorder {
+    /// Kills the program, waits until it has ended, and completes its recording. Does nothing if
+    /// there is no recorded process any more. The debugger's session ends.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
-        if self.finished.is_some() || self.process.is_none() {
+        if self.completed.is_some() || self.process.is_none() {
             return Ok(());
         }
         self.debugger = None;

@@ -1,35 +1,105 @@
-//! Instructions whose result does not follow from the program's state: executed in the program, and
-//! logged.
+//! Instructions that are not translated: a thread executes them in the program, by a single step.
+//! They are logged if their result does not follow from the program's state: they have a *hook*, or
+//! access foreign memory. (System calls by SYSCALL are hooks as well, but are in `calls`.)
 
-use super::effects::{Before, contents};
+use super::effects::{MemoryBefore, contents};
+use super::engine::ExactRecorder;
 use super::process::{Process, state_of};
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::common::Addr;
+use crate::common::{Addr, Tid};
+use crate::engine::{Stepped, call_at};
 use crate::insn::{ExecMode, Registers, decode, writes};
 use crate::recording::log::Happening;
-use crate::translate::{Effects, Hook};
+use crate::translate::{Effects, Hook, is_tick};
+
+impl ExactRecorder {
+    /// Steps a thread, which is in the program, through an instruction that is not translated. Logs
+    /// the instruction if it has a hook, or accessed foreign memory; otherwise, counts it if it is
+    /// a tick. If a signal or another stop comes instead, handles that. Ends the recording before
+    /// an instruction beyond which it cannot go on.
+    pub(super) fn execute_untranslated(
+        &mut self,
+        tid: Tid,
+        hook: Option<Hook>,
+    ) -> Result<(), Error> {
+        if let Some(why) = hook.and_then(|hook| self.reason_to_leave_at(tid, hook)) {
+            return self.stop_recording_because(&why);
+        }
+        let stepped = self.with_thread(tid, |process, thread| {
+            let before = thread.tracee().registers()?;
+            if call_at(before.rip.into()).is_some() && process.call_vsyscall(thread, &before)? {
+                return Ok(Stepped::Done);
+            }
+            let bytes = process.insn_bytes_at(before.rip);
+            let ticks = u64::from(is_tick(&bytes, before.rip));
+            let memory = process.memory_before_hook(hook);
+            let before_access = match hook {
+                Some(_) => None,
+                None => process.state_before_access(thread, &before, &bytes)?,
+            };
+            let stepped = process.engine.step_in_program(&mut thread.translated)?;
+            let accessed = before_access.filter(|_| process.engine.has_open_foreign());
+            match (stepped, hook) {
+                (Stepped::Done, Some(hook)) => {
+                    process.log_hook(thread, hook, &before, &bytes, memory)?;
+                }
+                (Stepped::Done, None) => match accessed {
+                    Some(state) => process.log_access(thread, &before, &bytes, state)?,
+                    None => thread.ticks += ticks,
+                },
+                (_, None) => process.log_begun_access(thread, &before, &bytes, accessed)?,
+                (_, Some(_)) => {}
+            }
+            Ok(stepped)
+        })?;
+        match stepped {
+            Some(Stepped::Signal(info)) => self.handle_signal(tid, info),
+            Some(Stepped::Other(stop)) => self.handle_other_stop(tid, stop),
+            Some(Stepped::Done) | None => Ok(()),
+        }
+    }
+
+    /// Executes the next instruction of a thread, which is stopped in the program, also one that
+    /// could be translated. Returns true if it is a system call: it is begun, and perhaps done.
+    pub(super) fn execute_next_insn(&mut self, tid: Tid) -> Result<bool, Error> {
+        let hook = self.with_thread(tid, |process, thread| {
+            let registers = thread.tracee().registers()?;
+            // There is no code in the vsyscall page.
+            let is_call = call_at(registers.rip.into()).is_some();
+            Ok(process.engine.hook_at(&registers).filter(|_| !is_call))
+        })?;
+        match hook {
+            None => Ok(false),
+            Some(Some(Hook::SystemCall)) => self.enter_call(tid).map(|()| true),
+            Some(hook) => self.execute_untranslated(tid, hook).map(|()| false),
+        }
+    }
+}
 
 impl Process {
-    /// Reads all writable memory before an instruction that may write any of it; `None` for any
-    /// other.
-    pub(super) fn before_step(&mut self, hook: Option<Hook>) -> Option<Before> {
+    /// Reads all writable memory before an instruction with a hook that may write any of it, such
+    /// as INT 0x80, with a note for the user. Returns `None` without reading for any other.
+    pub(super) fn memory_before_hook(&mut self, hook: Option<Hook>) -> Option<MemoryBefore> {
         if hook.map(Hook::effects) != Some(Effects::Unlimited) {
             return None;
         }
-        self.note("what an unusual system call writes was found by comparing memory".to_owned());
-        Some(Before::read(&self.engine, self.pid()))
+        self.add_user_note(
+            "what an unusual system call writes was found by comparing memory".to_owned(),
+        );
+        Some(MemoryBefore::read(&self.engine, self.pid()))
     }
 
-    /// Logs an instruction with a hook that a thread has executed. Fails if a step of CPUID
-    /// executed more than that.
-    pub(super) fn log_step(
+    /// Logs an instruction with a hook that a thread has executed: the registers and memory that it
+    /// wrote. `before` are the registers before it, `bytes` its bytes, and `memory` is from
+    /// [`Self::memory_before_hook`]. Fails if a step of CPUID executed more than that.
+    pub(super) fn log_hook(
         &mut self,
         thread: &mut Thread,
         hook: Hook,
         before: &Registers,
         bytes: &[u8],
-        memory: Option<Before>,
+        memory: Option<MemoryBefore>,
     ) -> Result<(), Error> {
         let after = thread.tracee().registers()?;
         if hook == Hook::Processor && !is_one_step(bytes, before, &after) {

@@ -1,7 +1,9 @@
-//! An exactly recorded program under a debugger.
+//! An exactly recorded program under a debugger: the interface for the session ([`LiveProgram`]).
+//! Most calls go to the recorder of the program that is debugged now; `forks` has the other
+//! processes that the debugger knows.
 
 use super::debug_session::Debugger;
-use super::engine::Engine;
+use super::engine::ExactRecorder;
 use super::forks::Processes;
 use super::start::without_vdso;
 use super::thread::Thread;
@@ -22,52 +24,58 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
     processes: Processes,
-    /// The directory of the recording, once it was saved.
+    /// The directory of the recording; empty before it is first saved.
     dir: PathBuf,
 }
 
 impl Live {
+    /// Launches a program, and stops it before its first instruction.
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
         prepared.set_latest(&request.store)?;
-        Self::begin(Engine::new(request, pid, None), |engine| engine.start(prepared))
-    }
-
-    pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
-        let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
-        prepared.set_latest(&request.store)?;
-        Self::begin(Engine::new(request, pid, None), |engine| {
-            engine.take_over(prepared, &tids, None)
+        Self::start_with(ExactRecorder::new(request, pid, None), |recorder| {
+            recorder.start_launched(prepared)
         })
     }
 
-    /// Starts to record by `start`. After an error, lets the process go on natively.
-    fn begin(
-        mut engine: Engine,
-        start: impl FnOnce(&mut Engine) -> Result<(), Error>,
-    ) -> Result<Self, Error> {
-        if let Err(error) = start(&mut engine) {
-            engine.let_go();
-            return Err(error);
-        }
-        engine.debugger = Some(Debugger::default());
-        engine.begin_debugging_program();
-        Ok(Self { processes: Processes::of(engine), dir: PathBuf::new() })
+    /// Attaches to a running process, and stops all of its threads.
+    pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
+        let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
+        prepared.set_latest(&request.store)?;
+        Self::start_with(ExactRecorder::new(request, pid, None), |recorder| {
+            recorder.take_over(prepared, &tids, None)
+        })
     }
 
+    /// Starts to record by `start`, and begins the debugger session. After an error, lets the
+    /// process go on natively, and waits for its end if it is a child of the recorder.
+    fn start_with(
+        mut recorder: ExactRecorder,
+        start: impl FnOnce(&mut ExactRecorder) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        if let Err(error) = start(&mut recorder) {
+            recorder.detach_and_wait();
+            return Err(error);
+        }
+        recorder.debugger = Some(Debugger::default());
+        recorder.apply_debugger_stops();
+        Ok(Self { processes: Processes::of(recorder), dir: PathBuf::new() })
+    }
+
+    /// Returns a thread of the program; an error if there is none with this number.
     fn thread_mut(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
         self.processes.program.threads.get_mut(&tid).ok_or(Error::ThreadEnded { tid })
     }
 }
 
 impl LiveProgram for Live {
-    type Engine = Engine;
+    type Engine = ExactRecorder;
 
-    fn engine(&self) -> &Engine {
+    fn engine(&self) -> &ExactRecorder {
         &self.processes.program
     }
 
-    fn engine_mut(&mut self) -> &mut Engine {
+    fn engine_mut(&mut self) -> &mut ExactRecorder {
         &mut self.processes.program
     }
 
@@ -82,7 +90,7 @@ impl LiveProgram for Live {
     }
 
     fn pid(&self) -> Pid {
-        self.processes.parting.unwrap_or(self.engine().pid)
+        self.processes.debugged_child.unwrap_or(self.engine().pid)
     }
 
     fn auxv(&self) -> Vec<u8> {
@@ -99,7 +107,9 @@ impl LiveProgram for Live {
     }
 
     fn threads(&self) -> Vec<Tid> {
-        self.processes.parting.map_or_else(|| self.engine().tids(), |child| vec![Tid(child.0)])
+        self.processes
+            .debugged_child
+            .map_or_else(|| self.engine().tids(), |child| vec![Tid(child.0)])
     }
 
     fn thread(&self, tid: Tid) -> Option<core::Thread> {
@@ -111,7 +121,7 @@ impl LiveProgram for Live {
     }
 
     fn name(&self, tid: Tid) -> String {
-        if let Some(child) = self.processes.parting {
+        if let Some(child) = self.processes.debugged_child {
             return comm(child, tid);
         }
         self.engine().names.get(&tid).cloned().unwrap_or_else(|| comm(self.engine().pid, tid))
@@ -130,7 +140,7 @@ impl LiveProgram for Live {
     }
 
     fn beside(&self) -> Vec<(Tid, Pid)> {
-        if self.processes.parting.is_some() {
+        if self.processes.debugged_child.is_some() {
             return Vec::new();
         }
         let newborns =
@@ -185,7 +195,7 @@ impl LiveProgram for Live {
     }
 
     fn save(&mut self) -> Result<&Path, Error> {
-        if let Some(pid) = self.processes.parting {
+        if let Some(pid) = self.processes.debugged_child {
             return Err(Error::NotRecordedYet { pid });
         }
         self.engine_mut().save()?;
@@ -212,14 +222,15 @@ impl LiveProgram for Live {
     }
 }
 
-impl Engine {
-    /// Writes the log to disk, up to the program's current place.
+impl ExactRecorder {
+    /// Logs the debugger's changes and the program's current place, and writes the log to disk. A
+    /// second call at the same place logs no second one.
     fn save(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         let was_saved = std::mem::replace(&mut debugger.is_saved, true);
         self.log_changes()?;
-        if !was_saved && !self.is_finished {
-            self.log_place()?;
+        if !was_saved && !self.has_program_ended {
+            self.log_holder_place()?;
         }
         match &mut self.process {
             Some(process) => Ok(process.recorder.flush()?),

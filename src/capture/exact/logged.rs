@@ -1,4 +1,10 @@
 //! System calls that a thread made and logged in the code cache: from there to the recording's log.
+//!
+//! During a run, translated code makes most calls without a stop, and appends each to the thread's
+//! buffer with the *budget* (ticks that are left of the run) at the call. After the run, the
+//! recorder moves them to the log. The last call may have stopped the run since its effects are not
+//! in the buffer: those are read from the process. Reads of the time-stamp counter are logged like
+//! calls.
 
 use super::calls::call_of;
 use super::effects::{contents, ranges_of};
@@ -12,10 +18,11 @@ use crate::recording::log::{CallEntry, Done, Entry, Happening, Later, LogSink, c
 use crate::translate::Counter;
 
 impl Process {
-    /// Logs the calls that a thread has made and logged in the code cache during a run. Returns the
-    /// ticks of the run up to the last one: the caller subtracts them from those of the run, since
-    /// they are in the log. `running` counts on from there.
-    pub(super) fn take_calls(
+    /// Logs the calls that a thread has made and logged in the code cache since the last call of
+    /// this function in a run. Returns the ticks of the run up to the last call: the caller
+    /// subtracts them from those of the run, since they are in the log. `running` counts on from
+    /// there. Returns 0 if there are no calls.
+    pub(super) fn log_run_calls(
         &mut self,
         thread: &mut Thread,
         running: &mut Running,
@@ -24,19 +31,20 @@ impl Process {
         let now = || tracee.registers().ok();
         let mut calls = self.engine.take_logged_calls(&thread.translated, now);
         let stopped = calls.split_stopping();
-        let mut all = self.log_calls(thread, calls, running)?;
+        let mut all = self.log_complete_calls(thread, calls, running)?;
         for call in stopped.iter().flat_map(LoggedCalls::iter) {
             let ticks = running.ticks_until(call.budget);
             thread.ticks = thread.ticks.wrapping_add(ticks);
             all = all.wrapping_add(ticks);
-            self.log_stopped(thread, &call)?;
+            self.log_stopping_call(thread, &call)?;
         }
         Ok(all)
     }
 
-    /// Logs calls whose effects the code cache has logged. Another thread makes their entries.
-    /// Returns the ticks of the run up to the last one.
-    fn log_calls(
+    /// Logs calls whose effects are all in the thread's buffer. The thread that writes the log
+    /// makes their entries, later. Returns the ticks of the run up to the last one, and lets
+    /// `running` count on from there; 0 without calls.
+    fn log_complete_calls(
         &mut self,
         thread: &mut Thread,
         calls: LoggedCalls,
@@ -52,7 +60,7 @@ impl Process {
         let make = move |log: &mut LogSink| {
             for call in calls.iter() {
                 let ticks = budget.wrapping_sub(call.budget);
-                append(log, tid, std::mem::take(&mut begun).wrapping_add(ticks), &call);
+                append_call(log, tid, std::mem::take(&mut begun).wrapping_add(ticks), &call);
                 budget = call.budget;
             }
         };
@@ -60,23 +68,24 @@ impl Process {
         Ok(ticks)
     }
 
-    /// Logs a call after which the thread stopped. The memory that it wrote is read now.
-    fn log_stopped(&mut self, thread: &mut Thread, call: &MadeCall<'_>) -> Result<(), Error> {
-        let open = call_of(&call.registers);
+    /// Logs a call after which the thread stopped, since its effects are not in the buffer. Reads
+    /// the memory that it wrote, and takes note of its effects on files.
+    fn log_stopping_call(&mut self, thread: &mut Thread, made: &MadeCall<'_>) -> Result<(), Error> {
+        let call = call_of(&made.registers);
         let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
-        let ranges = ranges_of(open.begin(&memory).end(call.result, &memory));
+        let ranges = ranges_of(call.begin(&memory).end(made.result, &memory));
         let mut writes = contents(&self.engine, ranges);
-        writes.extend(self.note_files(thread, &open, call.result, 0)?);
-        let done = Done { result: call.result, writes, maps: Vec::new(), state: None };
-        self.log(thread, &call.registers, Happening::Call { number: open.number, done })
+        writes.extend(self.note_file_effects(thread, &call, made.result, 0)?);
+        let done = Done { result: made.result, writes, maps: Vec::new(), state: None };
+        self.log(thread, &made.registers, Happening::Call { number: call.number, done })
     }
 }
 
 /// Appends the entry of a call, or of an instruction that read the time-stamp counter.
-fn append(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
+fn append_call(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
     let check = check_of(&call.registers);
     if let Some(counter) = call.counter {
-        let happening = executed(call, counter);
+        let happening = counter_read(call, counter);
         return log.entry(&Entry { tid, ticks, check, happening });
     }
     let number = call_of(&call.registers).number;
@@ -85,7 +94,7 @@ fn append(log: &mut LogSink, tid: Tid, ticks: u64, call: &MadeCall<'_>) {
 }
 
 /// Returns the event of an instruction in the code cache that read the time-stamp counter.
-fn executed(call: &MadeCall<'_>, counter: Counter) -> Happening {
+fn counter_read(call: &MadeCall<'_>, counter: Counter) -> Happening {
     let before = call.registers;
     let time = call.result.cast_unsigned();
     let rcx = match counter {

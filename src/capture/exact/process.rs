@@ -1,6 +1,6 @@
 //! The process of an exact recording: its translated code, its mappings, its log.
 
-use super::look_back::LookBack;
+use super::reclaim_timer::ReclaimTimer;
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::Error;
@@ -22,14 +22,16 @@ pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX))
 
 /// A recording that is complete: its directory, its manifest, the bytes of its traces, and
 /// sentences for the user.
-pub(super) type Finished = (PathBuf, Manifest, u64, Vec<String>);
+pub(super) type CompleteRecording = (PathBuf, Manifest, u64, Vec<String>);
 
 /// A recorded process.
 #[derive(Debug)]
 pub(super) struct Process {
+    /// The recording that is being written, with its log.
     pub(super) recorder: Recorder,
-    /// Its code cache and its address space; not the recorder's `Engine`.
+    /// Its code cache and its address space.
     pub(super) engine: TranslatedProcess,
+    /// Its mappings as the recording has them, with the stored files.
     pub(super) mappings: MappingRecorder,
     /// The end of its heap, as brk(2) last returned it.
     pub(super) heap_end: u64,
@@ -43,16 +45,16 @@ pub(super) struct Process {
     pub(super) vdso: Option<Vdso>,
     /// The memory that a debugger changed since the last entry of the log.
     pub(super) changed_memory: Vec<AddrRange>,
-    /// When to look next at what other processes map.
-    pub(super) next_look: Instant,
-    /// The earliest time of the next look at what other processes map: looks may take long.
-    pub(super) rests_until: Instant,
+    /// When to look next at the mappings of other processes, for foreign memory.
+    pub(super) next_foreign_check: Instant,
+    /// The earliest time of that look, whatever asks for it: looks may take long.
+    pub(super) foreign_check_not_before: Instant,
     /// The ranges that the log says are foreign memory (`Happening::Foreign`).
-    pub(super) foreign: Vec<AddrRange>,
-    /// When to look if memory is still foreign.
-    pub(super) look_back: LookBack,
+    pub(super) logged_foreign: Vec<AddrRange>,
+    /// When to check if foreign memory can be taken back.
+    pub(super) reclaim_timer: ReclaimTimer,
     /// The number of accesses to foreign memory that were logged.
-    pub(super) accesses: u64,
+    pub(super) foreign_accesses: u64,
     /// The lists of code that earlier runs of its files executed.
     pub(super) known_code: KnownCode,
     /// The place of its code cache, which is kept for later runs of its program.
@@ -66,7 +68,8 @@ impl Process {
         self.recorder.pid()
     }
 
-    /// Logs an event of a thread that has these registers, with its ticks since its last entry.
+    /// Logs an event of a thread that has these registers, with the thread's ticks since its last
+    /// entry, which are 0 afterwards.
     pub(super) fn log(
         &mut self,
         thread: &mut Thread,
@@ -80,21 +83,26 @@ impl Process {
     }
 
     /// Logs an event without ticks or a check of registers: of no thread in particular, or of one
-    /// that has not executed anything.
-    pub(super) fn log_beside(&mut self, tid: Tid, happening: Happening) -> Result<(), Error> {
+    /// that has not executed anything. The ticks of the thread stay for its next entry.
+    pub(super) fn log_without_ticks(
+        &mut self,
+        tid: Tid,
+        happening: Happening,
+    ) -> Result<(), Error> {
         Ok(self.recorder.log(&Entry { tid, ticks: 0, check: 0, happening })?)
     }
 
-    /// Reads all mappings again, and records their changes.
-    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Reads all mappings again, and records their changes in the sideband, as events of the thread
+    /// `tid`. Updates the address space of `engine`, and its pages of code that changed.
+    pub(super) fn refresh_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let Self { mappings, recorder, engine, .. } = self;
         let changes = mappings.refresh(&mut engine.space, recorder, &engine.memory, tid)?;
         self.note_changes(&changes);
         Ok(())
     }
 
-    /// Reads the mappings in a range again, and records their changes.
-    pub(super) fn look_at_mappings_in(&mut self, range: AddrRange, tid: Tid) -> Result<(), Error> {
+    /// Does the work of [`Self::refresh_mappings`] for the mappings in a range only.
+    pub(super) fn refresh_mappings_in(&mut self, range: AddrRange, tid: Tid) -> Result<(), Error> {
         let Self { mappings, recorder, engine, .. } = self;
         let (space, memory) = (&mut engine.space, &engine.memory);
         let changes = mappings.refresh_in(range, space, recorder, memory, tid)?;
@@ -102,8 +110,8 @@ impl Process {
         Ok(())
     }
 
-    /// Forgets pages of code that may have changed. Lets the code of newly mapped files that
-    /// earlier runs executed be translated early.
+    /// Applies changes of mappings to the code cache: forgets pages of code that may have changed,
+    /// and lets the code of newly mapped files that earlier runs executed be translated early.
     fn note_changes(&mut self, changes: &Changes) {
         if changes.code {
             self.engine.forget_stable_code(&changes.changed);
@@ -119,23 +127,25 @@ impl Process {
         }
     }
 
-    /// Completes the recording.
-    pub(super) fn finish(self, exit: Option<Exit>) -> Result<Finished, Error> {
+    /// Completes the recording of a process that ended with `exit`; `None` if it is left, or its
+    /// exit is unknown. Also stores lists of the executed code for later runs.
+    pub(super) fn complete(self, exit: Option<Exit>) -> Result<CompleteRecording, Error> {
         self.keep_executed_code();
         let Self { recorder, notes, .. } = self;
         let (dir, manifest, trace_bytes) = recorder.finish(exit)?;
         Ok((dir, manifest, trace_bytes, notes))
     }
 
-    /// Adds a sentence for the user, unless it was said before.
-    pub(super) fn note(&mut self, sentence: String) {
+    /// Adds a sentence for the user to the notes, unless it is there already.
+    pub(super) fn add_user_note(&mut self, sentence: String) {
         if !self.notes.contains(&sentence) {
             self.notes.push(sentence);
         }
     }
 }
 
-/// Returns the state of a thread that is stopped in the program and has these registers.
+/// Returns the state of a thread, which is stopped in the program, for the log: these registers,
+/// and its extended state, which is read now.
 pub(super) fn state_of(tracee: Tracee, registers: &Registers) -> Result<ThreadState, Error> {
     Ok(ThreadState { registers: (*registers).into(), extended: extended_of(tracee)? })
 }
@@ -145,7 +155,7 @@ pub(super) fn extended_of(tracee: Tracee) -> Result<Bytes, Error> {
     Ok(Bytes(tracee.register_set(NT_X86_XSTATE)?))
 }
 
-/// Returns the place of a thread with these registers.
-pub(super) fn place_of(registers: &Registers) -> Place {
+/// Returns the place of a thread with these registers, as entries of the log have it.
+pub(super) fn log_place_of(registers: &Registers) -> Place {
     Place { ip: registers.rip.into(), rcx: registers.rcx }
 }

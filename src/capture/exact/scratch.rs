@@ -2,8 +2,9 @@
 //!
 //! The kernel fills a buffer some time before the call's entry is in the log. A thread that looks
 //! there in between would see bytes that the replay does not have yet. So the kernel fills memory
-//! of the recorder instead (in the thread's [`Area`]), and the program's buffer gets the bytes when
-//! the call is logged.
+//! of the recorder instead (in the thread's [`Area`]): the call's arguments point there during the
+//! call. When the call is logged, the arguments are restored, and the bytes copied to the program's
+//! buffer. The same way, a filter of system calls gets its first part (`filters`).
 
 use super::effects::ranges_of;
 use crate::capture::Error;
@@ -14,12 +15,12 @@ use crate::sideband::Mapping;
 use crate::syscalls::{Call, Effects, OpenCall};
 use crate::tracee::Tracee;
 
-/// The calls whose buffers can be elsewhere: `read`, `poll`, `pread64`, `select`, `accept`,
+/// The calls whose buffers can be replaced: `read`, `poll`, `pread64`, `select`, `accept`,
 /// `recvfrom`, `wait4`, `msgrcv`, `rt_sigtimedwait`, `epoll_wait`, `waitid`, `pselect6`, `ppoll`,
 /// `epoll_pwait`, `accept4`. Nothing but the call's arguments points to them.
 const MOVABLE: [u64; 15] = [0, 7, 17, 23, 43, 45, 61, 70, 128, 232, 247, 270, 271, 281, 288];
 
-/// The maximum size of a buffer that is replaced: its bytes are copied twice.
+/// The maximum size in bytes of a buffer that is replaced: its bytes are copied twice.
 const LARGEST_BYTES: u64 = 64 << 10;
 
 /// A buffer of the program (`range`), and the address of the memory that the kernel fills instead
@@ -37,15 +38,16 @@ struct Buffer {
 pub(super) struct Scratch(Vec<Buffer>);
 
 impl Scratch {
-    /// Replaces the buffers of a call that a thread is about to make. Buffers that are too large,
-    /// or that the program cannot write, stay where they are.
-    pub(super) fn lend(
+    /// Replaces the buffers of a call that a thread is about to make: changes its registers, and
+    /// copies the buffers' bytes. Buffers that are too large, overlap, or cannot be written by the
+    /// program stay where they are, as do all those of calls other than `MOVABLE`.
+    pub(super) fn replace_buffers(
         process: &TranslatedProcess,
         (tracee, area): (Tracee, Area),
-        (call, open): (&Call, &OpenCall),
+        (call, effects): (&Call, &OpenCall),
         registers: &Registers,
     ) -> Result<Self, Error> {
-        let Effects::Known(ranges) = open.limit() else { return Ok(Self::default()) };
+        let Effects::Known(ranges) = effects.limit() else { return Ok(Self::default()) };
         if !MOVABLE.contains(&call.number) {
             return Ok(Self::default());
         }
@@ -75,8 +77,9 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Writes `bytes` to `at`, and lets an argument of a call point there instead of to `range`.
-    pub(super) fn put(
+    /// Writes `bytes` to `at`, and lets an argument of a call (by its index) point there instead of
+    /// to `range`, in the thread's registers.
+    pub(super) fn replace_argument(
         process: &TranslatedProcess,
         tracee: Tracee,
         registers: &Registers,
@@ -95,8 +98,9 @@ impl Scratch {
         self.0.is_empty()
     }
 
-    /// Lets the arguments of the call, in `registers`, point to the program's buffers again.
-    pub(super) fn restore(&self, registers: &mut Registers) {
+    /// Lets the arguments of the call, in `registers`, point to the program's buffers again. Leaves
+    /// arguments alone that the call changed. Does not set the thread's registers.
+    pub(super) fn restore_arguments(&self, registers: &mut Registers) {
         for buffer in &self.0 {
             let argument = argument_of(registers, buffer.argument);
             if *argument == buffer.at.0 {
@@ -105,12 +109,18 @@ impl Scratch {
         }
     }
 
-    /// Copies to the program what the kernel wrote in a call with this result.
-    pub(super) fn give_back(&self, process: &mut TranslatedProcess, open: &OpenCall, result: i64) {
+    /// Copies the bytes that the kernel wrote, in a call with this result, to the program's
+    /// buffers, and drops code that was translated from those.
+    pub(super) fn copy_back(
+        &self,
+        process: &mut TranslatedProcess,
+        effects: &OpenCall,
+        result: i64,
+    ) {
         if self.0.is_empty() {
             return;
         }
-        let memory = |addr: Addr, buf: &mut [u8]| match self.holding(addr) {
+        let memory = |addr: Addr, buf: &mut [u8]| match self.buffer_with(addr) {
             Some(buffer) => {
                 let offset = addr.0 - buffer.range.start.0;
                 let left = usize::try_from(buffer.range.end.0 - addr.0).unwrap_or(usize::MAX);
@@ -119,8 +129,8 @@ impl Scratch {
             }
             None => process.read_visible(addr, buf),
         };
-        for written in ranges_of(open.end(result, &memory)) {
-            let Some(buffer) = self.holding(written.start) else { continue };
+        for written in ranges_of(effects.end(result, &memory)) {
+            let Some(buffer) = self.buffer_with(written.start) else { continue };
             let end = written.end.min(buffer.range.end);
             let written = AddrRange::new(written.start, end);
             let mut bytes = vec![0; usize::try_from(written.size_bytes()).unwrap_or(0)];
@@ -136,7 +146,8 @@ impl Scratch {
         }
     }
 
-    fn holding(&self, addr: Addr) -> Option<&Buffer> {
+    /// Returns the replaced buffer of the program that contains an address; `None` if none does.
+    fn buffer_with(&self, addr: Addr) -> Option<&Buffer> {
         self.0.iter().find(|buffer| buffer.range.contains(addr))
     }
 }
@@ -156,7 +167,7 @@ fn writable_bytes(process: &TranslatedProcess, range: AddrRange) -> Option<Vec<u
     is_whole.then_some(bytes)
 }
 
-/// Returns the register of a system call's argument, by the argument's index.
+/// Returns the register of a system call's argument, by the argument's index (0 to 5).
 fn argument_of(r: &mut Registers, number: usize) -> &mut u64 {
     [&mut r.rdi, &mut r.rsi, &mut r.rdx, &mut r.r10, &mut r.r8, &mut r.r9]
         .into_iter()

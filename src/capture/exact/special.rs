@@ -1,7 +1,7 @@
 //! System calls that the recorder answers itself, prepares, or ends the recording before.
 
-use super::engine::Engine;
-use super::filters::asks_for_filters;
+use super::engine::ExactRecorder;
+use super::filters::probes_filters;
 use super::process::{EVERYWHERE, Process};
 use super::thread::Thread;
 use crate::capture::Error;
@@ -60,11 +60,12 @@ const VSYSCALL_REACH_BYTES: u64 = 16;
 /// A reason to end a recording before a system call: the act of the process, as a clause.
 pub(super) struct Reason(pub(super) &'static str);
 
-impl Engine {
-    /// Returns why the process cannot be recorded beyond a call; `None` if it can.
+impl ExactRecorder {
+    /// Returns why the process cannot be recorded beyond a call, which a thread with the registers
+    /// `r` is about to make; `None` if it can.
     pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<Reason> {
         let process = self.process.as_ref()?;
-        let is_harmless = process.can_filter(call) || asks_for_filters(call);
+        let is_harmless = process.can_filter(call) || probes_filters(call);
         let clause = reason_to_leave(call.number, r, &process.engine.memory);
         if let Some(clause) = clause.filter(|_| !is_harmless) {
             return Some(Reason(clause));
@@ -81,8 +82,9 @@ impl Engine {
         }
     }
 
-    /// Returns why the process cannot be recorded beyond an instruction that may make a 32-bit
-    /// system call; `None` if it can.
+    /// Returns why the process cannot be recorded beyond an instruction with a hook, at which a
+    /// thread is: it makes a 32-bit system call that changes mappings, handlers, threads or the
+    /// program. `None` for other calls and instructions.
     pub(super) fn reason_to_leave_at(&self, tid: Tid, hook: Hook) -> Option<Reason> {
         if hook.effects() != Effects::Unlimited {
             return None;
@@ -92,8 +94,9 @@ impl Engine {
         CHANGING_32_BIT_CALLS.contains(&number).then_some(Reason(CHANGES_BY_32_BIT_CALL))
     }
 
-    /// Restores the program's own CPUs for the duration of a call that reads or sets them.
-    pub(super) fn answer_for_cpus(&mut self, call: &Call) {
+    /// Lets all threads run on the program's own CPUs again before a call that reads or sets those.
+    /// Does nothing before other calls, or if recorder and program do not share one CPU.
+    pub(super) fn unshare_cpu_for_call(&mut self, call: &Call) {
         let asks = call.number == SCHED_GETAFFINITY || self.chooses_cpus(call);
         if let Some(shared_cpu) = self.shared_cpu.filter(|_| asks) {
             for thread in self.threads.values() {
@@ -102,9 +105,10 @@ impl Engine {
         }
     }
 
-    /// Keeps the threads on one CPU again after a call that read their CPUs. After a call by which
-    /// the program chose its CPUs, frees the recorder from that CPU as well.
-    pub(super) fn restore_cpus(&mut self, call: &Call) -> Result<(), Error> {
+    /// Keeps the threads on the shared CPU again after a call that read their CPUs. After a call by
+    /// which the program chose its CPUs, ends the sharing for good: the recorder may use all of its
+    /// own.
+    pub(super) fn reshare_cpu_after_call(&mut self, call: &Call) -> Result<(), Error> {
         if let (Some(_), SCHED_GETAFFINITY) = (self.shared_cpu, call.number) {
             let here = crate::tracee::Cpus::of_this_thread()?;
             for thread in self.threads.values() {
@@ -119,11 +123,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns true if the program chooses its CPUs by a call. A thread with deadlines must be
-    /// allowed all of them (sched(7)).
+    /// Returns true if the program chooses its CPUs by a call, or makes a thread one with
+    /// deadlines, which must be allowed all CPUs (sched(7)).
     fn chooses_cpus(&self, call: &Call) -> bool {
         let policy = || {
-            let attributes = self.process.as_ref().map(|process| process.word(call.args[1]));
+            let attributes = self.process.as_ref().map(|process| process.read_word(call.args[1]));
             attributes.unwrap_or(0) >> 32
         };
         match call.number {
@@ -135,9 +139,10 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the result with which the recorder answers a call; `None` if the thread makes the
-    /// call.
-    pub(super) fn answer(
+    /// Returns the result with which the recorder answers a call; `None` if the thread is to make
+    /// the call. Does the work of the answered calls that have some: `arch_prctl(2)` for GS, and
+    /// rseq(2), whose registration is kept until the recording ends.
+    pub(super) fn answer_to(
         &mut self,
         thread: &mut Thread,
         call: &Call,
@@ -167,7 +172,9 @@ impl Process {
         }
     }
 
-    /// Prepares the engine and the memory for a call that a thread is about to make.
+    /// Prepares the engine and the memory for a call that a thread is about to make: notes its
+    /// signal mask, action or frame, makes room for a new thread, restores page permissions that
+    /// the call meets, and opens the foreign memory that it may use.
     pub(super) fn prepare_call(
         &mut self,
         thread: &mut Thread,
@@ -205,7 +212,7 @@ impl Process {
         flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM
     }
 
-    /// Returns true if a call, an mmap(2), maps a file privately that is also mapped shared and
+    /// Returns true if a call is an mmap(2) that maps a file privately which is mapped shared and
     /// writable, or the reverse: a private page changes with the file until the program first
     /// writes to it.
     fn mixes_mappings(&self, call: &Call) -> bool {
@@ -249,29 +256,29 @@ impl Process {
             VFORK => Some(CLONE_VM | CLONE_VFORK),
             CLONE => Some(call.args[0]),
             // They come first in `struct clone_args`.
-            CLONE3 => Some(self.word(call.args[0])),
+            CLONE3 => Some(self.read_word(call.args[0])),
             _ => None,
         }
     }
 
     /// Reads 8 bytes of the program's memory; 0 if they are not there.
-    pub(super) fn word(&self, at: u64) -> u64 {
+    pub(super) fn read_word(&self, at: u64) -> u64 {
         let mut bytes = [0; 8];
         self.engine.memory.read(Addr(at), &mut bytes);
         u64::from_le_bytes(bytes)
     }
 
-    /// Reads the bytes from an address on that an instruction may have: fewer if memory ends
-    /// before.
-    pub(super) fn bytes_at(&self, ip: u64) -> Vec<u8> {
+    /// Reads the bytes of the instruction at an address, and those after it up to the length of the
+    /// longest instruction: fewer if memory ends before.
+    pub(super) fn insn_bytes_at(&self, ip: u64) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.engine.memory.read(Addr(ip), &mut bytes);
         bytes.truncate(known);
         bytes
     }
 
-    /// Makes the call of the vsyscall page that a thread is at, and logs it. Returns false if it is
-    /// at none.
+    /// Makes the call of the vsyscall page that a thread is at, for the thread, which returns from
+    /// it, and logs that. Returns false, and does nothing, if it is at none.
     pub(super) fn call_vsyscall(
         &mut self,
         thread: &mut Thread,
@@ -298,13 +305,14 @@ fn rseq_of(call: &Call) -> Rseq {
     Rseq::new(call.args[0], word(1), word(3))
 }
 
-/// Returns true if a call ends the process.
-pub(super) fn is_end(call: &Call) -> bool {
+/// Returns true if a call ends the process (`exit_group(2)`).
+pub(super) fn ends_process(call: &Call) -> bool {
     call.number == EXIT_GROUP
 }
 
-/// Returns the memory that the recorder wrote for a call which it answered.
-pub(super) fn written_for(number: u64, r: &Registers, result: i64) -> Vec<AddrRange> {
+/// Returns the ranges of memory that the recorder wrote for a call which it answered: that of
+/// `ARCH_GET_GS`. Returns none for other calls.
+pub(super) fn written_by_answer(number: u64, r: &Registers, result: i64) -> Vec<AddrRange> {
     let is_read = number == ARCH_PRCTL && r.rdi == ARCH_GET_GS && result == 0;
     is_read.then(|| AddrRange::sized(Addr(r.rsi), 8)).into_iter().collect()
 }

@@ -1,12 +1,12 @@
 //! The start of a recorded program, also after execve(2): its memory and registers go to the log.
 
 use super::effects::{contents, pieces_of};
-use super::engine::Engine;
-use super::foreign::LOOK_PERIOD;
-use super::look_back::LookBack;
+use super::engine::ExactRecorder;
+use super::foreign::FOREIGN_CHECK_PERIOD;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
+use super::reclaim_timer::ReclaimTimer;
 use super::thread::Thread;
-use super::vdso::{Clocks, OF_KERNEL};
+use super::vdso::{Clocks, KERNEL_MAPPINGS};
 use crate::capture::begin::{finish_execve, runs_64_bit_code};
 use crate::capture::code_cache;
 use crate::capture::known_code::KnownCode;
@@ -31,15 +31,17 @@ const BUFFER_BYTES: u64 = 1 << 20;
 const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;
 
-impl Engine {
-    /// Begins to record a program that was launched, and is stopped in its execve(2).
-    pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
+impl ExactRecorder {
+    /// Begins to record a program that was launched, and is stopped in its execve(2): leaves that
+    /// call first.
+    pub(super) fn start_launched(&mut self, prepared: Prepared) -> Result<(), Error> {
         finish_execve(Tracee(Tid(self.pid.0)))?;
         self.start_executed(prepared, None)
     }
 
-    /// Begins to record a process that has executed a program and left the execve(2). `gate` is
-    /// `None` if the process has no filters of system calls (seccomp).
+    /// Begins to record a process that has executed a program, and is stopped after the execve(2),
+    /// at the program's first instruction. `gate` is `None` if the process has no filters of system
+    /// calls (seccomp); otherwise, it is mapped here.
     pub(super) fn start_executed(
         &mut self,
         prepared: Prepared,
@@ -52,11 +54,13 @@ impl Engine {
         if let Some(shared_cpu) = &self.shared_cpu {
             recorder.move_log_thread(shared_cpu);
         }
-        self.begin(recorder, MappingRecorder::of_all_files(), gate)
+        self.begin_program(recorder, MappingRecorder::of_all_files(), gate)
     }
 
-    /// Begins to record a program whose only thread is stopped before its first instruction.
-    fn begin(
+    /// Begins to record a program whose only thread is stopped before its first instruction, by
+    /// writing the start of a log, or of its part for a program that was executed. Hides the vdso
+    /// from the program. `gate` exists in the process, if there is one.
+    fn begin_program(
         &mut self,
         recorder: Recorder,
         files: MappingRecorder,
@@ -70,7 +74,7 @@ impl Engine {
             process.engine.use_vdso(range, functions);
         }
         process.recorder.add_thread(tid)?;
-        process.begin(tracee, 1, without_vdso(auxv(self.pid)))?;
+        process.log_start(tracee, 1, without_vdso(auxv(self.pid)))?;
         if let Some(area) = process.engine.take_area() {
             let translated = TranslatedThread::new(tid, self.pid, area, Place::Program);
             self.threads.insert(tid, Thread::new(translated));
@@ -80,19 +84,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles an execve: the process has another program, and this thread only. Begins its part of
-    /// the log. If the program cannot be recorded, ends the log, and lets the process go on
-    /// natively.
-    pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Handles the stop in an execve(2) that succeeded: the process has another program, and this
+    /// thread only. Leaves the call, begins the program's part of the log, and reports the event to
+    /// the debugger. If the program cannot be recorded, ends the log with a note, and lets the
+    /// process go on natively.
+    pub(super) fn handle_exec(&mut self, tid: Tid) -> Result<(), Error> {
         let call = self.threads.values().find_map(|thread| {
-            let calling = thread.calling().filter(|_| thread.debug.reports_return)?;
-            matches!(calling.call.number, EXECVE | EXECVEAT).then_some(calling.call.number)
+            let current = thread.current_call().filter(|_| thread.debug.reports_return)?;
+            matches!(current.call.number, EXECVE | EXECVEAT).then_some(current.call.number)
         });
         self.threads.clear();
-        self.unborn.clear();
+        self.unlogged_threads.clear();
         let Some(process) = self.process.take() else { return Ok(()) };
         process.keep_executed_code();
-        let gate = process.filters_gate();
+        let gate = process.gate_if_filtered();
         let Process { mut recorder, notes, .. } = process;
         let why_not = if runs_64_bit_code(Tracee(tid))? {
             finish_execve(Tracee(tid))?;
@@ -107,21 +112,21 @@ impl Engine {
         };
         if let Some(clause) = why_not {
             let mut process = Process { recorder, notes, ..process };
-            process.note(format!("process {tid} {clause}, and is recorded up to there"));
-            process.log_beside(tid, Happening::Finish { place: None })?;
+            process.add_user_note(format!("process {tid} {clause}, and is recorded up to there"));
+            process.log_without_ticks(tid, Happening::Finish { place: None })?;
             self.process = Some(process);
-            self.is_finished = true;
-            self.left.insert(tid);
+            self.has_program_ended = true;
+            self.unrecorded.insert(tid);
             return crate::capture::error::gone_is_fine(Tracee(tid).detach(0));
         }
         let path = executable(self.pid)?.to_string_lossy().into_owned();
         recorder.record_event(tid, Event::Exec { path })?;
-        self.begin(recorder, MappingRecorder::of_all_files(), gate)?;
+        self.begin_program(recorder, MappingRecorder::of_all_files(), gate)?;
         if let Some(process) = &mut self.process {
             process.notes = notes;
         }
-        self.begin_debugging_program();
-        self.report(tid, Report::Executed);
+        self.apply_debugger_stops();
+        self.report_event(tid, Report::Executed);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.debug.pending.report_on_resume = call.map(Report::CallReturn);
         }
@@ -131,7 +136,7 @@ impl Engine {
 
 impl Process {
     /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is
-    /// one of them. [`Self::begin`] logs its state and finds its mappings.
+    /// one of them. Logs nothing: [`Self::log_start`] does, and finds the mappings.
     pub(super) fn open(
         recorder: Recorder,
         tracee: Tracee,
@@ -158,29 +163,31 @@ impl Process {
             was_running: false,
             vdso: None,
             changed_memory: Vec::new(),
-            next_look: Instant::now() + LOOK_PERIOD,
-            rests_until: Instant::now(),
-            look_back: LookBack::default(),
-            accesses: 0,
-            foreign: Vec::new(),
+            next_foreign_check: Instant::now() + FOREIGN_CHECK_PERIOD,
+            foreign_check_not_before: Instant::now(),
+            reclaim_timer: ReclaimTimer::default(),
+            foreign_accesses: 0,
+            logged_foreign: Vec::new(),
             known_code,
             code_cache: None,
             notes: Vec::new(),
         };
-        process.has_memory_file = process.inherits_memory_file();
+        process.has_memory_file = process.has_memory_file_open();
         Ok(process)
     }
 
-    /// Logs the memory of the process as it is now, and the registers of `tracee`. Makes the
-    /// engine's areas for `count` threads.
-    pub(super) fn begin(
+    /// Logs the memory of the process as it is now, and the registers of `tracee`, and flushes the
+    /// log. `auxv` is the auxiliary vector as the program sees it. Before that, makes the engine's
+    /// areas for `count` threads, reads signal actions and the heap's end, takes over a stored code
+    /// cache, and makes memory foreign that other processes can write.
+    pub(super) fn log_start(
         &mut self,
         tracee: Tracee,
         count: usize,
         auxv: Vec<u8>,
     ) -> Result<(), Error> {
         let tid = tracee.0;
-        self.look_at_mappings(tid)?;
+        self.refresh_mappings(tid)?;
         let entry = Addr(auxv_value(&auxv, AT_ENTRY).unwrap_or(0));
         let Self { engine, mappings, recorder, .. } = self;
         self.code_cache = code_cache::load(engine, mappings, tracee, recorder, entry)?;
@@ -193,20 +200,21 @@ impl Process {
         self.engine.read_actions(tracee)?;
         self.engine.log_calls();
         self.learn_mapped_files();
-        self.look_for_others(EVERYWHERE);
+        self.find_foreign_in(EVERYWHERE);
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let state = state_of(tracee, &tracee.registers()?)?;
         self.write_state(state, auxv, &|_| true, &mut |process, happening| {
-            process.log_beside(tid, happening)
+            process.log_without_ticks(tid, happening)
         })?;
         // From now on, the log can be replayed even if the recorder is killed.
         Ok(self.recorder.flush()?)
     }
 
-    /// Writes the start of a log or keyframe, by `write`: the mappings, a thread's registers, and
-    /// the memory that no stored file has. Of private mappings, it writes the memory of those for
-    /// which `is_stored` is true.
+    /// Writes the start of a log or keyframe, by `write`, which gets one event at a time: the
+    /// mappings with a thread's `state` first, then the private memory that no stored file has,
+    /// except in mappings for which `is_stored` is false. The contents of shared mappings are
+    /// stored as images.
     pub(super) fn write_state(
         &mut self,
         state: ThreadState,
@@ -217,7 +225,8 @@ impl Process {
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
         let is_kernels = |m: &Mapping| m.name == "[vsyscall]" || m.name.starts_with("[vvar");
         let mapped: Vec<&Mapping> = mapped.iter().filter(|m| !is_kernels(m)).collect();
-        let mappings: Result<_, _> = mapped.iter().map(|mapping| self.mapped(mapping)).collect();
+        let mappings: Result<_, _> =
+            mapped.iter().map(|mapping| self.describe_mapping(mapping)).collect();
         let start = Start {
             pid: self.pid(),
             program: executable(self.pid())?.to_string_lossy().into_owned(),
@@ -230,7 +239,7 @@ impl Process {
         // The contents of shared mappings are stored with `Start`.
         let private = mapped.into_iter().filter(|mapping| !mapping.protection.shared);
         for mapping in private.filter(|mapping| is_stored(mapping)) {
-            for range in self.own_pages(mapping, pages.as_ref()) {
+            for range in self.pages_to_store(mapping, pages.as_ref()) {
                 for piece in pieces_of(range) {
                     for content in contents(&self.engine, [piece]) {
                         write(self, Happening::Memory(content))?;
@@ -241,13 +250,15 @@ impl Process {
         Ok(())
     }
 
-    /// Describes a mapping for the log. Stores the content of a shared one.
-    fn mapped(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
+    /// Describes a mapping for the log. Stores the content of a shared one as an image, and notes
+    /// for the user if it can be written. The content of a private one is its stored file's, or
+    /// zeros: the caller writes the pages that differ.
+    fn describe_mapping(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
         if mapping.protection.shared {
             if mapping.protection.write {
                 self.note_shared(mapping);
             }
-            return self.mapped_shared(mapping);
+            return self.describe_stored(mapping);
         }
         let content = match self.mappings.image(mapping) {
             Some(image) => Content::File { image: image.clone(), offset: mapping.offset },
@@ -265,7 +276,11 @@ impl Process {
 
     /// Returns the pages of a private mapping whose bytes a replay can take neither from a stored
     /// file nor as zeros; the whole mapping if these pages cannot be found.
-    pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<AddrRange> {
+    pub(super) fn pages_to_store(
+        &self,
+        mapping: &Mapping,
+        pages: Option<&PageMap>,
+    ) -> Vec<AddrRange> {
         let is_stored = self.mappings.image(mapping).is_some();
         let is_all_own = mapping.name == "[vdso]" || mapping.is_file() && !is_stored;
         let touched = pages.filter(|_| !is_all_own).and_then(|pages| pages.touched(mapping.range));
@@ -282,9 +297,10 @@ impl Process {
     }
 }
 
-/// Hides the kernel's vdso from a program that has not begun: the results of its functions do not
-/// follow from the program's state, and they make no system calls that could be logged. Returns its
-/// clocks if the code cache can use them, and unmaps it otherwise.
+/// Hides the kernel's vdso from a program that has not begun, by the auxiliary vector on its stack:
+/// the results of the vdso's functions do not follow from the program's state, and they make no
+/// system calls that could be logged. Leaves the vdso mapped and returns its clocks if the code
+/// cache can use them; otherwise unmaps it and returns `None`.
 fn hide_vdso(tracee: Tracee, pid: Pid, gate: Option<Gate>) -> Result<Option<Clocks>, Error> {
     let memory = Memory::open(pid)?;
     let registers = tracee.registers()?;
@@ -302,7 +318,7 @@ fn hide_vdso(tracee: Tracee, pid: Pid, gate: Option<Gate>) -> Result<Option<Cloc
     let all = mappings(pid)?;
     let clocks = Clocks::find(&all, &memory);
     let gone = |mapping: &&Mapping| {
-        OF_KERNEL.iter().any(|name| mapping.name.starts_with(name))
+        KERNEL_MAPPINGS.iter().any(|name| mapping.name.starts_with(name))
             && !clocks.is_some_and(|clocks| clocks.range.overlaps(mapping.range))
     };
     for mapping in all.iter().filter(gone) {
@@ -311,7 +327,8 @@ fn hide_vdso(tracee: Tracee, pid: Pid, gate: Option<Gate>) -> Result<Option<Cloc
     Ok(clocks)
 }
 
-/// Returns an auxiliary vector as a program without the vdso sees it.
+/// Returns an auxiliary vector as a program without the vdso sees it: the entry with the vdso's
+/// address has a type that programs ignore.
 pub(super) fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
     for kind in vector.chunks_exact_mut(16).filter_map(|entry| entry.get_mut(..8)) {
         if *kind == AT_SYSINFO_EHDR.to_le_bytes() {
@@ -342,8 +359,8 @@ fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
     (memory.read(at, &mut there) == vector.len() && there == vector).then_some(at)
 }
 
-/// Unmaps a range of a program that has not begun, by the gate, or by a SYSCALL instruction in the
-/// place of its first instruction.
+/// Unmaps a range of a program that has not begun, by a munmap(2) that its thread makes at the
+/// gate, or at a SYSCALL instruction that takes the place of its first instruction for the call.
 fn unmap(
     tracee: Tracee,
     memory: &Memory,

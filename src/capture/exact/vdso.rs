@@ -1,7 +1,8 @@
-//! The vdso of a program that runs already. Its functions read the clock from memory that the
-//! kernel changes, so their results do not follow from the program's state. While the program is
-//! recorded, each of them makes its system call instead. Programs that are recorded from their
-//! beginning do not know it, but the code cache may use its clocks.
+//! The vdso: functions of the kernel that read the clock from memory which the kernel changes, so
+//! that their results do not follow from the program's state. A program that runs already may know
+//! it: while the program is recorded, each function makes its system call instead ([`Vdso`]).
+//! Programs that are recorded from their beginning do not know it (`start`), but the code cache may
+//! use its clocks ([`Clocks`]).
 
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
@@ -10,9 +11,9 @@ use crate::insn::outside_targets;
 use crate::sideband::Mapping;
 use crate::tracee::{self, Memory, Tracee, mappings, wait_for};
 
-/// The kernel's own mappings, which a replay does not have.
-pub(super) const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
-/// The functions, and the system calls that do the same (vdso(7)).
+/// The starts of the names of the kernel's mappings, which a replay does not have.
+pub(super) const KERNEL_MAPPINGS: [&str; 2] = ["[vdso]", "[vvar"];
+/// The functions, and the numbers of the system calls that do the same (vdso(7)).
 const FUNCTIONS: [(&str, u32); 6] = [
     ("__vdso_gettimeofday", 96),
     ("__vdso_time", 201),
@@ -47,10 +48,10 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Finds the clocks of a process. `None`: it has no whole vdso with both clocks, or they change
-    /// registers that the code cache does not keep for the program.
+    /// Finds the clocks of a process. Returns `None` if it has no whole vdso with both clocks, or
+    /// if they change registers that the code cache does not keep for the program.
     pub(super) fn find(mappings: &[Mapping], memory: &Memory) -> Option<Self> {
-        let of_kernel = |m: &&Mapping| OF_KERNEL.iter().any(|name| m.name.starts_with(name));
+        let of_kernel = |m: &&Mapping| KERNEL_MAPPINGS.iter().any(|name| m.name.starts_with(name));
         let parts: Vec<&Mapping> = mappings.iter().filter(of_kernel).collect();
         let is_whole = parts.windows(2).all(|pair| pair[0].range.end == pair[1].range.start);
         let range = AddrRange::new(parts.first()?.range.start, parts.last()?.range.end);
@@ -67,7 +68,8 @@ impl Clocks {
     }
 }
 
-/// Returns true if a function of a vdso, and those that it calls, use general registers alone. A
+/// Returns true if a function of a vdso, and those that it calls, use general registers alone, as
+/// far as this can be decided. `vdso` are the bytes of the vdso, `start` is an offset there. A
 /// function ends where the next exported one begins.
 fn is_plain(vdso: &[u8], exports: &[(String, u64)], start: u64) -> bool {
     let (mut seen, mut next) = (Vec::new(), vec![start]);
@@ -85,7 +87,8 @@ fn is_plain(vdso: &[u8], exports: &[(String, u64)], start: u64) -> bool {
 }
 
 impl Vdso {
-    /// Replaces the functions of a process's vdso, if it has one. All its threads are stopped.
+    /// Replaces the functions of a process's vdso by ones that make their system calls, after
+    /// stepping all threads, which are stopped, out of it. Returns `None` if it has no vdso.
     pub(super) fn replace(
         pid: Pid,
         memory: &Memory,
@@ -94,7 +97,7 @@ impl Vdso {
         let is_vdso = |mapping: &Mapping| mapping.name == "[vdso]";
         let Some(mapping) = mappings(pid)?.into_iter().find(is_vdso) else { return Ok(None) };
         let mut vdso = Self { range: mapping.range, old: Vec::new() };
-        vdso.bring_out(threads)?;
+        vdso.step_threads_out(threads)?;
         for (at, number) in vdso.functions(memory) {
             let mut old = [0; STUB_BYTES];
             if memory.read(at, &mut old) == STUB_BYTES {
@@ -105,13 +108,14 @@ impl Vdso {
         Ok(Some(vdso))
     }
 
-    /// Steps the stopped threads out of the vdso, and restores its functions.
+    /// Steps the stopped threads out of the vdso, and restores its original functions.
     pub(super) fn restore(&self, memory: &Memory, threads: &[Tracee]) -> Result<(), Error> {
-        self.bring_out(threads)?;
+        self.step_threads_out(threads)?;
         self.old.iter().try_for_each(|(at, old)| write(memory, *at, old))
     }
 
-    /// Returns the addresses of those of [`FUNCTIONS`] that the vdso has, and their system calls.
+    /// Returns the addresses of those of [`FUNCTIONS`] that the vdso has, and the numbers of their
+    /// system calls.
     fn functions(&self, memory: &Memory) -> Vec<(Addr, u32)> {
         let mut bytes = vec![0; usize::try_from(self.range.size_bytes()).unwrap_or(0)];
         let known = memory.read(self.range.start, &mut bytes);
@@ -128,7 +132,7 @@ impl Vdso {
 
     /// Steps the threads that are in the vdso until they have left it, with all signals blocked. A
     /// thread that is still there after `MAX_STEPS` stays there.
-    fn bring_out(&self, threads: &[Tracee]) -> Result<(), Error> {
+    fn step_threads_out(&self, threads: &[Tracee]) -> Result<(), Error> {
         threads.iter().try_for_each(|tracee| {
             if !self.range.contains(tracee.instruction_pointer()?) {
                 return Ok(());
@@ -157,12 +161,13 @@ impl Vdso {
     }
 }
 
-/// Returns the code of a function that makes a system call.
+/// Returns the code of a function that makes the system call `number` and returns.
 fn stub(number: u32) -> [u8; STUB_BYTES] {
     let [a, b, c, d] = number.to_le_bytes();
     [0xb8, a, b, c, d, 0x0f, 0x05, 0xc3]
 }
 
+/// Writes to code, whatever its protection.
 fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<(), Error> {
     memory.write(at, bytes).map_err(|error| {
         let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));

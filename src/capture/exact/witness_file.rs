@@ -1,4 +1,4 @@
-//! The witness's file.
+//! The witness's file: states of a recorded run at some moments (`witness`).
 //!
 //! The file consists of moments, one after the other, in little-endian words of 8 bytes:
 //!
@@ -34,7 +34,7 @@ pub(super) struct Witness {
 impl Witness {
     /// Creates the file. An existing one is emptied.
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|error| not_written(path, error))?;
+        let file = File::create(path).map_err(|error| write_error(path, error))?;
         let random = RandomState::new().build_hasher().finish();
         Ok(Self {
             path: path.to_owned(),
@@ -53,17 +53,18 @@ impl Witness {
         (self.random >> 11) % limit.max(1)
     }
 
-    pub(super) fn words(&mut self, words: &[u64]) -> io::Result<()> {
+    /// Writes words to the file, in little-endian order.
+    pub(super) fn write_words(&mut self, words: &[u64]) -> io::Result<()> {
         words.iter().try_for_each(|word| self.file.write_all(&word.to_le_bytes()))
     }
 
-    /// Writes the pages that changed since the last moment, and the addresses of those that are
-    /// gone.
+    /// Writes the end of a moment: the addresses of pages that are gone since the last moment, and
+    /// the pages that changed. `pages` are all pages now. Flushes the file.
     pub(super) fn write_pages(&mut self, pages: Pages) -> io::Result<()> {
         let gone: Vec<u64> =
             self.pages.keys().filter(|page| !pages.contains_key(page)).copied().collect();
-        self.words(&[gone.len() as u64])?;
-        self.words(&gone)?;
+        self.write_words(&[gone.len() as u64])?;
+        self.write_words(&gone)?;
         let before = std::mem::replace(&mut self.pages, pages);
         let changed: Vec<u64> = self
             .pages
@@ -71,15 +72,16 @@ impl Witness {
             .filter(|(page, bytes)| before.get(page) != Some(bytes))
             .map(|(page, _)| *page)
             .collect();
-        self.words(&[changed.len() as u64])?;
+        self.write_words(&[changed.len() as u64])?;
         for page in changed {
-            self.words(&[page])?;
+            self.write_words(&[page])?;
             self.file.write_all(&self.pages[&page][..])?;
         }
         self.file.flush()
     }
 }
 
-pub(super) fn not_written(path: &Path, error: io::Error) -> recording::Error {
+/// Returns the error of a write to the file at `path`.
+pub(super) fn write_error(path: &Path, error: io::Error) -> recording::Error {
     recording::Error { path: path.to_owned(), kind: error.into() }
 }

@@ -1,5 +1,5 @@
-//! Asks by a lease (fcntl(2)) if a file is open for writing, which spares a look at the mappings of
-//! all processes.
+//! Finds out by a lease (fcntl(2)) if a file is open for writing in any process. If it is not, no
+//! process can write to its mappings, and the mappings of all processes need not be read.
 
 use crate::recording::{Links, open_regular};
 use crate::sideband::Mapping;
@@ -17,13 +17,14 @@ const F_SETSIG: i32 = 10;
 pub(super) enum Writers {
     /// No process has it open for writing, so none maps it to write.
     None,
-    /// This user may not write to it. Others may have it open.
+    /// There may be some, but not of this user, who may not write to the file.
     Foreign,
-    /// There may be some.
+    /// There may be some of any user, or the file cannot be found.
     Unknown,
 }
 
-/// Determines if other processes may write to a mapped file now.
+/// Determines if processes, this program's included, may write to a mapped file now, by the file at
+/// the mapping's path.
 pub(super) fn writers_of(mapping: &Mapping) -> Writers {
     let path = Path::new(&mapping.name);
     let file = Some(mapping).filter(|mapping| mapping.is_file());

@@ -1,5 +1,6 @@
-//! Lists of the program's mappings that it opens itself (/proc/PID/maps and smaps, proc(5)). It
-//! gets them without the recorder's mappings, whose addresses and bytes a replay does not have.
+//! The files with the program's mappings that it opens itself (/proc/PID/maps and smaps, proc(5)).
+//! It gets copies without the recorder's mappings, whose addresses and bytes a replay does not
+//! have.
 
 use super::files::Opened;
 use super::process::Process;
@@ -15,9 +16,10 @@ const LISTS: [&str; 2] = ["maps", "smaps"];
 const CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 
 impl Process {
-    /// Puts a copy without the recorder's mappings in the place of a list that a call opened. Does
-    /// nothing after other calls, or if the copy cannot be made.
-    pub(super) fn hide_own_mappings(
+    /// Puts a copy without the recorder's mappings in the place of a list that a completed call of
+    /// `thread` opened: its descriptor then refers to a file without a name, which the thread is
+    /// made to create. Does nothing after other calls, or if the copy cannot be made.
+    pub(super) fn hide_recorder_mappings(
         &self,
         thread: &Thread,
         call: &Call,

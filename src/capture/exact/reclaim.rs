@@ -1,11 +1,12 @@
-//! Memory that is foreign no more: the child that shared it has executed another program, or ended.
-//! The program gets it back, with the bytes that other processes left there.
+//! Takes memory back that is foreign no more: the child that shared it has executed another
+//! program, or ended. The log gets the bytes that other processes left there; from then on, the
+//! program accesses it in translated code again. `reclaim_timer` has the times of the checks.
 
 use super::effects::contents;
-use super::engine::Engine;
+use super::engine::ExactRecorder;
 use super::foreign::is_meant_for_others;
-use super::others::written_by_others;
-use super::process::{Process, place_of};
+use super::other_processes::written_by_others;
+use super::process::{Process, log_place_of};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{AddrRange, Tid};
@@ -13,18 +14,20 @@ use crate::recording::log::{Happening, Write};
 use crate::sideband::Mapping;
 use std::time::Instant;
 
-/// The maximum size of a file's mappings that are taken back: all of their memory is logged.
+/// The maximum size in bytes of a file's mappings that are taken back: all of their memory is
+/// logged.
 const LARGEST_BYTES: u64 = 64 << 20;
 /// The maximum number of bytes in an entry of the log.
 const PIECE_BYTES: usize = 1 << 20;
 
-impl Engine {
-    /// Takes memory back that is foreign no more, if a look is due, before a thread executes the
-    /// program.
-    pub(super) fn take_back_foreign(&mut self, tid: Tid) -> Result<(), Error> {
-        let is_due = |process: &Process| process.engine.has_foreign() && process.look_back.is_due();
+impl ExactRecorder {
+    /// Takes memory back that is foreign no more, if there is foreign memory and a check is due,
+    /// before a thread executes the program. The contents are logged as events of that thread.
+    pub(super) fn reclaim_foreign(&mut self, tid: Tid) -> Result<(), Error> {
+        let is_due =
+            |process: &Process| process.engine.has_foreign() && process.reclaim_timer.is_due();
         if self.process.as_ref().is_some_and(is_due) {
-            self.with(tid, Process::take_back_foreign)?;
+            self.with_thread(tid, Process::reclaim_foreign)?;
         }
         Ok(())
     }
@@ -32,8 +35,9 @@ impl Engine {
 
 impl Process {
     /// Takes foreign files back that no other process can write any more, and logs their contents.
-    /// Files that are large, or meant for others, stay foreign.
-    fn take_back_foreign(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    /// Files that are large, meant for others, or perhaps mapped by a process whose mappings cannot
+    /// be read, stay foreign.
+    fn reclaim_foreign(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let begun = Instant::now();
         let mut files = self.engine.foreign_files();
         files.retain(|file| !is_meant_for_others(file) && self.size_of(file) <= LARGEST_BYTES);
@@ -43,10 +47,11 @@ impl Process {
         }
         for file in &files {
             let ranges = self.engine.make_own(thread.tracee(), file)?;
-            self.foreign.retain(|foreign| !ranges.iter().any(|range| range.overlaps(*foreign)));
+            self.logged_foreign
+                .retain(|foreign| !ranges.iter().any(|range| range.overlaps(*foreign)));
             self.log_contents(thread, ranges)?;
         }
-        self.look_back.note_look(begun, !files.is_empty());
+        self.reclaim_timer.note_check(begun, !files.is_empty());
         Ok(())
     }
 
@@ -72,7 +77,7 @@ impl Process {
             room = room.saturating_sub(size);
         }
         for writes in pieces {
-            let place = place_of(&before);
+            let place = log_place_of(&before);
             self.log(thread, &before, Happening::Changed { place, state: None, writes })?;
         }
         Ok(())

@@ -8,18 +8,18 @@ use std::io;
 
 /// Memory that other processes can write.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// Of the mappings that were asked for, those that another process can write.
+pub(super) struct WritableElsewhere {
+    /// The given mappings whose file another process can write, by a mapping of that file.
     pub mappings: Vec<Mapping>,
     /// True if there is a process whose mappings cannot be read, and which may be a child of the
     /// program.
     pub is_partly_unknown: bool,
 }
 
-/// Reads the mappings of all processes, and returns which of some shared mappings processes other
-/// than `own` can write.
-pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
-    let mut written = Written::default();
+/// Reads the mappings of all processes (/proc/PID/maps), and returns which of some shared mappings
+/// of the process `own` others can write. Takes long where there are many processes.
+pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> WritableElsewhere {
+    let mut written = WritableElsewhere::default();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for pid in pids.map(Pid).filter(|pid| *pid != own) {
@@ -47,7 +47,8 @@ pub(super) fn written_by_others(own: Pid, mappings: &[Mapping]) -> Written {
 }
 
 /// Returns true if a process may be a forked child of `parent`, by its user and its start time:
-/// only the superuser's children change their user, and the superuser may read all mappings.
+/// they have the same real user, and the child started no earlier. (Only the superuser's children
+/// change their user, and the superuser may read all mappings.)
 fn may_be_child(pid: Pid, parent: Pid) -> bool {
     let is_later = match (start_time(pid), start_time(parent)) {
         (Some(started), Some(parent)) => started >= parent,
