@@ -93,7 +93,8 @@ impl ExactRecorder {
         }
         self.unshare_cpu_for_call(&call);
         let has_others = self.threads.len() > 1;
-        let may_block = Model::by_number(call.number).is_none_or(|model| model.has(Property::MayBlock));
+        let may_block =
+            Model::by_number(call.number).is_none_or(|model| model.has(Property::MayBlock));
         let begun = self.with_thread(tid, |process, thread| {
             process.begin_call(thread, call, &registers, has_others, may_block)
         })?;

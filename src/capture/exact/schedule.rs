@@ -89,7 +89,7 @@ impl ExactRecorder {
             let Activity::InCall(current) = &mut thread.activity else { continue };
             if other != tid && !std::mem::replace(&mut current.is_logged, true) {
                 let (number, registers) = (current.call.number, current.registers);
-                locks.extend(current.call.lock().map(|lock| (other, lock)));
+                locks.extend(current.call.pi_lock().map(|lock| (other, lock)));
                 process.log(thread, &registers, Happening::Enters { number })?;
             }
         }

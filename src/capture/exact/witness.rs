@@ -149,7 +149,7 @@ impl Process {
         let signal = match wait_for(thread.tid())? {
             Stop::Signal(signal) => signal,
             stop => {
-                tracee.forget_step(&begun)?;
+                tracee.clear_step_flag(&begun)?;
                 return Ok(StepResult::Other(stop));
             }
         };
