@@ -32,6 +32,8 @@ pub(super) enum End {
 }
 
 impl End {
+    /// Returns the end of a block whose last instruction this is; `None` if it does not end a
+    /// block.
     fn of(insn: &Insn) -> Option<Self> {
         Some(match insn.class {
             Class::Other => return None,
@@ -53,8 +55,8 @@ impl End {
 }
 
 impl End {
-    /// Returns the exit that control takes without a packet; `None` if a packet decides, or no code
-    /// follows.
+    /// Returns the exit from the block if the code alone determines it; `None` if a TNT bit or TIP
+    /// does, or no code follows.
     pub(super) const fn straight(self) -> Option<BlockExit> {
         match self {
             Self::Jmp | Self::Call | Self::CallNext => Some(BlockExit::Branch),
@@ -63,7 +65,8 @@ impl End {
         }
     }
 
-    /// Returns true if preceding PIP and VMCS packets can belong to this block end.
+    /// Returns true if the last instruction can change CR3 or the VMCS, so that preceding PIP and
+    /// VMCS packets belong to it.
     pub(super) const fn changes_context(self) -> bool {
         matches!(
             self,
@@ -71,12 +74,13 @@ impl End {
         )
     }
 
-    /// Returns true if a TIP can be the outcome of the branch at the end.
+    /// Returns true if the last instruction is a branch whose target is in a TIP; that of a return
+    /// need not be.
     pub(super) const fn takes_tip(self) -> bool {
         self.needs_trace() && !matches!(self, Self::Jcc)
     }
 
-    /// Returns true if the last instruction is a branch that needs a packet.
+    /// Returns true if the last instruction is a branch that needs a TNT bit or a TIP.
     pub(super) const fn needs_trace(self) -> bool {
         self.straight().is_none() && !matches!(self, Self::NoCode | Self::BadInsn)
     }
@@ -88,34 +92,38 @@ impl End {
 pub(super) struct BlockId(u32);
 
 impl BlockId {
+    /// The id of no block.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
 /// Instructions in a straight line from `ip` on, up to and including a branch or another [`End`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
+    /// The address of the first instruction.
     pub(super) ip: Addr,
     /// The target of the direct branch at the end; zero if there is none.
     pub(super) target: Addr,
     /// The offset of the last instruction from `ip`, in bytes.
     last_offset: u16,
     size_bytes: u16,
+    /// The number of instructions.
     pub(super) insns: u16,
     pub(super) end: End,
+    /// The width of the code.
     pub(super) mode: ExecMode,
     /// True if one of its instructions loads RSP; see [`Insn::loads_sp`].
     pub(super) loads_sp: bool,
-    /// The index of the block's first instruction in the cache's `sizes`.
+    /// The index of the size of the block's first instruction in the cache's `sizes`.
     sizes: u32,
     /// The successor blocks: after falling through, and after branching.
     links: [BlockId; 2],
-    /// The number of a tally, and the block's number in it.
+    /// The identifier of the last tally that numbered the block, and the block's number in it.
     pub(super) number_in_tally: (u32, u32),
 }
 
 impl Block {
-    /// Creates a block without instructions.
-    pub(super) const fn none(ip: Addr, mode: ExecMode) -> Self {
+    /// Creates a block without instructions at `ip`, where no code is known.
+    pub(super) const fn empty(ip: Addr, mode: ExecMode) -> Self {
         Self {
             ip,
             target: Addr(0),
@@ -137,7 +145,7 @@ impl Block {
     }
 
     /// Returns the address after the last instruction.
-    pub(super) const fn fall(&self) -> Addr {
+    pub(super) const fn following(&self) -> Addr {
         self.ip.wrapping_add(self.size_bytes as u64)
     }
 
@@ -149,11 +157,11 @@ impl Block {
 
     /// Returns the successor block at this exit, or [`BlockId::NONE`] if it is not linked yet.
     #[inline]
-    pub(super) const fn link(&self, way: BlockExit) -> BlockId {
-        self.links[way as usize]
+    pub(super) const fn link(&self, exit: BlockExit) -> BlockId {
+        self.links[exit as usize]
     }
 
-    /// Returns the span of the whole block.
+    /// Returns the span of the whole block, which control left by `exit`.
     #[inline]
     pub(super) const fn span(&self, exit: Exit) -> Span {
         let (ip, last, insns) = (self.ip, self.last(), self.insns as u32);
@@ -211,7 +219,8 @@ impl BlockCache {
     /// The limit on instructions in a block, which keeps its size in bytes within 16 bits.
     pub(super) const BLOCK_INSNS: u16 = 1024;
 
-    /// Creates a cache that is emptied when it holds `blocks` blocks.
+    /// Creates an empty cache for up to `blocks` blocks, from 16 to 2^28. A full cache is emptied
+    /// before the next block is added.
     pub fn with_limit(blocks: usize) -> Self {
         let limit = blocks.clamp(16, 1 << 28);
         let slots = vec![FREE; FIRST_SLOTS];
@@ -229,17 +238,19 @@ impl BlockCache {
         self.blocks.is_empty()
     }
 
+    /// Returns the block with this id; `None` if there is none.
     #[inline]
     pub(super) fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id.0 as usize)
     }
 
+    /// Returns the block with this id, for changes of its data about tallies.
     #[inline]
     pub(super) fn get_mut(&mut self, id: BlockId) -> Option<&mut Block> {
         self.blocks.get_mut(id.0 as usize)
     }
 
-    /// Returns `id` if it is the block at `ip`.
+    /// Returns `id` if that is the id of the block at `ip` in code of this width.
     #[inline]
     pub(super) fn check(&self, id: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
@@ -265,18 +276,21 @@ impl BlockCache {
         self.sizes.get(start..start + usize::from(block.insns)).unwrap_or_default()
     }
 
-    pub(super) fn link(&self, id: BlockId, way: BlockExit) -> BlockId {
-        self.get(id).map_or(BlockId::NONE, |block| block.links[way as usize])
+    /// Returns the successor block at this exit of a block, or [`BlockId::NONE`] if it is not
+    /// linked yet.
+    pub(super) fn link(&self, id: BlockId, exit: BlockExit) -> BlockId {
+        self.get(id).map_or(BlockId::NONE, |block| block.links[exit as usize])
     }
 
-    pub(super) fn set_link(&mut self, id: BlockId, way: BlockExit, to: BlockId) {
+    /// Links a block to its successor at this exit.
+    pub(super) fn set_link(&mut self, id: BlockId, exit: BlockExit, to: BlockId) {
         if let Some(block) = self.blocks.get_mut(id.0 as usize) {
-            block.links[way as usize] = to;
+            block.links[exit as usize] = to;
         }
     }
 
-    /// Adds a finished block. May empty the cache first.
-    pub(super) fn add(&mut self, draft: &Draft) -> BlockId {
+    /// Adds a finished block and returns its id. Empties the cache first if that is full.
+    pub(super) fn add(&mut self, draft: &BlockDraft) -> BlockId {
         if self.blocks.len() >= self.limit || self.sizes.len() > u32::MAX as usize / 2 {
             self.clear();
         }
@@ -291,6 +305,7 @@ impl BlockCache {
         id
     }
 
+    /// Empties the cache, chains included.
     fn clear(&mut self) {
         self.emptied = self.emptied.wrapping_add(1);
         self.blocks.clear();
@@ -299,6 +314,7 @@ impl BlockCache {
         self.slots.fill(FREE);
     }
 
+    /// Doubles the size of the hash table.
     fn grow(&mut self) {
         let slots = self.slots.len() * 2;
         self.slots.clear();
@@ -310,6 +326,7 @@ impl BlockCache {
         }
     }
 
+    /// Enters a block in the hash table.
     fn take_slot(&mut self, id: BlockId, ip: Addr, mode: ExecMode) {
         let mut slot = self.first_slot(ip, mode);
         while self.slots[slot] != FREE {
@@ -330,23 +347,24 @@ impl BlockCache {
 
 /// A block under construction.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct BlockDraft {
     block: Block,
     sizes: Vec<u8>,
 }
 
-impl Draft {
+impl BlockDraft {
+    /// Creates a block at `ip` without instructions so far.
     pub(super) fn new(ip: Addr, mode: ExecMode) -> Self {
-        let block = Block { end: End::Limit, ..Block::none(ip, mode) };
+        let block = Block { end: End::Limit, ..Block::empty(ip, mode) };
         Self { block, sizes: Vec::with_capacity(16) }
     }
 
     /// Returns the address of the next instruction to append.
     pub(super) const fn next_ip(&self) -> Addr {
-        self.block.fall()
+        self.block.following()
     }
 
-    /// Appends `insn`. Returns true if that ends the block.
+    /// Appends `insn`. Returns true if that ends the block: by its kind, or by the limit.
     pub(super) fn push(&mut self, insn: &Insn) -> bool {
         self.sizes.push(insn.len);
         self.block.last_offset = self.block.size_bytes;
@@ -361,8 +379,9 @@ impl Draft {
         true
     }
 
-    /// Ends the block because no instruction follows, for the reason `end`.
-    pub(super) fn stop(&mut self, end: End) {
+    /// Ends the block after the last appended instruction, for the reason `end`: no instruction
+    /// follows.
+    pub(super) fn end_with(&mut self, end: End) {
         self.block.end = end;
     }
 }

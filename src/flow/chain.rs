@@ -9,15 +9,15 @@ use crate::insn::ExecMode;
 
 /// The limit on TNT bits in a chain.
 pub(super) const CHAIN_BITS: u8 = 10;
-/// The limit on calls that a chain leaves open, or has open at one time.
+/// The limit on calls that a chain has open at one time. A call is open until its return.
 pub(super) const MAX_CALLS: usize = 3;
 
 /// The key of a chain, besides its address: the TNT bits and the TIP that it can use, and the width
 /// of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key(u32);
+pub(super) struct ChainKey(u32);
 
-impl Key {
+impl ChainKey {
     const NONE: Self = Self(0);
     const LEN_SHIFT: u32 = 16;
     const TIP: u32 = 1 << 24;
@@ -34,8 +34,9 @@ impl Key {
         Self(next | len << Self::LEN_SHIFT | tip | (mode as u32) << Self::MODE_SHIFT)
     }
 
+    /// Returns the key as a number, to be hashed.
     #[inline]
-    pub(super) const fn number(self) -> u64 {
+    pub(super) const fn to_u64(self) -> u64 {
         self.0 as u64
     }
 
@@ -50,13 +51,15 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(super) struct Chain {
+    /// The address of the chain's first instruction.
     pub(super) from: Addr,
-    /// The address after the chain, if code and bits alone determine it.
+    /// The address that is executed after the chain, if code and bits alone determine it; zero if
+    /// it is in a TIP or on the decoder's return stack.
     pub(super) next: Addr,
-    pub(super) key: Key,
+    pub(super) key: ChainKey,
     /// The index of the chain's details in [`Chains`](super::chains::Chains).
     pub(super) detail: u32,
-    /// The last tally round that counted the chain's blocks.
+    /// The last round of a [`Tally`](super::tally::Tally) to which the chain's blocks were added.
     pub(super) round: u32,
     pub(super) insns: u16,
     /// The number of TNT bits that the chain uses; in the two highest bits, the maximum number of
@@ -71,20 +74,21 @@ const _: () = assert!(size_of::<Chain>() == 32 && CHAIN_BITS < 16 && MAX_CALLS <
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// By a conditional branch.
-    Plain,
-    /// By a return from a call in the chain.
-    Return,
-    /// By a compressed return that belongs to a call before the chain.
-    Out,
+    Jcc,
+    /// By a compressed return from a call in the chain.
+    InnerReturn,
+    /// By a compressed return from a call before the chain, which is on the decoder's return stack.
+    OuterReturn,
     /// By a jump to the target in a TIP.
     TipJump,
     /// By a call to the target in a TIP; it is the innermost open call.
     TipCall,
     /// By a return to the target in a TIP.
     TipReturn,
-    /// The chain is empty: the first branch takes a deferred TIP, but bits for later branches
-    /// precede it. The chain must be looked up again, with the TIP.
-    Ask,
+    /// The chain is empty, and only says that its first branch takes a TIP. The TNT bits at hand
+    /// are for later branches: the TIP was deferred, and follows them. The chain must be looked up
+    /// again, with the TIP in its key.
+    NeedsTip,
 }
 
 impl Tail {
@@ -100,20 +104,22 @@ impl Chain {
     pub(super) const NONE: Self = Self {
         from: Addr(0),
         next: Addr(0),
-        key: Key::NONE,
+        key: ChainKey::NONE,
         detail: 0,
         round: 0,
         insns: 0,
         bits_and_depth: 0,
-        tail: Tail::Plain,
+        tail: Tail::Jcc,
     };
 
+    /// Returns true if this is the contents of a free slot.
     pub(super) fn is_none(&self) -> bool {
-        self.key == Key::NONE
+        self.key == ChainKey::NONE
     }
 
+    /// Returns true if this is the chain from this address with this key.
     #[inline]
-    pub(super) fn is(&self, from: Addr, key: Key) -> bool {
+    pub(super) fn is_for(&self, from: Addr, key: ChainKey) -> bool {
         self.from == from && self.key == key
     }
 
@@ -135,7 +141,9 @@ impl Chain {
 pub(super) struct Call {
     /// The block that ends in the call.
     pub(super) block: BlockId,
+    /// The address of the call.
     pub(super) site: Addr,
+    /// The address after the call.
     pub(super) return_address: Addr,
     /// The target of the call; meaningless if it is in a TIP.
     pub(super) entry: Addr,
@@ -144,25 +152,30 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) const fn of(id: BlockId, block: &Block, before: u16) -> Self {
+    /// Returns the call at the end of a block. `insns_before` instructions of the chain precede the
+    /// block.
+    pub(super) const fn at_end_of(id: BlockId, block: &Block, insns_before: u16) -> Self {
         Self {
             block: id,
             site: block.last(),
-            return_address: block.fall(),
+            return_address: block.following(),
             entry: block.target,
-            insns: before + block.insns,
+            insns: insns_before + block.insns,
         }
     }
 }
 
-/// A group of 64 consecutive block numbers in a tally, and a bit for each number in the set.
-pub(super) type Mark = (u32, u64);
+/// A part of a set of block numbers in a tally: the index of a group of 64 consecutive numbers, and
+/// a bit for each number of the group that is in the set, the lowest number in the lowest bit.
+pub(super) type TallyWord = (u32, u64);
 
-/// A chain under construction.
+/// A chain under construction; its fields are those of [`Chain`], if not described here.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct ChainDraft {
     pub(super) next: Addr,
     pub(super) blocks: Vec<BlockId>,
+    /// The last calls at each depth, the outermost first: the open ones, and maybe one that the
+    /// last branch returned from.
     pub(super) calls: Vec<Call>,
     pub(super) insns: u16,
     pub(super) bits: u8,
@@ -170,17 +183,18 @@ pub(super) struct Draft {
     pub(super) depth: u8,
     /// The number of calls open at the end.
     pub(super) open: u8,
+    /// The exit from the last block; `None` as long as there is no block.
     pub(super) tail: Option<Tail>,
 }
 
-impl Draft {
-    /// Returns the number of calls that are open before the last block's branch, which `tail`
-    /// describes.
+impl ChainDraft {
+    /// Returns the number of calls that are open before the last block's branch, whose kind is
+    /// `tail`.
     pub(super) fn open_before_last(&self, tail: Tail) -> u8 {
         match tail {
             Tail::TipCall => self.open.saturating_sub(1),
             // The call from which this branch returns was open.
-            Tail::Return => self.open + 1,
+            Tail::InnerReturn => self.open + 1,
             _ => self.open,
         }
     }

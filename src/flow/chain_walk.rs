@@ -2,7 +2,7 @@
 //! the decoder does block by block.
 
 use super::block::{Block, BlockCache, BlockExit, BlockId, End};
-use super::chain::{CHAIN_BITS, Call, Draft, Key, MAX_CALLS, Tail};
+use super::chain::{CHAIN_BITS, Call, ChainDraft, ChainKey, MAX_CALLS, Tail};
 use super::chains::ChainId;
 use super::code::Code;
 use super::item::{Exit, Span};
@@ -14,47 +14,52 @@ use crate::insn::ExecMode;
 const MAX_BLOCKS: usize = 40;
 const _: () = assert!(MAX_BLOCKS * BlockCache::BLOCK_INSNS as usize <= u16::MAX as usize);
 
-/// The state of a walk along a chain.
-struct Walk {
-    /// True if a TIP follows right after `all` bits.
+/// The state of a walk along a chain. Nothing is executed yet: the walk follows the code with the
+/// TNT bits that the decoder has, and does not take them.
+struct ChainWalk {
+    /// True if a TIP follows right after `all_bits`.
     has_tip: bool,
-    all: TntBits,
+    all_bits: TntBits,
     /// The bits that are not used yet.
-    left: TntBits,
+    unused_bits: TntBits,
+    /// The number of instructions in `blocks`.
     insns: u16,
     /// The maximum number of calls open at one time.
     depth: u8,
     /// The number of open calls, which are the first of `calls`.
     open: u8,
     calls: [Option<Call>; MAX_CALLS],
+    /// All walked blocks.
     blocks: Vec<BlockId>,
-    /// The blocks up to the last branch that used a TNT bit or the TIP.
-    kept: Draft,
+    /// The chain so far: the blocks up to the last branch that used a TNT bit or the TIP.
+    kept: ChainDraft,
 }
 
 /// The result of following the branch at a block's end.
-enum Step {
+enum ChainStep {
+    /// The chain continues at this address, by this exit of the block.
     To(BlockExit, Addr),
-    /// To the address after this call, by a return.
-    Back(Call),
+    /// The chain continues at the address after this call, by a return.
+    ReturnFrom(Call),
     /// The chain ends with this block.
-    End(Tail),
+    EndAfter(Tail),
     /// The chain ends before this block.
-    Stop,
+    EndBefore,
 }
 
 impl Code<'_> {
-    /// Builds and caches the chain from an address. Returns `None` if there is none: the available
-    /// bits and TIP do not suffice to execute the next branch.
+    /// Builds and caches the chain from an address. Returns `None` if there is none: the first
+    /// block must be executed outside of chains, the available bits and TIP do not suffice for the
+    /// next branch, or the cache was full and had to be emptied. Executes nothing.
     ///
-    /// All that is walked is certain to be executed, except at the trace's end or damage: no packet
-    /// binds before the branches that have their bits or TIP.
+    /// All code of a chain is certain to be executed, except at the trace's end or damage: no
+    /// packet binds before the branches that have their bits or TIP.
     #[cold]
     #[inline(never)]
     pub(super) fn add_chain(
         &mut self,
         from: Addr,
-        key: Key,
+        key: ChainKey,
         bits: TntBits,
         mode: ExecMode,
     ) -> Option<ChainId> {
@@ -62,25 +67,25 @@ impl Code<'_> {
         self.cache.chains.add(from, key, &draft)
     }
 
-    /// Walks along the chain from an address, as far as it goes, and returns it. Empties the cache
-    /// if that is full, and then returns `None`.
+    /// Walks along the chain from an address, as far as it goes, and returns it; `None` in the
+    /// cases of [`Self::add_chain`].
     fn walk_chain(
         &mut self,
         from: Addr,
         mode: ExecMode,
         bits: TntBits,
         has_tip: bool,
-    ) -> Option<Draft> {
-        let mut walk = Walk {
+    ) -> Option<ChainDraft> {
+        let mut walk = ChainWalk {
             has_tip,
-            all: bits,
-            left: bits,
+            all_bits: bits,
+            unused_bits: bits,
             insns: 0,
             depth: 0,
             open: 0,
             calls: [None; MAX_CALLS],
             blocks: Vec::with_capacity(MAX_BLOCKS),
-            kept: Draft::default(),
+            kept: ChainDraft::default(),
         };
         let mut ip = from;
         let mut id = BlockId::NONE;
@@ -92,16 +97,19 @@ impl Code<'_> {
                 return None;
             }
             let block = *self.block(id)?;
-            let before = walk.left.len();
+            let unused_before = walk.unused_bits.len();
             let step = walk.step(id, &block);
-            let (way, to) = match step {
-                Step::To(way, to) => (Some((id, way)), to),
-                Step::Back(call) => (Some((call.block, BlockExit::Fall)), call.return_address),
-                Step::End(_) => (None, Addr(0)),
-                Step::Stop => {
-                    let waits = block.end.takes_tip() && !walk.left.is_empty() && !has_tip;
-                    if walk.kept.tail.is_none() && waits {
-                        walk.kept.tail = Some(Tail::Ask);
+            let (link, to) = match step {
+                ChainStep::To(exit, to) => (Some((id, exit)), to),
+                ChainStep::ReturnFrom(call) => {
+                    (Some((call.block, BlockExit::Fall)), call.return_address)
+                }
+                ChainStep::EndAfter(_) => (None, Addr(0)),
+                ChainStep::EndBefore => {
+                    let is_tip_deferred =
+                        block.end.takes_tip() && !walk.unused_bits.is_empty() && !has_tip;
+                    if walk.kept.tail.is_none() && is_tip_deferred {
+                        walk.kept.tail = Some(Tail::NeedsTip);
                     }
                     break;
                 }
@@ -109,32 +117,33 @@ impl Code<'_> {
             walk.blocks.push(id);
             walk.insns += block.insns;
             let tail = match step {
-                Step::End(tail) => tail,
-                Step::Back(_) => Tail::Return,
-                _ => Tail::Plain,
+                ChainStep::EndAfter(tail) => tail,
+                ChainStep::ReturnFrom(_) => Tail::InnerReturn,
+                _ => Tail::Jcc,
             };
-            if walk.left.len() < before || tail.takes_tip() {
+            if walk.unused_bits.len() < unused_before || tail.takes_tip() {
                 walk.keep(tail, to);
             }
             // Code after the last bit may never be executed.
-            let is_sure = has_tip || !walk.left.is_empty();
-            let Some((from, way)) = way.filter(|_| is_sure) else { break };
-            id = self.follow(from, way, to, mode);
+            let is_next_certain = has_tip || !walk.unused_bits.is_empty();
+            let Some((from, exit)) = link.filter(|_| is_next_certain) else { break };
+            id = self.successor(from, exit, to, mode);
             ip = to;
         }
-        let is_whole = emptied == self.cache.emptied && walk.kept.tail.is_some();
-        is_whole.then_some(walk.kept)
+        let is_valid = emptied == self.cache.emptied && walk.kept.tail.is_some();
+        is_valid.then_some(walk.kept)
     }
 
-    /// Builds and stores the spans of a chain's blocks.
+    /// Stores in a cached chain the spans of its blocks, for later executions of it. `bits` start
+    /// with those that the chain uses.
     #[cold]
     #[inline(never)]
-    pub(super) fn add_spans(&mut self, at: ChainId, bits: TntBits) {
+    pub(super) fn store_spans(&mut self, at: ChainId, bits: TntBits) {
         let mut bits = bits;
         let span = |id: &BlockId| {
             let block = self.cache.get(*id)?;
             let bit = if matches!(block.end, End::Jcc | End::Ret) { bits.pop() } else { None };
-            Some(block.span(exit(block.end, bit)))
+            Some(block.span(exit_of(block.end, bit)))
         };
         let spans: Vec<Span> = self.cache.chains.blocks(at).iter().filter_map(span).collect();
         self.cache.chains.set_spans(at, spans.into_iter());
@@ -142,7 +151,7 @@ impl Code<'_> {
 }
 
 /// Returns how control leaves a block of a chain, given the bit that its branch takes.
-fn exit(end: End, bit: Option<bool>) -> Exit {
+fn exit_of(end: End, bit: Option<bool>) -> Exit {
     match end {
         End::Jcc if bit == Some(true) => Exit::Taken,
         End::Jcc => Exit::NotTaken,
@@ -154,56 +163,66 @@ fn exit(end: End, bit: Option<bool>) -> Exit {
     }
 }
 
-impl Walk {
+impl ChainWalk {
     /// Follows the branch at the end of a block. Uses a TNT bit or the TIP if the branch needs it.
-    fn step(&mut self, id: BlockId, block: &Block) -> Step {
+    /// Does not add the block to the walk.
+    fn step(&mut self, id: BlockId, block: &Block) -> ChainStep {
         match block.end {
             // A block that loads RSP is executed outside of chains, so that call watchers see it.
-            _ if block.loads_sp => Step::Stop,
-            End::Jcc => match self.left.pop() {
-                Some(true) => Step::To(BlockExit::Branch, block.target),
-                Some(false) => Step::To(BlockExit::Fall, block.fall()),
-                None => Step::Stop,
+            _ if block.loads_sp => ChainStep::EndBefore,
+            End::Jcc => match self.unused_bits.pop() {
+                Some(true) => ChainStep::To(BlockExit::Branch, block.target),
+                Some(false) => ChainStep::To(BlockExit::Fall, block.following()),
+                None => ChainStep::EndBefore,
             },
-            End::Jmp => Step::To(BlockExit::Branch, block.target),
-            End::Call if self.push(id, block) => Step::To(BlockExit::Branch, block.target),
-            End::Ret => match self.left.peek() {
+            End::Jmp => ChainStep::To(BlockExit::Branch, block.target),
+            End::Call if self.open_call(id, block) => {
+                ChainStep::To(BlockExit::Branch, block.target)
+            }
+            End::Ret => match self.unused_bits.peek() {
                 Some(true) => {
-                    self.left.skip_one();
-                    self.pop().map_or(Step::End(Tail::Out), Step::Back)
+                    self.unused_bits.skip_one();
+                    self.close_call()
+                        .map_or(ChainStep::EndAfter(Tail::OuterReturn), ChainStep::ReturnFrom)
                 }
                 // A chain with all the bits it can have may be followed by more bits before the
                 // TIP.
-                None if self.has_tip && self.all.len() < CHAIN_BITS => Step::End(Tail::TipReturn),
-                _ => Step::Stop,
+                None if self.has_tip && self.all_bits.len() < CHAIN_BITS => {
+                    ChainStep::EndAfter(Tail::TipReturn)
+                }
+                _ => ChainStep::EndBefore,
             },
-            End::JmpIndirect if self.has_tip => Step::End(Tail::TipJump),
-            End::CallIndirect if self.has_tip && self.push(id, block) => Step::End(Tail::TipCall),
-            _ => Step::Stop,
+            End::JmpIndirect if self.has_tip => ChainStep::EndAfter(Tail::TipJump),
+            End::CallIndirect if self.has_tip && self.open_call(id, block) => {
+                ChainStep::EndAfter(Tail::TipCall)
+            }
+            _ => ChainStep::EndBefore,
         }
     }
 
-    fn push(&mut self, id: BlockId, block: &Block) -> bool {
+    /// Opens the call at the end of a block. Returns false, and does nothing, if too many are open.
+    fn open_call(&mut self, id: BlockId, block: &Block) -> bool {
         let Some(slot) = self.calls.get_mut(usize::from(self.open)) else { return false };
-        *slot = Some(Call::of(id, block, self.insns));
+        *slot = Some(Call::at_end_of(id, block, self.insns));
         self.open += 1;
         self.depth = self.depth.max(self.open);
         true
     }
 
-    fn pop(&mut self) -> Option<Call> {
+    /// Closes the innermost open call and returns it; `None` if none is open.
+    fn close_call(&mut self) -> Option<Call> {
         self.open = self.open.checked_sub(1)?;
         *self.calls.get(usize::from(self.open))?
     }
 
-    /// Keeps the blocks walked so far as a chain.
+    /// Makes all blocks walked so far the chain. It has `tail`, and leads to `next`.
     fn keep(&mut self, tail: Tail, next: Addr) {
         let kept = &mut self.kept;
         kept.blocks.extend_from_slice(&self.blocks[kept.blocks.len()..]);
         kept.calls.clear();
         kept.calls.extend(self.calls.iter().flatten());
         (kept.insns, kept.depth, kept.open) = (self.insns, self.depth, self.open);
-        kept.bits = self.all.len() - self.left.len();
+        kept.bits = self.all_bits.len() - self.unused_bits.len();
         (kept.next, kept.tail) = (next, Some(tail));
     }
 }

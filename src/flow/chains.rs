@@ -1,7 +1,7 @@
 //! The hash table of chains. Contains nothing that cannot be rebuilt from the code.
 
 use super::block::BlockId;
-use super::chain::{Call, Chain, Draft, Key, Mark};
+use super::chain::{Call, Chain, ChainDraft, ChainKey, TallyWord};
 use super::item::Span;
 use crate::common::Addr;
 
@@ -14,26 +14,30 @@ const PROBES: usize = 4;
 /// dropped.
 const BLOCKS_LIMIT: usize = 1 << 20;
 /// Index of an item that is not stored yet.
-const NOWHERE: u32 = u32::MAX;
+const NOT_STORED: u32 = u32::MAX;
 
 /// The rarely used data of a chain. Indices are those of the vectors of [`Chains`].
 #[derive(Clone, Copy, Debug)]
 struct Detail {
+    /// The first of the chain's blocks; likewise the next three.
     blocks: u32,
     calls: u32,
+    /// [`NOT_STORED`] until the chain is first listed.
     spans: u32,
-    marks: u32,
-    /// The tally to which the numbers in the marks belong.
-    owner: u32,
-    count: u8,
+    /// [`NOT_STORED`] until the chain is first tallied.
+    tally_words: u32,
+    /// The identifier of the tally to which the numbers in the tally words belong.
+    tally: u32,
+    /// The number of blocks, and of spans if these are stored.
+    block_count: u8,
     /// The number of calls that are open at the end of the chain.
     open_at_end: u8,
     /// The number of calls that are open before the last block's branch.
     open_before_last: u8,
-    marks_count: u8,
+    tally_word_count: u8,
 }
 
-/// The slot of a chain. Valid until the next chain is added.
+/// The slot of a chain. Valid until the next chain is added, which may evict it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainId(usize);
 
@@ -41,46 +45,51 @@ pub(super) struct ChainId(usize);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chains {
     slots: Vec<Chain>,
+    /// The number of slots that are not free.
     used: usize,
     details: Vec<Detail>,
     blocks: Vec<BlockId>,
     calls: Vec<Call>,
     spans: Vec<Span>,
-    marks: Vec<Mark>,
+    tally_words: Vec<TallyWord>,
 }
 
 impl Chains {
+    /// Drops all chains. Keeps the size of the table.
     pub(super) fn clear(&mut self) {
         *self = Self { slots: std::mem::take(&mut self.slots), ..Self::default() };
         self.slots.fill(Chain::NONE);
     }
 
-    /// Returns the chain from an address; `None` if it is not cached.
+    /// Returns the chain from an address with this key; `None` if it is not cached.
     ///
     /// The next lookup depends on its result, so its latency matters. The branch predictor learns
     /// that the chain is in its home slot; a branch-free choice between two slots takes longer.
     #[inline]
-    pub(super) fn find(&self, from: Addr, key: Key) -> Option<ChainId> {
+    pub(super) fn find(&self, from: Addr, key: ChainKey) -> Option<ChainId> {
         let slot = self.home_slot(from, key);
-        if self.slots.get(slot)?.is(from, key) {
+        if self.slots.get(slot)?.is_for(from, key) {
             return Some(ChainId(slot));
         }
         self.find_after(slot, from, key)
     }
 
     /// Returns the chain if it is in one of the slots after `first`.
-    fn find_after(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
+    fn find_after(&self, first: usize, from: Addr, key: ChainKey) -> Option<ChainId> {
         let mut later = (1..PROBES).map(|later| self.wrap(first + later));
-        later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
+        later
+            .find(|slot| self.slots.get(*slot).is_some_and(|chain| chain.is_for(from, key)))
+            .map(ChainId)
     }
 
+    /// Returns the slot's index modulo the size of the table, which is a power of two.
     #[inline]
     const fn wrap(&self, slot: usize) -> usize {
         slot & self.slots.len().wrapping_sub(1)
     }
 
-    /// Returns the slot for a new chain: a free one, or that of the chain to evict.
-    fn slot_for_new(&self, from: Addr, key: Key) -> usize {
+    /// Returns the slot for a new chain: a free one, or that of the chain to evict. Evicts nothing.
+    fn slot_for_new(&self, from: Addr, key: ChainKey) -> usize {
         let first = self.home_slot(from, key);
         let mut slots = (0..PROBES).map(|later| self.wrap(first + later));
         let is_free = |slot: &usize| self.slots.get(*slot).is_some_and(Chain::is_none);
@@ -96,15 +105,16 @@ impl Chains {
     /// Returns a chain's home slot. Hashes address and key separately: the bits in the key are
     /// known later.
     #[inline]
-    const fn home_slot(&self, from: Addr, key: Key) -> usize {
+    const fn home_slot(&self, from: Addr, key: ChainKey) -> usize {
         let from = from.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let key = key.number().wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let key = key.to_u64().wrapping_mul(0xd6e8_feb8_6659_fd93);
         self.wrap(((from ^ key) >> 40) as usize)
     }
 
-    /// Adds a chain. May evict another, or drop all. Returns `None` if the draft has no tail.
-    pub(super) fn add(&mut self, from: Addr, key: Key, draft: &Draft) -> Option<ChainId> {
-        if self.blocks.len().max(self.details.len()).max(self.marks.len()) > BLOCKS_LIMIT {
+    /// Adds a chain. May evict another, or first drop all if too much is stored. Returns `None`,
+    /// and adds nothing, if the draft has no tail.
+    pub(super) fn add(&mut self, from: Addr, key: ChainKey, draft: &ChainDraft) -> Option<ChainId> {
+        if self.blocks.len().max(self.details.len()).max(self.tally_words.len()) > BLOCKS_LIMIT {
             self.clear();
         }
         if self.used * 4 >= self.slots.len() && self.slots.len() < 1 << LAST_SLOTS_LOG2 {
@@ -116,13 +126,13 @@ impl Chains {
         let detail = Detail {
             blocks: u32::try_from(self.blocks.len()).ok()?,
             calls: u32::try_from(self.calls.len()).ok()?,
-            spans: NOWHERE,
-            marks: NOWHERE,
-            owner: 0,
-            count: u8::try_from(draft.blocks.len()).ok()?,
+            spans: NOT_STORED,
+            tally_words: NOT_STORED,
+            tally: 0,
+            block_count: u8::try_from(draft.blocks.len()).ok()?,
             open_at_end: draft.open,
             open_before_last,
-            marks_count: 0,
+            tally_word_count: 0,
         };
         let chain = Chain {
             from,
@@ -140,6 +150,7 @@ impl Chains {
         self.put(chain)
     }
 
+    /// Stores a chain in its slot, in place of a chain there. Its detail must be stored already.
     fn put(&mut self, chain: Chain) -> Option<ChainId> {
         let index = self.slot_for_new(chain.from, chain.key);
         let slot = self.slots.get_mut(index)?;
@@ -148,6 +159,7 @@ impl Chains {
         Some(ChainId(index))
     }
 
+    /// Doubles the size of the table. Chains that evict each other on the way are lost.
     fn grow(&mut self) {
         let slots = (self.slots.len() * 2).max(1 << FIRST_SLOTS_LOG2);
         let old = std::mem::replace(&mut self.slots, vec![Chain::NONE; slots]);
@@ -157,12 +169,13 @@ impl Chains {
         }
     }
 
+    /// Returns the rarely used data of a chain.
     #[inline]
     fn detail(&self, chain: &Chain) -> Option<&Detail> {
         self.details.get(chain.detail as usize)
     }
 
-    /// Returns the calls open at the end, the outermost first.
+    /// Returns the chain's calls that are open at its end, the outermost first.
     #[inline]
     pub(super) fn open_calls(&self, chain: &Chain) -> &[Call] {
         self.detail(chain)
@@ -170,7 +183,8 @@ impl Chains {
             .unwrap_or_default()
     }
 
-    /// Returns the calls open before the last block's branch, the outermost first.
+    /// Returns the chain's calls that are open before its last block's branch, the outermost first.
+    /// A call at the end is not one of them.
     #[inline]
     pub(super) fn calls_before_last(&self, chain: &Chain) -> &[Call] {
         self.detail(chain)
@@ -178,44 +192,52 @@ impl Chains {
             .unwrap_or_default()
     }
 
+    /// Returns the outermost `count` calls of a chain.
     #[inline]
     fn calls(&self, detail: &Detail, count: u8) -> Option<&[Call]> {
         self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
     }
 
-    /// Notes that the chain was added in a tally's `round`. Returns its blocks as numbers of the
-    /// tally `owner`, in groups; `None` if these are not stored.
+    /// Stores in the chain that it was added in `round` of a tally. Returns its blocks as numbers
+    /// in that tally; `None` if the chain has no numbers yet, or those of another tally.
     #[inline]
-    pub(super) fn mark(&mut self, at: ChainId, round: u32, owner: u32) -> Option<&[Mark]> {
+    pub(super) fn stamp_round(
+        &mut self,
+        at: ChainId,
+        round: u32,
+        tally: u32,
+    ) -> Option<&[TallyWord]> {
         let chain = self.slots.get_mut(at.0)?;
         chain.round = round;
         let detail = chain.detail as usize;
         let detail = self.details.get(detail)?;
-        if detail.owner != owner {
+        if detail.tally != tally {
             return None;
         }
-        self.marks.get(detail.marks as usize..)?.get(..usize::from(detail.marks_count))
+        self.tally_words
+            .get(detail.tally_words as usize..)?
+            .get(..usize::from(detail.tally_word_count))
     }
 
     /// Returns the blocks of a chain, in execution order.
     pub(super) fn blocks(&self, at: ChainId) -> &[BlockId] {
         let detail = self.get(at).and_then(|chain| self.detail(chain));
         let blocks = detail.and_then(|detail| {
-            self.blocks.get(detail.blocks as usize..)?.get(..usize::from(detail.count))
+            self.blocks.get(detail.blocks as usize..)?.get(..usize::from(detail.block_count))
         });
         blocks.unwrap_or_default()
     }
 
-    /// Stores the numbers of the chain's blocks in the tally `owner`, in place of another tally's.
-    /// Does nothing if they are too many.
-    pub(super) fn set_marks(&mut self, at: ChainId, owner: u32, marks: &[Mark]) {
-        let start = self.marks.len();
+    /// Stores the chain's blocks as numbers in `tally`, in place of another tally's. Does nothing
+    /// if there are too many words.
+    pub(super) fn set_tally_words(&mut self, at: ChainId, tally: u32, tally_words: &[TallyWord]) {
+        let start = self.tally_words.len();
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
         let Some(detail) = self.details.get_mut(detail) else { return };
-        let start_and_count = (u32::try_from(start), u8::try_from(marks.len()));
+        let start_and_count = (u32::try_from(start), u8::try_from(tally_words.len()));
         if let (Ok(start), Ok(count)) = start_and_count {
-            (detail.owner, detail.marks, detail.marks_count) = (owner, start, count);
-            self.marks.extend_from_slice(marks);
+            (detail.tally, detail.tally_words, detail.tally_word_count) = (tally, start, count);
+            self.tally_words.extend_from_slice(tally_words);
         }
     }
 
@@ -223,12 +245,12 @@ impl Chains {
     #[inline]
     pub(super) fn spans(&self, at: ChainId) -> Option<&[Span]> {
         let detail = self.detail(self.get(at)?)?;
-        self.spans.get(detail.spans as usize..)?.get(..usize::from(detail.count))
+        self.spans.get(detail.spans as usize..)?.get(..usize::from(detail.block_count))
     }
 
     /// Stores the spans of the chain's blocks.
     pub(super) fn set_spans(&mut self, at: ChainId, spans: impl Iterator<Item = Span>) {
-        let start = u32::try_from(self.spans.len()).unwrap_or(NOWHERE);
+        let start = u32::try_from(self.spans.len()).unwrap_or(NOT_STORED);
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
         if let Some(detail) = self.details.get_mut(detail) {
             detail.spans = start;

@@ -1,6 +1,6 @@
 //! Decodes code bytes to blocks: an image with a block cache. Does no I/O and knows no packets.
 
-use super::block::{Block, BlockCache, BlockExit, BlockId, Draft, End};
+use super::block::{Block, BlockCache, BlockDraft, BlockExit, BlockId, End};
 use super::item::Span;
 use crate::common::Addr;
 use crate::image::CodeSource;
@@ -43,14 +43,15 @@ impl<'i> Code<'i> {
         &self.cache
     }
 
-    /// Returns the `count` instructions executed in a straight line from `ip` on, classified. Ends
-    /// early where the code is unknown.
+    /// Returns `count` instructions in a straight line from `ip` on, decoded anew. Branches are not
+    /// followed. Ends early where the code is unknown or not an instruction.
     pub fn insns(&self, ip: Addr, mode: ExecMode, count: u32) -> Insns<'_> {
         Insns { image: self.image, window: Window::default(), ip, mode, left: count }
     }
 
-    /// Returns the addresses of the `count` instructions executed in a straight line from `ip` on,
-    /// using the cache if it has them. Ends early where the code is unknown.
+    /// Returns the addresses of `count` instructions in a straight line from `ip` on, such as those
+    /// of a span. Faster for those of the block at `ip`, which is cached. Ends early where the code
+    /// is unknown or not an instruction.
     pub fn addrs(&mut self, ip: Addr, mode: ExecMode, count: u32) -> Addrs<'_> {
         let id = self.find(ip, mode);
         let sizes = match self.cache.get(id) {
@@ -60,7 +61,7 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
-    /// Appends the addresses that [`Self::addrs`] returns to a list. Faster if the cache has them.
+    /// Appends the addresses that [`Self::addrs`] returns to a list. Faster than that.
     pub fn add_addrs(&mut self, ip: Addr, mode: ExecMode, count: u32, to: &mut Vec<Addr>) {
         let id = self.find(ip, mode);
         let sizes = match self.cache.get(id) {
@@ -80,27 +81,29 @@ impl<'i> Code<'i> {
         }
     }
 
-    /// Returns the last instruction of a span that was just decoded, using the cache if it has it.
-    /// `None` if the code is unknown.
+    /// Returns the last instruction of a span that was just decoded, without decoding it again if
+    /// it ends a cached block. `None` if the code is unknown.
     pub fn last(&mut self, span: &Span) -> Option<Last> {
         let id = self.find(span.ip, span.mode);
         let block = self.cache.get(id).filter(|block| block.last() == span.last);
         if let Some(block) = block {
             let is_indirect_call = block.end == End::CallIndirect;
-            return Some(Last { end: block.fall(), is_indirect_call });
+            return Some(Last { end: block.following(), is_indirect_call });
         }
         let insn = self.insns(span.last, span.mode, 1).next()?;
         let is_indirect_call = insn.class == Class::CallIndirect;
         Some(Last { end: insn.next(), is_indirect_call })
     }
 
-    /// Returns true if an instruction in the block of a span loads RSP; see [`Insn::loads_sp`].
+    /// Returns true if an instruction in the block at the start of a span loads RSP, even one after
+    /// the span; see [`Insn::loads_sp`].
     pub fn loads_sp(&mut self, span: &Span) -> bool {
         let id = self.find(span.ip, span.mode);
         self.block(id).is_some_and(|block| block.loads_sp)
     }
 
-    /// Copies code bytes to `buf`. Returns the number of known bytes.
+    /// Copies code bytes from `addr` on to `buf`. Returns the number of bytes copied, fewer than
+    /// asked for where the code is unknown.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.image.read(addr, buf)
     }
@@ -112,16 +115,19 @@ impl<'i> Code<'i> {
         matches!(bytes.get(..known), Some([0x0f, 0x01, 0xc2 | 0xc3]))
     }
 
-    /// Returns the block at `ip`, decoding it if necessary. It may be empty if there is no code.
+    /// Returns the block at `ip`, decoding and caching it if necessary; this may empty the cache
+    /// first. The block is empty if no code is known there.
     pub(super) fn find(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
-        self.cache.find(ip, mode).unwrap_or_else(|| self.build(ip, mode))
+        self.cache.find(ip, mode).unwrap_or_else(|| self.decode_block(ip, mode))
     }
 
-    /// Returns the block at `ip` as [`Self::find`] does, but tries `hint` first.
+    /// Returns the block at `ip` as [`Self::find`] does, but tries `hint` first, which may be any
+    /// id.
     pub(super) fn find_near(&mut self, hint: BlockId, ip: Addr, mode: ExecMode) -> BlockId {
         self.cache.check(hint, ip, mode).unwrap_or_else(|| self.find(ip, mode))
     }
 
+    /// Returns the cached block with this id; `None` if there is none.
     #[inline]
     pub(super) fn block(&self, id: BlockId) -> Option<&Block> {
         self.cache.get(id)
@@ -141,23 +147,25 @@ impl<'i> Code<'i> {
         None
     }
 
-    /// Returns the address of the block's instruction number `index`, counted from 0.
+    /// Returns the address of the block's instruction number `index`, counted from 0; `None` if it
+    /// has fewer. An index of one past the last gives the address after the block.
     pub(super) fn insn_addr(&self, id: BlockId, index: u32) -> Option<Addr> {
         let block = self.cache.get(id)?;
         let before = self.cache.sizes(block).get(..index as usize)?;
         Some(block.ip.wrapping_add(before.iter().map(|size| u64::from(*size)).sum()))
     }
 
-    /// Returns the block at `to`, which control reached from `id` in direction `way`, and links it
-    /// to `id`. `to` must be the block's real successor, as links are not checked later.
-    pub(super) fn follow(
+    /// Returns the block at `to`, which control reached from the block `id` by this exit, and links
+    /// it to `id` for later executions. Decodes it if necessary. `to` must be the real successor at
+    /// this exit, except for an indirect branch, since other links are not checked later.
+    pub(super) fn successor(
         &mut self,
         id: BlockId,
-        way: BlockExit,
+        exit: BlockExit,
         to: Addr,
         mode: ExecMode,
     ) -> BlockId {
-        let link = self.cache.link(id, way);
+        let link = self.cache.link(id, exit);
         if let Some(known) = self.cache.check(link, to, mode) {
             return known;
         }
@@ -165,32 +173,34 @@ impl<'i> Code<'i> {
         let next = self.find(to, mode);
         // Building may have emptied the cache: link only blocks that still exist.
         if from.is_some_and(|from| self.cache.check(id, from, mode).is_some()) {
-            self.cache.set_link(id, way, next);
+            self.cache.set_link(id, exit, next);
         }
         next
     }
 
-    /// Returns the block at `to`, the target of a return whose call is at the end of block `call`.
-    pub(super) fn follow_return(&mut self, call: BlockId, to: Addr, mode: ExecMode) -> BlockId {
+    /// Returns the block at `to`, the target of a return whose call is at the end of block `call`,
+    /// as [`Self::successor`] does. `call` may be stale.
+    pub(super) fn return_successor(&mut self, call: BlockId, to: Addr, mode: ExecMode) -> BlockId {
         // The id may predate the last emptying of the cache, and denote some other block.
-        let is_call = |block: &Block| block.fall() == to && block.mode == mode;
+        let is_call = |block: &Block| block.following() == to && block.mode == mode;
         if self.cache.get(call).is_some_and(is_call) {
-            self.follow(call, BlockExit::Fall, to, mode)
+            self.successor(call, BlockExit::Fall, to, mode)
         } else {
             self.find(to, mode)
         }
     }
 
-    /// Decodes the block at `ip`, and adds it to the cache, which may be emptied first.
-    fn build(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
-        let mut draft = Draft::new(ip, mode);
+    /// Decodes the block at `ip`, and adds it to the cache, which may be emptied first. It is empty
+    /// if no code is known there.
+    fn decode_block(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
+        let mut draft = BlockDraft::new(ip, mode);
         let mut window = Window::default();
         loop {
             match window.decode(self.image, draft.next_ip(), mode) {
                 Ok(insn) if draft.push(&insn) => break,
                 Ok(_) => {}
                 Err(end) => {
-                    draft.stop(end);
+                    draft.end_with(end);
                     break;
                 }
             }
@@ -223,12 +233,13 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Returns the instruction at `ip`, or the reason why a block ends before it.
+    /// Returns the instruction at `ip`, or the reason why a block ends before it. Moves the window
+    /// if necessary.
     fn decode(&mut self, image: &dyn CodeSource, ip: Addr, mode: ExecMode) -> Result<Insn, End> {
-        if self.at(ip).len() < MAX_INSN_BYTES {
+        if self.bytes_from(ip).len() < MAX_INSN_BYTES {
             self.fill(image, ip);
         }
-        let bytes = self.at(ip);
+        let bytes = self.bytes_from(ip);
         let known = bytes.len();
         decode(bytes, ip, mode).ok_or(match known {
             0..MAX_INSN_BYTES => End::NoCode,
@@ -236,7 +247,8 @@ impl Window {
         })
     }
 
-    fn at(&self, ip: Addr) -> &[u8] {
+    /// Returns the bytes in the window from `ip` on; none if it is outside.
+    fn bytes_from(&self, ip: Addr) -> &[u8] {
         let known = self.bytes.get(..self.len).unwrap_or_default();
         usize::try_from(ip.wrapping_sub(self.start.0).0)
             .ok()
@@ -244,6 +256,7 @@ impl Window {
             .unwrap_or_default()
     }
 
+    /// Moves the window to `ip` and reads its bytes.
     fn fill(&mut self, image: &dyn CodeSource, ip: Addr) {
         self.start = ip;
         self.len = image.read(ip, &mut self.bytes).min(WINDOW_BYTES);

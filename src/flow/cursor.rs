@@ -12,7 +12,9 @@ use crate::pt::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'t> {
     trace: &'t [u8],
+    /// The offset of the next packet.
     offset: usize,
+    /// The BBP block around the next packet, which determines how it is decoded.
     context: BlockContext,
     errata: Errata,
 }
@@ -29,15 +31,17 @@ pub(super) struct Peeked {
     /// The offset of its first byte.
     pub(super) offset: usize,
     end: usize,
+    /// The BBP block after the packet.
     context: BlockContext,
 }
 
 impl<'t> Cursor<'t> {
+    /// Creates a cursor at a packet outside of BBP blocks.
     pub(super) const fn at(trace: &'t [u8], offset: usize, errata: Errata) -> Self {
         Self { trace, offset, context: BlockContext::None, errata }
     }
 
-    /// Returns a cursor on the same trace at another offset.
+    /// Returns a cursor on the same trace at another packet, outside of BBP blocks.
     pub(super) const fn moved_to(&self, offset: usize) -> Self {
         Self::at(self.trace, offset, self.errata)
     }
@@ -47,7 +51,8 @@ impl<'t> Cursor<'t> {
         self.offset
     }
 
-    /// Returns the next packet without taking it; `None` at the end.
+    /// Returns the next packet without taking it; `None` at the end of the trace. Fails at bytes
+    /// that are not a packet.
     #[inline]
     pub(super) fn peek(&self) -> Result<Option<Peeked>, Fault> {
         let rest = self.trace.get(self.offset..).unwrap_or_default();
@@ -64,14 +69,14 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves the bits of the next TNT packets to `bits`, as many as fit. Returns the number of
-    /// packets. Skips padding and timing packets, unless `TIMED`.
+    /// packets. Stops at any other packet, but skips PAD, MTC and CYC unless `STOP_AT_TIMING`.
     ///
     /// The timing of calls does not affect the decoded path: in the end, the same packets are taken
     /// as if each were taken as soon as it fits.
     #[inline]
-    pub(super) fn take_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
+    pub(super) fn take_tnts<const STOP_AT_TIMING: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;
-        while bits.has_room() && self.context == BlockContext::None {
+        while bits.has_room_for_short() && self.context == BlockContext::None {
             if bits.has_room_for_long()
                 && let Some(word) = self.trace.get(self.offset..).and_then(<[u8]>::first_chunk)
                 && bits.append_eight(u64::from_le_bytes(*word))
@@ -94,7 +99,7 @@ impl<'t> Cursor<'t> {
                     }
                     None => break,
                 },
-                Some(_) if !TIMED => match self.silent_bytes() {
+                Some(_) if !STOP_AT_TIMING => match self.pad_mtc_cyc_size() {
                     Some(size) => self.offset += size,
                     None => break,
                 },
@@ -104,8 +109,9 @@ impl<'t> Cursor<'t> {
         packets
     }
 
-    /// Returns true outside BBP blocks, where short TNT packets are unambiguous.
-    pub(super) fn is_outside_blocks(&self) -> bool {
+    /// Returns true if the next packet is outside of BBP blocks, where one byte identifies a short
+    /// TNT.
+    pub(super) fn is_outside_bbp_block(&self) -> bool {
         self.context == BlockContext::None
     }
 
@@ -127,7 +133,8 @@ impl<'t> Cursor<'t> {
         true
     }
 
-    /// Takes packets as [`Self::take_tnts`] does, out of line for rare use.
+    /// Returns this cursor and the bits as [`Self::take_tnts`] leaves them. Out of line, for rare
+    /// use.
     #[inline(never)]
     pub(super) fn take_tnts_cold(mut self, mut bits: TntBits) -> (Self, TntBits) {
         self.take_tnts::<false>(&mut bits);
@@ -144,17 +151,17 @@ impl<'t> Cursor<'t> {
         (word & 0xffff == 0xa302 && payload > 1).then_some(payload)
     }
 
-    /// Skips padding, MTC and CYC packets.
-    pub(super) fn pass_silent(&mut self) {
-        while let Some(size) = self.silent_bytes() {
+    /// Skips PAD, MTC and CYC packets up to the first other packet.
+    pub(super) fn skip_pad_mtc_cyc(&mut self) {
+        while let Some(size) = self.pad_mtc_cyc_size() {
             self.offset += size;
         }
     }
 
-    /// Returns the size of the next packet if it is PAD, MTC or CYC, and no erratum can make it
-    /// another packet.
+    /// Returns the size in bytes of the next packet if it is PAD, MTC or CYC of at most 2 bytes.
+    /// `None` for any other packet, and for a CYC that erratum SKD007 can have damaged.
     #[inline]
-    fn silent_bytes(&self) -> Option<usize> {
+    fn pad_mtc_cyc_size(&self) -> Option<usize> {
         match self.trace.get(self.offset..)? {
             [0, ..] => Some(1),
             [0x59, _, ..] => Some(2),
@@ -166,7 +173,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Returns true if a complete TIP packet comes next.
+    /// Returns true if a complete TIP packet comes next, with or without an address.
     #[inline]
     pub(super) fn is_at_tip(&self) -> bool {
         let Some(rest) = self.trace.get(self.offset..) else { return false };
@@ -176,8 +183,8 @@ impl<'t> Cursor<'t> {
     }
 
     /// Returns the address in the TIP that comes next, and the offset after the packet.
-    /// Decompresses the address against `last_ip`, and updates it. Returns `None`, and changes
-    /// nothing, for any other packet.
+    /// Decompresses the address against `last_ip`, and updates it; does not move. Returns `None`,
+    /// and changes nothing, if the next packet is not a TIP with an address.
     #[inline]
     pub(super) fn peek_tip(&self, last_ip: &mut LastIp) -> Option<(Addr, usize)> {
         let rest = self.trace.get(self.offset..)?;
@@ -209,7 +216,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Takes the next packet and returns it with its offset; `None` at the end of the trace.
-    pub(super) fn take(&mut self) -> Result<Option<(usize, Packet)>, Fault> {
+    pub(super) fn take_packet(&mut self) -> Result<Option<(usize, Packet)>, Fault> {
         let Some(peeked) = self.peek()? else { return Ok(None) };
         self.pass(&peeked);
         Ok(Some((peeked.offset, peeked.packet)))

@@ -5,10 +5,10 @@ use super::block::BlockId;
 use super::code::Code;
 use super::cursor::{Cursor, Peeked};
 use super::item::{Event, EventKind, FlowItem, Gap, GapReason};
-use super::lead::Lead;
 use super::psb::{Fault, PsbPlus};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
+use super::walk::PacketWalk;
 use crate::common::{Addr, AddrRange, Tsc};
 use crate::insn::ExecMode;
 use crate::pt::{
@@ -55,27 +55,32 @@ impl Default for Config {
 pub struct Decoder<'t> {
     pub(super) trace: &'t [u8],
     pub(super) cursor: Cursor<'t>,
-    /// Decoding stops at the first PSB at or after this offset.
+    /// Decoding stops at the first PSB at or after this offset; `None` for the trace's end.
     end: Option<usize>,
-    /// The offset after the last PSB that was decoded, or attempted.
-    fresh_from: usize,
+    /// The lowest offset at which the search for a PSB may start after a fault: after the last PSB
+    /// that was decoded, or attempted.
+    min_resync_offset: usize,
     pub(super) config: Config,
     pub(super) state: State,
     /// The address of the next instruction; valid while tracing is on.
     pub(super) ip: Addr,
-    /// The block at `ip`, if it is known.
+    /// The cached block at `ip`, probably; [`BlockId::NONE`] if unknown. Must be checked before
+    /// use.
     pub(super) hint: BlockId,
+    /// The width of the code at `ip`.
     pub(super) mode: ExecMode,
     /// The address of the last executed instruction.
     pub(super) last: Addr,
+    /// TNT bits that were taken from packets and not yet used by branches.
     pub(super) tnt: TntBits,
     /// The number of direct jumps and calls since the last TNT bit or TIP was used.
-    pub(super) without_bit: u32,
+    pub(super) direct_branches: u32,
     pub(super) last_ip: LastIp,
+    /// The return addresses of the calls executed since the last PSB, for compressed returns.
     pub(super) stack: ReturnStack,
     /// Items to yield before any other.
     pub(super) queue: VecDeque<FlowItem>,
-    /// Packets that wait for the FUP with their IP.
+    /// Packets, with their offsets, that wait for the FUP or TIP with their IP.
     pub(super) waiting: Vec<(u64, Packet)>,
     /// Events that wait for the next far branch, MOV CR3 or VMPTRLD, or for the report of an
     /// overflow.
@@ -84,6 +89,7 @@ pub struct Decoder<'t> {
     pub(super) next_mode: Option<NextMode>,
     /// RFLAGS.IF, as last reported in the trace.
     pub(super) interrupts: Option<bool>,
+    /// The clock that sees every packet; `None` without [`Config::clock`].
     pub(super) clock: Option<Clock>,
     cr3: Option<u64>,
     tsc: Option<Tsc>,
@@ -92,8 +98,10 @@ pub struct Decoder<'t> {
 /// A MODE.Exec packet that waits for the packet it applies to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NextMode {
+    /// The offset of the MODE.Exec.
     pub(super) offset: u64,
     pub(super) mode: ExecMode,
+    /// RFLAGS.IF.
     pub(super) interrupts: bool,
 }
 
@@ -106,8 +114,8 @@ pub(super) enum State {
     Off,
     /// Tracing is on at `ip`.
     On,
-    /// Walk to the place that a packet binds to, without taking packets.
-    Lead(Lead),
+    /// Tracing is on at `ip`: execute the blocks up to the instruction that a packet binds to.
+    Walk(PacketWalk),
     /// At the IP of the FUP at this offset, which a TIP or TIP.PGD must follow.
     Async { fup: u64 },
     /// After an OVF at this offset: a FUP may follow.
@@ -123,7 +131,7 @@ impl<'t> Decoder<'t> {
             trace,
             cursor: Cursor::at(trace, 0, config.errata),
             end: None,
-            fresh_from: 0,
+            min_resync_offset: 0,
             clock: config.clock.map(|clock| Clock::new(clock).with_errata(config.errata)),
             config,
             state: State::Seek(0),
@@ -132,7 +140,7 @@ impl<'t> Decoder<'t> {
             mode: ExecMode::Bits64,
             last: Addr(0),
             tnt: TntBits::default(),
-            without_bit: 0,
+            direct_branches: 0,
             last_ip: LastIp::new(),
             stack: ReturnStack::new(),
             queue: VecDeque::with_capacity(8),
@@ -163,32 +171,34 @@ impl<'t> Decoder<'t> {
         decoder
     }
 
-    /// Resets the decoder to the first PSB at or after `offset`.
+    /// Moves the decoder to the first PSB at or after `offset`, forward or backward. Drops items
+    /// that were not yielded. A segment's end stays as it is.
     pub fn sync_at(&mut self, offset: usize) {
-        self.forget();
+        self.reset_path_state();
         self.queue.clear();
-        self.fresh_from = offset;
+        self.min_resync_offset = offset;
         self.state = State::Seek(offset);
     }
 
-    /// Returns the next item; `None` at the end. Times are yielded as events when they are reached,
-    /// so that the caller can switch to other code where the image changed.
+    /// Returns the next item; `None` at the end of the trace, or of the segment. Times are yielded
+    /// as events when they are reached, so that the caller can pass other code from then on, where
+    /// the image changed.
     #[inline]
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
-        if self.is_on() {
+        if self.is_about_to_execute() {
             if self.tnt.is_empty() && self.waiting.is_empty() {
                 self.read_ahead();
             }
-            let known = self.run_known(code);
-            if known.is_some() {
-                return known.map(FlowItem::Block);
+            let span = self.run_cached_block(code);
+            if span.is_some() {
+                return span.map(FlowItem::Block);
             }
         }
-        self.next_any(code)
+        self.next_uncached(code)
     }
 
-    /// Takes the bits of the next TNT packets, up to the first packet that is not TNT, padding or
-    /// timing.
+    /// Takes the bits of the next TNT packets, as many as fit, up to the first packet that is
+    /// neither TNT nor PAD, MTC or CYC. With a clock, stops at MTC and CYC, too.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
         if self.cursor.is_at_tip() {
@@ -201,7 +211,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Takes TNT bits as [`Self::read_ahead`] does, but only up to the next timing packet.
+    /// Takes TNT bits as [`Self::read_ahead`] does, but only up to the next packet that is not TNT,
+    /// and passes the TNT packets to the clock.
     #[cold]
     fn read_ahead_timed(&mut self) {
         let packets = self.cursor.take_tnts::<true>(&mut self.tnt);
@@ -216,20 +227,21 @@ impl<'t> Decoder<'t> {
     pub(super) fn pass(&mut self, peeked: &Peeked) {
         self.cursor.pass(peeked);
         if self.clock.is_some() {
-            self.show_clock(&peeked.packet);
+            self.pass_to_clock(&peeked.packet);
         }
     }
 
+    /// Passes a packet to the clock, if there is one.
     #[cold]
-    fn show_clock(&mut self, packet: &Packet) {
+    fn pass_to_clock(&mut self, packet: &Packet) {
         if let Some(clock) = &mut self.clock {
             clock.packet(packet);
         }
     }
 
-    /// Returns the next item, whatever it is: a queued one first. The slow counterpart of
-    /// `run_known`.
-    pub(super) fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+    /// Returns the next item: a queued one if there is any, else the result of the next steps.
+    /// Unlike `run_cached_block`, handles all blocks and packets. `None` at the end.
+    pub(super) fn next_uncached(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         loop {
             if let Some(item) = self.queue.pop_front() {
                 return Some(item);
@@ -237,10 +249,10 @@ impl<'t> Decoder<'t> {
             let item = match self.state {
                 State::On if !self.tnt.is_empty() => self.run_block(code),
                 State::On => self.bind(code),
-                State::Lead(lead) => self.lead(lead, code),
+                State::Walk(walk) => self.step_walk(walk, code),
                 State::Done => return None,
                 _ => {
-                    self.step();
+                    self.step_without_code();
                     None
                 }
             };
@@ -251,20 +263,21 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Returns the trace offset of the next packet, in bytes.
+    /// Returns the trace offset of the next packet to read, in bytes. TNT bits before it may be
+    /// unused yet.
     pub const fn offset(&self) -> u64 {
         self.cursor.offset() as u64
     }
 
-    /// Returns the address of the next instruction; `None` unless tracing is on.
+    /// Returns the address of the next instruction to execute; `None` unless tracing is on.
     pub const fn ip(&self) -> Option<Addr> {
         match self.state {
-            State::On | State::Lead(_) | State::Async { .. } => Some(self.ip),
+            State::On | State::Walk(_) | State::Async { .. } => Some(self.ip),
             _ => None,
         }
     }
 
-    /// Returns the width of the code.
+    /// Returns the width of the code at the current point; 64 bits before the first PSB.
     pub const fn mode(&self) -> ExecMode {
         self.mode
     }
@@ -291,27 +304,28 @@ impl<'t> Decoder<'t> {
         self.clock.as_ref()?.cycles()
     }
 
-    /// Takes one step that needs no code.
-    fn step(&mut self) {
+    /// Takes one step in a state in which no code is executed. Loses the path at a fault.
+    fn step_without_code(&mut self) {
         let done = match self.state {
             State::Seek(from) => {
-                self.seek(from);
+                self.seek_psb(from);
                 Ok(())
             }
             State::Off => self.step_off(),
             State::Async { fup } => self.step_async(fup),
             State::Overflow { ovf } => self.step_overflow(ovf),
-            State::On | State::Lead(_) | State::Done => Ok(()),
+            State::On | State::Walk(_) | State::Done => Ok(()),
         };
         if let Err(fault) = done {
-            self.gap(fault);
+            self.lose_path(fault);
         }
     }
 
-    /// Continues at the first PSB at or after `from`. If the trace has none at all, reports a gap.
-    fn seek(&mut self, from: usize) {
+    /// Starts the segment at the first PSB at or after `from`. Without one, ends decoding, and
+    /// queues a gap if the trace has no PSB at all.
+    fn seek_psb(&mut self, from: usize) {
         if let Some(psb) = find_psb(self.trace, from) {
-            self.enter(psb);
+            self.start_segment(psb);
             return;
         }
         self.state = State::Done;
@@ -320,17 +334,19 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Returns the offset of the PSB that was read at `offset`, as [`find_psb`] determines it:
-    /// preceding bytes can look like a PSB's. Segments start at this offset as well.
-    pub(super) fn psb_at(&self, offset: usize) -> usize {
+    /// Returns the offset of the PSB that was read at `offset`, as [`find_psb`] determines it; it
+    /// can be higher, since bytes before a PSB can look like its start. Segments start at that
+    /// offset.
+    pub(super) fn psb_start(&self, offset: usize) -> usize {
         find_psb(self.trace, offset).unwrap_or(offset)
     }
 
-    /// Continues with the state in the PSB+ at `psb`, or ends decoding if the segment ends there.
-    pub(super) fn enter(&mut self, psb: usize) {
-        self.forget();
+    /// Continues with the state in the PSB+ at `psb`, in place of all earlier state. Ends decoding
+    /// instead if the decoder's segment ends there, or the trace ends in the PSB+.
+    pub(super) fn start_segment(&mut self, psb: usize) {
+        self.reset_path_state();
         self.cursor = self.cursor.moved_to(psb);
-        self.fresh_from = psb + PSB.len();
+        self.min_resync_offset = psb + PSB.len();
         if self.end.is_some_and(|end| psb >= end) {
             self.state = State::Done;
             return;
@@ -338,20 +354,20 @@ impl<'t> Decoder<'t> {
         // The position before the PSB does not belong to this segment, nor to a gap in it.
         self.state = State::Off;
         match self.read_psb(psb) {
-            Ok(Some(plus)) => self.adopt(&plus),
+            Ok(Some(plus)) => self.apply_psb_plus(&plus),
             Ok(None) => self.state = State::Done,
-            Err(fault) => self.gap(fault),
+            Err(fault) => self.lose_path(fault),
         }
     }
 
-    /// Reads the PSB+ at `psb`; `None` if the trace ends in it.
+    /// Reads the PSB+ at `psb`, without moving; `None` if the trace ends in it.
     pub(super) fn read_psb(&self, psb: usize) -> Result<Option<PsbPlus>, Fault> {
         PsbPlus::read(self.cursor.moved_to(psb), self.config.errata)
     }
 
-    /// Applies the state in a PSB+, and moves past it.
-    fn adopt(&mut self, plus: &PsbPlus) {
-        self.read_notes(plus.end);
+    /// Applies the state in a PSB+, and moves past it. Tracing is on if it has an IP, else off.
+    fn apply_psb_plus(&mut self, plus: &PsbPlus) {
+        self.take_psb_plus_packets(plus.end);
         self.cursor = self.cursor.moved_to(plus.end);
         self.last_ip = plus.last_ip;
         self.mode = plus.mode.map_or(ExecMode::Bits64, |(mode, _)| mode);
@@ -359,29 +375,31 @@ impl<'t> Decoder<'t> {
         self.cr3 = plus.cr3;
         self.state = State::Off;
         if let Some(ip) = plus.ip {
-            self.go(ip);
+            self.resume_at_ip(ip);
         }
         if let Some((offset, tsc)) = plus.tsc {
-            self.at_time(offset, tsc);
+            self.set_tsc(offset, tsc);
         }
     }
 
-    /// Passes the packets of a PSB+ to the clock, and queues those that are events: MNT.
-    fn read_notes(&mut self, end: usize) {
+    /// Takes the packets of a PSB+ up to `end`: passes them to the clock, and queues events for
+    /// those that are not state, MNT.
+    fn take_psb_plus_packets(&mut self, end: usize) {
         while self.cursor.offset() < end {
             let Ok(Some(peeked)) = self.cursor.peek() else { break };
             if let packet @ Packet::Mnt(_) = peeked.packet {
-                self.event(peeked.offset as u64, EventKind::Note { packet, ip: None });
+                self.queue_event(peeked.offset as u64, EventKind::Note { packet, ip: None });
             }
             self.pass(&peeked);
         }
     }
 
-    /// Resets all state that a PSB invalidates.
-    fn forget(&mut self) {
+    /// Resets all state that a PSB invalidates, such as TNT bits and the return stack. Keeps the
+    /// queue.
+    fn reset_path_state(&mut self) {
         self.hint = BlockId::NONE;
         self.tnt = TntBits::default();
-        self.without_bit = 0;
+        self.direct_branches = 0;
         self.last_ip.reset();
         self.stack.clear();
         self.waiting.clear();
@@ -389,34 +407,36 @@ impl<'t> Decoder<'t> {
         self.next_mode = None;
     }
 
-    /// Notes that tracing is on at `ip`, where no block is known yet.
-    pub(super) fn go(&mut self, ip: Addr) {
+    /// Turns tracing on at `ip`.
+    pub(super) fn resume_at_ip(&mut self, ip: Addr) {
         self.ip = ip;
         self.hint = BlockId::NONE;
         self.state = State::On;
     }
 
-    pub(super) fn at_time(&mut self, offset: u64, tsc: Tsc) {
+    /// Sets the time-stamp counter, and queues its event.
+    pub(super) fn set_tsc(&mut self, offset: u64, tsc: Tsc) {
         self.tsc = Some(tsc);
-        self.event(offset, EventKind::Tsc(tsc));
+        self.queue_event(offset, EventKind::Tsc(tsc));
     }
 
     pub(super) fn set_cr3(&mut self, cr3: u64) {
         self.cr3 = Some(cr3);
     }
 
-    pub(super) fn event(&mut self, offset: u64, kind: EventKind) {
+    /// Queues an event of the packet at `offset`.
+    pub(super) fn queue_event(&mut self, offset: u64, kind: EventKind) {
         self.queue.push_back(FlowItem::Event(Event { offset, kind }));
     }
 
-    /// Reports a gap and resumes at the next PSB. A damaged packet may have consumed the start of a
-    /// PSB, so the search starts shortly before the fault, but never at a PSB that was already
-    /// decoded.
-    pub(super) fn gap(&mut self, (offset, reason): Fault) {
+    /// Queues a gap, and makes the next step search for a PSB. A damaged packet may have consumed
+    /// the start of a PSB, so the search starts shortly before the fault, but never at a PSB that
+    /// was already decoded.
+    pub(super) fn lose_path(&mut self, (offset, reason): Fault) {
         let gap = Gap { offset: offset as u64, last_ip: self.ip(), reason };
         self.queue.push_back(FlowItem::Gap(gap));
         let swallowed = self.cursor.offset().saturating_sub(PSB.len());
-        self.state = State::Seek(swallowed.max(self.fresh_from));
+        self.state = State::Seek(swallowed.max(self.min_resync_offset));
     }
 }
 

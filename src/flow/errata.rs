@@ -5,7 +5,7 @@ use super::block::{Block, End};
 use super::code::Code;
 use super::cursor::{Cursor, Peeked};
 use super::decoder::{Decoder, State};
-use super::lead::{Goal, Then};
+use super::walk::{Goal, WalkAction};
 use crate::common::Addr;
 use crate::pt::{Erratum, Packet};
 
@@ -14,8 +14,8 @@ impl Decoder<'_> {
         self.config.errata.has(erratum)
     }
 
-    /// Works around BDM64: if the code does not lead from the target of the last branch to the
-    /// abort at `ip`, that target was wrong, and `ip` is the right one.
+    /// Works around BDM64, at the FUP with `ip` of an aborted transaction: if the code does not
+    /// lead from the target of the last branch to `ip`, that target was wrong. Then moves to `ip`.
     pub(super) fn undo_bdm64(&mut self, ip: Addr, code: &mut Code<'_>) {
         let abort =
             |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
@@ -23,13 +23,13 @@ impl Decoder<'_> {
             && self.waiting.iter().any(abort)
             && !self.leads_to(Goal::Ip(ip), code)
         {
-            self.go_on_at(ip);
+            self.set_ip(ip);
         }
     }
 
-    /// Returns true if erratum SKL014 applies: the direct branch at the end of `block` leaves the
-    /// traced code, and its TIP.PGD may then have no IP.
-    pub(super) fn is_skl014(&self, block: &Block) -> bool {
+    /// Returns true if, by erratum SKL014, a TIP.PGD without IP can belong to the direct branch at
+    /// the end of `block`: it leaves the traced code.
+    pub(super) fn may_disable_without_ip_skl014(&self, block: &Block) -> bool {
         let config = &self.config;
         let is_direct = matches!(block.end, End::Jmp | End::Call | End::CallNext);
         if !is_direct || !self.has(Erratum::Skl014) {
@@ -40,8 +40,9 @@ impl Decoder<'_> {
         filtered || config.trace_stop.iter().any(inside)
     }
 
-    /// Works around SKD022: drops a FUP at a VM entry before a TIP.PGD; the VM entry disables
-    /// tracing.
+    /// Works around SKD022, after a FUP was handled: before a VM entry and a TIP.PGD, that FUP is
+    /// superfluous, and the VM entry disables tracing. Takes the TIP.PGD, and starts the walk to
+    /// the branch that it belongs to.
     pub(super) fn undo_skd022(&mut self, code: &mut Code<'_>) {
         let State::Async { .. } = self.state else { return };
         if !self.has(Erratum::Skd022) || !code.is_vm_entry(self.ip) {
@@ -52,24 +53,26 @@ impl Decoder<'_> {
         {
             self.pass(&peeked);
             let ip = self.last_ip.reconstruct(payload);
-            let then = Then::Disable(peeked.offset as u64, ip);
+            let then = WalkAction::Disable(peeked.offset as u64, ip);
             self.start_walk(code, peeked.offset, Goal::Disable(ip), then);
         }
     }
 
-    /// Returns true if erratum APL11 applies: the packet after an OVF is a superfluous TIP.PGD.
-    pub(super) fn is_apl11(&self, peeked: &Peeked) -> bool {
+    /// Returns true if the packet after an OVF is a TIP.PGD that erratum APL11 makes superfluous.
+    pub(super) fn is_superfluous_pgd_apl11(&self, peeked: &Peeked) -> bool {
         self.has(Erratum::Apl11) && matches!(peeked.packet, Packet::TipPgd(_))
     }
 
-    /// Returns true if erratum APL12 applies: the FUP after an OVF, which was just taken, is
-    /// superfluous, as later packets show that tracing is off.
-    pub(super) fn is_apl12(&self) -> bool {
-        self.has(Erratum::Apl12) && self.shows_off(self.cursor)
+    /// Returns true if the FUP after an OVF, which was just taken, is one that erratum APL12 makes
+    /// superfluous: later packets show that tracing is off.
+    pub(super) fn is_fup_superfluous_apl12(&self) -> bool {
+        self.has(Erratum::Apl12) && self.shows_tracing_off(self.cursor)
     }
 
-    fn shows_off(&self, mut cursor: Cursor<'_>) -> bool {
-        while let Ok(Some((at, packet))) = cursor.take() {
+    /// Returns true if the first of the next packets that depends on it shows that tracing is off.
+    /// Takes none of them.
+    fn shows_tracing_off(&self, mut cursor: Cursor<'_>) -> bool {
+        while let Ok(Some((at, packet))) = cursor.take_packet() {
             match packet {
                 Packet::TipPge(_) | Packet::TraceStop => return true,
                 Packet::Psb => {
@@ -88,8 +91,8 @@ impl Decoder<'_> {
     }
 
     /// Works around SKD010: after an OVF without a FUP, searches for a packet that shows that
-    /// tracing is on, and where. Moves to that packet, or past it. Returns `None` if tracing is
-    /// off.
+    /// tracing is on, and returns its IP. Moves to that packet, or past a TIP. Returns `None` if
+    /// tracing is off; moves past a TIP.PGD then.
     pub(super) fn recover_skd010(&mut self) -> Option<Addr> {
         if !self.has(Erratum::Skd010) {
             return None;
@@ -101,7 +104,7 @@ impl Decoder<'_> {
                 Packet::Fup(payload) => {
                     // The FUP is read again, so that it binds as usual.
                     let ip = self.last_ip.reconstruct(payload);
-                    return self.resume_at(transaction.unwrap_or(cursor), ip);
+                    return self.move_if_on(transaction.unwrap_or(cursor), ip);
                 }
                 Packet::ModeTsx { .. } if transaction.is_none() => {
                     transaction = Some(cursor);
@@ -110,7 +113,7 @@ impl Decoder<'_> {
                 Packet::Tip(payload) => {
                     cursor.pass(&peeked);
                     let ip = self.last_ip.reconstruct(payload);
-                    return self.resume_at(cursor, ip);
+                    return self.move_if_on(cursor, ip);
                 }
                 Packet::TipPgd(_) => {
                     cursor.pass(&peeked);
@@ -119,7 +122,7 @@ impl Decoder<'_> {
                 }
                 Packet::Psb => {
                     let ip = self.read_psb(peeked.offset).unwrap_or_default()?.ip;
-                    return self.resume_at(cursor, ip);
+                    return self.move_if_on(cursor, ip);
                 }
                 packet if !can_be_skipped(&packet) => return None,
                 _ => cursor.pass(&peeked),
@@ -128,7 +131,8 @@ impl Decoder<'_> {
         None
     }
 
-    fn resume_at(&mut self, cursor: Cursor<'_>, ip: Option<Addr>) -> Option<Addr> {
+    /// Moves to the offset of `cursor` if there is an IP. Returns the IP.
+    fn move_if_on(&mut self, cursor: Cursor<'_>, ip: Option<Addr>) -> Option<Addr> {
         if ip.is_some() {
             self.cursor = self.cursor.moved_to(cursor.offset());
         }

@@ -8,85 +8,90 @@ use super::decoder::Decoder;
 use super::item::{Exit, Span};
 use crate::common::Addr;
 
-/// The number of direct jumps in a row after which to check whether they ever end.
-pub(super) const CIRCLE_BLOCKS: u32 = 64;
+/// The number of direct jumps and calls in a row after which `follow` checks whether they ever end.
+pub(super) const ENDLESS_CHECK_BLOCKS: u32 = 64;
 
 impl Decoder<'_> {
-    /// Executes the block at the current IP. Returns `None`, and does nothing, if some data are
-    /// missing.
+    /// Executes the block at the current IP and returns its span. Returns `None`, and does nothing,
+    /// if the block, its successor, or the TNT bit or TIP of its branch is not at hand, or if the
+    /// block does not end in a near branch.
     #[expect(clippy::inline_always, reason = "a span returned through memory takes as long as it")]
     #[inline(always)]
-    pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
+    pub(super) fn run_cached_block(&mut self, code: &Code<'_>) -> Option<Span> {
         let block = code.block(self.hint).filter(|block| block.is_at(self.ip, self.mode))?;
         match block.end {
-            End::Jcc => self.jcc_known(block, code),
-            End::Ret if !self.tnt.is_empty() => self.return_known(block, code),
-            End::Ret | End::JmpIndirect | End::CallIndirect => self.tip_known(block, code),
-            End::Jmp | End::Call => self.direct_known(block, code),
+            End::Jcc => self.run_cached_jcc(block, code),
+            End::Ret if !self.tnt.is_empty() => self.run_cached_return(block, code),
+            End::Ret | End::JmpIndirect | End::CallIndirect => {
+                self.run_cached_tip_branch(block, code)
+            }
+            End::Jmp | End::Call => self.run_cached_direct_branch(block, code),
             _ => None,
         }
     }
 
+    /// Executes a conditional branch with the next TNT bit.
     #[inline]
-    fn jcc_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+    fn run_cached_jcc(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let taken = self.tnt.peek()?;
         let next = block.link(BlockExit::of(taken));
         let ip = code.block(next)?.ip;
         self.tnt.skip_one();
-        self.without_bit = 0;
+        self.direct_branches = 0;
         let exit = if taken { Exit::Taken } else { Exit::NotTaken };
-        Some(self.step_to((next, ip), block, exit))
+        Some(self.leave_for((next, ip), block, exit))
     }
 
-    /// Executes a direct jump or call.
+    /// Executes a direct jump or call. Returns `None` if it may not have been executed yet.
     ///
-    /// With unused TNT bits, the branch of the next bit is still ahead, so this one was executed.
-    /// After too many in a row, `follow` checks whether they ever end. Without TNT bits, the next
-    /// packet may bind before the jump, unless it is the TIP of a branch that the jump leads to.
+    /// With unused TNT bits, the branch that the next bit belongs to is still ahead, so this one
+    /// was executed. After too many in a row, `follow` checks whether they ever end. Without TNT
+    /// bits, the next packet may bind before the jump, unless it is the TIP of a branch that the
+    /// jump leads to.
     #[inline]
-    fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+    fn run_cached_direct_branch(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = block.link(BlockExit::Branch);
         let target = code.block(next)?;
-        let may_go = if self.tnt.is_empty() {
+        let may_execute = if self.tnt.is_empty() {
             self.cursor.is_at_tip() && leads_to_tip(target, code)
         } else {
-            self.without_bit + 1 < CIRCLE_BLOCKS
+            self.direct_branches + 1 < ENDLESS_CHECK_BLOCKS
         };
-        if !may_go {
+        if !may_execute {
             return None;
         }
-        self.without_bit += 1;
+        self.direct_branches += 1;
         if block.end == End::Jmp {
-            return Some(self.step_to((next, target.ip), block, Exit::Jmp));
+            return Some(self.leave_for((next, target.ip), block, Exit::Jmp));
         }
-        self.stack.push(block.fall(), self.hint);
-        Some(self.step_to((next, target.ip), block, Exit::Call))
+        self.stack.push(block.following(), self.hint);
+        Some(self.leave_for((next, target.ip), block, Exit::Call))
     }
 
-    /// Executes a return with a TNT bit of 1, if the block after its call is known.
+    /// Executes a compressed return: the next TNT bit is 1, and the block after its call is cached.
     #[inline]
-    fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
+    fn run_cached_return(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let next = self.return_target(code).filter(|_| self.tnt.peek() == Some(true))?;
         self.tnt.skip_one();
-        self.without_bit = 0;
+        self.direct_branches = 0;
         self.stack.drop_one();
-        Some(self.step_to(next, block, Exit::Ret))
+        Some(self.leave_for(next, block, Exit::Ret))
     }
 
     /// Returns the block to which a compressed return goes, the one after its call, and its
-    /// address; `None` if it is not cached and linked.
+    /// address; `None` if it is not cached and linked. Pops nothing.
     #[inline]
-    fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+    fn return_target(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;
         let next = code.block(call)?.link(BlockExit::Fall);
         code.block(next).filter(|next| next.is_at(to, self.mode))?;
         Some((next, to))
     }
 
-    /// Executes a branch whose TIP comes next and leads to a known block.
+    /// Executes an indirect branch or return whose TIP comes next and leads to a cached block.
     #[inline]
-    fn tip_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        let next = self.take_tip_known(code)?;
+    fn run_cached_tip_branch(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let next = self.take_tip_to_cached_block(code)?;
         let exit = match block.end {
             End::Ret => Exit::Ret,
             End::JmpIndirect => Exit::JmpIndirect,
@@ -95,12 +100,13 @@ impl Decoder<'_> {
                 Exit::Call
             }
         };
-        Some(self.step_to(next, block, exit))
+        Some(self.leave_for(next, block, exit))
     }
 
-    /// Takes the next TIP if it leads to a known block. Returns that block, and its address.
+    /// Takes the next TIP if it leads to a cached block and has no effects but to set the IP.
+    /// Returns that block, and its address.
     #[inline]
-    fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+    fn take_tip_to_cached_block(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         // A TIP gives waiting packets their IP and applies the next mode, and a clock must see it.
         if !self.waiting.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
@@ -110,25 +116,27 @@ impl Decoder<'_> {
         let next = code.cache.find(ip, self.mode)?;
         self.last_ip = last_ip;
         self.cursor.pass_tip(end);
-        self.without_bit = 0;
+        self.direct_branches = 0;
         Some((next, ip))
     }
 
+    /// Pushes the return address of the call at the end of the current block.
     #[inline]
     const fn push_call_of(&mut self, block: &Block) {
-        self.stack.push(block.fall(), self.hint);
+        self.stack.push(block.following(), self.hint);
     }
 
-    /// Leaves `block` by `exit` for the block `next`.
+    /// Moves from the end of `block` to the block `next`, and returns the span of `block`.
     #[inline]
-    const fn step_to(&mut self, next: (BlockId, Addr), block: &Block, exit: Exit) -> Span {
+    const fn leave_for(&mut self, next: (BlockId, Addr), block: &Block, exit: Exit) -> Span {
         (self.hint, self.ip) = next;
         self.last = block.last();
         block.span(exit)
     }
 }
 
-/// Returns true if a few direct jumps or calls lead from `block` to a branch that takes a TIP.
+/// Returns true if a few direct jumps or calls, or none, lead from `block` to a branch that takes a
+/// TIP, and all blocks on the way are cached.
 fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
     for _ in 0..4 {
         match block.end {

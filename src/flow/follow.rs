@@ -1,5 +1,6 @@
 //! Executes one whole block, with any branch at its end; the slow counterpart of `fast`. Takes the
-//! outcome from TNT bits or packets. Does not determine what asynchronous packets bind to.
+//! outcome of the branch from TNT bits or packets. Does not determine to which instructions FUPs
+//! and other asynchronous packets bind: `bind` does.
 
 use super::block::{Block, BlockExit, BlockId, End};
 use super::code::Code;
@@ -11,121 +12,135 @@ use crate::pt::Packet;
 
 /// The block at the current IP, about to be executed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Here {
+pub(super) struct CurrentBlock {
     pub(super) id: BlockId,
     pub(super) block: Block,
 }
 
 impl Decoder<'_> {
-    /// Returns the block at the current IP.
-    pub(super) fn here(&mut self, code: &mut Code<'_>) -> Here {
+    /// Returns the block at the current IP, decoding its code if it is not cached. It is empty if
+    /// no code is known there.
+    pub(super) fn current_block(&mut self, code: &mut Code<'_>) -> CurrentBlock {
         let id = code.find_near(self.hint, self.ip, self.mode);
-        let block = code.block(id).copied().unwrap_or(Block::none(self.ip, self.mode));
-        Here { id, block }
+        let block = code.block(id).copied().unwrap_or(Block::empty(self.ip, self.mode));
+        CurrentBlock { id, block }
     }
 
-    /// Executes the block at the current IP to its end. The outcome of its branch is in the unused
-    /// TNT bits, or in the next packets.
+    /// Executes the block at the current IP to its end, and returns its span. The outcome of its
+    /// branch is in the unused TNT bits, or in the next packets. If it is in neither, the path is
+    /// lost after the block, and `None` is returned for a block without instructions.
     pub(super) fn run_block(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
-        let here = self.here(code);
-        match self.leave(here, code) {
-            Ok(exit) => Some(self.span(&here.block, exit)),
-            Err(fault) => self.lose(&here.block, fault),
+        let current = self.current_block(code);
+        match self.execute_block_end(current, code) {
+            Ok(exit) => Some(self.finish_block(&current.block, exit)),
+            Err(fault) => self.lose_path_after(&current.block, fault),
         }
     }
 
-    /// Takes the branch at the end of a block, and moves to the next block. Returns how control
-    /// left. Does not note the block as executed: see [`Self::span`].
-    fn leave(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
-        let block = here.block;
+    /// Executes the branch at the end of a block: moves to the next block, and pushes the return
+    /// address of a call. Returns the exit. The caller must call [`Self::finish_block`] then.
+    fn execute_block_end(
+        &mut self,
+        current: CurrentBlock,
+        code: &mut Code<'_>,
+    ) -> Result<Exit, Fault> {
+        let block = current.block;
         let exit = match block.end {
-            End::Jcc => return self.leave_jcc(here, code),
-            End::Ret => return self.leave_ret(here, code),
+            End::Jcc => return self.execute_jcc(current, code),
+            End::Ret => return self.execute_ret(current, code),
             End::JmpIndirect => Exit::JmpIndirect,
             End::CallIndirect => {
-                self.push_call(here);
+                self.push_call(current);
                 Exit::Call
             }
             End::FarCall => Exit::FarCall,
             End::FarReturn => Exit::FarReturn,
             End::FarJmp => Exit::FarJmp,
-            End::NoCode => return Err(self.here_is(GapReason::NoCode(block.fall()))),
-            End::BadInsn => return Err(self.here_is(GapReason::BadInsn(block.fall()))),
+            End::NoCode => return Err(self.fault_here(GapReason::NoCode(block.following()))),
+            End::BadInsn => return Err(self.fault_here(GapReason::BadInsn(block.following()))),
             End::Jmp | End::Call | End::CallNext => {
-                self.push_call(here);
-                self.jump(here, code);
-                self.check_end_of_circle(code)?;
+                self.push_call(current);
+                self.go_to_target(current, code);
+                self.check_endless_loop(code)?;
                 return Ok(if block.end == End::Jmp { Exit::Jmp } else { Exit::Call });
             }
             End::Ptwrite | End::MovCr3 | End::Vmptrld | End::Limit => {
-                self.fall(here, code);
+                self.fall_through(current, code);
                 return Ok(Exit::Next);
             }
         };
-        self.leave_by_tip(here, code)?;
+        self.execute_tip_branch(current, code)?;
         Ok(exit)
     }
 
-    /// Detects an endless loop of direct jumps, in which the unused TNT bits have no branch.
-    fn check_end_of_circle(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
-        self.without_bit += 1;
-        if self.without_bit < super::fast::CIRCLE_BLOCKS {
+    /// Counts a direct jump or call. Fails if, after many in a row, they turn out to be an endless
+    /// loop, in which no branch can use the next TNT bit.
+    fn check_endless_loop(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
+        self.direct_branches += 1;
+        if self.direct_branches < super::fast::ENDLESS_CHECK_BLOCKS {
             return Ok(());
         }
-        self.without_bit = 0;
-        if self.is_endless(code) { Err(self.here_is(GapReason::Endless)) } else { Ok(()) }
+        self.direct_branches = 0;
+        if self.is_endless(code) { Err(self.fault_here(GapReason::Endless)) } else { Ok(()) }
     }
 
-    /// Executes a conditional branch, with one TNT bit.
-    fn leave_jcc(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
-        self.without_bit = 0;
+    /// Executes a conditional branch, with one TNT bit. Fails if there is none.
+    fn execute_jcc(&mut self, current: CurrentBlock, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        self.direct_branches = 0;
         match self.tnt.pop() {
             Some(true) => {
-                self.jump(here, code);
+                self.go_to_target(current, code);
                 Ok(Exit::Taken)
             }
             Some(false) => {
-                self.fall(here, code);
+                self.fall_through(current, code);
                 Ok(Exit::NotTaken)
             }
-            None => Err(self.here_is(GapReason::NoBranchPacket(here.block.last()))),
+            None => Err(self.fault_here(GapReason::NoBranchPacket(current.block.last()))),
         }
     }
 
-    /// Executes a return: compressed if there is a TNT bit for it, else with a TIP.
-    fn leave_ret(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
-        let at = here.block.last();
-        self.without_bit = 0;
+    /// Executes a return: with a TNT bit if one is left, which means that it is compressed and goes
+    /// to the address on the return stack; else with a TIP.
+    fn execute_ret(&mut self, current: CurrentBlock, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        let at = current.block.last();
+        self.direct_branches = 0;
         match self.tnt.pop() {
-            None => self.leave_by_tip(here, code)?,
-            Some(false) => return Err(self.here_is(GapReason::ReturnNotTaken(at))),
+            None => self.execute_tip_branch(current, code)?,
+            Some(false) => return Err(self.fault_here(GapReason::ReturnNotTaken(at))),
             Some(true) => {
                 let Some((to, call)) = self.stack.pop() else {
-                    return Err(self.here_is(GapReason::ReturnWithoutCall(at)));
+                    return Err(self.fault_here(GapReason::ReturnWithoutCall(at)));
                 };
                 self.ip = to;
-                self.hint = code.follow_return(call, to, self.mode);
+                self.hint = code.return_successor(call, to, self.mode);
             }
         }
         Ok(Exit::Ret)
     }
 
-    /// Executes a branch whose target is in a TIP.
-    fn leave_by_tip(&mut self, here: Here, code: &mut Code<'_>) -> Result<(), Fault> {
-        self.ip = self.take_tip(here.block.last())?;
-        self.without_bit = 0;
-        self.take_next_mode();
-        self.queue_waiting(Some(here.block.last()));
-        self.hint = code.follow(here.id, BlockExit::Branch, self.ip, self.mode);
+    /// Executes a branch whose target is in a TIP. Applies a mode that waits for this TIP, and
+    /// queues the waiting packets with the branch as their address.
+    fn execute_tip_branch(
+        &mut self,
+        current: CurrentBlock,
+        code: &mut Code<'_>,
+    ) -> Result<(), Fault> {
+        self.ip = self.take_tip(current.block.last())?;
+        self.direct_branches = 0;
+        self.apply_next_mode();
+        self.queue_waiting(Some(current.block.last()));
+        self.hint = code.successor(current.id, BlockExit::Branch, self.ip, self.mode);
         Ok(())
     }
 
-    /// Takes the TIP of the branch at `at`. Returns its target. TNT bits may precede it: the CPU
-    /// may defer a TIP until the TNT before it is full (SDM section "Deferred TIPs").
+    /// Takes the TIP of the branch at `at`. Returns its target. Takes TNT bits and side packets
+    /// before it, too: the CPU may defer a TIP until the TNT before it is full (SDM section
+    /// "Deferred TIPs"). Fails at any other packet.
     fn take_tip(&mut self, at: Addr) -> Result<Addr, Fault> {
         loop {
             let Some(peeked) = self.cursor.peek()? else {
-                return Err(self.here_is(GapReason::NoBranchPacket(at)));
+                return Err(self.fault_here(GapReason::NoBranchPacket(at)));
             };
             match peeked.packet {
                 Packet::Tip(payload) => {
@@ -133,8 +148,8 @@ impl Decoder<'_> {
                     let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                     return self.last_ip.reconstruct(payload).ok_or(no_address);
                 }
-                Packet::ModeExec { .. } => self.pass_mode(&peeked),
-                Packet::TntShort(tnt) if self.tnt.has_room() => {
+                Packet::ModeExec { .. } => self.take_mode_exec(&peeked),
+                Packet::TntShort(tnt) if self.tnt.has_room_for_short() => {
                     self.pass(&peeked);
                     self.tnt.append(tnt);
                 }
@@ -151,47 +166,50 @@ impl Decoder<'_> {
         }
     }
 
-    /// Applies the mode that a MODE.Exec announced for this TIP, TIP.PGE or FUP.
-    pub(super) fn take_next_mode(&mut self) {
+    /// Applies the mode of the last MODE.Exec, at the TIP, TIP.PGE or FUP for which it waited.
+    /// Queues events for what it changes. Does nothing if no mode waits.
+    pub(super) fn apply_next_mode(&mut self) {
         let Some(NextMode { offset, mode, interrupts }) = self.next_mode.take() else { return };
         if mode != self.mode {
-            self.event(offset, EventKind::ExecMode { mode });
+            self.queue_event(offset, EventKind::ExecMode { mode });
             self.mode = mode;
             self.hint = BlockId::NONE;
         }
         if self.interrupts.is_some_and(|known| known != interrupts) {
-            self.event(offset, EventKind::Interrupts { enabled: interrupts });
+            self.queue_event(offset, EventKind::Interrupts { enabled: interrupts });
         }
         self.interrupts = Some(interrupts);
     }
 
-    pub(super) fn jump(&mut self, here: Here, code: &mut Code<'_>) {
-        self.ip = here.block.target;
-        self.hint = code.follow(here.id, BlockExit::Branch, self.ip, self.mode);
+    /// Moves to the target of the direct branch at the block's end.
+    pub(super) fn go_to_target(&mut self, current: CurrentBlock, code: &mut Code<'_>) {
+        self.ip = current.block.target;
+        self.hint = code.successor(current.id, BlockExit::Branch, self.ip, self.mode);
     }
 
-    pub(super) fn fall(&mut self, here: Here, code: &mut Code<'_>) {
-        self.ip = here.block.fall();
-        self.hint = code.follow(here.id, BlockExit::Fall, self.ip, self.mode);
+    /// Moves to the instruction after the block.
+    pub(super) fn fall_through(&mut self, current: CurrentBlock, code: &mut Code<'_>) {
+        self.ip = current.block.following();
+        self.hint = code.successor(current.id, BlockExit::Fall, self.ip, self.mode);
     }
 
-    /// Pushes the return address if the block ends in a near call. A call to the next instruction
-    /// is not returned from.
-    pub(super) const fn push_call(&mut self, here: Here) {
-        if matches!(here.block.end, End::Call | End::CallIndirect) {
-            self.stack.push(here.block.fall(), here.id);
+    /// Pushes the return address if the block ends in a near call, except for a call to the next
+    /// instruction: that pushes nothing for RET compression (SDM).
+    pub(super) const fn push_call(&mut self, current: CurrentBlock) {
+        if matches!(current.block.end, End::Call | End::CallIndirect) {
+            self.stack.push(current.block.following(), current.id);
         }
     }
 
-    /// Moves to `ip` in the same code width, with no block known.
-    pub(super) const fn go_on_at(&mut self, ip: Addr) {
+    /// Moves to `ip` in the same code width. Changes neither the state nor the return stack.
+    pub(super) const fn set_ip(&mut self, ip: Addr) {
         self.ip = ip;
         self.hint = BlockId::NONE;
     }
 
-    /// Notes a whole block as executed, and returns its span. If its last instruction changes the
-    /// context, queues the events held for it.
-    pub(super) fn span(&mut self, block: &Block, exit: Exit) -> FlowItem {
+    /// Sets the last executed instruction to the block's, and returns the span of the whole block.
+    /// If that instruction changes the context, queues the events held for it. Does not move.
+    pub(super) fn finish_block(&mut self, block: &Block, exit: Exit) -> FlowItem {
         self.last = block.last();
         if !self.held.is_empty() && block.end.changes_context() {
             self.queue.extend(self.held.drain(..).map(FlowItem::Event));
@@ -199,24 +217,25 @@ impl Decoder<'_> {
         FlowItem::Block(block.span(exit))
     }
 
-    /// Loses the path at the end of `block`, whose instructions were executed nevertheless: returns
-    /// its span, and queues a gap. If an overflow took the missing packet, handles that instead.
-    pub(super) fn lose(&mut self, block: &Block, fault: Fault) -> Option<FlowItem> {
-        self.ip = block.fall();
+    /// Loses the path at the end of `block`, whose instructions were executed nevertheless: queues
+    /// a gap, and returns the block's span; `None` if it has no instructions. If the packet of its
+    /// branch is missing and an OVF comes next, handles the overflow and queues no gap.
+    pub(super) fn lose_path_after(&mut self, block: &Block, fault: Fault) -> Option<FlowItem> {
+        self.ip = block.following();
         let exit = if block.end.needs_trace() { Exit::Unknown } else { Exit::Next };
-        let span = (block.insns > 0).then(|| self.span(block, exit));
+        let span = (block.insns > 0).then(|| self.finish_block(block, exit));
         match self.cursor.peek() {
             Ok(Some(peeked)) if peeked.packet == Packet::Ovf && is_packet_missing(fault) => {
-                self.overflow(&peeked);
+                self.take_ovf(&peeked);
             }
-            _ => self.gap(fault),
+            _ => self.lose_path(fault),
         }
         span
     }
 
-    /// Returns a fault at the current offset in the trace, which it first moves past the TNT
-    /// packets there.
-    pub(super) fn here_is(&mut self, reason: GapReason) -> Fault {
+    /// Returns a fault at the current trace offset. First takes the TNT packets there, since how
+    /// many were taken before depends on the path through the decoder.
+    pub(super) fn fault_here(&mut self, reason: GapReason) -> Fault {
         self.read_ahead();
         (self.cursor.offset(), reason)
     }

@@ -1,4 +1,5 @@
-//! The items that the decoder yields: runs of instructions, events, gaps. Plain values, no logic.
+//! The items that the decoder yields: spans of executed instructions, events, gaps. Plain values,
+//! no logic.
 
 use crate::common::{Addr, Tsc};
 use crate::insn::ExecMode;
@@ -8,7 +9,7 @@ use thiserror::Error;
 /// One step of a decoded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowItem {
-    /// A run of executed instructions.
+    /// Instructions executed in a straight line.
     Block(Span),
     /// An event between two instructions.
     Event(Event),
@@ -112,7 +113,8 @@ pub enum EventKind {
         /// True if interrupts are enabled now.
         enabled: bool,
     },
-    /// A transaction began, was committed (both flags false) or was aborted.
+    /// A transaction began (only `in_tx` is true), was committed (both flags are false) or was
+    /// aborted.
     Tsx {
         /// The address of the instruction that was about to execute; `None` if tracing is off.
         ip: Option<Addr>,
@@ -169,6 +171,7 @@ pub struct Gap {
     pub reason: GapReason,
 }
 
+/// Returns an address as text, for messages.
 fn last_ip_text(ip: Option<Addr>) -> String {
     ip.map_or_else(|| "unknown".into(), |ip| ip.to_string())
 }

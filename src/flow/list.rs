@@ -5,14 +5,15 @@ use super::chains::ChainId;
 use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{FlowItem, Span};
-use super::lane::Sink;
+use super::lane::ChainSink;
 use super::tnt::TntBits;
 use crate::common::Addr;
 use std::ops::ControlFlow;
 
 impl Decoder<'_> {
-    /// Decodes to the next event or gap; `None` at the end. Passes the blocks executed until then
-    /// to `show`, in order. Together they are the items that [`Decoder::next`] returns.
+    /// Decodes to the next event or gap and returns it; `None` at the end. Passes the spans
+    /// executed until then to `show`, in order, some at a time. Spans, events and gaps together are
+    /// the items that [`Decoder::next`] would return.
     pub fn list(
         &mut self,
         code: &mut Code<'_>,
@@ -29,8 +30,9 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes like [`Self::list`], but ends early with [`ControlFlow::Continue`] if `show` returns
-    /// false.
+    /// Decodes like [`Self::list`], and returns [`ControlFlow::Break`] with its result, but stops
+    /// early with [`ControlFlow::Continue`] after `show` returned false. The next call goes on
+    /// after the spans that were shown.
     pub fn list_some(
         &mut self,
         code: &mut Code<'_>,
@@ -38,7 +40,7 @@ impl Decoder<'_> {
     ) -> ControlFlow<Option<FlowItem>> {
         loop {
             let mut goes_on = true;
-            if self.is_on() {
+            if self.is_about_to_execute() {
                 let mut show = |spans: &[Span]| {
                     goes_on = show(spans);
                     goes_on
@@ -48,7 +50,7 @@ impl Decoder<'_> {
             if !goes_on {
                 return ControlFlow::Continue(());
             }
-            match self.next_any(code) {
+            match self.next_uncached(code) {
                 Some(FlowItem::Block(span)) => {
                     if !show(&[span]) {
                         return ControlFlow::Continue(());
@@ -65,11 +67,11 @@ struct List<'a, F> {
     show: &'a mut F,
 }
 
-impl<F: FnMut(&[Span]) -> bool> Sink for List<'_, F> {
+impl<F: FnMut(&[Span]) -> bool> ChainSink for List<'_, F> {
     #[inline]
-    fn chain(&mut self, _: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) -> bool {
+    fn executed(&mut self, _: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) -> bool {
         if code.cache.chains.spans(at).is_none() {
-            code.add_spans(at, bits);
+            code.store_spans(at, bits);
         }
         (self.show)(code.cache.chains.spans(at).unwrap_or_default())
     }

@@ -3,9 +3,11 @@
 //! [`Decoder`] reads a trace and a [`Code`] (an image with a block cache) and yields [`FlowItem`]s.
 //! Decoding cannot fail: where the path is lost it yields a [`Gap`] and resumes at the next PSB.
 //!
-//! A step executes one block: `fast` does so from cached data, `follow` in all other cases, and
-//! `bind` handles the packets between blocks. `lane` executes several blocks at once, a *chain*,
-//! for [`Decoder::skim`] and [`Decoder::list`].
+//! *Executing* a block means to follow what the traced CPU did: nothing runs here. A step executes
+//! one block: `fast` does so from cached data, `follow` in all other cases, and `bind` handles the
+//! packets between blocks. `lane` executes several blocks at once, a *chain*, for
+//! [`Decoder::skim`] and [`Decoder::list`]. `walk` executes the blocks up to the instruction that a
+//! packet binds to; `off` handles the packets at which no code is executed.
 
 mod bind;
 mod block;
@@ -20,7 +22,6 @@ mod fast;
 mod follow;
 mod item;
 mod lane;
-mod lead;
 mod list;
 mod off;
 mod outline;
@@ -30,6 +31,7 @@ mod retstack;
 mod skim;
 mod tally;
 mod tnt;
+mod walk;
 
 pub use block::BlockCache;
 pub use code::{Addrs, Code, Insns, Last};

@@ -8,10 +8,10 @@ use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Decoder<'_> {
-    /// Handles one packet with tracing off.
+    /// Handles one packet with tracing off. The trace's end ends decoding.
     pub(super) fn step_off(&mut self) -> Result<(), Fault> {
         if self.clock.is_none() {
-            self.cursor.pass_silent();
+            self.cursor.skip_pad_mtc_cyc();
         }
         let Some(peeked) = self.cursor.peek()? else {
             self.state = State::Done;
@@ -24,21 +24,21 @@ impl Decoder<'_> {
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let ip = self.last_ip.reconstruct(payload).ok_or(no_address)?;
                 self.queue_waiting(None);
-                self.go(ip);
-                self.event(offset, EventKind::Enabled { ip });
-                self.take_next_mode();
+                self.resume_at_ip(ip);
+                self.queue_event(offset, EventKind::Enabled { ip });
+                self.apply_next_mode();
             }
-            Packet::Psb => self.leave_off(self.psb_at(peeked.offset))?,
-            Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            Packet::Psb => self.take_psb_while_off(self.psb_start(peeked.offset))?,
+            Packet::ModeExec { .. } => self.take_mode_exec(&peeked),
             Packet::TraceStop => {
                 self.pass(&peeked);
-                self.event(offset, EventKind::Stop);
+                self.queue_event(offset, EventKind::Stop);
             }
-            Packet::Ovf => self.overflow(&peeked),
+            Packet::Ovf => self.take_ovf(&peeked),
             // Without BranchEn, event trace emits a FUP for MODE.Exec, too.
             Packet::Fup(_) if !self.waiting.is_empty() || self.next_mode.is_some() => {
                 let ip = self.take_fup(&peeked)?;
-                self.take_next_mode();
+                self.apply_next_mode();
                 self.queue_waiting(Some(ip));
             }
             packet => {
@@ -50,18 +50,19 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Handles a PSB with tracing off, and continues after it. Its PSB+ must show that tracing is
-    /// off, too.
-    fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
-        self.queue_all();
+    /// Handles a PSB with tracing off: starts its segment. Fails if its PSB+ has an IP, which shows
+    /// that tracing is on.
+    fn take_psb_while_off(&mut self, psb: usize) -> Result<(), Fault> {
+        self.queue_waiting_and_held();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {
             return Err((psb, GapReason::PsbContradicts));
         }
-        self.enter(psb);
+        self.start_segment(psb);
         Ok(())
     }
 
-    /// Handles one packet between a FUP and the TIP or TIP.PGD that completes the event.
+    /// Handles one packet between the FUP at offset `fup` and the TIP or TIP.PGD that completes the
+    /// asynchronous event. The current IP is that of the FUP.
     pub(super) fn step_async(&mut self, fup: u64) -> Result<(), Fault> {
         let Some(peeked) = self.cursor.peek()? else {
             self.state = State::Done;
@@ -73,20 +74,20 @@ impl Decoder<'_> {
                 self.pass(&peeked);
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let to = self.last_ip.reconstruct(payload).ok_or(no_address)?;
-                self.event(fup, EventKind::AsyncBranch { from, to });
+                self.queue_event(fup, EventKind::AsyncBranch { from, to });
                 self.queue_held();
-                self.take_next_mode();
-                self.go(to);
+                self.apply_next_mode();
+                self.resume_at_ip(to);
             }
             Packet::TipPgd(payload) => {
                 self.pass(&peeked);
                 let ip = self.last_ip.reconstruct(payload);
-                self.event(fup, EventKind::AsyncDisabled { at: from, ip });
+                self.queue_event(fup, EventKind::AsyncDisabled { at: from, ip });
                 self.end_tracing();
             }
-            Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            Packet::ModeExec { .. } => self.take_mode_exec(&peeked),
             // The TIP is among the lost packets.
-            Packet::Ovf => self.overflow(&peeked),
+            Packet::Ovf => self.take_ovf(&peeked),
             packet => {
                 if !self.take_side_packet(&peeked) {
                     return Err((peeked.offset, GapReason::Unexpected(packet)));
@@ -96,61 +97,63 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Handles one packet after an OVF. A FUP, or the PSB+ that contains it, shows that tracing is
-    /// on again, and where; only timing packets may precede it. Any other packet shows that tracing
-    /// is off, but for erratum SKD010. Then reports the overflow.
+    /// Handles one packet after the OVF at offset `ovf`. A FUP, or the PSB+ that contains it, shows
+    /// that tracing is on again, and where; only timing packets may precede it. Any other packet
+    /// shows that tracing is off, but for erratum SKD010. Then reports the overflow.
     pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
         match self.cursor.peek()? {
             Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {
                 let ip = self.take_fup(&peeked)?;
-                if self.is_apl12() {
-                    self.overflown(ovf, None);
+                if self.is_fup_superfluous_apl12() {
+                    self.finish_overflow(ovf, None);
                 } else {
-                    self.overflown(ovf, Some(ip));
+                    self.finish_overflow(ovf, Some(ip));
                 }
             }
             Some(peeked) if is_time(&peeked.packet) => {
                 self.take_side_packet(&peeked);
-                self.delay_queued();
+                self.hold_queued();
             }
             // The PSB+ contains the FUP if the overflow lost state that no other packet repeats.
             Some(peeked) if peeked.packet == Packet::Psb => {
-                let psb = self.psb_at(peeked.offset);
+                let psb = self.psb_start(peeked.offset);
                 let plus = self.read_psb(psb).unwrap_or_default();
-                self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
+                self.queue_event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
                 self.queue_held();
-                self.enter(psb);
+                self.start_segment(psb);
             }
-            Some(peeked) if self.is_apl11(&peeked) => {
+            Some(peeked) if self.is_superfluous_pgd_apl11(&peeked) => {
                 self.pass(&peeked);
-                self.overflown(ovf, None);
+                self.finish_overflow(ovf, None);
             }
             _ => {
                 let ip = self.recover_skd010();
-                self.overflown(ovf, ip);
+                self.finish_overflow(ovf, ip);
             }
         }
         Ok(())
     }
 
-    /// Holds the queued events back until the overflow before them is reported.
-    fn delay_queued(&mut self) {
+    /// Moves the queued events to the held ones, until the overflow before them is reported.
+    fn hold_queued(&mut self) {
         while let Some(FlowItem::Event(event)) = self.queue.pop_front() {
             self.held.push(event);
         }
     }
 
-    /// Reports the overflow and resumes, with tracing on at `ip` or off.
-    fn overflown(&mut self, ovf: u64, ip: Option<Addr>) {
-        self.event(ovf, EventKind::Overflow { ip });
+    /// Queues the event of the OVF at `ovf` and then the held events. Turns tracing on at `ip`, or
+    /// off if that is `None`.
+    fn finish_overflow(&mut self, ovf: u64, ip: Option<Addr>) {
+        self.queue_event(ovf, EventKind::Overflow { ip });
         self.queue_held();
         match ip {
-            Some(ip) => self.go(ip),
+            Some(ip) => self.resume_at_ip(ip),
             None => self.end_tracing(),
         }
     }
 }
 
+/// Returns true if the packet is padding or about time.
 const fn is_time(packet: &Packet) -> bool {
     matches!(
         packet,

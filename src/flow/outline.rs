@@ -1,5 +1,6 @@
 //! Scans a segment's packets without code: where tracing is on, and at which times. Used for
-//! per-CPU traces, whose threads are separated before decoding.
+//! per-CPU traces, whose threads are separated before decoding; then
+//! [`Decoder::rest_of_segment`] decodes a thread's part.
 
 use super::cursor::Cursor;
 use super::decoder::{Config, Decoder, State};
@@ -38,83 +39,87 @@ pub fn outline(
 ) -> Vec<OutlinePoint> {
     let cursor = Cursor::at(trace, psb_offset, config.errata);
     let end = end_offset.unwrap_or(trace.len());
-    let mut outline = Outline { cursor, end, turns: Vec::new(), overflown: None, on: false };
-    outline.psb(psb_offset, config);
-    while outline.step() {}
-    outline.turns
+    let mut outline = Outline { cursor, end, points: Vec::new(), last_ovf: None, on: false };
+    outline.take_psb_plus(psb_offset, config);
+    while outline.take_packet() {}
+    outline.points
 }
 
+/// A scan of a segment.
 struct Outline<'t> {
     cursor: Cursor<'t>,
+    /// The offset after the segment.
     end: usize,
-    turns: Vec<OutlinePoint>,
+    points: Vec<OutlinePoint>,
     /// The offset of the last OVF, until it is known whether tracing resumed after it.
-    overflown: Option<usize>,
+    last_ovf: Option<usize>,
+    /// True if tracing is on.
     on: bool,
 }
 
 impl Outline<'_> {
-    fn turn(&mut self, offset: usize, kind: OutlineKind) {
+    /// Adds a point, and sets the state that it shows.
+    fn add_point(&mut self, offset: usize, kind: OutlineKind) {
         match kind {
-            OutlineKind::On => (self.on, self.overflown) = (true, None),
+            OutlineKind::On => (self.on, self.last_ovf) = (true, None),
             OutlineKind::Off => self.on = false,
             OutlineKind::Time(_) => {}
         }
-        self.turns.push(OutlinePoint { offset, kind });
+        self.points.push(OutlinePoint { offset, kind });
     }
 
-    /// Takes the PSB+ at the segment's start, and notes the state and time in it.
-    fn psb(&mut self, psb: usize, config: &Config) {
+    /// Takes the PSB+ at the segment's start, and adds the state and time in it.
+    fn take_psb_plus(&mut self, psb: usize, config: &Config) {
         match PsbPlus::read(self.cursor, config.errata) {
             Ok(Some(plus)) => {
                 let kind = if plus.ip.is_some() { OutlineKind::On } else { OutlineKind::Off };
-                self.turn(psb, kind);
+                self.add_point(psb, kind);
                 if let Some((offset, tsc)) = plus.tsc {
                     // An offset in memory fits a usize.
                     let offset = usize::try_from(offset).unwrap_or(psb);
-                    self.turn(offset, OutlineKind::Time(tsc));
+                    self.add_point(offset, OutlineKind::Time(tsc));
                 }
                 self.cursor = self.cursor.moved_to(plus.end);
             }
             Ok(None) => self.cursor = self.cursor.moved_to(self.end),
-            Err((offset, _)) => self.fault(offset),
+            Err((offset, _)) => self.end_at_fault(offset),
         }
     }
 
-    /// Turns tracing off right after a fault: the gap that a decoder reports there belongs to the
-    /// code before it.
-    fn fault(&mut self, offset: usize) {
-        self.turn(offset + 1, OutlineKind::Off);
+    /// Ends the scan at a fault, with tracing off right after it: the gap that a decoder reports
+    /// there belongs to the code before it.
+    fn end_at_fault(&mut self, offset: usize) {
+        self.add_point(offset + 1, OutlineKind::Off);
         self.cursor = self.cursor.moved_to(self.end);
     }
 
-    /// Takes a packet. Returns false at the end.
-    fn step(&mut self) -> bool {
+    /// Takes a packet, and adds a point if it has one. Returns false at the end or a fault.
+    fn take_packet(&mut self) -> bool {
         let peeked = match self.cursor.peek() {
             Ok(Some(peeked)) if peeked.offset < self.end => peeked,
             Ok(_) => return false,
             Err((offset, _)) => {
-                self.fault(offset);
+                self.end_at_fault(offset);
                 return false;
             }
         };
         self.cursor.pass(&peeked);
         let (offset, following) = (peeked.offset, self.cursor.offset());
         match peeked.packet {
-            Packet::TipPge(_) => self.turn(offset, OutlineKind::On),
-            Packet::TipPgd(_) | Packet::TraceStop if self.on || self.overflown.is_some() => {
-                self.overflown = None;
-                self.turn(following, OutlineKind::Off);
+            Packet::TipPge(_) => self.add_point(offset, OutlineKind::On),
+            Packet::TipPgd(_) | Packet::TraceStop if self.on || self.last_ovf.is_some() => {
+                self.last_ovf = None;
+                self.add_point(following, OutlineKind::Off);
             }
-            Packet::Tsc(tsc) => self.turn(offset, OutlineKind::Time(Tsc(tsc))),
+            Packet::Tsc(tsc) => self.add_point(offset, OutlineKind::Time(Tsc(tsc))),
             Packet::Ovf => {
-                self.turn(offset, OutlineKind::Off);
-                self.overflown = Some(offset);
+                self.add_point(offset, OutlineKind::Off);
+                self.last_ovf = Some(offset);
             }
             // An erratum may have suppressed the FUP.
             Packet::Fup(_) | Packet::Tip(_) | Packet::TntShort(_) | Packet::TntLong(_) => {
-                if let Some(ovf) = self.overflown {
-                    self.turn(ovf, OutlineKind::On);
+                if let Some(ovf) = self.last_ovf {
+                    self.add_point(ovf, OutlineKind::On);
                 }
             }
             _ => {}
@@ -124,9 +129,9 @@ impl Outline<'_> {
 }
 
 impl<'t> Decoder<'t> {
-    /// Creates a decoder of a segment from `start_offset` on, where tracing is off. It reads the
-    /// earlier packets for their state only: their code is neither decoded nor yielded, and later
-    /// returns do not know their calls.
+    /// Creates a decoder of a segment from `start_offset` on, where tracing must be off. It reads
+    /// the earlier packets for their last IP and mode only: their code and events are not yielded,
+    /// and later compressed returns from calls in it are gaps.
     pub fn rest_of_segment(
         trace: &'t [u8],
         psb_offset: usize,
@@ -141,9 +146,10 @@ impl<'t> Decoder<'t> {
         decoder
     }
 
-    /// Reads the packets from the PSB at `psb` to `start` for their last IP and mode only.
+    /// Reads the packets from the PSB at `psb` to `start` for their last IP and mode only, and
+    /// turns tracing off.
     fn skip(&mut self, psb: usize, start: usize) {
-        self.enter(psb);
+        self.start_segment(psb);
         while self.cursor.offset() < start {
             let Ok(Some(peeked)) = self.cursor.peek() else { break };
             match peeked.packet {
@@ -161,7 +167,7 @@ impl<'t> Decoder<'t> {
                     self.next_mode = None;
                 }
                 Packet::ModeExec { .. } => {
-                    self.pass_mode(&peeked);
+                    self.take_mode_exec(&peeked);
                     continue;
                 }
                 _ => {}

@@ -1,5 +1,5 @@
-//! Measures the time of each item, and its instructions per core clock if there are CYC packets.
-//! Reads the decoder's clock and does not change it.
+//! Measures the time of each item, and its pace, if there are CYC packets: how many instructions
+//! were executed in how many core clocks. Reads the decoder's clock and does not change it.
 
 use super::code::Last;
 use super::decoder::Decoder;
@@ -29,31 +29,35 @@ pub struct Timing {
 /// clocks at the first branch of the next packet (SDM section "Cycle Count Packet").
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
+    /// The number of instructions executed so far.
     insns: u64,
     /// The instructions and core clocks at the last point where both were known; `None` if tracing
     /// was off after it.
     since: Option<Pace>,
     /// The core clocks of the last point that was set. They hold at the first branch of a packet
     /// only, so they set no second point.
-    used: Option<u64>,
+    last_cycles: Option<u64>,
 }
 
 impl Meter {
-    /// Returns the time and pace of the item that `decoder` just yielded. `last` is the last
-    /// instruction of a block.
+    /// Returns the time and pace of the item that `decoder` just yielded, and counts its
+    /// instructions. `last` is the last instruction of the item if that is a block, as
+    /// [`Code::last`](super::Code::last) returns it.
     pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Timing {
-        let reported = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
-        let pace = self.pace(item, last, reported);
+        let cycles = decoder.cycles().filter(|cycles| self.last_cycles != Some(*cycles));
+        let pace = self.pace(item, last, cycles);
         Timing { time: decoder.time(), pace }
     }
 
-    fn pace(&mut self, item: &FlowItem, last: Option<Last>, reported: Option<u64>) -> Option<Pace> {
-        let ends = match item {
+    /// Counts an item's instructions. Returns the pace to its end; `None` if the core clocks there
+    /// are not known. `cycles` are those last reported, unless they set a point before.
+    fn pace(&mut self, item: &FlowItem, last: Option<Last>, cycles: Option<u64>) -> Option<Pace> {
+        let leaves_code = match item {
             FlowItem::Block(span) => {
                 self.insns = self.insns.saturating_add(span.insns.into());
                 // The packet may belong to a later branch.
-                let reported = reported.filter(|_| takes_a_packet(span.exit, last));
-                return self.at(reported?);
+                let cycles = cycles.filter(|_| takes_a_packet(span.exit, last));
+                return self.set_point(cycles?);
             }
             FlowItem::Gap(_) => {
                 self.since = None;
@@ -67,18 +71,18 @@ impl Meter {
                 _ => return None,
             },
         };
-        let pace = reported.and_then(|cycles| self.at(cycles));
-        if ends {
+        let pace = cycles.and_then(|cycles| self.set_point(cycles));
+        if leaves_code {
             // Clocks that pass from here on are not those of this code.
             self.since = None;
         }
         pace
     }
 
-    /// Sets a point with known core clocks. Returns the pace since the last one; `None` if there is
-    /// none.
-    fn at(&mut self, cycles: u64) -> Option<Pace> {
-        self.used = Some(cycles);
+    /// Makes the end of the last item a point with known core clocks. Returns the pace since the
+    /// last such point; `None` if there is none.
+    fn set_point(&mut self, cycles: u64) -> Option<Pace> {
+        self.last_cycles = Some(cycles);
         let since = self.since.replace(Pace { insns: self.insns, cycles })?;
         Some(Pace {
             insns: self.insns.saturating_sub(since.insns),
@@ -87,7 +91,7 @@ impl Meter {
     }
 }
 
-/// Returns true if a packet, or a bit of one, gives the branch's outcome.
+/// Returns true if a TNT bit or TIP gives the outcome of the branch at the end of a block.
 fn takes_a_packet(exit: Exit, last: Option<Last>) -> bool {
     match exit {
         Exit::Next | Exit::Jmp | Exit::Unknown => false,

@@ -14,9 +14,11 @@ pub(super) struct PsbPlus {
     pub(super) ip: Option<Addr>,
     /// The width of the code, and RFLAGS.IF; `None` without a MODE.Exec.
     pub(super) mode: Option<(ExecMode, bool)>,
+    /// CR3, bits 51 to 5; `None` without a PIP.
     pub(super) cr3: Option<u64>,
-    /// The offset of the TSC packet, and its time.
+    /// The offset of the TSC packet, and its time; `None` without one.
     pub(super) tsc: Option<(u64, Tsc)>,
+    /// The last IP after the PSB+, for the packets that follow.
     pub(super) last_ip: LastIp,
     /// True if an OVF replaced the PSBEND, so that packets between them may be lost.
     pub(super) cut: bool,
@@ -28,9 +30,10 @@ pub(super) struct PsbPlus {
 pub(super) type Fault = (usize, GapReason);
 
 impl PsbPlus {
-    /// Reads the PSB+ at `cursor`. Returns `None` if the trace ends in it.
+    /// Reads the PSB+ at `cursor`. Returns `None` if the trace ends in it. Fails at a packet that
+    /// cannot be there, such as a TIP or another PSB.
     pub(super) fn read(mut cursor: Cursor<'_>, errata: Errata) -> Result<Option<Self>, Fault> {
-        match cursor.take()? {
+        match cursor.take_packet()? {
             Some((_, Packet::Psb)) => {}
             Some((at, other)) => return Err((at, GapReason::Unexpected(other))),
             None => return Ok(None),
@@ -44,7 +47,7 @@ impl PsbPlus {
             cut: false,
             end: cursor.offset(),
         };
-        while let Some((at, packet)) = cursor.take()? {
+        while let Some((at, packet)) = cursor.take_packet()? {
             if state.accept(at, packet)? {
                 state.end = if state.cut { at } else { cursor.offset() };
                 if errata.has(Erratum::Bdm70) && !state.cut && is_before_enable(cursor) {
@@ -57,7 +60,8 @@ impl PsbPlus {
         Ok(None)
     }
 
-    /// Adds the state that a packet reports. Returns true if the packet ends the PSB+.
+    /// Adds the state that a packet at offset `at` reports. Returns true if the packet ends the
+    /// PSB+: a PSBEND or OVF.
     fn accept(&mut self, at: usize, packet: Packet) -> Result<bool, Fault> {
         match packet {
             Packet::PsbEnd => return Ok(true),
@@ -86,10 +90,10 @@ impl PsbPlus {
     }
 }
 
-/// Returns true if a TIP.PGE follows. With erratum BDM70, the FUP of the PSB+ is then from the code
-/// that is about to be enabled.
+/// Returns true if a TIP.PGE is the next packet that is not about time or the CPU's state. With
+/// erratum BDM70, the FUP of the PSB+ is then from the code that is about to be enabled.
 fn is_before_enable(mut cursor: Cursor<'_>) -> bool {
-    while let Ok(Some((_, packet))) = cursor.take() {
+    while let Ok(Some((_, packet))) = cursor.take_packet() {
         match packet {
             Packet::TipPge(_) => return true,
             Packet::Pad

@@ -12,10 +12,12 @@ pub(super) struct ReturnStack {
     entries: [(Addr, BlockId); DEPTH],
     /// The index at which the next entry is pushed.
     top: usize,
+    /// The number of entries.
     len: usize,
 }
 
 impl ReturnStack {
+    /// Creates an empty stack.
     pub(super) const fn new() -> Self {
         Self { entries: [(Addr(0), BlockId::NONE); DEPTH], top: 0, len: 0 }
     }
@@ -25,7 +27,8 @@ impl ReturnStack {
         self.len = 0;
     }
 
-    /// Pushes a return address. A full stack drops its oldest entry.
+    /// Pushes a return address, and the block that ends in its call. A full stack drops its oldest
+    /// entry.
     pub(super) const fn push(&mut self, addr: Addr, call: BlockId) {
         self.entries[self.top % DEPTH] = (addr, call);
         self.top = (self.top + 1) % DEPTH;
@@ -34,9 +37,10 @@ impl ReturnStack {
         }
     }
 
-    /// Applies the effect of `count` pushes and as many pops: the oldest entries may be dropped.
+    /// Does what `count` pushes and then as many pops do: drops the oldest entries if the pushes
+    /// would exceed the stack. So chains apply the calls from which they return.
     #[inline]
-    pub(super) const fn touch(&mut self, count: u8) {
+    pub(super) const fn push_and_pop(&mut self, count: u8) {
         let kept = DEPTH.saturating_sub(count as usize);
         if self.len > kept {
             self.len = kept;
@@ -52,7 +56,7 @@ impl ReturnStack {
         Some(self.entries[(self.top + DEPTH - 1) % DEPTH])
     }
 
-    /// Drops the top entry.
+    /// Removes the top entry, if there is one.
     #[inline]
     pub(super) const fn drop_one(&mut self) {
         if self.len > 0 {
@@ -61,7 +65,8 @@ impl ReturnStack {
         }
     }
 
-    /// Removes and returns the top entry: a return address, and the block that ends in its call.
+    /// Removes and returns the top entry: a return address, and the block that ends in its
+    /// call. `None` if the stack is empty.
     pub(super) const fn pop(&mut self) -> Option<(Addr, BlockId)> {
         if self.len == 0 {
             return None;

@@ -7,38 +7,45 @@ use super::chains::{ChainId, Chains};
 use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{FlowItem, Span};
-use super::lane::Sink;
+use super::lane::ChainSink;
 use super::tally::Tally;
 use super::tnt::TntBits;
 use crate::common::Addr;
 
-/// A receiver of the calls and returns of a skimmed trace. It is called in execution order for
-/// everything except plain jumps. Instructions are counted from the start of the tally's round.
+/// A receiver of the calls and returns of a skimmed trace, in execution order.
+///
+/// The code is reported in pieces, each a span or several blocks at once. For each piece,
+/// [`arrive`](Self::arrive) is called first, then [`call`](Self::call) for calls inside it or
+/// [`loads_sp`](Self::loads_sp), then at most one of [`leave`](Self::leave) and
+/// [`leave_by`](Self::leave_by), unless control leaves by a plain jump. Instructions are numbered
+/// from the start of the tally's round.
 pub trait CallWatch {
     /// True if the watch ignores everything, so that nothing is reported.
     const IS_IDLE: bool = false;
 
-    /// Handles the arrival of control at `ip`, before the instruction number `index`. Unless
-    /// another method is called next, control leaves the code at `ip` by a plain jump.
+    /// Handles the arrival of control at `ip`, the start of a piece, whose instruction has the
+    /// number `index`.
     fn arrive(&mut self, ip: Addr, index: u64);
 
-    /// Handles the instruction number `index`, a near call at `site` to `entry`. A return from it
-    /// goes to `return_address`.
+    /// Handles a near call inside the piece that it does not return from before its last branch:
+    /// the instruction number `index`, at `site`, to `entry`. A return from it goes to
+    /// `return_address`.
     fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr);
 
-    /// Handles a load of RSP in the code where control arrived, before control leaves it; see
-    /// [`Insn::loads_sp`](crate::insn::Insn).
+    /// Handles a load of RSP in the block where control arrived last; see
+    /// [`Insn::loads_sp`](crate::insn::Insn). By default, does nothing.
     fn loads_sp(&mut self) {}
 
-    /// Handles the exit from `span`, where control arrived last; `following` is the address after
-    /// it.
+    /// Handles the exit from a piece that is one span, by any [`Exit`](super::Exit), plain jumps
+    /// included. `following` is the address after the span if it ends in a branch.
     fn leave(&mut self, span: &Span, following: Addr, code: &Code<'_>);
 
-    /// Handles a call or return by which control leaves. Its target is where control arrives next.
+    /// Handles a call or return by which control leaves a piece of several blocks. Its target is
+    /// where control arrives next.
     fn leave_by(&mut self, by: Leaving);
 }
 
-/// The exit from a chain that is not a plain jump.
+/// The exit from a piece of several blocks, if it is not a plain jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// By a near call.
@@ -63,13 +70,15 @@ impl CallWatch for () {
 }
 
 impl Decoder<'_> {
-    /// Decodes to the next event or gap; `None` at the end. Adds the code executed until then to
-    /// `tally`. Events and gaps are those that [`Decoder::next`] returns.
+    /// Decodes to the next event or gap and returns it; `None` at the end. Adds the code executed
+    /// until then to `tally`. Events and gaps are those that [`Decoder::next`] would return, but
+    /// executed blocks are not returned.
     pub fn skim(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> Option<FlowItem> {
         self.skim_watched(code, tally, &mut ())
     }
 
-    /// Decodes as [`Self::skim`] does, and reports calls and returns to `watch`.
+    /// Decodes as [`Self::skim`] does, and reports the calls and returns executed until then to
+    /// `watch`.
     pub fn skim_watched(
         &mut self,
         code: &mut Code<'_>,
@@ -77,10 +86,10 @@ impl Decoder<'_> {
         watch: &mut impl CallWatch,
     ) -> Option<FlowItem> {
         loop {
-            if self.is_on() {
+            if self.is_about_to_execute() {
                 self.run_chains(code, &mut Skim { tally, watch });
             }
-            match self.next_any(code)? {
+            match self.next_uncached(code)? {
                 FlowItem::Block(span) => {
                     watch.arrive(span.ip, tally.insns);
                     tally.add_span(code, &span);
@@ -98,36 +107,37 @@ struct Skim<'a, W> {
     watch: &'a mut W,
 }
 
-impl<W: CallWatch> Sink for Skim<'_, W> {
+impl<W: CallWatch> ChainSink for Skim<'_, W> {
     #[expect(clippy::inline_always, reason = "it takes no longer than a call of it")]
     #[inline(always)]
-    fn chain(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) -> bool {
+    fn executed(&mut self, ip: Addr, at: ChainId, _: TntBits, code: &mut Code<'_>) -> bool {
         let Some(chain) = code.cache.chains.get(at) else { return true };
         self.watch.arrive(ip, self.tally.insns);
         report_chain(chain, self.tally.insns, &code.cache.chains, self.watch);
         self.tally.insns += u64::from(chain.insns);
-        if !self.tally.has(chain) {
+        if !self.tally.has_added(chain) {
             self.tally.add_chain(&mut code.cache, at);
         }
         true
     }
 }
 
-/// Reports the calls and returns of a chain. `first` is the number of its first instruction.
+/// Reports the calls in a chain, and the exit from it. `first_index` is the number of its first
+/// instruction. The caller has reported the arrival.
 #[inline]
-fn report_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &mut W) {
+fn report_chain<W: CallWatch>(chain: &Chain, first_index: u64, chains: &Chains, watch: &mut W) {
     if W::IS_IDLE {
         return;
     }
     if chain.depth() > 0 {
         for call in chains.calls_before_last(chain) {
-            let index = (first + u64::from(call.insns)).saturating_sub(1);
+            let index = (first_index + u64::from(call.insns)).saturating_sub(1);
             watch.call(index, call.site, call.return_address, call.entry);
         }
     }
     match chain.tail {
-        Tail::Plain | Tail::TipJump | Tail::Ask => {}
-        Tail::Return | Tail::Out | Tail::TipReturn => watch.leave_by(Leaving::Return),
+        Tail::Jcc | Tail::TipJump | Tail::NeedsTip => {}
+        Tail::InnerReturn | Tail::OuterReturn | Tail::TipReturn => watch.leave_by(Leaving::Return),
         Tail::TipCall => {
             if let Some(Call { site, return_address, .. }) = chains.open_calls(chain).last() {
                 let (site, return_address) = (*site, *return_address);
@@ -137,7 +147,8 @@ fn report_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch:
     }
 }
 
-/// Reports how control left a span that was not part of a chain.
+/// Reports the exit from a span that was not part of a chain, and a load of RSP in its block. The
+/// caller has reported the arrival.
 fn report_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
     if W::IS_IDLE {
         return;
@@ -148,6 +159,6 @@ fn report_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
     }
     let whole = code.block(id).filter(|block| block.last() == span.last);
     // The address matters only after a branch, which is at the end of a block.
-    let following = whole.map_or(span.last, Block::fall);
+    let following = whole.map_or(span.last, Block::following);
     watch.leave(span, following, code);
 }

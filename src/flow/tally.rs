@@ -2,7 +2,7 @@
 //! set of blocks. Reads no trace.
 
 use super::block::{BlockCache, BlockId};
-use super::chain::{Chain, Mark};
+use super::chain::{Chain, TallyWord};
 use super::chains::ChainId;
 use super::code::Code;
 use super::item::Span;
@@ -20,13 +20,14 @@ pub type Bounds = (Addr, Addr);
 pub struct Tally {
     /// The number of instructions executed in this round.
     pub insns: u64,
-    executed: Executed,
+    /// The numbers of the blocks executed in this round.
+    executed: NumberSet,
     numbering: Numbering,
     /// The identifier of this round, stored in chains that were counted in it. Unique among the
     /// rounds of all tallies.
     round: u32,
-    /// The identifier of this tally, stored in blocks and chains that have its numbers.
-    owner: u32,
+    /// The identifier of this tally, stored in the cached blocks and chains that have its numbers.
+    id: u32,
 }
 
 impl Default for Tally {
@@ -38,15 +39,15 @@ impl Default for Tally {
 impl Tally {
     /// Creates an empty tally.
     pub fn new() -> Self {
-        let (executed, numbering) = (Executed::default(), Numbering::default());
-        Self { insns: 0, executed, numbering, round: unique(), owner: unique() }
+        let (executed, numbering) = (NumberSet::default(), Numbering::default());
+        Self { insns: 0, executed, numbering, round: unique_id(), id: unique_id() }
     }
 
     /// Starts a new round, with nothing executed. Blocks keep their numbers.
     pub fn restart(&mut self) {
         self.insns = 0;
         self.executed.clear();
-        self.round = unique();
+        self.round = unique_id();
     }
 
     /// Returns the numbers of the blocks executed in this round, each once, in ascending order.
@@ -63,70 +64,73 @@ impl Tally {
         self.executed.words()
     }
 
-    /// Returns all numbered blocks, in order of their numbers.
+    /// Returns the bounds of all numbered blocks, in order of their numbers: those of all rounds.
     pub fn numbered(&self) -> &[Bounds] {
         &self.numbering.bounds
     }
 
-    /// Adds a block, or a part of one, to the executed ones. Does not count its instructions.
+    /// Adds a block, or a part of one, to those executed in this round. Gives it a number if it has
+    /// none. Does not count its instructions.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.numbering.number_of(bounds);
-        self.executed.add(mark_of(number));
+        self.executed.add(tally_word_of(number));
     }
 
-    /// Returns true if the chain's blocks were added in this round.
+    /// Returns true if the chain's blocks were already added in this round.
     #[inline]
-    pub(super) const fn has(&self, chain: &Chain) -> bool {
+    pub(super) const fn has_added(&self, chain: &Chain) -> bool {
         chain.round == self.round
     }
 
-    /// Adds the blocks of a chain to the executed ones.
+    /// Adds the blocks of a chain to the executed ones. Does not count its instructions.
     #[inline]
     pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
-        match cache.chains.mark(at, self.round, self.owner) {
-            Some(marks) => marks.iter().for_each(|mark| self.executed.add(*mark)),
+        match cache.chains.stamp_round(at, self.round, self.id) {
+            Some(tally_words) => tally_words.iter().for_each(|word| self.executed.add(*word)),
             None => self.add_new_chain(cache, at),
         }
     }
 
-    /// Does the same as [`Self::add_chain`] for a chain that has no numbers of this tally yet, and
-    /// stores them there.
+    /// Does the same as [`Self::add_chain`] for a chain that does not have its blocks' numbers in
+    /// this tally yet, and stores them there.
     #[cold]
     #[inline(never)]
     fn add_new_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
-        let mut marks: Vec<Mark> = Vec::new();
+        let mut tally_words: Vec<TallyWord> = Vec::new();
         for index in 0..cache.chains.blocks(at).len() {
             let Some(id) = cache.chains.blocks(at).get(index).copied() else { break };
             let Some(number) = self.number_of_block(cache, id) else { continue };
-            let (word, bit) = mark_of(number);
-            match marks.iter_mut().find(|mark| mark.0 == word) {
-                Some(mark) => mark.1 |= bit,
-                None => marks.push((word, bit)),
+            let (index, bit) = tally_word_of(number);
+            match tally_words.iter_mut().find(|word| word.0 == index) {
+                Some(word) => word.1 |= bit,
+                None => tally_words.push((index, bit)),
             }
         }
-        for mark in &marks {
-            self.executed.add(*mark);
+        for word in &tally_words {
+            self.executed.add(*word);
         }
-        cache.chains.set_marks(at, self.owner, &marks);
+        cache.chains.set_tally_words(at, self.id, &tally_words);
     }
 
-    /// Returns the number of a cached block, and stores it in the block.
+    /// Returns the number of a cached block, giving it one if it has none, and stores it in the
+    /// block. `None` if no block has this id.
     fn number_of_block(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
         let block = cache.get_mut(id)?;
-        if block.number_in_tally.0 != self.owner {
-            block.number_in_tally =
-                (self.owner, self.numbering.number_of((block.ip, block.last())));
+        if block.number_in_tally.0 != self.id {
+            block.number_in_tally = (self.id, self.numbering.number_of((block.ip, block.last())));
         }
         Some(block.number_in_tally.1)
     }
 
+    /// Adds a whole cached block to the executed ones. Does not count its instructions.
     pub(super) fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
         if let Some(number) = self.number_of_block(&mut code.cache, id) {
-            self.executed.add(mark_of(number));
+            self.executed.add(tally_word_of(number));
         }
     }
 
-    /// Adds the block of a span to the executed ones, and counts the span's instructions.
+    /// Adds the block of a span, or the part of it that was executed, to the executed ones, and
+    /// counts the span's instructions.
     pub(super) fn add_span(&mut self, code: &mut Code<'_>, span: &Span) {
         self.insns += u64::from(span.insns);
         let id = code.find(span.ip, span.mode);
@@ -146,7 +150,7 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the number of a block; a new one if it has none.
+    /// Returns the number of a block; gives it the next one if it has none.
     fn number_of(&mut self, bounds: Bounds) -> u32 {
         *self.numbers.entry(bounds).or_insert_with(|| {
             self.bounds.push(bounds);
@@ -155,21 +159,23 @@ impl Numbering {
     }
 }
 
-const fn mark_of(number: u32) -> Mark {
+/// Returns the set that contains only this number.
+const fn tally_word_of(number: u32) -> TallyWord {
     (number >> 6, 1 << (number & 63))
 }
 
 /// A set of numbers, as a bit set.
 #[derive(Debug, Default)]
-struct Executed {
+struct NumberSet {
     words: Vec<u64>,
-    /// A bit for each word that is not 0.
+    /// A bit for each of `words`, set if that is not 0.
     used: Vec<u64>,
 }
 
-impl Executed {
+impl NumberSet {
+    /// Adds the numbers in one word of a set.
     #[inline]
-    fn add(&mut self, (word, bits): Mark) {
+    fn add(&mut self, (word, bits): TallyWord) {
         let word = word as usize;
         let Some(all) = self.words.get_mut(word) else {
             self.grow(word);
@@ -181,6 +187,7 @@ impl Executed {
         }
     }
 
+    /// Makes room for the word with this index.
     #[cold]
     fn grow(&mut self, word: usize) {
         let groups = (word >> 6) + 1;
@@ -195,19 +202,20 @@ impl Executed {
     }
 
     /// Returns the words that have a bit set, each with its index, in ascending order.
-    fn words(&self) -> impl Iterator<Item = Mark> {
+    fn words(&self) -> impl Iterator<Item = TallyWord> {
         let groups = self.used.iter().zip(self.words.chunks(64)).zip(0_u32..);
         groups.flat_map(|((used, words), group)| {
-            Ones(*used).filter_map(move |word| {
+            SetBits(*used).filter_map(move |word| {
                 let bits = words.get(word as usize)?;
                 Some((group << 6 | word, *bits))
             })
         })
     }
 
+    /// Removes all numbers.
     fn clear(&mut self) {
         for (used, words) in self.used.iter_mut().zip(self.words.chunks_mut(64)) {
-            for word in Ones(std::mem::take(used)) {
+            for word in SetBits(std::mem::take(used)) {
                 words[word as usize] = 0;
             }
         }
@@ -215,9 +223,9 @@ impl Executed {
 }
 
 /// An iterator over the positions of the set bits, from the lowest on.
-struct Ones(u64);
+struct SetBits(u64);
 
-impl Iterator for Ones {
+impl Iterator for SetBits {
     type Item = u32;
 
     #[inline]
@@ -225,14 +233,14 @@ impl Iterator for Ones {
         if self.0 == 0 {
             return None;
         }
-        let place = self.0.trailing_zeros();
+        let position = self.0.trailing_zeros();
         self.0 &= self.0 - 1;
-        Some(place)
+        Some(position)
     }
 }
 
-/// Returns a nonzero number that is unique in this process.
-fn unique() -> u32 {
+/// Returns a nonzero number that no earlier call in this process returned (until 32 bits wrap).
+fn unique_id() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);

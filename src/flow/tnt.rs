@@ -5,6 +5,7 @@ use crate::pt::Tnt;
 /// Taken/not-taken bits of the next branches, the next one in the highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TntBits {
+    /// Bits beyond `len` are clear.
     bits: u64,
     len: u8,
 }
@@ -41,7 +42,7 @@ impl TntBits {
         (self.bits >> 48) as u16
     }
 
-    /// Removes the first `count` bits.
+    /// Removes the first `count` bits, or as many as there are.
     #[inline]
     pub(super) const fn skip(&mut self, count: u8) {
         self.bits = self.bits.unbounded_shl(count as u32);
@@ -50,17 +51,17 @@ impl TntBits {
 
     /// Returns true if the bits of a short TNT packet fit.
     #[inline]
-    pub(super) const fn has_room(self) -> bool {
+    pub(super) const fn has_room_for_short(self) -> bool {
         self.len <= 64 - 6
     }
 
-    /// Appends the bits of a TNT packet, which must fit.
+    /// Appends the bits of a TNT packet: at least one, and no more than there is room for.
     pub(super) const fn append(&mut self, tnt: Tnt) {
         self.bits |= (tnt.bits << (64 - tnt.len as u32)) >> self.len;
         self.len += tnt.len;
     }
 
-    /// Appends the bits of a short TNT packet that consists of `byte`.
+    /// Appends the bits of the short TNT packet that consists of `byte`. They must fit.
     #[inline]
     pub(super) const fn append_short(&mut self, byte: u8) {
         // The highest set bit is the stop bit; bit 0 is the packet's type.
@@ -72,8 +73,9 @@ impl TntBits {
         self.len += len;
     }
 
-    /// Appends the bits of eight short TNT packets, if the little-endian word consists of those and
-    /// each has six bits; otherwise returns false. There must be room for a long packet's bits.
+    /// Appends the 48 bits of eight short TNT packets, if the little-endian word consists of those
+    /// and each has six bits; otherwise appends nothing and returns false. There must be room for a
+    /// long packet's bits.
     #[inline]
     pub(super) const fn append_eight(&mut self, word: u64) -> bool {
         if word & 0x8181_8181_8181_8181 != 0x8080_8080_8080_8080 {
@@ -95,7 +97,8 @@ impl TntBits {
         self.len <= 64 - 48
     }
 
-    /// Appends the bits of a long TNT packet, whose payload of 48 bits has a bit set above bit 0.
+    /// Appends the bits of a long TNT packet with this payload of 48 bits, of which one above bit 0
+    /// must be set. There must be room.
     #[inline]
     pub(super) const fn append_long(&mut self, payload: u64) {
         // The highest set bit is the stop bit.
@@ -112,7 +115,7 @@ impl TntBits {
         if self.len == 0 { None } else { Some(self.bits >> 63 != 0) }
     }
 
-    /// Removes the next bit.
+    /// Removes the next bit, if there is one.
     #[inline]
     pub(super) const fn skip_one(&mut self) {
         self.bits <<= 1;
@@ -143,7 +146,7 @@ mod tests {
         for (byte, bits, len) in
             [(0b0000_0100, 0b0, 1), (0b1011_0110, 0b01_1011, 6), (0b1110, 0b11, 2)]
         {
-            assert!(joined.has_room());
+            assert!(joined.has_room_for_short());
             joined.append_short(byte);
             let mut alone = TntBits::from(Tnt { bits, len });
             while let Some(taken) = alone.pop() {
@@ -180,7 +183,7 @@ mod tests {
     fn there_is_room_until_64_bits() {
         let mut bits = TntBits::default();
         let mut count = 0;
-        while bits.has_room() {
+        while bits.has_room_for_short() {
             bits.append_short(0b1111_1110);
             count += 6;
         }
