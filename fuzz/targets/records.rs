@@ -56,12 +56,12 @@ fn encode(
 ) -> Result<Encoded, BadRecord> {
     let mut trace = Trace::new(PSB_PERIOD_BYTES, ranges);
     let mut chains = Chains::default();
-    trace.enter(entry, 1);
+    trace.return_from_kernel(entry, 1);
     let mut packets = Vec::new();
     let mut outcome = Ok(());
     while !records.is_empty() {
         let now = &records[..piece.min(records.len())];
-        match trace.records(dictionary, &mut chains, now) {
+        match trace.encode_records(dictionary, &mut chains, now) {
             // A record that is cut: the recorder takes the buffer for damaged, too.
             Ok(left) if left == now.len() => {
                 outcome = Err(BadRecord);
@@ -75,7 +75,7 @@ fn encode(
         }
         packets.extend(trace.drain());
     }
-    trace.end(dictionary);
+    trace.end_history(dictionary);
     trace.flush();
     packets.extend(trace.drain());
     for (offset, packet) in Packets::new(&packets) {

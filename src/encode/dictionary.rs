@@ -1,4 +1,4 @@
-//! The meaning of records: the edges of all superblocks, by number, in two forms. Plain edges,
+//! The meaning of records: the edges of all superblocks, by number, in two forms. PlainEdge edges,
 //! nearly all that are executed, have a form that fits half a cache line.
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
@@ -9,16 +9,20 @@ const PLAIN_BITS: u8 = 16;
 /// The parts of new superblocks that the encoder does not know yet.
 #[derive(Debug, Default)]
 pub struct NewEdges {
+    /// The edges, in order of their numbers.
     pub edges: Vec<Edge>,
+    /// The return addresses that the edges' paths push.
     pub pushes: Vec<u64>,
+    /// The direct jumps and calls after the last TNT bit of the edges' paths.
     pub quiet_jumps: Vec<Jump>,
     /// The paths of superblocks, if an encoder needs them.
     pub paths: Vec<Paths>,
 }
 
-/// The whole path of a superblock, of which the paths of its edges are prefixes.
+/// The whole path of one superblock, of which the paths of its edges are prefixes.
 #[derive(Debug)]
 pub struct Paths {
+    /// The instructions.
     pub steps: Box<[Step]>,
     /// The lowest address of an instruction.
     pub(super) low: u64,
@@ -27,6 +31,7 @@ pub struct Paths {
 }
 
 impl Paths {
+    /// Creates the path with these instructions.
     pub fn new(steps: &[Step]) -> Self {
         let addresses = || steps.iter().map(|step| step.ip);
         let (low, high) = (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0));
@@ -34,14 +39,16 @@ impl Paths {
     }
 }
 
-/// The tables that all encoders of a process share.
+/// The tables that all encoders of a process share. An edge's number is its index.
 #[derive(Debug, Default)]
 pub struct Dictionary {
     edges: Vec<Edge>,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
+    /// By the number of the superblock; empty if no encoder needs them.
     paths: Vec<Paths>,
-    pub(super) plain: Vec<Plain>,
+    /// The compact forms of `edges`, at the same indices.
+    pub(super) plain: Vec<PlainEdge>,
 }
 
 /// The treatment of a record by the encoder.
@@ -65,7 +72,7 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// Returns true if the record is not a plain one.
+    /// Returns true if the record is not plain: `encoder::hot` does not encode it itself.
     #[inline]
     pub(super) fn is_slow(self) -> bool {
         matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)
@@ -78,9 +85,10 @@ impl Treatment {
     }
 }
 
-/// The compact form of an edge.
+/// The compact form of an edge, with the fields of [`Edge`]. Only if `treatment` is a plain one
+/// does it describe the edge in full.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain {
+pub(super) struct PlainEdge {
     pub(super) start: u64,
     pub(super) target: u64,
     pub(super) first_push: u32,
@@ -93,9 +101,9 @@ pub(super) struct Plain {
 }
 
 impl Dictionary {
-    /// Adds new parts: an edge's number is its index over all calls.
+    /// Adds the parts of new superblocks. Edges get the next numbers, in order.
     pub fn learn(&mut self, news: NewEdges) {
-        self.plain.extend(news.edges.iter().map(Plain::of));
+        self.plain.extend(news.edges.iter().map(PlainEdge::of));
         // Number 0 is no edge. The slow path rejects it.
         self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);
         self.edges.extend(news.edges);
@@ -104,11 +112,13 @@ impl Dictionary {
         self.paths.extend(news.paths);
     }
 
+    /// Returns the path of the superblock that an edge leaves; `None` if the paths are not known.
     pub(super) fn path_of(&self, edge: &Edge) -> Option<&Paths> {
         self.paths.get(edge.superblock as usize)
     }
 
-    /// Returns an edge by its number; `None` for 0, which unwritten memory contains.
+    /// Returns an edge by its number; `None` for an unknown number, and for 0, which unwritten
+    /// memory contains.
     pub(super) fn edge(&self, number: u32) -> Option<&Edge> {
         self.edges.get(number as usize).filter(|_| number != 0)
     }
@@ -118,6 +128,7 @@ impl Dictionary {
         self.pushes_at(edge.first_push, edge.pushes)
     }
 
+    /// Returns `count` return addresses from index `first` on; none if there are fewer.
     pub(super) fn pushes_at(&self, first: u32, count: u8) -> &[u64] {
         let first = first as usize;
         self.pushes.get(first..first + usize::from(count)).unwrap_or_default()
@@ -131,7 +142,7 @@ impl Dictionary {
     }
 }
 
-impl Plain {
+impl PlainEdge {
     fn of(edge: &Edge) -> Self {
         Self {
             start: edge.start,
@@ -142,13 +153,13 @@ impl Plain {
             bit_count: edge.bit_count,
             pushes: edge.pushes,
             peak: edge.peak,
-            treatment: treatment(edge),
+            treatment: treatment_of(edge),
         }
     }
 }
 
-/// Returns the treatment of an edge's records.
-fn treatment(edge: &Edge) -> Treatment {
+/// Returns the treatment of an edge's records by the encoder.
+fn treatment_of(edge: &Edge) -> Treatment {
     let slow = if edge.kind.is_indirect() { Treatment::SlowIndirect } else { Treatment::Slow };
     if edge.kind == EdgeKind::SyscallReturn {
         return Treatment::Timed;
@@ -160,9 +171,9 @@ fn treatment(edge: &Edge) -> Treatment {
     if edge.kind == EdgeKind::Direct && edge.bit_count == 0 {
         return Treatment::Quiet;
     }
-    let circles = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
+    let tail_loops = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
     match edge.kind {
-        EdgeKind::Direct if circles => slow,
+        EdgeKind::Direct if tail_loops => slow,
         EdgeKind::Direct => Treatment::Direct,
         EdgeKind::Return => Treatment::Return,
         EdgeKind::Indirect => Treatment::Indirect,

@@ -1,5 +1,6 @@
-//! Encodes trace buffers as packets in another thread: items go in, in each traced thread's order,
-//! and packets come out.
+//! Encodes trace buffers as packets on another thread of the recorder, the *worker*: items (records
+//! and events) go in, in each traced thread's order, and packets come out. `Feed` is the recorder's
+//! end, `Worker` the other one.
 
 use super::dictionary::{Dictionary, NewEdges};
 use super::encoder::{BadRecord, Chains};
@@ -19,7 +20,8 @@ const HANDOVER_RECORD_BYTES: usize = 256 << 10;
 /// The number of bytes of records that are read at a time. They stay in the CPU's cache.
 const READ_BYTES: usize = 16 << 10;
 
-/// A message to the encoder about one thread, or about all.
+/// A message to the encoder about one traced thread, or about all. The first item of a thread makes
+/// it known.
 #[derive(Debug)]
 pub enum Item {
     /// New edges of superblocks.
@@ -38,11 +40,12 @@ pub enum Item {
         /// records follow, or if it is one of a ring.
         frees: Option<(Arc<Busy>, usize)>,
     },
-    /// The thread is created at this time.
+    /// The thread was created at this time.
     Born { tsc: u64 },
     /// The thread's known history begins here, at this time: earlier records are overwritten.
     Begin { tsc: u64 },
-    /// Part of a path was executed, and the thread is at `ip`.
+    /// The first steps of a path were executed, and an event interrupted it before the instruction
+    /// at `ip`.
     Partial { steps: Vec<Step>, ip: u64 },
     /// The tracer executed an instruction, after which the thread is at `next`.
     Native { insn: Insn, next: u64 },
@@ -52,7 +55,7 @@ pub enum Item {
     Enter { ip: u64, tsc: u64 },
     /// The thread's trace pointer is invalid: its trace ends here.
     Damage,
-    /// The thread ended where its last record leads.
+    /// The thread's history ends where its last record leads.
     End,
     /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
     /// one, or any of a ring.
@@ -60,13 +63,13 @@ pub enum Item {
     /// Requests the packets of the thread so far.
     Flush,
     /// Requests the packets so far of all threads, and a message once they are ready.
-    Settled(Sender<()>),
+    Sync(Sender<()>),
 }
 
 impl Item {
-    /// Returns the address at which the thread was before this item; `None` if the item does not
-    /// show it.
-    fn place(&self) -> Option<u64> {
+    /// Returns the address at which the thread was before this item: the target of its last record.
+    /// `None` if the item does not show it.
+    fn ip_before(&self) -> Option<u64> {
         match self {
             Self::Partial { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
             Self::Native { insn, .. } => Some(insn.ip.0),
@@ -85,19 +88,21 @@ pub struct Tally {
     pub damaged: bool,
 }
 
-/// Packets of a thread.
+/// Packets of a thread, which continue those returned earlier.
 pub type Packets = (Tid, Vec<u8>);
 
 /// The encoder of one process, which runs on a thread of the recorder.
 #[derive(Debug)]
 pub(super) struct Feed {
+    /// `None` once no more items will follow.
     items: Option<Sender<(Tid, Item)>>,
     packets: Receiver<Packets>,
     worker: Option<JoinHandle<HashMap<Tid, Tally>>>,
 }
 
 impl Feed {
-    /// Starts the encoder on a new thread, which calls `prepare` first.
+    /// Starts the encoder of a process on a new thread, which calls `prepare` first. Records are in
+    /// `shared`.
     pub(super) fn start(
         shared: Arc<Shared>,
         psb_period: u32,
@@ -117,13 +122,13 @@ impl Feed {
                 threads: HashMap::new(),
                 packets: outgoing,
             };
-            worker.run(&incoming);
+            worker.handle_items(&incoming);
             worker.finish()
         });
         Self { items: Some(items), packets, worker: Some(worker) }
     }
 
-    /// Sends the encoder an item about a thread.
+    /// Sends the encoder an item about a thread. Does not wait.
     pub(super) fn send(&self, tid: Tid, item: Item) {
         if let Some(items) = &self.items {
             // The worker ends when this sender is dropped, never before.
@@ -131,20 +136,22 @@ impl Feed {
         }
     }
 
-    /// Waits until all items are encoded, and their packets are ready.
-    pub(super) fn settle(&self, tid: Tid) {
+    /// Waits until all items sent before are encoded, and the packets of all threads are ready.
+    /// `tid` may be any thread.
+    pub(super) fn wait_until_encoded(&self, tid: Tid) {
         let (done, is_done) = channel();
-        self.send(tid, Item::Settled(done));
+        self.send(tid, Item::Sync(done));
         // If the worker has ended, there is nothing to wait for.
         let _ = is_done.recv();
     }
 
-    /// Returns packets that are ready.
+    /// Removes and returns the packets that are ready, without waiting.
     pub(super) fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.packets.try_iter()
     }
 
-    /// Waits until all is encoded. Returns the last packets, and the result of each thread.
+    /// Waits until all is encoded, and ends the worker. Returns the packets that were not returned
+    /// yet, and the result of each thread.
     pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, Tally>) {
         self.items = None;
         let tallies = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
@@ -152,8 +159,9 @@ impl Feed {
     }
 }
 
-/// Encodes `len` bytes of records at `offset` of the shared memory. The last record must be whole.
-fn encode_records(
+/// Encodes `len` bytes of records at `offset` of the shared memory. Fails at an invalid record, and
+/// if the last one is incomplete.
+fn encode_shared_records(
     encoder: &mut Trace,
     dictionary: &Dictionary,
     chains: &mut Chains,
@@ -166,7 +174,7 @@ fn encode_records(
     while len > 0 {
         let bytes = &mut bytes[..len.min(READ_BYTES)];
         shared.read(offset, bytes);
-        let left = encoder.records(dictionary, chains, bytes)?;
+        let left = encoder.encode_records(dictionary, chains, bytes)?;
         let done = bytes.len() - left;
         if done == 0 {
             return Err(BadRecord);
@@ -177,18 +185,19 @@ fn encode_records(
     Ok(())
 }
 
+/// The encoder on its thread.
 struct Worker {
     shared: Arc<Shared>,
     psb_period: u32,
     ranges: Ranges,
     dictionary: Dictionary,
     chains: Chains,
-    threads: HashMap<Tid, Encoding>,
+    threads: HashMap<Tid, ThreadEncoding>,
     packets: Sender<Packets>,
 }
 
 /// The encoding of one thread's trace.
-struct Encoding {
+struct ThreadEncoding {
     trace: Trace,
     tally: Tally,
     /// The number of bytes of records whose packets are not handed over yet.
@@ -196,7 +205,8 @@ struct Encoding {
 }
 
 impl Worker {
-    fn run(&mut self, items: &Receiver<(Tid, Item)>) {
+    /// Handles items until the sender is dropped.
+    fn handle_items(&mut self, items: &Receiver<(Tid, Item)>) {
         for (tid, item) in items {
             match item {
                 Item::Edges(news) => self.dictionary.learn(news),
@@ -211,26 +221,26 @@ impl Worker {
                     }
                     self.ranges = ranges;
                 }
-                Item::Settled(done) => {
+                Item::Sync(done) => {
                     self.flush();
                     // Nobody waits any more: the recorder is on its way out.
                     let _ = done.send(());
                 }
-                item => self.of_thread(tid, item),
+                item => self.handle_thread_item(tid, item),
             }
         }
     }
 
-    /// Handles an item about a thread, which is new with its first one. Once a thread's trace is
-    /// damaged, only frees its buffers.
-    fn of_thread(&mut self, tid: Tid, item: Item) {
-        let new = || Encoding {
+    /// Handles an item about one thread, which is new if it is its first. Once a thread's trace is
+    /// damaged, only frees its buffers. Sends packets if they are many or requested.
+    fn handle_thread_item(&mut self, tid: Tid, item: Item) {
+        let new = || ThreadEncoding {
             trace: Trace::new(self.psb_period, &self.ranges),
             tally: Tally::default(),
             pending_record_bytes: 0,
         };
         let thread = self.threads.entry(tid).or_insert_with(new);
-        let Encoding { trace: encoder, tally, pending_record_bytes } = thread;
+        let ThreadEncoding { trace: encoder, tally, pending_record_bytes } = thread;
         if let Item::Free(busy, index) = &item {
             busy.free(*index);
         }
@@ -240,8 +250,8 @@ impl Worker {
             }
             return;
         }
-        if let Some(ip) = item.place()
-            && encoder.arrive(&self.dictionary, ip).is_err()
+        if let Some(ip) = item.ip_before()
+            && encoder.finish_owed_record(&self.dictionary, ip).is_err()
         {
             tally.damaged = true;
             return;
@@ -252,32 +262,38 @@ impl Worker {
             | Item::Program(_)
             | Item::Ranges(_)
             | Item::Free(..)
-            | Item::Settled(_) => {}
+            | Item::Sync(_) => {}
             Item::Records { offset, len, frees } => {
                 *pending_record_bytes += len;
                 let (shared, dictionary) = (&self.shared, &self.dictionary);
-                let read =
-                    encode_records(encoder, dictionary, &mut self.chains, shared, offset, len);
+                let read = encode_shared_records(
+                    encoder,
+                    dictionary,
+                    &mut self.chains,
+                    shared,
+                    offset,
+                    len,
+                );
                 tally.damaged = read == Err(BadRecord);
                 if let Some((busy, index)) = frees {
                     busy.free(index);
                 }
             }
             Item::Damage => tally.damaged = true,
-            Item::Born { tsc } => encoder.born(tsc),
+            Item::Born { tsc } => encoder.set_creation_time(tsc),
             Item::Begin { .. } if encoder.has_stopped() => {}
             Item::Begin { tsc } => {
                 if encoder.instructions() > 0 {
-                    encoder.lose(&self.dictionary);
+                    encoder.lose_history(&self.dictionary);
                     let _ = self.packets.send((tid, encoder.drain()));
                 }
-                encoder.begin(tsc);
+                encoder.begin_history(tsc);
             }
-            Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
-            Item::Native { insn, next } => encoder.native(&insn, next),
-            Item::Leave { ip } => encoder.leave(ip),
-            Item::End => encoder.end(&self.dictionary),
-            Item::Enter { ip, tsc } => encoder.enter(ip, tsc),
+            Item::Partial { steps, ip } => encoder.partial_path(&self.dictionary, &steps, ip),
+            Item::Native { insn, next } => encoder.stepped_insn(&insn, next),
+            Item::Leave { ip } => encoder.enter_kernel(ip),
+            Item::End => encoder.end_history(&self.dictionary),
+            Item::Enter { ip, tsc } => encoder.return_from_kernel(ip, tsc),
             Item::Flush => {
                 encoder.flush();
                 flush = true;
@@ -291,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Hands over the packets of all threads, including pending branches.
+    /// Sends the packets of all threads, including pending branches.
     fn flush(&mut self) {
         for (&tid, thread) in &mut self.threads {
             thread.pending_record_bytes = 0;
@@ -300,6 +316,7 @@ impl Worker {
         }
     }
 
+    /// Sends the last packets, and returns the results.
     fn finish(mut self) -> HashMap<Tid, Tally> {
         self.flush();
         self.threads.into_iter().map(|(tid, thread)| (tid, thread.tally)).collect()

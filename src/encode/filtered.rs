@@ -14,38 +14,42 @@ use crate::translate::{Edge, EdgeKind, Outcome, Step};
 /// An encoder of the filtered trace of one thread.
 #[derive(Debug)]
 pub(super) struct Filtered {
+    /// The thread's path through the model of the PT unit.
     path: Path,
     ranges: Ranges,
     psb_period_bytes: u32,
-    /// The number of instructions on earlier paths, which [`Self::begin`] replaced.
-    before: u64,
+    /// The number of instructions in earlier histories, whose paths [`Self::begin_history`]
+    /// replaced.
+    earlier_instructions: u64,
     /// True if the history begins with the next record or event.
-    begins: bool,
+    is_at_beginning: bool,
     /// The edge of the last record, if it is a return or indirect branch whose target is not yet
     /// known.
     owed: Option<Edge>,
     /// True in the program; false in the kernel.
-    running: bool,
+    in_program: bool,
     /// The current address; 0 if a record may begin anywhere.
-    here: u64,
+    ip: u64,
+    /// The last time that was set.
     time: u64,
     /// True if an overflow packet is due.
-    lost: bool,
+    is_overflow_due: bool,
 }
 
 impl Filtered {
+    /// Creates the encoder of a thread that has not run yet.
     pub(super) fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
         Self {
-            path: path(psb_period_bytes, ranges),
+            path: new_path(psb_period_bytes, ranges),
             ranges: ranges.clone(),
             psb_period_bytes,
-            before: 0,
-            begins: false,
+            earlier_instructions: 0,
+            is_at_beginning: false,
             owed: None,
-            running: false,
-            here: 0,
+            in_program: false,
+            ip: 0,
             time: 0,
-            lost: false,
+            is_overflow_due: false,
         }
     }
 
@@ -55,12 +59,14 @@ impl Filtered {
     }
 
     pub(super) fn instructions(&self) -> u64 {
-        self.before + self.path.instructions()
+        self.earlier_instructions + self.path.instructions()
     }
 
+    /// Removes and returns the packets written since the last call, and then an overflow packet if
+    /// that is due.
     pub(super) fn drain(&mut self) -> Vec<u8> {
         let mut packets = self.path.drain();
-        if std::mem::take(&mut self.lost) {
+        if std::mem::take(&mut self.is_overflow_due) {
             encode(&Packet::Ovf, &mut packets);
         }
         packets
@@ -70,7 +76,7 @@ impl Filtered {
         self.path.flush();
     }
 
-    pub(super) fn born(&mut self, tsc: u64) {
+    pub(super) fn set_creation_time(&mut self, tsc: u64) {
         self.set_time(tsc);
     }
 
@@ -78,39 +84,42 @@ impl Filtered {
         self.path.has_stopped()
     }
 
-    /// Requests an overflow packet after the packets of the next [`Self::drain`]: everything until
-    /// the next beginning is lost.
-    pub(super) fn lose(&mut self) {
-        self.lost = true;
+    /// Makes the next [`Self::drain`] end with an overflow packet: everything until
+    /// [`Self::begin_history`] is lost.
+    pub(super) fn lose_history(&mut self) {
+        self.is_overflow_due = true;
     }
 
-    /// Begins the history. Discards packets that are not drained yet.
-    pub(super) fn begin(&mut self, tsc: u64) {
-        self.before += self.path.instructions();
-        self.path = path(self.psb_period_bytes, &self.ranges);
-        self.begins = true;
+    /// Begins the history at time `tsc`, with the next record or event. Discards packets that are
+    /// not drained yet.
+    pub(super) fn begin_history(&mut self, tsc: u64) {
+        self.earlier_instructions += self.path.instructions();
+        self.path = new_path(self.psb_period_bytes, &self.ranges);
+        self.is_at_beginning = true;
         self.owed = None;
-        self.running = false;
-        self.here = 0;
+        self.in_program = false;
+        self.ip = 0;
         self.set_time(tsc);
     }
 
+    /// Sets the time of the next packets.
     fn set_time(&mut self, tsc: u64) {
         self.time = tsc;
         self.path.set_time(Tsc(tsc));
     }
 
-    /// Starts the history at `ip`, if it begins with the current record or event.
+    /// Enters the program at `ip`, if the history begins with the current record or event.
     fn begin_at(&mut self, ip: u64) {
-        if std::mem::take(&mut self.begins) {
+        if std::mem::take(&mut self.is_at_beginning) {
             self.path.enter_user(Addr(ip));
-            self.running = true;
-            self.here = ip;
+            self.in_program = true;
+            self.ip = ip;
         }
     }
 
-    /// Encodes records, as [`super::Trace::records`] describes. Ignores them after a `TraceStop`.
-    pub(super) fn records(
+    /// Encodes records, as [`super::Trace::encode_records`] describes. Ignores all of them after a
+    /// `TraceStop`.
+    pub(super) fn encode_records(
         &mut self,
         dictionary: &Dictionary,
         mut bytes: &[u8],
@@ -128,56 +137,61 @@ impl Filtered {
                 following = rest;
             }
             bytes = following;
-            self.arrive(dictionary, edge.start)?;
+            self.finish_owed_record(dictionary, edge.start)?;
             if edge.kind.is_indirect() {
                 self.owed = Some(*edge);
             } else {
-                self.record(dictionary, edge, value)?;
+                self.encode_record(dictionary, edge, value)?;
             }
         }
         Ok(bytes.len())
     }
 
     /// Encodes the owed record, if there is one: its branch led to `ip`.
-    pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
-        self.owed.take().map_or(Ok(()), |edge| self.record(dictionary, &edge, ip))
+    pub(super) fn finish_owed_record(
+        &mut self,
+        dictionary: &Dictionary,
+        ip: u64,
+    ) -> Result<(), BadRecord> {
+        self.owed.take().map_or(Ok(()), |edge| self.encode_record(dictionary, &edge, ip))
     }
 
-    /// Encodes the record of an edge. `value` is the target of a return or indirect branch, or the
-    /// time of a return from the kernel.
-    fn record(
+    /// Encodes the record of an edge: each instruction of its path, unless the path and its target
+    /// are outside the ranges. `value` is the target of a return or indirect branch, or the time of
+    /// a return from the kernel. Fails if the record cannot follow the last one.
+    fn encode_record(
         &mut self,
         dictionary: &Dictionary,
         edge: &Edge,
         value: u64,
     ) -> Result<(), BadRecord> {
         if edge.kind == EdgeKind::SyscallReturn {
-            if self.running {
+            if self.in_program {
                 return Err(BadRecord);
             }
-            self.enter(edge.target, value);
+            self.return_from_kernel(edge.target, value);
             return Ok(());
         }
         self.begin_at(edge.start);
-        if self.here != edge.start && self.here != 0 || !self.running {
+        if self.ip != edge.start && self.ip != 0 || !self.in_program {
             return Err(BadRecord);
         }
         if edge.since > self.time {
-            self.catch_up(edge);
+            self.report_code_time(edge);
         }
         let path = dictionary.path_of(edge).ok_or(BadRecord)?;
         let steps = path.steps.get(..usize::from(edge.instructions)).ok_or(BadRecord)?;
-        // `far`: the edge ends in the kernel.
-        let (target, far) = match edge.kind {
+        let (target, ends_in_kernel) = match edge.kind {
             EdgeKind::Direct => (edge.target, false),
             EdgeKind::Syscall => (edge.target, true),
             _ => (value, false),
         };
-        self.here = target;
+        self.ip = target;
         // A path adds nothing to the trace if neither it nor its target meets a range. A far branch
         // is never skipped, so that `running` stays right.
-        let outside = !self.path.is_reported() && self.ranges.skip(path.low, path.high);
-        if outside && !far && self.ranges.skip(target, target) {
+        let outside =
+            !self.path.covers_next_insn() && self.ranges.is_all_outside(path.low, path.high);
+        if outside && !ends_in_kernel && self.ranges.is_all_outside(target, target) {
             return Ok(());
         }
         // Each step but the last continues at the address of the step after it.
@@ -197,9 +211,9 @@ impl Filtered {
         };
         match edge.kind {
             EdgeKind::Syscall => {
-                self.path.count(Addr(last.ip));
-                self.path.leave(Addr(last.ip), Addr(last.ip.wrapping_add(last.len.into())));
-                self.running = false;
+                self.path.count_insn(Addr(last.ip));
+                self.path.far_branch(Addr(last.ip), Addr(last.ip.wrapping_add(last.len.into())));
+                self.in_program = false;
             }
             EdgeKind::Return => self.branch(last, BranchKind::Ret, target),
             EdgeKind::Indirect if outcome == Outcome::Call => {
@@ -211,10 +225,11 @@ impl Filtered {
         Ok(())
     }
 
-    /// Encodes an instruction with this outcome, after which the path continues at `next`.
+    /// Counts and encodes an instruction with this outcome, after which the path continues at
+    /// `next`.
     fn step(&mut self, step: &Step, outcome: Outcome, next: u64) {
         let kind = match outcome {
-            Outcome::Plain => return self.path.count(Addr(step.ip)),
+            Outcome::Plain => return self.path.count_insn(Addr(step.ip)),
             Outcome::Jump => BranchKind::Jmp,
             Outcome::NotTaken => BranchKind::Jcc { taken: false },
             Outcome::Taken => BranchKind::Jcc { taken: true },
@@ -224,9 +239,10 @@ impl Filtered {
         self.branch(step, kind, next);
     }
 
+    /// Counts and encodes a near branch to `target`.
     fn branch(&mut self, step: &Step, kind: BranchKind, target: u64) {
         let following = Addr(step.ip.wrapping_add(step.len.into()));
-        self.path.count(Addr(step.ip));
+        self.path.count_insn(Addr(step.ip));
         self.path.branch(kind, Addr(step.ip), following, Addr(target));
     }
 
@@ -234,12 +250,12 @@ impl Filtered {
     /// into the kernel, and a return from it at that time. The caller has checked that it is newer
     /// than the last reported time.
     #[cold]
-    fn catch_up(&mut self, edge: &Edge) {
-        self.leave(edge.start);
-        self.enter(edge.start, edge.since);
+    fn report_code_time(&mut self, edge: &Edge) {
+        self.enter_kernel(edge.start);
+        self.return_from_kernel(edge.start, edge.since);
     }
 
-    pub(super) fn partial(&mut self, steps: &[Step], ip: u64) {
+    pub(super) fn partial_path(&mut self, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
         }
@@ -247,42 +263,42 @@ impl Filtered {
         for (step, next) in steps.iter().zip(next) {
             self.step(step, step.outcome, next);
         }
-        self.here = ip;
+        self.ip = ip;
     }
 
-    pub(super) fn native(&mut self, insn: &Insn, next: u64) {
+    pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.path.retire(insn, Addr(next));
-        self.running = !insn.class.is_far();
-        self.here = next;
+        self.in_program = !insn.class.is_far();
+        self.ip = next;
     }
 
-    pub(super) fn leave(&mut self, ip: u64) {
-        self.begins = false;
-        if std::mem::take(&mut self.running) {
+    pub(super) fn enter_kernel(&mut self, ip: u64) {
+        self.is_at_beginning = false;
+        if std::mem::take(&mut self.in_program) {
             self.path.interrupt(Addr(ip));
         }
     }
 
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_history(&mut self) {
         self.owed = None;
-        if self.here != 0 {
-            self.leave(self.here);
+        if self.ip != 0 {
+            self.enter_kernel(self.ip);
         }
     }
 
-    pub(super) fn enter(&mut self, ip: u64, tsc: u64) {
-        if !self.running {
-            self.begins = false;
+    pub(super) fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
+        if !self.in_program {
+            self.is_at_beginning = false;
             self.set_time(tsc);
             self.path.enter_user(Addr(ip));
-            self.running = true;
-            self.here = ip;
+            self.in_program = true;
+            self.ip = ip;
         }
     }
 }
 
-/// Returns the path of a thread. Each entry into the program sets its time, so the clock is unused.
-fn path(psb_period_bytes: u32, ranges: &Ranges) -> Path {
+/// Creates the path of a thread. Each entry into the program sets its time, so the clock is unused.
+fn new_path(psb_period_bytes: u32, ranges: &Ranges) -> Path {
     Path::new(psb_period_bytes, ranges, || Tsc(0), None)
 }

@@ -15,7 +15,8 @@ pub struct InlineTracer {
     psb_period_bytes: u32,
     dictionary: Dictionary,
     chains: Chains,
-    /// The counts of the translator's items that the dictionary has.
+    /// The counts of the translator's edges, return addresses and quiet jumps that the dictionary
+    /// has.
     edges: usize,
     pushes: usize,
     quiet_jumps: usize,
@@ -36,14 +37,15 @@ impl InlineTracer {
         }
     }
 
-    /// Starts over with the edges of another translator. The traces of the threads go on.
+    /// Forgets the translator's edges, because another translator is passed from now on: the
+    /// process runs another program. The traces of the threads go on.
     pub fn new_program(&mut self) {
         let threads = std::mem::take(&mut self.threads);
         *self = Self { threads, ..Self::new(self.psb_period_bytes) };
     }
 
     /// Adds the translator's new items to the dictionary.
-    fn learn<M: CacheMemory>(&mut self, code: &Translator<M>) {
+    fn learn_edges<M: CacheMemory>(&mut self, code: &Translator<M>) {
         let edges = code.edges_from(self.edges).to_vec();
         let pushes = code.return_addresses(self.pushes).to_vec();
         let quiet_jumps = code.quiet_jumps(self.quiet_jumps).to_vec();
@@ -53,23 +55,24 @@ impl InlineTracer {
         self.dictionary.learn(NewEdges { edges, pushes, quiet_jumps, paths: Vec::new() });
     }
 
-    fn trace(&mut self, tid: Tid) -> (&mut Trace, &Dictionary, &mut Chains) {
+    /// Returns the trace of a thread, created if it is new, and what it needs for encoding.
+    fn trace_of(&mut self, tid: Tid) -> (&mut Trace, &Dictionary, &mut Chains) {
         let new = || Trace::new(self.psb_period_bytes, &Ranges::default());
         let trace = self.threads.entry(tid).or_insert_with(new);
         (trace, &self.dictionary, &mut self.chains)
     }
 
-    /// Sets the time at which a thread was created.
-    pub fn born(&mut self, tid: Tid, tsc: u64) {
-        self.trace(tid).0.born(tsc);
+    /// Sets the time at which a thread was created, before anything of it is encoded.
+    pub fn set_creation_time(&mut self, tid: Tid, tsc: u64) {
+        self.trace_of(tid).0.set_creation_time(tsc);
     }
 
-    /// Encodes records of a thread, and then `partial`: the steps that it executed of a path that
-    /// is in no record. The thread is at `ip` after both. If there are steps, also encodes its
-    /// entry into the kernel there. `Some(&[])` means that the thread is about to begin a path;
-    /// `None`, that it is where the last record leads, as after a system call. Returns the number
-    /// of ticks of the records and steps.
-    pub fn records<M: CacheMemory>(
+    /// Encodes records of a thread, and then `partial`: the steps (instructions) that it executed
+    /// of a path that is in no record. The thread is at `ip` after both. If there are steps, also
+    /// encodes an entry into the kernel there. `Some(&[])` means that the thread is about to begin
+    /// a path; `None`, that it is where the last record leads, as after a system call. Returns the
+    /// number of ticks in the records and steps. Fails at an invalid or incomplete record.
+    pub fn encode_records<M: CacheMemory>(
         &mut self,
         code: &Translator<M>,
         tid: Tid,
@@ -77,53 +80,57 @@ impl InlineTracer {
         partial: Option<&[Step]>,
         ip: u64,
     ) -> Result<u64, BadRecord> {
-        self.learn(code);
+        self.learn_edges(code);
         let ticks = ticks_of(code, records)?;
-        let (trace, dictionary, chains) = self.trace(tid);
-        if trace.records(dictionary, chains, records)? != 0 {
+        let (trace, dictionary, chains) = self.trace_of(tid);
+        if trace.encode_records(dictionary, chains, records)? != 0 {
             return Err(BadRecord);
         }
         let Some(partial) = partial else {
-            trace.arrive(dictionary, ip)?;
+            trace.finish_owed_record(dictionary, ip)?;
             return Ok(ticks);
         };
-        trace.arrive(dictionary, partial.first().map_or(ip, |step| step.ip))?;
-        trace.partial(dictionary, partial, ip);
+        trace.finish_owed_record(dictionary, partial.first().map_or(ip, |step| step.ip))?;
+        trace.partial_path(dictionary, partial, ip);
         if !partial.is_empty() {
             // The next record does not know these steps, which may be part of a loop without
             // packets.
-            trace.leave(ip);
+            trace.enter_kernel(ip);
         }
         Ok(ticks + partial.iter().filter(|step| step.ticks).count() as u64)
     }
 
-    /// Encodes an instruction that was executed outside of the cache, after which the thread is at
-    /// `next`.
-    pub fn native(&mut self, tid: Tid, insn: &Insn, next: u64) {
-        self.trace(tid).0.native(insn, next);
+    /// Encodes one instruction that a thread executed outside of the code cache. The thread is at
+    /// `next` after it, or in the kernel after a far branch.
+    pub fn stepped_insn(&mut self, tid: Tid, insn: &Insn, next: u64) {
+        self.trace_of(tid).0.stepped_insn(insn, next);
     }
 
-    /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
-    pub fn leave(&mut self, tid: Tid, ip: u64) {
-        self.trace(tid).0.leave(ip);
+    /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
+    /// branch, such as a signal. Does nothing if the thread is in the kernel.
+    pub fn enter_kernel(&mut self, tid: Tid, ip: u64) {
+        self.trace_of(tid).0.enter_kernel(ip);
     }
 
-    /// Encodes a return to the program at `ip`, if the thread is in the kernel.
-    pub fn enter(&mut self, tid: Tid, ip: u64, tsc: u64) {
-        self.trace(tid).0.enter(ip, tsc);
+    /// Encodes a return from the kernel to the program, at `ip` and time `tsc`. Does nothing if the
+    /// thread is in the program.
+    pub fn return_from_kernel(&mut self, tid: Tid, ip: u64, tsc: u64) {
+        self.trace_of(tid).0.return_from_kernel(ip, tsc);
     }
 
-    /// Returns the number of a thread's instructions in the trace so far.
+    /// Returns the number of a thread's instructions in the trace so far; 0 if it has no trace.
     pub fn instructions(&self, tid: Tid) -> u64 {
         self.threads.get(&tid).map_or(0, Trace::instructions)
     }
 
-    /// Returns the packets of a thread since the last call, without pending branches.
+    /// Removes and returns the packets of a thread written since the last call, without pending
+    /// branches (TNT bits that are in no packet yet).
     pub fn drain(&mut self, tid: Tid) -> Vec<u8> {
-        self.trace(tid).0.drain()
+        self.trace_of(tid).0.drain()
     }
 
-    /// Returns the last packets of each thread, and the number of its instructions.
+    /// Returns the packets of each thread that were not drained, pending branches included, and the
+    /// number of its instructions. The caller has ended their histories.
     pub fn finish(self) -> impl Iterator<Item = (Tid, Vec<u8>, u64)> {
         self.threads.into_iter().map(|(tid, mut trace)| {
             trace.flush();

@@ -1,4 +1,5 @@
-//! The trace buffers of one thread.
+//! The trace buffers of one thread: several of the same size in shared memory, which the thread
+//! fills one after the other.
 
 use crate::common::Tid;
 use crate::engine::{Area, BUFFERS, Busy};
@@ -12,7 +13,9 @@ const LONGEST_RECORD_BYTES: u64 = 12;
 #[derive(Debug)]
 pub struct Lane {
     pub(super) tid: Tid,
+    /// The place of the buffers in the process, and in the shared memory.
     pub(super) area: Area,
+    /// Which buffers are in use, or not read by the encoder yet.
     pub(super) busy: Arc<Busy>,
     /// The index of the buffer in use.
     pub(super) buffer: usize,
@@ -38,7 +41,8 @@ impl Lane {
         self.unsent
     }
 
-    /// Returns the address after the buffer in use: records end there at the latest.
+    /// Returns the address after the buffer in use, the start of its guard page: records end there
+    /// at the latest.
     pub fn end(&self) -> u64 {
         self.area.guard(self.buffer).start.0
     }

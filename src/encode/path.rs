@@ -18,20 +18,23 @@ const USER: u8 = 3;
 pub struct Path {
     unit: Unit,
     /// The last time written to the trace.
-    reported: Option<Tsc>,
-    /// The time of the next events; `None` to read the clock at each.
+    last_written: Option<Tsc>,
+    /// The time of the next packets; `None` to read the clock for each.
     time: Option<Tsc>,
     /// Reads the time-stamp counter, for events without a set time.
     clock: fn() -> Tsc,
     /// True outside the program: before its start, in a system call, switched out.
     in_kernel: bool,
+    /// The number of instructions that the trace covers so far.
     instructions: u64,
+    /// Gets the address of each of these instructions.
     log: Option<BufWriter<File>>,
 }
 
 impl Path {
-    /// Returns the path of a thread that has not run yet. `clock` reads the time-stamp counter;
-    /// `log` gets the address of each instruction that the trace covers.
+    /// Returns the path of a thread that has not run yet, and is in the kernel. `clock` reads the
+    /// time-stamp counter; `log` gets the address of each instruction that the trace covers, as 8
+    /// little-endian bytes.
     pub fn new(
         psb_period_bytes: u32,
         ranges: &Ranges,
@@ -41,10 +44,10 @@ impl Path {
         let config = Config::user_only().with_psb_period(psb_period_bytes).with_tnt(TntForm::Long);
         let unit = Unit::new(ranges.configure(config.with_circles()));
         let log = log.map(BufWriter::new);
-        Self { unit, reported: None, time: None, clock, in_kernel: true, instructions: 0, log }
+        Self { unit, last_written: None, time: None, clock, in_kernel: true, instructions: 0, log }
     }
 
-    /// Traces these ranges from now on.
+    /// Traces these ranges from now on. They may only add code that was not executed yet.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         let config = ranges.configure(*self.unit.config());
         self.unit.set_ranges(config.ctl, config.ranges);
@@ -55,17 +58,19 @@ impl Path {
         self.instructions
     }
 
-    /// Returns true if the trace covers the next instruction.
-    pub fn is_reported(&self) -> bool {
+    /// Returns true if the trace covers the next instruction: tracing is on.
+    pub fn covers_next_insn(&self) -> bool {
         self.unit.packet_en()
     }
 
-    /// Sets the time of the next events. Until the first call, events take the time of the clock.
+    /// Sets the time of the next packets, until the next call. Before the first call, the clock is
+    /// read for each.
     pub fn set_time(&mut self, time: Tsc) {
         self.time = Some(time);
     }
 
-    /// Enters the program at `ip`, unless the thread is already in it.
+    /// Encodes a return from the kernel to the program at `ip`. Does nothing if the thread is in
+    /// the program.
     pub fn enter_user(&mut self, ip: Addr) {
         if self.in_kernel {
             self.write_time(ip);
@@ -79,7 +84,8 @@ impl Path {
         self.unit.status().has(RtitStatus::STOPPED)
     }
 
-    /// Enters the kernel for an event other than an instruction, before the instruction at `ip`.
+    /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
+    /// branch, such as a signal. Does nothing if the thread is in the kernel.
     pub fn interrupt(&mut self, ip: Addr) {
         if !self.in_kernel {
             self.unit.interrupt(ip, KERNEL, 0);
@@ -87,29 +93,29 @@ impl Path {
         }
     }
 
-    /// Returns true if the thread is outside the program.
+    /// Returns true if the thread is outside the program, in the kernel.
     #[cfg(test)]
     pub fn is_out(&self) -> bool {
         self.in_kernel
     }
 
-    /// Encodes an executed instruction, after which the thread is at `next`. Enters the program
-    /// first if the thread is in the kernel. A far branch leaves it.
+    /// Counts and encodes an executed instruction. The thread is at `next` after it, or in the
+    /// kernel after a far branch. If it was in the kernel, encodes its return from there first.
     pub fn retire(&mut self, insn: &Insn, next: Addr) {
         self.enter_user(insn.ip);
-        self.count(insn.ip);
+        self.count_insn(insn.ip);
         if insn.class.is_far() {
-            self.leave(insn.ip, insn.next());
-        } else if let Some(kind) = kind(insn, next) {
+            self.far_branch(insn.ip, insn.next());
+        } else if let Some(kind) = branch_kind(insn, next) {
             let target = insn.class.target().unwrap_or(next);
             self.branch(kind, insn.ip, insn.next(), target);
         }
     }
 
     /// Counts and logs the instruction at `ip`, if the trace covers it. For a branch, call
-    /// [`Self::branch`] or [`Self::leave`] next.
-    pub fn count(&mut self, ip: Addr) {
-        if !self.is_reported() {
+    /// [`Self::branch`] or [`Self::far_branch`] next.
+    pub fn count_insn(&mut self, ip: Addr) {
+        if !self.covers_next_insn() {
             return;
         }
         self.instructions += 1;
@@ -119,34 +125,36 @@ impl Path {
         }
     }
 
-    /// Encodes a far branch at `ip` into the kernel, which [`Self::count`] has counted. `next` is
-    /// the address after it.
-    pub fn leave(&mut self, ip: Addr, next: Addr) {
+    /// Encodes a far branch at `ip` into the kernel, which [`Self::count_insn`] has counted. `next`
+    /// is the address after it.
+    pub fn far_branch(&mut self, ip: Addr, next: Addr) {
         let kind = BranchKind::Far;
         self.unit.branch(&Branch { kind, ip, next, target: KERNEL, cpl: 0 });
         self.in_kernel = true;
     }
 
-    /// Encodes a near branch at `ip`, which [`Self::count`] has counted. `next` is the address of
-    /// the instruction after it, and `target` its target, which matters only if it is taken.
+    /// Encodes a near branch at `ip`, which [`Self::count_insn`] has counted. `next` is the address
+    /// of the instruction after it, and `target` its target, which matters only if it is taken.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
-        if !self.is_reported() {
+        if !self.covers_next_insn() {
             self.write_time(target);
         }
         self.unit.branch(&branch);
     }
 
-    /// Writes the time if packets are about to begin at `ip`, unless it was the last time written.
+    /// Writes a TSC if packets are about to begin at `ip`, unless it would repeat the last time
+    /// written.
     fn write_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
-        if self.unit.affects_trace(ip) && self.reported.replace(now) != Some(now) {
+        if self.unit.affects_trace(ip) && self.last_written.replace(now) != Some(now) {
             self.unit.set_tsc(now);
             self.unit.stamp();
         }
     }
 
-    /// Returns the packets since the last call.
+    /// Removes and returns the packets written since the last call, without pending branch
+    /// outcomes.
     pub fn drain(&mut self) -> Vec<u8> {
         self.unit.drain()
     }
@@ -156,13 +164,15 @@ impl Path {
         self.unit.pending_bytes()
     }
 
-    /// Writes the pending branch outcomes. Call this once the thread has ended or is detached.
+    /// Writes packets for the pending branch outcomes. Call this once the thread has ended or is
+    /// detached.
     pub fn flush(&mut self) {
         self.unit.flush();
     }
 }
 
-fn kind(insn: &Insn, next: Addr) -> Option<BranchKind> {
+/// Returns the kind of a near branch that led to `next`; `None` for any other instruction.
+fn branch_kind(insn: &Insn, next: Addr) -> Option<BranchKind> {
     Some(match insn.class {
         Class::Jcc { target } => BranchKind::Jcc { taken: next == target },
         Class::Jmp { .. } => BranchKind::Jmp,

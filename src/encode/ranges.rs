@@ -6,14 +6,16 @@ use crate::pt::unit::{Config, IpRange};
 /// The number of address ranges of a PT unit: `IA32_RTIT_ADDR0_A` to `IA32_RTIT_ADDR3_B`.
 pub const MOST_RANGES: usize = 4;
 /// An empty range.
-const NOTHING: IpRange = IpRange { first: Addr(1), last: Addr(0) };
+const EMPTY_RANGE: IpRange = IpRange { first: Addr(1), last: Addr(0) };
 
 /// The address ranges of the code that is traced, and of the code that ends a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// True if there is a filter, even if none of its code is mapped yet.
     filters: bool,
+    /// The code that is traced, if `filters` is set.
     only: Vec<AddrRange>,
+    /// The code that ends a trace when a branch leads to it.
     stop: Vec<AddrRange>,
 }
 
@@ -32,11 +34,11 @@ impl Ranges {
         }
     }
 
-    /// Adds these ranges to a PT unit's configuration. Ignores those beyond [`MOST_RANGES`]: the
-    /// filter's come first.
+    /// Returns a PT unit's configuration with these ranges added. Ignores those beyond
+    /// [`MOST_RANGES`]; the filter's come first. A filter without a range traces no code.
     pub fn configure(&self, mut config: Config) -> Config {
         let mut number = 0..MOST_RANGES;
-        let placeholder = (self.filters && self.only.is_empty()).then_some(NOTHING);
+        let placeholder = (self.filters && self.only.is_empty()).then_some(EMPTY_RANGE);
         for range in self.only.iter().map(inclusive).chain(placeholder) {
             let Some(number) = number.next() else { break };
             config = config.with_filter(number, range);
@@ -68,29 +70,31 @@ impl Ranges {
         &self.stop
     }
 
-    /// Returns the start of each traced range.
+    /// Returns the start of each range of the filter.
     pub fn starts(&self) -> impl Iterator<Item = Addr> {
         self.only.iter().map(|range| range.start)
     }
 
     /// Returns true if some code ends a trace.
-    pub fn stops(&self) -> bool {
+    pub fn has_trace_stop(&self) -> bool {
         !self.stop.is_empty()
     }
 
     /// Returns true if a branch to `ip` ends the trace.
-    pub fn stop_at(&self, ip: u64) -> bool {
+    pub fn is_trace_stop(&self, ip: u64) -> bool {
         self.stop.iter().any(|range| range.contains(Addr(ip)))
     }
 
-    /// Returns true if there is a filter and no range meets the addresses from `low` to `high`.
-    /// While tracing is off, execution there adds nothing to the trace.
-    pub fn skip(&self, low: u64, high: u64) -> bool {
+    /// Returns true if there is a filter, and no range of it or of the code that ends a trace
+    /// contains an address from `low` to `high`, both included. While tracing is off, execution
+    /// there adds nothing to the trace.
+    pub fn is_all_outside(&self, low: u64, high: u64) -> bool {
         let meets = |range: &AddrRange| range.start.0 <= high && low < range.end.0;
         self.filters && !self.only.iter().chain(&self.stop).any(meets)
     }
 }
 
+/// Returns the same range with its last address in place of its end.
 fn inclusive(range: &AddrRange) -> IpRange {
     IpRange { first: range.start, last: Addr(range.end.0.saturating_sub(1)) }
 }

@@ -8,7 +8,7 @@ use crate::common::Tid;
 use crate::engine::Area;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The items that are kept of all threads of a process.
+/// The items that are kept of the threads of a process, to be encoded when each thread ends.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     threads: HashMap<Tid, VecDeque<Item>>,
@@ -19,7 +19,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Keeps the next item of a thread.
+    /// Keeps the next item of a thread; drops it if the thread's trace has ended.
     pub(super) fn keep(&mut self, tid: Tid, item: Item) {
         if !self.stopped.contains(&tid) {
             self.threads.entry(tid).or_default().push_back(item);
@@ -36,9 +36,10 @@ impl Ring {
         self.stopped.contains(&tid)
     }
 
-    /// Forgets the items of a buffer that the thread is about to overwrite, and all items before
-    /// them. The buffer after it was begun at `tsc`.
-    pub(super) fn overwrite(&mut self, tid: Tid, area: Area, buffer: usize, tsc: u64) {
+    /// Drops the items of a buffer that the thread is about to overwrite, and all items before
+    /// them. In their place, the thread's history then begins at `tsc`, when the buffer after it
+    /// was begun. Does nothing if the buffer's records were taken out before.
+    pub(super) fn forget_overwritten(&mut self, tid: Tid, area: Area, buffer: usize, tsc: u64) {
         let items = self.threads.entry(tid).or_default();
         let start = area.offset_of(area.buffer(buffer));
         // An item without records may be at the very end of the buffer. That end is no part of the
@@ -56,13 +57,13 @@ impl Ring {
         self.overwritten = true;
     }
 
-    /// Removes and returns the items so far of a thread that goes on.
-    pub(super) fn hand_over(&mut self, tid: Tid) -> VecDeque<Item> {
+    /// Removes and returns the items kept so far of a thread that goes on, for a snapshot.
+    pub(super) fn take_so_far(&mut self, tid: Tid) -> VecDeque<Item> {
         self.threads.get_mut(&tid).map(std::mem::take).unwrap_or_default()
     }
 
     /// Removes and returns the items of a thread that ended, and forgets the thread.
-    pub(super) fn take(&mut self, tid: Tid) -> VecDeque<Item> {
+    pub(super) fn take_of_ended(&mut self, tid: Tid) -> VecDeque<Item> {
         self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()
     }

@@ -17,8 +17,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Counts the records at the start of a full buffer, by their edges. Returns `None` for most
-    /// buffers.
+    /// Counts the records at the start of the lane's buffer in use, which is full, by the number of
+    /// their edge. Must be called for each full buffer: it skips most of them, and returns `None`.
     pub fn sample(
         &mut self,
         code: &Translator<Arc<Shared>>,

@@ -1,5 +1,6 @@
-//! `TraceStop` in a ring: the records that were kept when a thread's trace ended must not be
-//! overwritten by its later records.
+//! Finds the end of a thread's trace in its records: a branch to code that ends the trace
+//! (`TraceStop`). A ring searches each full buffer for it, since the records up to there must not
+//! be overwritten by later ones.
 
 use super::lane::Lane;
 use super::ranges::Ranges;
@@ -8,17 +9,17 @@ use crate::translate::{Edge, EdgeKind, Outcome, Step, Translator};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Returns true if the records in a thread's buffer, up to `pointer`, have a branch to code that
-/// ends its trace. Notes the last record in `lane`: the first one of the next buffer shows its
-/// target.
-pub(super) fn has_stop(
+/// Returns true if the records in the lane's buffer in use, up to `pointer`, have a branch to code
+/// that ends the trace; false at an invalid record, too. Stores the kind of the last record in
+/// `lane` for the next call, whose first record shows the target of an indirect one.
+pub(super) fn leads_to_trace_stop(
     code: &Translator<Arc<Shared>>,
     ranges: &Ranges,
     shared: &Shared,
     lane: &mut Lane,
     pointer: u64,
 ) -> bool {
-    if !ranges.stops() {
+    if !ranges.has_trace_stop() {
         return false;
     }
     let start = lane.area.buffer(lane.buffer);
@@ -32,10 +33,10 @@ pub(super) fn has_stop(
         rest = following.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
         let before = lane.last_record.replace(edge.kind);
         let is_target = before.is_some_and(EdgeKind::is_indirect);
-        if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
+        if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.is_trace_stop(edge.start) {
             return true;
         }
-        let stops = || arrivals(edge, &code.path_of(edge)).any(|ip| ranges.stop_at(ip));
+        let stops = || direct_targets(edge, &code.path_of(edge)).any(|ip| ranges.is_trace_stop(ip));
         if *known.entry(number).or_insert_with(stops) {
             return true;
         }
@@ -45,7 +46,7 @@ pub(super) fn has_stop(
 
 /// Returns the addresses to which the direct branches of an edge's path, and its return from a
 /// system call, lead.
-fn arrivals<'a>(edge: &'a Edge, path: &'a [Step]) -> impl Iterator<Item = u64> + 'a {
+fn direct_targets<'a>(edge: &'a Edge, path: &'a [Step]) -> impl Iterator<Item = u64> + 'a {
     let branches = |outcome| !matches!(outcome, Outcome::Plain | Outcome::NotTaken);
     let inner = path.iter().zip(path.iter().skip(1));
     let inner = inner.filter(move |(step, _)| branches(step.outcome)).map(|(_, next)| next.ip);

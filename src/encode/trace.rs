@@ -30,7 +30,8 @@ macro_rules! either {
 }
 
 impl Trace {
-    /// Returns the trace of a thread that has not run yet.
+    /// Returns the trace of a thread that has not run yet. The ranges decide for good whether it is
+    /// filtered.
     pub fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
         if ranges.trace_everything() {
             Self(Kind::Whole(Box::new(Encoder::new(psb_period_bytes as usize))))
@@ -39,7 +40,8 @@ impl Trace {
         }
     }
 
-    /// Traces these ranges from now on, if the trace is filtered.
+    /// Traces these ranges from now on. Does nothing if all code is traced: a filter cannot be
+    /// added.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         if let Kind::Filtered(encoder) = &mut self.0 {
             encoder.set_ranges(ranges);
@@ -54,7 +56,8 @@ impl Trace {
         }
     }
 
-    /// Returns the packets since the last call, without pending branches.
+    /// Removes and returns the packets written since the last call. Pending branches (TNT bits that
+    /// are in no packet yet) stay pending: [`Self::flush`] writes them.
     pub fn drain(&mut self) -> Vec<u8> {
         either!(self, encoder => encoder.drain(), encoder.drain())
     }
@@ -64,9 +67,10 @@ impl Trace {
         either!(self, encoder => encoder.flush(), encoder.flush());
     }
 
-    /// Encodes records. Returns the number of bytes of an incomplete record at the end, or an error
-    /// at an invalid record.
-    pub fn records(
+    /// Encodes records. Returns the number of bytes of an incomplete record at the end, which the
+    /// next call must be given again, or an error at an invalid record. Keeps a last record whose
+    /// target only the next one shows: it is *owed*.
+    pub fn encode_records(
         &mut self,
         dictionary: &Dictionary,
         chains: &mut Chains,
@@ -74,20 +78,24 @@ impl Trace {
     ) -> Result<usize, BadRecord> {
         either!(
             self,
-            encoder => encoder.records(dictionary, chains, bytes),
-            encoder.records(dictionary, bytes)
+            encoder => encoder.encode_records(dictionary, chains, bytes),
+            encoder.encode_records(dictionary, bytes)
         )
     }
 
-    /// Encodes the last record, if it is a return or indirect branch whose target was unknown: it
-    /// led to `ip`.
-    pub fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
-        either!(self, encoder => encoder.arrive(dictionary, ip), encoder.arrive(dictionary, ip))
+    /// Encodes the owed record, if there is one: a return or indirect branch, which led to `ip`.
+    /// Call this before an event at `ip` that is not in a record.
+    pub fn finish_owed_record(
+        &mut self,
+        dictionary: &Dictionary,
+        ip: u64,
+    ) -> Result<(), BadRecord> {
+        either!(self, encoder => encoder.finish_owed_record(dictionary, ip), encoder.finish_owed_record(dictionary, ip))
     }
 
-    /// Sets the time at which the thread was created.
-    pub fn born(&mut self, tsc: u64) {
-        either!(self, encoder => encoder.born(tsc), encoder.born(tsc));
+    /// Sets the time at which the thread was created, before anything is encoded.
+    pub fn set_creation_time(&mut self, tsc: u64) {
+        either!(self, encoder => encoder.set_creation_time(tsc), encoder.set_creation_time(tsc));
     }
 
     /// Returns true if a `TraceStop` range has ended the trace.
@@ -95,43 +103,46 @@ impl Trace {
         matches!(&self.0, Kind::Filtered(encoder) if encoder.has_stopped())
     }
 
-    /// Ends the known history, and marks everything until [`Self::begin`] as lost.
-    pub fn lose(&mut self, dictionary: &Dictionary) {
-        self.end(dictionary);
+    /// Ends the known history, and writes an overflow packet: everything until
+    /// [`Self::begin_history`] is lost.
+    pub fn lose_history(&mut self, dictionary: &Dictionary) {
+        self.end_history(dictionary);
         self.flush();
-        either!(self, encoder => encoder.lose(), encoder.lose());
+        either!(self, encoder => encoder.lose_history(), encoder.lose_history());
     }
 
-    /// Begins the history with the next record or event, at time `tsc`. Anything before is unknown.
-    pub fn begin(&mut self, tsc: u64) {
-        either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
+    /// Begins the history at time `tsc`, with the next record or event. Anything before is unknown;
+    /// an owed record is dropped.
+    pub fn begin_history(&mut self, tsc: u64) {
+        either!(self, encoder => encoder.begin_history(tsc), encoder.begin_history(tsc));
     }
 
-    /// Encodes the steps that a thread executed of a path, up to the instruction at `ip`, where an
-    /// event interrupted it. Does not encode the event: call [`Self::leave`] next.
-    pub fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
-        either!(self, encoder => encoder.partial(dictionary, steps, ip), encoder.partial(steps, ip));
+    /// Encodes the `steps` (instructions) that a thread executed of a path before an event
+    /// interrupted it at `ip`. Does not encode the event: call [`Self::enter_kernel`] next.
+    pub fn partial_path(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
+        either!(self, encoder => encoder.partial_path(dictionary, steps, ip), encoder.partial_path(steps, ip));
     }
 
-    /// Encodes an instruction that the tracer executed, after which the thread is at `next`.
-    pub fn native(&mut self, insn: &Insn, next: u64) {
-        either!(self, encoder => encoder.native(insn, next), encoder.native(insn, next));
+    /// Encodes one instruction that the tracer executed for the thread, outside of the code cache.
+    /// The thread is at `next` after it, or in the kernel after a far branch.
+    pub fn stepped_insn(&mut self, insn: &Insn, next: u64) {
+        either!(self, encoder => encoder.stepped_insn(insn, next), encoder.stepped_insn(insn, next));
     }
 
-    /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
-    /// Encodes nothing if the thread is in the kernel.
-    pub fn leave(&mut self, ip: u64) {
-        either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
+    /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
+    /// branch, such as a signal. Does nothing if the thread is in the kernel.
+    pub fn enter_kernel(&mut self, ip: u64) {
+        either!(self, encoder => encoder.enter_kernel(ip), encoder.enter_kernel(ip));
     }
 
-    /// Ends the history at the target of the last record, or if that is unknown, at the start of
-    /// its path.
-    pub fn end(&mut self, dictionary: &Dictionary) {
-        either!(self, encoder => encoder.end(dictionary), encoder.end());
+    /// Ends the history where the last record led, or if it is owed, at the start of its path.
+    pub fn end_history(&mut self, dictionary: &Dictionary) {
+        either!(self, encoder => encoder.end_history(dictionary), encoder.end_history());
     }
 
-    /// Encodes a return to the program, at `ip` and time `tsc`, if the thread is in the kernel.
-    pub fn enter(&mut self, ip: u64, tsc: u64) {
-        either!(self, encoder => encoder.enter(ip, tsc), encoder.enter(ip, tsc));
+    /// Encodes a return from the kernel to the program, at `ip` and time `tsc`. Does nothing if the
+    /// thread is in the program.
+    pub fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
+        either!(self, encoder => encoder.return_from_kernel(ip, tsc), encoder.return_from_kernel(ip, tsc));
     }
 }

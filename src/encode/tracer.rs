@@ -1,13 +1,14 @@
 //! Sends the encoder items about each thread, in each thread's order: its records as its buffers
-//! fill up, and before them the edges that they name. A ring keeps the items until the thread's
-//! end.
+//! fill up, and before them the edges that they name. If the tracer is a *ring*, which records only
+//! the end of each thread's history, it keeps the items until the thread's end instead. A *trace
+//! pointer* is the address in its buffer at which a thread writes its next record.
 
 use super::dictionary::{NewEdges, Paths};
 use super::feed::{Feed, Item, Packets, Tally};
 use super::lane::Lane;
 use super::ranges::Ranges;
 use super::ring::Ring;
-use super::stopping::has_stop;
+use super::stopping::leads_to_trace_stop;
 use crate::common::Tid;
 use crate::engine::{BUFFERS, Busy, Shared};
 use crate::translate::Translator;
@@ -27,14 +28,14 @@ pub struct BadPointer;
 pub struct Tracer {
     feed: Feed,
     shared: Arc<Shared>,
-    /// The items that wait for the end of each thread, if only the end of its history is encoded.
+    /// The items that wait for the end of each thread; `None` if this is not a ring.
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
-    /// The ages of code that the program changed, as pairs of an edge's number and a time, in
-    /// order: the code of the edges from this number up to the next pair's is unchanged since that
-    /// time. Cleared once the encoder has the edges.
-    young: Vec<(usize, u64)>,
+    /// Since when code is unchanged that the program changed, as pairs of an edge's number and a
+    /// time, in order: a pair holds for the edges from this number up to the next pair's. Cleared
+    /// once the encoder has the edges.
+    code_times: Vec<(usize, u64)>,
 }
 
 /// The counts of the translator's items that the encoder was sent so far.
@@ -47,8 +48,8 @@ struct Sent {
 }
 
 impl Tracer {
-    /// Starts an encoder on a new thread, which calls `prepare` first. If `is_ring` is set, only
-    /// the end of each thread's records is encoded, when the thread ends.
+    /// Starts an encoder on a new thread of the recorder, which calls `prepare` first. If `is_ring`
+    /// is set, only the end of each thread's records is encoded, when the thread ends.
     pub fn start(
         shared: Arc<Shared>,
         psb_period_bytes: u32,
@@ -58,15 +59,16 @@ impl Tracer {
     ) -> Self {
         let feed = Feed::start(Arc::clone(&shared), psb_period_bytes, ranges.clone(), prepare);
         let ring = is_ring.then(Ring::default);
-        Self { feed, shared, ring, ranges, sent: Sent::default(), young: Vec::new() }
+        Self { feed, shared, ring, ranges, sent: Sent::default(), code_times: Vec::new() }
     }
 
-    /// Starts over after an execve(2): the process has a new program, with one thread, `tid`.
+    /// Starts over after an execve(2): the process has a new program, with one thread, `tid`, and
+    /// another shared memory and translator.
     pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
         self.shared = Arc::clone(&shared);
         self.feed.send(tid, Item::Program(shared));
         self.sent = Sent::default();
-        self.young.clear();
+        self.code_times.clear();
     }
 
     /// Changes the ranges of traced code, for all threads. `tid` may be any thread: each item names
@@ -76,9 +78,10 @@ impl Tracer {
         self.feed.send(tid, Item::Ranges(ranges.clone()));
     }
 
-    /// Notes that the code of the edges from number `first_edge` on is unchanged since `tsc`.
+    /// Sets the time since which the code of the edges from number `first_edge` on is unchanged.
+    /// Must be called before an item that may refer to these edges is sent.
     pub fn code_is_since(&mut self, first_edge: usize, tsc: u64) {
-        self.young.push((first_edge, tsc));
+        self.code_times.push((first_edge, tsc));
     }
 
     /// Returns true if only the end of each thread's records is kept.
@@ -86,25 +89,26 @@ impl Tracer {
         self.ring.is_some()
     }
 
-    /// Becomes a ring, which keeps only the end of each thread's later records. Returns when the
-    /// encoder has read all buffers, so that any may be overwritten.
+    /// Becomes a ring, which keeps only the end of each thread's later records. Waits until the
+    /// encoder has read all buffers, so that any may be overwritten. `tid` may be any thread.
     pub fn become_ring(&mut self, tid: Tid) {
         self.ring = Some(Ring::default());
-        self.feed.settle(tid);
+        self.feed.wait_until_encoded(tid);
     }
 
-    /// Waits until all items that were sent are encoded, and their packets are ready.
+    /// Waits until all items that were sent are encoded, and their packets are ready. Items that a
+    /// ring keeps are not sent yet. `tid` may be any thread.
     pub fn settle(&self, tid: Tid) {
-        self.feed.settle(tid);
+        self.feed.wait_until_encoded(tid);
     }
 
-    /// Returns the packets that are ready, without waiting.
+    /// Removes and returns the packets that are ready, without waiting.
     pub fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.feed.packets()
     }
 
-    /// Waits until all is encoded. Returns the last packets, the result of each thread, and whether
-    /// records were overwritten.
+    /// Waits until all sent items are encoded, and ends the encoder. Returns the last packets, the
+    /// result of each thread, and true if records were overwritten.
     pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, Tally>, bool) {
         let (packets, tallies) = self.feed.finish();
         (packets, tallies, self.ring.is_some_and(|ring| ring.overwritten))
@@ -119,19 +123,20 @@ impl Tracer {
         }
     }
 
-    /// Sends a thread's records up to `pointer`, which the program can damage. If it is invalid,
-    /// nothing more of the thread is encoded.
+    /// Sends a thread's records that were not sent yet, up to its trace pointer `pointer`, which
+    /// the program can damage. If it is invalid, fails, and nothing more of the thread is encoded.
     pub fn records(
         &mut self,
         code: &Code,
         lane: &mut Lane,
         pointer: u64,
     ) -> Result<(), BadPointer> {
-        self.records_of(code, lane, pointer, None)
+        self.send_records(code, lane, pointer, None)
     }
 
-    /// Does the same as [`Self::records`], and lets the encoder free a buffer after it.
-    fn records_of(
+    /// Does the same as [`Self::records`], and lets the encoder free a buffer once it has read the
+    /// records.
+    fn send_records(
         &mut self,
         code: &Code,
         lane: &mut Lane,
@@ -152,10 +157,10 @@ impl Tracer {
         if is_good { Ok(()) } else { Err(BadPointer) }
     }
 
-    /// Sends the records of a full buffer, up to `pointer`, and moves the lane to the next one, as
-    /// soon as the encoder has read that; a ring overwrites the oldest records instead. If the
-    /// thread's trace has ended in a ring, drops the records and reuses the buffer. `tsc` is the
-    /// time now.
+    /// Sends the records of a full buffer, up to `pointer`, and moves the lane to the next buffer.
+    /// Waits until the encoder has read that one; a ring drops the oldest records instead, which
+    /// are there. If the thread's trace has ended in a ring, drops the new records and reuses the
+    /// same buffer. `tsc` is the time now. Fails at an invalid pointer, but moves on nevertheless.
     pub fn next_buffer(
         &mut self,
         code: &Code,
@@ -169,14 +174,14 @@ impl Tracer {
             return Ok(());
         }
         let frees = self.ring.is_none().then(|| (lane.busy.clone(), lane.buffer));
-        let stops =
-            self.ring.is_some() && has_stop(code, &self.ranges, &self.shared, lane, pointer);
-        let sent = self.records_of(code, lane, pointer, frees);
+        let has_stopped = self.ring.is_some()
+            && leads_to_trace_stop(code, &self.ranges, &self.shared, lane, pointer);
+        let sent = self.send_records(code, lane, pointer, frees);
         if let Some(ring) = &mut self.ring
             && lane.busy.taken()[next]
         {
-            let after = lane.began[(next + 1) % BUFFERS];
-            ring.overwrite(lane.tid, lane.area, next, after);
+            let next_began = lane.began[(next + 1) % BUFFERS];
+            ring.forget_overwritten(lane.tid, lane.area, next, next_began);
             lane.busy.free(next);
         }
         lane.busy.take(next);
@@ -184,13 +189,13 @@ impl Tracer {
         lane.buffer = next;
         lane.unsent = lane.area.buffer(next);
         // Not earlier: a trace that has ended keeps no items, and these records are part of it.
-        if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
+        if let Some(ring) = self.ring.as_mut().filter(|_| has_stopped) {
             ring.stop(lane.tid);
         }
         sent
     }
 
-    /// Returns the address of a thread's next buffer.
+    /// Returns the address of the buffer to which [`Self::next_buffer`] would move the lane.
     pub fn next_start(&self, lane: &Lane) -> u64 {
         lane.area.buffer(self.next_index(lane))
     }
@@ -202,9 +207,10 @@ impl Tracer {
         if has_stopped { lane.buffer } else { (lane.buffer + 1) % BUFFERS }
     }
 
-    /// Sends a running thread's records up to `pointer`, except for the last one, which may yet be
-    /// removed. `pointer` is the one that the thread last stored, at its last system call or later.
-    /// Returns false if it shows no record that was not sent, or is invalid.
+    /// Sends a running thread's records up to `pointer`, except for the last one, which the thread
+    /// may yet remove. `pointer` is the one that the thread last stored, at its last system call or
+    /// later. Returns false, and sends nothing, if it shows no unsent record, or is beyond the
+    /// buffer.
     pub fn records_so_far(
         &mut self,
         code: &Code,
@@ -220,7 +226,8 @@ impl Tracer {
         }
     }
 
-    /// Returns the address of the last record before `pointer`; `None` if no record ends there.
+    /// Returns the address of the last unsent record before `pointer`; `None` if no record ends
+    /// there.
     fn last_record(&self, code: &Code, lane: &Lane, pointer: u64) -> Option<u64> {
         let (mut at, mut last) = (lane.unsent, None);
         while at < pointer {
@@ -233,8 +240,8 @@ impl Tracer {
         last.filter(|_| at == pointer)
     }
 
-    /// Sends the kept items of a thread that ended, and frees its buffers once the encoder has read
-    /// them.
+    /// Sends the items that a ring kept of a thread that ended, and lets the encoder free the
+    /// thread's buffers once it has read them. Does not wait.
     pub fn close(&mut self, code: &Code, lane: &Lane) {
         self.send_kept(code, lane.tid);
         for (index, taken) in lane.busy.taken().into_iter().enumerate() {
@@ -244,18 +251,21 @@ impl Tracer {
         }
     }
 
-    /// Sends the items that a ring kept of a thread that ended.
+    /// Sends the items that a ring kept of a thread that ended, if this is a ring, and requests the
+    /// thread's packets.
     pub fn send_kept(&mut self, code: &Code, tid: Tid) {
-        let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
+        let kept = self.ring.as_mut().map(|ring| ring.take_of_ended(tid)).unwrap_or_default();
         self.send_all(code, tid, kept);
     }
 
-    /// Sends the items that a ring kept so far of a thread that goes on.
+    /// Sends the items that a ring kept so far of a thread that goes on, if this is a ring, and
+    /// requests the thread's packets.
     pub fn send_kept_so_far(&mut self, code: &Code, tid: Tid) {
-        let kept = self.ring.as_mut().map(|ring| ring.hand_over(tid)).unwrap_or_default();
+        let kept = self.ring.as_mut().map(|ring| ring.take_so_far(tid)).unwrap_or_default();
         self.send_all(code, tid, kept);
     }
 
+    /// Sends items of a thread, and requests its packets.
     fn send_all(&mut self, code: &Code, tid: Tid, items: VecDeque<Item>) {
         for item in items {
             self.send_now(code, tid, item);
@@ -263,17 +273,17 @@ impl Tracer {
         self.send_now(code, tid, Item::Flush);
     }
 
-    /// Sends an item about a thread, after all edges that it may refer to.
+    /// Sends an item about a thread at once, after all edges that it may refer to.
     fn send_now(&mut self, code: &Code, tid: Tid, item: Item) {
         let edges = code.edges_from(self.sent.edges);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
-            for (changed, tsc) in since(&self.young, self.sent.edges, edges.len()) {
+            for (changed, tsc) in edges_with_times(&self.code_times, self.sent.edges, edges.len()) {
                 for edge in edges.get_mut(changed).unwrap_or_default() {
                     edge.since = tsc;
                 }
             }
-            self.young.clear();
+            self.code_times.clear();
             let pushes = code.return_addresses(self.sent.pushes).to_vec();
             let quiet_jumps = code.quiet_jumps(self.sent.quiet_jumps).to_vec();
             self.sent.edges += edges.len();
@@ -285,7 +295,8 @@ impl Tracer {
         self.feed.send(tid, item);
     }
 
-    /// Returns the paths of superblocks that the encoder was not sent; empty if it needs none.
+    /// Returns the paths of superblocks that the encoder was not sent yet, and marks them as sent;
+    /// empty if all code is traced, as no paths are needed then.
     fn new_paths(&mut self, code: &Code) -> Vec<Paths> {
         if self.ranges.trace_everything() {
             return Vec::new();
@@ -299,17 +310,20 @@ impl Tracer {
     }
 }
 
-/// Returns ranges of the `count` edges from number `first` on, each with the time since which its
-/// code is unchanged. An entry of `young` holds from its number up to the next entry's; entries are
-/// in order. A program that generates code may have as many entries as edges.
-fn since(
-    young: &[(usize, u64)],
+/// Splits the `count` edges from number `first` on into ranges with the same time since which their
+/// code is unchanged. The ranges count from `first`; edges before the first pair of `code_times`
+/// are in none. A program that generates code may have as many pairs as edges.
+fn edges_with_times(
+    code_times: &[(usize, u64)],
     first: usize,
     count: usize,
 ) -> impl Iterator<Item = (Range<usize>, u64)> {
     let inside = move |number: usize| number.saturating_sub(first).min(count);
-    let ends = young.iter().skip(1).map(|(number, _)| *number).chain([usize::MAX]);
-    young.iter().zip(ends).map(move |((number, tsc), end)| (inside(*number)..inside(end), *tsc))
+    let ends = code_times.iter().skip(1).map(|(number, _)| *number).chain([usize::MAX]);
+    code_times
+        .iter()
+        .zip(ends)
+        .map(move |((number, tsc), end)| (inside(*number)..inside(end), *tsc))
 }
 
 #[cfg(test)]
@@ -320,16 +334,16 @@ mod tests {
     proptest! {
         #[test]
         fn an_edge_is_as_old_as_the_last_change_before_it(
-            mut young in prop::collection::vec((0_usize..60, 1_u64..99), 0..20),
+            mut code_times in prop::collection::vec((0_usize..60, 1_u64..99), 0..20),
             reported in 0_usize..40,
             count in 0_usize..40,
         ) {
-            young.sort_by_key(|(first, _)| *first);
+            code_times.sort_by_key(|(first, _)| *first);
             let mut found = vec![0; count];
-            for (edges, tsc) in since(&young, reported, count) {
+            for (edges, tsc) in edges_with_times(&code_times, reported, count) {
                 found[edges].fill(tsc);
             }
-            let last = |number: usize| young.iter().rev().find(|(first, _)| *first <= number);
+            let last = |number: usize| code_times.iter().rev().find(|(first, _)| *first <= number);
             let expected = (reported..reported + count).map(|number| last(number).map_or(0, |(_, tsc)| *tsc));
             prop_assert_eq!(found, expected.collect::<Vec<_>>());
         }

@@ -1,5 +1,5 @@
-//! A buffer of TNT and TIP packets, before they join the trace. Each packet is written as whole
-//! words; the next packet overwrites the excess bytes.
+//! A buffer of TNT and TIP packets, before they join the trace, with the state that these packets
+//! depend on. Each packet is written as whole words; the next packet overwrites the excess bytes.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -16,12 +16,13 @@ const SHORT_BITS: u32 = 6;
 /// The header of TIP, without its `IPBytes` (SDM table "TIP Packet Definition").
 const TIP: u8 = 0x0d;
 
-/// A buffer of precomputed packets.
+/// Precomputed packets, of which only the first bytes count.
 pub(super) type Bytes = [u8; 32];
 
 /// A batch of TNT and TIP packets.
 pub(super) struct Batch {
     bytes: Box<[u8; ALL_BYTES]>,
+    /// The number of bytes of whole packets in `bytes`.
     len: usize,
     /// Pending TNT bits, the oldest highest.
     tnt: u64,
@@ -39,28 +40,31 @@ impl Batch {
     /// The size of a batch in bytes from which on no record may be added.
     pub(super) const BYTES: usize = 4096;
 
-    /// Starts an empty batch, with these pending bits and this last IP.
-    pub(super) fn begin(&mut self, tnt: u64, tnt_count: u32, last_ip: u64) {
+    /// Empties the batch, and sets its pending bits and its last IP.
+    pub(super) fn start(&mut self, tnt: u64, tnt_count: u32, last_ip: u64) {
         (self.len, self.tnt, self.tnt_count, self.last_ip) = (0, tnt, tnt_count, last_ip);
     }
 
-    /// Returns the pending bits, their number, and the last IP.
-    pub(super) fn end(&self) -> (u64, u32, u64) {
+    /// Returns the pending bits, their number, and the last IP, for the packets after the batch.
+    pub(super) fn pending(&self) -> (u64, u32, u64) {
         (self.tnt, self.tnt_count, self.last_ip)
     }
 
+    /// Returns the packets.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
+    /// Returns the size of the packets in bytes, without pending bits.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds up to [`TNT_BITS`] branches.
+    /// Adds up to [`TNT_BITS`] branch outcomes, the oldest highest. Writes a long TNT if it is
+    /// full.
     #[inline(always)]
-    pub(super) fn bits(&mut self, bits: u64, count: u32) {
+    pub(super) fn add_bits(&mut self, bits: u64, count: u32) {
         let all = self.tnt_count + count;
         if all < TNT_BITS {
             self.tnt = self.tnt << (count & 63) | bits;
@@ -68,33 +72,33 @@ impl Batch {
         } else {
             let rest = (all - TNT_BITS) & 63;
             let packet = self.tnt << (count.wrapping_sub(rest) & 63) | bits >> rest;
-            self.put((packet | 1 << TNT_BITS) << 16 | LONG_TNT, LONG_TNT_BYTES);
+            self.put_word((packet | 1 << TNT_BITS) << 16 | LONG_TNT, LONG_TNT_BYTES);
             self.tnt = bits & ((1 << rest) - 1);
             self.tnt_count = rest;
         }
     }
 
-    /// Adds an indirect branch to `target`, after all pending bits.
+    /// Writes the pending bits, and then a TIP to `target`.
     #[inline(always)]
-    pub(super) fn tip(&mut self, target: u64) {
-        self.flush();
+    pub(super) fn add_tip(&mut self, target: u64) {
+        self.put_pending_bits();
         let changed = self.last_ip ^ target;
         // IPBytes 1, 2, 3 or 6 (SDM table "FUP/TIP IP Reconstruction").
         let short = 1 + u8::from(changed >> 16 != 0) + u8::from(changed >> 32 != 0);
         let is_extended = (target << 16).cast_signed() >> 16 == target.cast_signed();
         let (code, size) =
             if short < 3 || is_extended { (short, usize::from(short) * 2) } else { (6, 8) };
-        self.put(u64::from(code << 5 | TIP) | target << 8, 1 + size.min(WORD_BYTES - 1));
+        self.put_word(u64::from(code << 5 | TIP) | target << 8, 1 + size.min(WORD_BYTES - 1));
         if size == WORD_BYTES {
-            self.put(target >> 56, 1);
+            self.put_word(target >> 56, 1);
         }
         self.last_ip = target;
     }
 
     /// Adds precomputed packets, the first `size` of these bytes. The last packet added before must
-    /// be a TIP. The last TIP then is one to `last_ip`.
+    /// be a TIP, with no bits after it. `last_ip` is the target of the last TIP in them.
     #[inline(always)]
-    pub(super) fn packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
+    pub(super) fn add_packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
         let at = self.len & (2 * Self::BYTES - 1);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.len += size;
@@ -103,23 +107,23 @@ impl Batch {
 
     /// Writes the pending bits: one long packet, or up to two short ones.
     #[inline(always)]
-    fn flush(&mut self) {
+    fn put_pending_bits(&mut self) {
         let (tnt, count) = (self.tnt, self.tnt_count & 63);
         if count > 2 * SHORT_BITS {
-            self.put((tnt | 1 << count) << 16 | LONG_TNT, LONG_TNT_BYTES);
+            self.put_word((tnt | 1 << count) << 16 | LONG_TNT, LONG_TNT_BYTES);
         } else if count > SHORT_BITS {
             let second = count - SHORT_BITS;
             let first = (tnt >> second | 1 << SHORT_BITS) << 1;
-            self.put(first | (tnt & ((1 << second) - 1) | 1 << second) << 9, 2);
+            self.put_word(first | (tnt & ((1 << second) - 1) | 1 << second) << 9, 2);
         } else {
-            self.put((tnt | 1 << count) << 1, usize::from(count > 0));
+            self.put_word((tnt | 1 << count) << 1, usize::from(count > 0));
         }
         (self.tnt, self.tnt_count) = (0, 0);
     }
 
     /// Writes the first `size` bytes of `word`.
     #[inline(always)]
-    fn put(&mut self, word: u64, size: usize) {
+    fn put_word(&mut self, word: u64, size: usize) {
         // The mask changes nothing, and shows the compiler that the bytes fit.
         let at = self.len & (2 * Self::BYTES - 1);
         self.bytes[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
@@ -160,24 +164,24 @@ mod tests {
             let mut batch = Batch::default();
             let mut expected = Vec::new();
             // The first IP after a PSB does not depend on earlier ones.
-            batch.begin(0, 0, 0);
-            batch.tip(0x7fff_ffff_f000);
+            batch.start(0, 0, 0);
+            batch.add_tip(0x7fff_ffff_f000);
             expected.push((Some(0x7fff_ffff_f000), false));
             while batch.len() < Batch::BYTES - 64 {
                 let count = u32::try_from(random() % 48).unwrap();
                 let bits = random() & ((1 << count) - 1);
-                batch.bits(bits, count);
+                batch.add_bits(bits, count);
                 expected.extend((0..count).rev().map(|bit| (None, bits >> bit & 1 == 1)));
                 if random() % 3 == 0 {
                     let targets =
                         [0x7fff_ffff_0000, 0x7fff_0000_0000, 0x5555_0000_0000, !0, 1 << 50];
                     let target =
                         targets[usize::try_from(random() % 5).unwrap()] ^ (random() & 0xffff);
-                    batch.tip(target);
+                    batch.add_tip(target);
                     expected.push((Some(target), false));
                 }
             }
-            batch.flush();
+            batch.put_pending_bits();
             assert_eq!(read(batch.bytes()), expected);
         }
     }

@@ -1,10 +1,11 @@
-//! Chains: consecutive records that are encoded as one.
+//! Chains: consecutive records that are encoded as one. A chain has the packets of its records, and
+//! their effect on the return stack; `chains` holds the table of chains, and `hot` applies them.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::batch::{Batch, Bytes};
 use super::{Encoder, STACK_DEPTH, TNT_BITS};
-use crate::encode::dictionary::{Dictionary, Plain, Treatment};
+use crate::encode::dictionary::{Dictionary, PlainEdge, Treatment};
 use crate::translate::Edge;
 
 /// The number of records that are looked up together.
@@ -19,14 +20,14 @@ const PUSHES: usize = 16;
 const NOWHERE: u64 = 1 << 62;
 
 /// The bytes of records that are looked up together.
-pub(super) type Key = [u8; KEY_BYTES];
+pub(super) type ChainKey = [u8; KEY_BYTES];
 
 /// Consecutive records, each of which leads to the next. The first adds to the trace. Fills two
 /// cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 pub(super) struct Chain {
-    key: Key,
+    key: ChainKey,
     /// The start of the first record's path.
     pub(super) start: u64,
     /// The target of the last record, if it is direct.
@@ -44,18 +45,23 @@ pub(super) struct Chain {
     /// The index in [`super::Chains`] of the chain's addresses: those of returns to calls before
     /// the chain, then those of calls without a return.
     first_address: u32,
+    /// The number of instructions of all records.
     pub(super) instructions: u16,
     bit_count: u8,
     late_bit_count: u8,
+    /// The number of bytes of `packets` that count.
     packet_bytes: u8,
+    /// The number of returns to calls before the chain.
     pops: u8,
+    /// The number of calls without a return.
     pushes: u8,
     /// The maximum depth of the return stack after the chain: its calls may have overwritten the
     /// oldest entries.
     depth_limit: u8,
     /// The number of records; 0 if there is no chain here.
     pub(super) records: u8,
-    /// The number of records up to the one with the last TNT bit, if that is direct; else 0.
+    /// The number of records up to the one that adds the last TNT bit or packet, if that is a
+    /// direct edge; else 0.
     loud: u8,
     /// The number of records at the end that add nothing to the trace.
     pub(super) quiet: u8,
@@ -64,6 +70,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    /// The contents of a free slot.
     pub(super) const NONE: Self = Self {
         key: [0; KEY_BYTES],
         start: NOWHERE,
@@ -87,41 +94,43 @@ impl Chain {
         treatment: Treatment::Slow,
     };
 
-    /// Returns the longest chain of these records; an empty one if it would have fewer than two.
-    /// Appends its addresses to `addresses`. Its returns to calls before it are those that the
-    /// return stack of `encoder` matches now.
-    pub(super) fn of(
-        key: &Key,
+    /// Builds the longest chain of these records; an empty one if it would have fewer than two.
+    /// Appends its addresses to `addresses`. Its returns to calls before it are those that match
+    /// the return stack of `encoder` now; only with the same stack can the chain be applied later.
+    pub(super) fn build(
+        key: &ChainKey,
         dictionary: &Dictionary,
         encoder: &Encoder,
         addresses: &mut Vec<u64>,
     ) -> Self {
-        let maker = Maker::make(key, dictionary, encoder);
-        let chain = maker.map_or(Self::NONE, |maker| maker.chain(addresses));
+        let builder = ChainBuilder::build(key, dictionary, encoder);
+        let chain = builder.map_or(Self::NONE, |builder| builder.finish(addresses));
         Self { key: *key, ..chain }
     }
 
+    /// Returns true if this is the chain of these records.
     #[inline(always)]
-    pub(super) fn is_of(&self, key: &Key) -> bool {
+    pub(super) fn is_for(&self, key: &ChainKey) -> bool {
         self.key == *key
     }
 
-    /// Returns the number of the edge with the last TNT bit, if it is direct; else 0.
+    /// Returns the encoder's `loud` after the chain: the number of the edge that adds the last TNT
+    /// bit or packet, if it is direct; else 0.
     #[inline(always)]
     pub(super) fn loud(&self) -> u32 {
         if self.loud == 0 { 0 } else { number(&self.key, usize::from(self.loud) - 1) }
     }
 
-    /// Returns the quiet records at the chain's end.
+    /// Returns the numbers of the quiet edges at the chain's end.
     pub(super) fn quiet_records(&self) -> impl Iterator<Item = u32> + '_ {
         (self.records.saturating_sub(self.quiet)..self.records)
             .map(|at| number(&self.key, usize::from(at)))
     }
 
-    /// Applies the calls and returns of the chain to the return stack. Returns false and changes
-    /// nothing if a return does not match the stack.
+    /// Applies the calls and returns of the chain to the encoder's return stack, except for a
+    /// return at its end. Returns false and changes nothing if a return does not match the stack.
     #[inline(always)]
-    pub(super) fn apply(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
+    pub(super) fn apply_to_stack(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
         let (pops, pushes) = (usize::from(self.pops), usize::from(self.pushes));
         if pops + pushes == 0 {
             encoder.depth = encoder.depth.min(self.depth_limit.into());
@@ -150,14 +159,15 @@ impl Chain {
         true
     }
 
-    /// Adds the packets of the chain, without the target of its last record.
+    /// Adds the packets and bits of the chain to a batch, without those for the target of an
+    /// indirect last record.
     #[inline(always)]
-    pub(super) fn write(&self, batch: &mut Batch) {
-        batch.bits(self.bits, self.bit_count.into());
+    pub(super) fn put_packets(&self, batch: &mut Batch) {
+        batch.add_bits(self.bits, self.bit_count.into());
         if self.tip != NOWHERE {
-            batch.tip(self.tip);
-            batch.packets(&self.packets, self.packet_bytes.into(), self.last_tip);
-            batch.bits(self.late_bits, self.late_bit_count.into());
+            batch.add_tip(self.tip);
+            batch.add_packets(&self.packets, self.packet_bytes.into(), self.last_tip);
+            batch.add_bits(self.late_bits, self.late_bit_count.into());
         }
     }
 
@@ -179,9 +189,9 @@ impl Chain {
         } else {
             // Packets after a TIP do not depend on packets before it.
             let mut batch = Batch::default();
-            batch.begin(0, 0, self.last_tip);
-            batch.bits(self.late_bits, self.late_bit_count.into());
-            batch.tip(target);
+            batch.start(0, 0, self.last_tip);
+            batch.add_bits(self.late_bits, self.late_bit_count.into());
+            batch.add_tip(target);
             let from = usize::from(self.packet_bytes);
             let to = from + batch.len();
             self.packets.get_mut(from..to)?.copy_from_slice(batch.bytes());
@@ -193,14 +203,15 @@ impl Chain {
     }
 }
 
+/// Returns the number of the edge of a record, by the record's index.
 #[inline(always)]
-fn number(key: &Key, index: usize) -> u32 {
+fn number(key: &ChainKey, index: usize) -> u32 {
     let at = index % RECORDS * 4;
     u32::from_le_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]])
 }
 
 /// A chain under construction.
-struct Maker<'a> {
+struct ChainBuilder<'a> {
     encoder: &'a Encoder,
     chain: Chain,
     /// Return addresses of the chain's calls that have not returned yet.
@@ -209,44 +220,45 @@ struct Maker<'a> {
     pops: Vec<u64>,
     /// The maximum depth of the return stack after the records so far.
     limit: usize,
-    /// The edge with the last TNT bit and those after it, between which the trace has no bit or
-    /// packet.
-    passed: Vec<&'a Edge>,
+    /// The edge that added the last TNT bit or packet, if it is direct, and the quiet ones after
+    /// it.
+    edges_since_bit: Vec<&'a Edge>,
 }
 
-impl<'a> Maker<'a> {
-    /// Makes the longest chain of these records; `None` if it would have fewer than two.
-    fn make(key: &Key, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
+impl<'a> ChainBuilder<'a> {
+    /// Builds the longest chain of these records; `None` if it would have fewer than two.
+    fn build(key: &ChainKey, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
         let record = |at: usize| {
             let number = (at < RECORDS).then(|| number(key, at))?;
             dictionary.plain.get(number as usize).zip(dictionary.edge(number))
         };
-        let mut maker = Self {
+        let mut builder = Self {
             encoder,
             chain: Chain { start: record(0)?.0.start, ..Chain::NONE },
             pushes: Vec::new(),
             pops: Vec::new(),
             limit: STACK_DEPTH,
-            passed: Vec::new(),
+            edges_since_bit: Vec::new(),
         };
-        let mut here = maker.chain.start;
+        let mut here = builder.chain.start;
         for at in 0..RECORDS {
             let Some((plain, edge)) = record(at).filter(|(plain, _)| plain.start == here) else {
                 break;
             };
-            if maker.add(plain, edge, dictionary.pushes_of(edge)).is_none() {
+            if builder.add(plain, edge, dictionary.pushes_of(edge)).is_none() {
                 break;
             }
             let next = record(at + 1).map(|(next, _)| next.start);
-            let Some(target) = maker.follow(plain, next) else { break };
+            let Some(target) = builder.add_target(plain, next) else { break };
             here = target;
-            (maker.chain.treatment, maker.chain.target) = (Treatment::Direct, target);
+            (builder.chain.treatment, builder.chain.target) = (Treatment::Direct, target);
         }
-        (maker.chain.records > 1).then_some(maker)
+        (builder.chain.records > 1).then_some(builder)
     }
 
-    /// Adds the path of an edge. Returns `None` if it does not fit.
-    fn add(&mut self, plain: &Plain, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
+    /// Adds the path of an edge, without its exit's target. Returns `None`, and adds nothing, if it
+    /// does not fit, is not plain, or is quiet and comes first or may complete a loop.
+    fn add(&mut self, plain: &PlainEdge, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
         let chain = &mut self.chain;
         // A return adds one more.
         let bits = chain.bit_count.max(chain.late_bit_count) + plain.bit_count + 1;
@@ -261,8 +273,8 @@ impl<'a> Maker<'a> {
         if is_quiet {
             let is_passed =
                 |edge: &&Edge| (edge.quiet_low..=edge.quiet_high).contains(&plain.target);
-            let passes = edge.branch && self.passed.iter().chain([&edge]).any(is_passed);
-            if chain.records == 0 || passes {
+            let may_loop = edge.branch && self.edges_since_bit.iter().chain([&edge]).any(is_passed);
+            if chain.records == 0 || may_loop {
                 return None;
             }
             chain.quiet += 1;
@@ -270,10 +282,10 @@ impl<'a> Maker<'a> {
             let is_direct = plain.treatment == Treatment::Direct;
             chain.loud = if is_direct { chain.records + 1 } else { 0 };
             chain.quiet = 0;
-            self.passed.clear();
+            self.edges_since_bit.clear();
         }
         if is_quiet || plain.treatment == Treatment::Direct {
-            self.passed.push(edge);
+            self.edges_since_bit.push(edge);
         }
         if plain.peak > 0 {
             let limit = STACK_DEPTH.saturating_sub(plain.peak.into());
@@ -287,13 +299,14 @@ impl<'a> Maker<'a> {
         Some(())
     }
 
-    /// Adds the packet for the target of the edge just added, if it needs one and the next record's
-    /// path starts at `next`. Returns the target; `None` if the chain ends here, so that the
-    /// encoder adds it.
-    fn follow(&mut self, plain: &Plain, next: Option<u64>) -> Option<u64> {
+    /// Adds the TNT bit or TIP for the target of the edge just added, if it needs one. For a return
+    /// or indirect branch, `next` is the target: the start of the next record's path. Returns the
+    /// target; `None` if the chain must end with this edge, whose target is then added when the
+    /// chain is applied.
+    fn add_target(&mut self, plain: &PlainEdge, next: Option<u64>) -> Option<u64> {
         match plain.treatment {
             Treatment::Return => {
-                let next = next.filter(|next| self.limit > 0 && self.returns(*next))?;
+                let next = next.filter(|next| self.limit > 0 && self.apply_return(*next))?;
                 self.limit -= 1;
                 self.chain.add_bits(1, 1);
                 Some(next)
@@ -307,9 +320,9 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Applies a return to `next`, from a call of the chain or one before it. Returns true if it
-    /// matches the return stack and the chain has room for it.
-    fn returns(&mut self, next: u64) -> bool {
+    /// Applies a return to `next`, from a call of the chain or one before it. Returns false, and
+    /// applies nothing, if it does not match the return stack or the chain has no room for it.
+    fn apply_return(&mut self, next: u64) -> bool {
         if let Some(&last) = self.pushes.last() {
             if last == next {
                 self.pushes.pop();
@@ -318,15 +331,15 @@ impl<'a> Maker<'a> {
         }
         let pops = self.pops.len();
         let top = self.encoder.stack[self.encoder.top.wrapping_sub(pops) % STACK_DEPTH];
-        let is_foreseen = pops < POPS && self.encoder.depth > pops && top == next;
-        if is_foreseen {
+        let matches = pops < POPS && self.encoder.depth > pops && top == next;
+        if matches {
             self.pops.push(next);
         }
-        is_foreseen
+        matches
     }
 
     /// Appends the chain's addresses to those of all chains, and returns the chain.
-    fn chain(self, addresses: &mut Vec<u64>) -> Chain {
+    fn finish(self, addresses: &mut Vec<u64>) -> Chain {
         let count = |addresses: &[u64]| u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let chain = Chain {
             first_address: u32::try_from(addresses.len()).unwrap_or(u32::MAX),

@@ -4,7 +4,7 @@
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::Encoder;
-use super::chain::{Chain, Key};
+use super::chain::{Chain, ChainKey};
 use crate::encode::dictionary::Dictionary;
 
 /// The initial and the largest number of slots. The largest table takes 2 MiB.
@@ -27,16 +27,18 @@ pub struct Chains {
     slots: Vec<Chain>,
     /// The tags of the slots, so that a failed look-up need not read the slot.
     tags: Vec<Tag>,
+    /// The number of bits by which a hash is shifted right to a slot's index.
     shift: u32,
-    /// The number of chains put into slots since the last resize.
-    put: usize,
+    /// The number of chains built since the last resize.
+    chains_built: usize,
+    /// The addresses of all chains: those of returns to calls before each, and of its calls.
     addresses: Vec<u64>,
 }
 
 impl Chains {
     /// Returns the index of the slot of these records, and their tag.
     #[inline(always)]
-    fn slot(&self, key: &Key) -> (usize, u8) {
+    fn slot_and_tag(&self, key: &ChainKey) -> (usize, u8) {
         let mut hash = 0_u64;
         for word in key.as_chunks::<8>().0 {
             hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -47,38 +49,38 @@ impl Chains {
         (slot, hash.to_le_bytes()[2] | 1)
     }
 
-    /// Returns the chain of these records, if they have one.
+    /// Returns the chain of these records, if they have one. It may be empty.
     #[inline(always)]
-    pub(super) fn find(&self, key: &Key) -> Option<&Chain> {
-        let (slot, tag) = self.slot(key);
+    pub(super) fn find(&self, key: &ChainKey) -> Option<&Chain> {
+        let (slot, tag) = self.slot_and_tag(key);
         if self.tags.get(slot)?.holder != tag {
             return None;
         }
-        self.slots.get(slot).filter(|chain| chain.is_of(key))
+        self.slots.get(slot).filter(|chain| chain.is_for(key))
     }
 
-    /// Notes a failed look-up. If the last failed one of this slot was for the same records, makes
-    /// a chain of them, which takes the slot.
+    /// Handles a failed look-up of these records. If the last failed one of this slot was for the
+    /// same records, builds their chain, which takes the slot; this may empty the table first.
     #[cold]
     #[inline(never)]
-    pub(super) fn miss(&mut self, key: &Key, dictionary: &Dictionary, encoder: &Encoder) {
+    pub(super) fn note_miss(&mut self, key: &ChainKey, dictionary: &Dictionary, encoder: &Encoder) {
         if self.slots.is_empty() {
             self.resize(SLOTS[0]);
         }
-        let (slot, tag) = self.slot(key);
+        let (slot, tag) = self.slot_and_tag(key);
         let Some(tags) = self.tags.get_mut(slot) else { return };
         if tags.rival != tag {
             tags.rival = tag;
             return;
         }
-        if self.put > self.slots.len() && self.slots.len() < SLOTS[1] {
+        if self.chains_built > self.slots.len() && self.slots.len() < SLOTS[1] {
             self.resize(self.slots.len() * 4);
         } else if self.addresses.len() > ADDRESSES {
             self.resize(self.slots.len());
         }
-        self.put += 1;
-        let (slot, _) = self.slot(key);
-        self.slots[slot] = Chain::of(key, dictionary, encoder, &mut self.addresses);
+        self.chains_built += 1;
+        let (slot, _) = self.slot_and_tag(key);
+        self.slots[slot] = Chain::build(key, dictionary, encoder, &mut self.addresses);
         self.tags[slot] = Tag { holder: tag, rival: tag };
     }
 
@@ -89,7 +91,7 @@ impl Chains {
         self.tags.clear();
         self.tags.resize(slots, Tag::default());
         self.shift = u64::BITS - slots.ilog2();
-        self.put = 0;
+        self.chains_built = 0;
         self.addresses.clear();
     }
 
@@ -205,12 +207,12 @@ mod tests {
         let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
         dictionary.learn(news);
         let mut encoder = Encoder::new(1 << 40);
-        encoder.begin(1);
+        encoder.begin_history(1);
         for records in walk.chunks(at_once) {
-            assert_eq!(encoder.records(&dictionary, &mut chains, records), Ok(0));
+            assert_eq!(encoder.encode_records(&dictionary, &mut chains, records), Ok(0));
         }
-        encoder.end(&dictionary);
-        (encoder.drain(), encoder.instructions(), chains.put)
+        encoder.end_history(&dictionary);
+        (encoder.drain(), encoder.instructions(), chains.chains_built)
     }
 
     #[test]
@@ -225,8 +227,8 @@ mod tests {
             walk.extend([0; 4096]);
             dictionary.learn(news);
             let mut encoder = Encoder::new(1 << 40);
-            encoder.begin(1);
-            assert_eq!(encoder.records(&dictionary, &mut chains, &walk), Err(BadRecord));
+            encoder.begin_history(1);
+            assert_eq!(encoder.encode_records(&dictionary, &mut chains, &walk), Err(BadRecord));
         }
     }
 

@@ -4,8 +4,8 @@
 //! that resumes at once (FUP, TIP.PGD, TIP.PGE), as in [`crate::pt::unit`].
 //!
 //! The encoder keeps the quiet edges since the last packet or bit. Before it adds a packet with an
-//! address that these may have passed, it walks them again (`settle`), piece by piece of straight
-//! code (a *run*), and reports a place in each round.
+//! address that these may have passed, it walks them again (`report_rounds`), piece by piece of
+//! straight code (a *run*), and reports an address in each round.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -30,46 +30,49 @@ impl Walk {
 }
 
 impl Encoder {
-    /// Forgets the path so far: a packet or a TNT bit was added, which determines the current
-    /// address.
-    pub(super) fn mark_loud(&mut self) {
+    /// Forgets the loud edge and the quiet ones: a packet or a TNT bit was added, which determines
+    /// the current address.
+    pub(super) fn forget_edges(&mut self) {
         self.loud = 0;
         self.quiet.clear();
     }
 
-    /// Returns the edges since the last packet or pending bit, the one with that bit first.
-    fn quiet_edges<'a>(&'a self, dictionary: &'a Dictionary) -> impl Iterator<Item = &'a Edge> {
+    /// Returns the loud edge, if there is one, and the quiet ones after it: those since the last
+    /// packet or pending bit.
+    fn edges_since_bit<'a>(&'a self, dictionary: &'a Dictionary) -> impl Iterator<Item = &'a Edge> {
         let numbers = std::iter::once(self.loud).chain(self.quiet.iter().copied());
         numbers.filter(|number| *number != 0).filter_map(|number| dictionary.edge(number))
     }
 
-    /// Returns true if `ip` may have been passed since the last packet or pending bit.
+    /// Returns true if `ip` may have been executed since the last packet or pending bit.
     pub(super) fn has_passed(&self, dictionary: &Dictionary, ip: u64) -> bool {
-        self.quiet_edges(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
+        self.edges_since_bit(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
     }
 
-    /// Prepares for a packet with the current address `ip`, which a decoder would bind to the first
-    /// arrival there.
-    pub(super) fn settle_for(&mut self, dictionary: &Dictionary, ip: u64) {
+    /// Reports the rounds since the last packet or pending bit if they may have passed `ip`, the
+    /// current address. To be called before a packet with `ip`, which a decoder would bind to the
+    /// first arrival there.
+    pub(super) fn report_rounds_before(&mut self, dictionary: &Dictionary, ip: u64) {
         if self.has_passed(dictionary, ip) {
-            self.settle(dictionary, &[]);
+            self.report_rounds(dictionary, &[]);
         }
     }
 
-    /// Prepares like [`Self::settle_for`], after a part of an edge's path that has no TNT bits.
-    pub(super) fn settle_partial(&mut self, dictionary: &Dictionary, steps: &[Step]) {
-        let ip = self.here;
+    /// Does the same as [`Self::report_rounds_before`] for the current address, after `steps` of an
+    /// interrupted path, which have no TNT bits.
+    pub(super) fn report_rounds_of_partial(&mut self, dictionary: &Dictionary, steps: &[Step]) {
+        let ip = self.ip;
         if self.has_passed(dictionary, ip) || steps.iter().any(|step| step.ip == ip) {
-            self.settle(dictionary, steps);
+            self.report_rounds(dictionary, steps);
         }
     }
 
-    /// Reports all rounds since the last packet or pending bit, and the current address. `steps`
-    /// were executed after the last edge.
+    /// Walks the edges since the last packet or pending bit again, and then `steps`, which were
+    /// executed after them. Reports an address in each round, and at last the current address.
     #[cold]
-    pub(super) fn settle(&mut self, dictionary: &Dictionary, steps: &[Step]) {
-        let here = self.here;
-        let edges: Vec<Edge> = self.quiet_edges(dictionary).copied().collect();
+    pub(super) fn report_rounds(&mut self, dictionary: &Dictionary, steps: &[Step]) {
+        let ip = self.ip;
+        let edges: Vec<Edge> = self.edges_since_bit(dictionary).copied().collect();
         // The loud edge is quiet only after its last bit.
         let first =
             edges.first().map(|edge| if self.loud == 0 { edge.start } else { edge.quiet_start });
@@ -80,23 +83,23 @@ impl Encoder {
             self.jump(&mut walk, *jump);
         }
         for (number, step) in steps.iter().enumerate() {
-            let to = steps.get(number + 1).map_or(here, |next| next.ip);
+            let to = steps.get(number + 1).map_or(ip, |next| next.ip);
             if to != step.ip.wrapping_add(step.len.into()) {
                 self.jump(&mut walk, Jump { from: step.ip, to });
             }
         }
-        self.end_run(&mut walk, here);
-        if !(walk.runs.is_empty() && walk.start == here) {
-            self.report_place(here);
+        self.check_run(&mut walk, ip);
+        if !(walk.runs.is_empty() && walk.start == ip) {
+            self.report_address(ip);
         }
-        self.mark_loud();
+        self.forget_edges();
     }
 
-    /// Ends the current run at `ip`. If an earlier run has executed some of its code, reports the
-    /// start of the current run.
-    fn end_run(&mut self, walk: &mut Walk, ip: u64) {
+    /// Checks the current run, from its start to `ip`. If an earlier run has executed some of its
+    /// code, reports the start of the current run, and forgets the earlier ones.
+    fn check_run(&mut self, walk: &mut Walk, ip: u64) {
         if walk.has_run(walk.start, ip) {
-            self.report_place(walk.start);
+            self.report_address(walk.start);
             walk.runs.clear();
         }
     }
@@ -105,7 +108,7 @@ impl Encoder {
     /// executed the target, reports the branch.
     fn jump(&mut self, walk: &mut Walk, jump: Jump) {
         let Jump { from, to } = jump;
-        self.end_run(walk, from);
+        self.check_run(walk, from);
         let is_reported = walk.runs.is_empty() && walk.start == from;
         walk.runs.push((walk.start, from));
         walk.start = to;
@@ -116,21 +119,21 @@ impl Encoder {
         if to == from {
             // A FUP with the branch's own address would also match its target.
             if !is_reported {
-                self.report_place(from);
+                self.report_address(from);
             }
             let ip = self.last_ip.compress(Addr(to));
             encode(&Packet::TipPgd(ip), &mut self.out);
             self.put_enable(to);
         } else {
-            self.report_place(from);
+            self.report_address(from);
             // The branch itself was executed after the reported place.
             walk.runs.push((from, from));
         }
     }
 
-    /// Reports `ip` by an interruption before the instruction there. The path must not have passed
-    /// `ip` since the last reported address.
-    fn report_place(&mut self, ip: u64) {
+    /// Reports `ip` by an interruption before the instruction there: FUP, TIP.PGD, TIP.PGE. The
+    /// path must not have passed `ip` since the last reported address.
+    fn report_address(&mut self, ip: u64) {
         let fup = self.last_ip.compress(Addr(ip));
         encode(&Packet::Fup(fup), &mut self.out);
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };

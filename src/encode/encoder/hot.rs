@@ -1,6 +1,7 @@
 //! The loop over records, where an encoder spends nearly all its time. It encodes plain records
-//! ([`Treatment`]), with its state in registers, and writes that back to the encoder before each
-//! other record. Where a chain is known ([`super::chain`]), encodes several records as one.
+//! ([`Treatment`]) itself, on a copy of the encoder's state that stays in registers (`HotState`),
+//! and writes that back to the encoder before each other record. Where a chain is known
+//! ([`super::chain`]), encodes several records as one.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -8,14 +9,14 @@ use super::batch::Batch;
 use super::chain::{KEY_BYTES, RECORDS};
 use super::chains::Chains;
 use super::{BadRecord, Encoder, STACK_DEPTH};
-use crate::encode::dictionary::{Dictionary, Plain, Treatment};
+use crate::encode::dictionary::{Dictionary, PlainEdge, Treatment};
 
 /// A non-canonical address, where no path starts.
 const NOWHERE: u64 = 1 << 63;
 
-/// The maximum number of times that a failed look-up doubles the number of records before the next
-/// one.
-const MISSES: u32 = 3;
+/// The maximum number of times that failed look-ups of a chain double the number of records before
+/// the next look-up.
+const MAX_DOUBLINGS: u32 = 3;
 
 /// Records that are not read yet.
 struct Records<'a> {
@@ -23,55 +24,60 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
+    /// Takes the number of an edge, which begins a record; `None` if too few bytes are left.
     #[inline(always)]
-    fn number(&mut self) -> Option<u32> {
+    fn take_number(&mut self) -> Option<u32> {
         let (number, rest) = self.bytes.split_first_chunk::<4>()?;
         self.bytes = rest;
         Some(u32::from_le_bytes(*number))
     }
 
-    /// Returns the start of the next record's path; `None` if there is no record.
+    /// Returns the start of the next record's path; `None` if there is no record. Takes nothing.
     #[inline(always)]
     fn next_start(&self, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
-        self.start_at(0, dictionary)
+        self.start_after(0, dictionary)
     }
 
-    /// Returns the start of the path of the record after `count` others; `None` if there is no
-    /// record.
+    /// Returns the start of the path of the record after `count` others of 4 bytes; `None` if there
+    /// is no such record. Takes nothing.
     #[inline(always)]
-    fn start_at(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
+    fn start_after(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         let bytes = self.bytes.get(count * 4..).unwrap_or_default();
         let Some((number, _)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let plain = dictionary.plain.get(u32::from_le_bytes(*number) as usize);
         plain.map(|plain| Some(plain.start)).ok_or(BadRecord)
     }
 
+    /// Takes the 8-byte value of a record, after its number; `None` if too few bytes are left.
     #[inline(always)]
-    fn value(&mut self) -> Option<u64> {
+    fn take_value(&mut self) -> Option<u64> {
         let (value, rest) = self.bytes.split_first_chunk::<8>()?;
         self.bytes = rest;
         Some(u64::from_le_bytes(*value))
     }
 }
 
-/// The state of the encoder while records are plain.
-struct Hot {
+/// The state of the encoder while records are plain, which replaces the fields of the same names.
+struct HotState {
+    /// The packets, pending bits and last IP.
     batch: Batch,
-    /// True if plain records can follow.
+    /// True if plain records can follow: the thread is in the program, and there is a last IP.
     is_ready: bool,
-    /// The size of the batch at which it is written out.
-    limit: usize,
-    here: u64,
+    /// The size of the batch in bytes at which it is written out, for example for a PSB.
+    batch_limit: usize,
+    ip: u64,
     loud: u32,
-    /// True if the encoder's list of quiet edges is still valid.
+    /// True if the encoder's `quiet` is still valid; else there are no quiet edges.
     has_quiet: bool,
+    /// The number of instructions since the state was loaded.
     instructions: u64,
 }
 
 impl Encoder {
-    /// Encodes records. Returns the number of bytes of an incomplete record at the end, or an error
-    /// at an invalid record.
-    pub(in crate::encode) fn records(
+    /// Encodes records, first an owed one. Returns the number of bytes of an incomplete record at
+    /// the end, or an error at an invalid record. A last record whose target only the next one
+    /// shows is then owed.
+    pub(in crate::encode) fn encode_records(
         &mut self,
         dictionary: &Dictionary,
         chains: &mut Chains,
@@ -79,104 +85,105 @@ impl Encoder {
     ) -> Result<usize, BadRecord> {
         let mut records = Records { bytes };
         if let Some(start) = records.next_start(dictionary)? {
-            self.arrive(dictionary, start)?;
+            self.finish_owed_record(dictionary, start)?;
         }
-        let mut hot = self.heat(Batch::default());
-        // The number of records to take singly before the next look-up.
-        let (mut single, mut misses) = (0, 0);
+        let mut hot = self.load_hot_state(Batch::default());
+        // The number of records to encode singly before the next look-up of a chain.
+        let (mut singles_left, mut misses) = (0, 0);
         loop {
-            if single == 0 {
-                if self.chain(dictionary, chains, &mut records, &mut hot)? {
+            if singles_left == 0 {
+                if self.encode_chain(dictionary, chains, &mut records, &mut hot)? {
                     misses = 0;
                     continue;
                 }
                 // Look up less often where records rarely recur.
-                single = RECORDS << misses;
-                misses = (misses + 1).min(MISSES);
+                singles_left = RECORDS << misses;
+                misses = (misses + 1).min(MAX_DOUBLINGS);
             }
-            single -= 1;
-            let whole = records.bytes;
-            let Some(number) = records.number() else { break };
+            singles_left -= 1;
+            let from_this_record = records.bytes;
+            let Some(number) = records.take_number() else { break };
             let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
-            let fits = plain.start == hot.here && hot.batch.len() < hot.limit;
+            let fits = plain.start == hot.ip && hot.batch.len() < hot.batch_limit;
             if !fits || plain.treatment.is_slow() {
                 let value = match plain.treatment {
                     Treatment::Direct | Treatment::Quiet | Treatment::Slow => Some(0),
-                    Treatment::Timed => records.value(),
+                    Treatment::Timed => records.take_value(),
                     _ => records.next_start(dictionary)?,
                 };
                 let Some(value) = value else {
-                    self.owe(number, plain, &mut records, whole);
+                    self.keep_for_later(number, plain, &mut records, from_this_record);
                     break;
                 };
-                self.cool(&mut hot);
-                self.record(dictionary, number, value)?;
-                hot = self.heat(hot.batch);
-                single = 0;
+                self.store_hot_state(&mut hot);
+                self.encode_record(dictionary, number, value)?;
+                hot = self.load_hot_state(hot.batch);
+                singles_left = 0;
                 continue;
             }
             let (bits, count) = (u64::from(plain.bits), u32::from(plain.bit_count));
             if plain.treatment == Treatment::Direct {
                 if plain.peak > 0 {
-                    self.calls(dictionary, plain);
+                    self.push_calls(dictionary, plain);
                 }
-                hot.batch.bits(bits, count);
-                hot.goes_to(plain.instructions, plain.target, number);
+                hot.batch.add_bits(bits, count);
+                hot.advance_to(plain.instructions, plain.target, number);
                 continue;
             }
             let Some(target) = records.next_start(dictionary)? else {
-                self.owe(number, plain, &mut records, whole);
+                self.keep_for_later(number, plain, &mut records, from_this_record);
                 break;
             };
             if plain.peak > 0 {
-                self.calls(dictionary, plain);
+                self.push_calls(dictionary, plain);
             }
-            if plain.treatment == Treatment::Return && self.matches(target) {
-                hot.batch.bits(bits << 1 | 1, count + 1);
+            if plain.treatment == Treatment::Return && self.pop_if_match(target) {
+                hot.batch.add_bits(bits << 1 | 1, count + 1);
             } else {
-                hot.batch.bits(bits, count);
-                hot.batch.tip(target);
+                hot.batch.add_bits(bits, count);
+                hot.batch.add_tip(target);
             }
-            hot.goes_to(plain.instructions, target, 0);
+            hot.advance_to(plain.instructions, target, 0);
         }
-        self.cool(&mut hot);
+        self.store_hot_state(&mut hot);
         Ok(records.bytes.len())
     }
 
-    /// Encodes a chain of records, if one is known. Returns true if so.
+    /// Encodes a chain of records, if one is known for the next records and can be executed now.
+    /// Else returns false and takes no record; may then add the chain to `chains`.
     #[inline(always)]
-    fn chain(
+    fn encode_chain(
         &mut self,
         dictionary: &Dictionary,
         chains: &mut Chains,
         records: &mut Records<'_>,
-        hot: &mut Hot,
+        hot: &mut HotState,
     ) -> Result<bool, BadRecord> {
         let Some(key) = records.bytes.first_chunk::<KEY_BYTES>() else { return Ok(false) };
         let Some(chain) = chains.find(key) else {
-            chains.miss(key, dictionary, self);
+            chains.note_miss(key, dictionary, self);
             return Ok(false);
         };
-        if chain.start != hot.here || hot.batch.len() >= hot.limit {
+        if chain.start != hot.ip || hot.batch.len() >= hot.batch_limit {
             return Ok(false);
         }
         let count = usize::from(chain.records);
         let (target, loud) = if chain.treatment == Treatment::Direct {
             (chain.target, chain.loud())
         } else {
-            let Some(target) = records.start_at(count, dictionary)? else { return Ok(false) };
+            let Some(target) = records.start_after(count, dictionary)? else { return Ok(false) };
             (target, 0)
         };
-        if !chain.apply(chains.addresses(), self) {
+        if !chain.apply_to_stack(chains.addresses(), self) {
             return Ok(false);
         }
-        chain.write(&mut hot.batch);
+        chain.put_packets(&mut hot.batch);
         match chain.treatment {
-            Treatment::Return if self.matches(target) => hot.batch.bits(1, 1),
-            Treatment::Return | Treatment::Indirect => hot.batch.tip(target),
+            Treatment::Return if self.pop_if_match(target) => hot.batch.add_bits(1, 1),
+            Treatment::Return | Treatment::Indirect => hot.batch.add_tip(target),
             _ => {}
         }
-        hot.goes_to(chain.instructions, target, loud);
+        hot.advance_to(chain.instructions, target, loud);
         if chain.quiet > 0 {
             self.quiet.clear();
             self.quiet.extend(chain.quiet_records());
@@ -186,40 +193,48 @@ impl Encoder {
         Ok(true)
     }
 
-    /// Keeps a record for later: it is incomplete, or only the next one determines its target.
+    /// Keeps the last record for later: makes it the owed one if only the next record determines
+    /// its target; else it is incomplete, and is put back.
     #[cold]
-    fn owe<'a>(&mut self, number: u32, plain: &Plain, records: &mut Records<'a>, whole: &'a [u8]) {
+    fn keep_for_later<'a>(
+        &mut self,
+        number: u32,
+        plain: &PlainEdge,
+        records: &mut Records<'a>,
+        from_this_record: &'a [u8],
+    ) {
         if plain.treatment.is_indirect() {
             self.owed = number;
         } else {
-            records.bytes = whole;
+            records.bytes = from_this_record;
         }
     }
 
-    /// Returns the state for plain records, copied from the encoder, with `batch` emptied.
-    fn heat(&mut self, mut batch: Batch) -> Hot {
+    /// Returns the state for plain records, copied from the encoder. Reuses `batch`.
+    fn load_hot_state(&mut self, mut batch: Batch) -> HotState {
         let last_ip = self.last_ip.get();
-        batch.begin(self.tnt, self.tnt_count, last_ip.map_or(0, |ip| ip.0));
-        let is_ready = self.running && last_ip.is_some();
-        Hot {
+        batch.start(self.tnt, self.tnt_count, last_ip.map_or(0, |ip| ip.0));
+        let is_ready = self.in_program && last_ip.is_some();
+        HotState {
             batch,
             is_ready,
-            limit: self.psb_at.saturating_sub(self.out.len()).min(Batch::BYTES),
-            here: if is_ready { self.here } else { NOWHERE },
+            batch_limit: self.psb_at.saturating_sub(self.out.len()).min(Batch::BYTES),
+            ip: if is_ready { self.ip } else { NOWHERE },
             loud: self.loud,
             has_quiet: !self.quiet.is_empty(),
             instructions: 0,
         }
     }
 
-    /// Writes the packets and state of plain records back to the encoder.
-    fn cool(&mut self, hot: &mut Hot) {
+    /// Writes the packets and state of plain records back to the encoder. Load the state again
+    /// after this.
+    fn store_hot_state(&mut self, hot: &mut HotState) {
         self.out.extend_from_slice(hot.batch.bytes());
         if hot.is_ready {
             let last_ip;
-            (self.tnt, self.tnt_count, last_ip) = hot.batch.end();
+            (self.tnt, self.tnt_count, last_ip) = hot.batch.pending();
             self.last_ip = crate::pt::LastIp::at(crate::common::Addr(last_ip));
-            self.here = hot.here;
+            self.ip = hot.ip;
             self.loud = hot.loud;
             if !hot.has_quiet {
                 self.quiet.clear();
@@ -228,21 +243,24 @@ impl Encoder {
         self.instructions += hot.instructions;
     }
 
-    /// Applies the calls of a path to the return stack.
+    /// Pushes the return addresses that a path leaves on the return stack. Its other calls, which
+    /// returned in it, may have dropped the oldest ones.
     #[inline(always)]
-    fn calls(&mut self, dictionary: &Dictionary, plain: &Plain) {
+    fn push_calls(&mut self, dictionary: &Dictionary, plain: &PlainEdge) {
         self.depth = self.depth.min(STACK_DEPTH - usize::from(plain.peak));
         for &address in dictionary.pushes_at(plain.first_push, plain.pushes) {
-            self.push(address);
+            self.push_return_address(address);
         }
     }
 }
 
-impl Hot {
+impl HotState {
+    /// Moves to `target`, after a record or chain that added packets or bits. `loud` is the new
+    /// value of the field.
     #[inline(always)]
-    fn goes_to(&mut self, instructions: u16, target: u64, loud: u32) {
+    fn advance_to(&mut self, instructions: u16, target: u64, loud: u32) {
         self.instructions += u64::from(instructions);
-        self.here = target;
+        self.ip = target;
         self.loud = loud;
         self.has_quiet = false;
     }

@@ -1,12 +1,12 @@
 //! The fast encoder, for complete traces. [`hot`] is the loop over records: it encodes the plain
-//! ones itself ([`super::dictionary::Treatment`]), and calls `record` for all others. Events that
-//! the tracer saw (a signal, an instruction that it executed) have methods of their own.
+//! ones itself ([`super::dictionary::Treatment`]), and calls `encode_record` for all others. Events
+//! that the tracer saw (a signal, an instruction that it executed) have their own methods.
 //!
 //! An edge is *loud* if it adds a packet or a TNT bit to the trace, and *quiet* if it adds nothing.
-//! A packet would bind to the first arrival at its address since the last packet or bit. If quiet
-//! edges may have passed that address, the encoder *settles* first: it reports their rounds
+//! A decoder would bind a packet to the first arrival at its address since the last packet or bit.
+//! If quiet edges may have passed that address, the encoder first reports each round of their loop
 //! ([`circles`]). A return or indirect branch is *owed* while its target is unknown: the next
-//! record shows it.
+//! record shows it. *Pending* bits are TNT bits that are in no packet yet.
 
 mod batch;
 mod chain;
@@ -40,38 +40,44 @@ pub struct BadRecord;
 /// An encoder of the complete trace of one thread.
 #[derive(Debug)]
 pub(super) struct Encoder {
+    /// The packets that are not drained yet.
     out: Vec<u8>,
     /// Pending TNT bits, the oldest highest.
     tnt: u64,
     tnt_count: u32,
     last_ip: LastIp,
+    /// The return addresses of calls, for RET compression: `depth` of them, the newest at `top`.
     stack: [u64; STACK_DEPTH],
     top: usize,
     depth: usize,
     /// Length of `out` at which a PSB is due.
     psb_at: usize,
-    psb_period: usize,
+    psb_period_bytes: usize,
+    /// True if there was a MODE.Exec since the last PSB.
     mode_reported: bool,
+    /// The last reported time.
     tsc: u64,
     /// True if the history begins with the next record or event.
-    begins: bool,
+    is_at_beginning: bool,
     /// The edge of the last record, if it is a return or indirect branch whose target is not yet
     /// known; else 0.
     owed: u32,
     /// True in the program; false in the kernel, where `PacketEn` is 0.
-    running: bool,
+    in_program: bool,
     /// The current address; 0 if a record may begin anywhere.
-    here: u64,
-    /// The edge whose path contains the last packet or pending bit; 0 if `quiet` has all edges
-    /// since.
+    ip: u64,
+    /// The number of the edge whose path added the last packet or bit; 0 if that was at the end of
+    /// its path, or no edge added it.
     loud: u32,
-    /// The edges after `loud`, which added no bit or packet to the trace.
+    /// The numbers of the edges after that packet or bit (and after `loud`), which added nothing to
+    /// the trace.
     quiet: Vec<u32>,
     instructions: u64,
 }
 
 impl Encoder {
-    pub(super) fn new(psb_period: usize) -> Self {
+    /// Creates the encoder of a thread that has not run yet. A PSB comes every `psb_period_bytes`.
+    pub(super) fn new(psb_period_bytes: usize) -> Self {
         Self {
             out: Vec::new(),
             tnt: 0,
@@ -81,13 +87,13 @@ impl Encoder {
             top: 0,
             depth: 0,
             psb_at: 0,
-            psb_period,
+            psb_period_bytes,
             mode_reported: false,
             tsc: 0,
-            begins: false,
+            is_at_beginning: false,
             owed: 0,
-            running: false,
-            here: 0,
+            in_program: false,
+            ip: 0,
             loud: 0,
             quiet: Vec::new(),
             instructions: 0,
@@ -99,20 +105,21 @@ impl Encoder {
         self.instructions
     }
 
-    /// Returns the packets since the last call, without pending branches.
+    /// Removes and returns the packets written since the last call, without pending bits.
     pub(super) fn drain(&mut self) -> Vec<u8> {
         self.psb_at = self.psb_at.saturating_sub(self.out.len());
         std::mem::take(&mut self.out)
     }
 
-    /// Writes packets for the pending branches (TNT bits).
+    /// Writes packets for the pending bits.
     pub(super) fn flush(&mut self) {
         self.flush_tnt();
     }
 
-    /// Encodes the record of an edge that is not plain, or for which a PSB is due. `value` is the
-    /// target of a return or indirect branch, or the time of a return from the kernel.
-    fn record(
+    /// Encodes the record of any edge, as `hot` does for plain ones, after a PSB if that is due.
+    /// `value` is the target of a return or indirect branch, or the time of a return from the
+    /// kernel. Fails if the record cannot follow the last one.
+    fn encode_record(
         &mut self,
         dictionary: &Dictionary,
         number: u32,
@@ -121,84 +128,94 @@ impl Encoder {
         let edge = dictionary.edge(number).ok_or(BadRecord)?;
         if edge.kind != EdgeKind::SyscallReturn {
             self.begin_at(edge.start);
-        } else if self.running {
+        } else if self.in_program {
             // Only a thread in the kernel returns from there.
             return Err(BadRecord);
         }
         if self.out.len() >= self.psb_at {
-            self.settle_for(dictionary, edge.start);
-            self.psb(edge.start);
+            self.report_rounds_before(dictionary, edge.start);
+            self.put_psb_plus(edge.start);
         }
         if edge.kind == EdgeKind::SyscallReturn {
-            self.enter(edge.target, value);
+            self.return_from_kernel(edge.target, value);
             return Ok(());
         }
-        self.path(edge, number, dictionary)?;
+        self.encode_path(edge, number, dictionary)?;
         match edge.kind {
-            EdgeKind::Direct => self.direct(edge, number, dictionary),
+            EdgeKind::Direct => self.end_direct_path(edge, number, dictionary),
             EdgeKind::Syscall => {
-                self.leave_by_branch();
-                self.here = edge.target;
+                self.branch_to_kernel();
+                self.ip = edge.target;
             }
-            EdgeKind::Return => self.near_return(value),
-            _ => self.tip(value),
+            EdgeKind::Return => self.encode_return(value),
+            _ => self.put_tip(value),
         }
         Ok(())
     }
 
     /// Encodes the owed record, if there is one: its branch led to `ip`.
-    pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
+    pub(super) fn finish_owed_record(
+        &mut self,
+        dictionary: &Dictionary,
+        ip: u64,
+    ) -> Result<(), BadRecord> {
         match std::mem::take(&mut self.owed) {
             0 => Ok(()),
-            number => self.record(dictionary, number, ip),
+            number => self.encode_record(dictionary, number, ip),
         }
     }
 
-    /// Sets the time at which the thread was created. Its first PSB+ reports that time: it precedes
+    /// Sets the time at which the thread was created, which its first PSB+ reports: that precedes
     /// the return from the system call that created the thread.
-    pub(super) fn born(&mut self, tsc: u64) {
+    pub(super) fn set_creation_time(&mut self, tsc: u64) {
         self.tsc = tsc;
     }
 
     /// Begins the history with the next record or event. Anything before is unknown.
-    pub(super) fn begin(&mut self, tsc: u64) {
-        self.begins = true;
+    pub(super) fn begin_history(&mut self, tsc: u64) {
+        self.is_at_beginning = true;
         self.tsc = tsc;
         self.owed = 0;
-        self.running = false;
-        self.here = 0;
+        self.in_program = false;
+        self.ip = 0;
         self.psb_at = self.out.len();
     }
 
-    /// Writes an overflow: everything until the next beginning is lost (SDM, "Overflow (OVF)
-    /// Packet").
-    pub(super) fn lose(&mut self) {
+    /// Writes an overflow: everything until [`Self::begin_history`] is lost (SDM, "Overflow (OVF)
+    /// Packet"). The caller has ended the history before.
+    pub(super) fn lose_history(&mut self) {
         encode(&Packet::Ovf, &mut self.out);
-        self.mark_loud();
+        self.forget_edges();
     }
 
-    /// Starts the history at `ip`, if it begins with the current record or event.
+    /// Writes a PSB+ and an enable at `ip`, if the history begins with the current record or event.
     fn begin_at(&mut self, ip: u64) {
-        if std::mem::take(&mut self.begins) {
-            self.psb(ip);
+        if std::mem::take(&mut self.is_at_beginning) {
+            self.put_psb_plus(ip);
             self.put_enable(ip);
-            self.running = true;
-            self.here = ip;
+            self.in_program = true;
+            self.ip = ip;
         }
     }
 
-    /// Encodes the TNT bits and calls of an edge's path. Fails if the path does not start where the
-    /// thread is.
-    fn path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) -> Result<(), BadRecord> {
-        if (self.here != edge.start && self.here != 0) || !self.running {
+    /// Encodes the TNT bits and calls of an edge's path, but not its exit. Fails if the path does
+    /// not start where the thread is. Reports first since when the code is unchanged, if that is
+    /// new.
+    fn encode_path(
+        &mut self,
+        edge: &Edge,
+        number: u32,
+        dictionary: &Dictionary,
+    ) -> Result<(), BadRecord> {
+        if (self.ip != edge.start && self.ip != 0) || !self.in_program {
             return Err(BadRecord);
         }
         if edge.since > self.tsc {
-            self.catch_up(dictionary, edge);
+            self.report_code_time(dictionary, edge);
         }
         self.instructions += u64::from(edge.instructions);
         if edge.bit_count > 0 {
-            self.bits(edge.bits, edge.bit_count.into());
+            self.add_bits(edge.bits, edge.bit_count.into());
             self.loud = number;
             self.quiet.clear();
         }
@@ -207,131 +224,138 @@ impl Encoder {
             // returned.
             self.depth = self.depth.min(STACK_DEPTH - usize::from(edge.peak));
             for &address in dictionary.pushes_of(edge) {
-                self.push(address);
+                self.push_return_address(address);
             }
         }
         Ok(())
     }
 
     /// Reports `edge.since`, the time since which the edge's code is unchanged, by an entry into
-    /// the kernel and a return: a decoder needs it to find the code. Reports first what is pending.
+    /// the kernel and a return at that time: a decoder needs it to find the code.
     /// The caller has checked that the time is newer than the last reported one.
     #[cold]
-    fn catch_up(&mut self, dictionary: &Dictionary, edge: &Edge) {
-        self.settle_for(dictionary, edge.start);
-        self.leave(edge.start);
-        self.enter(edge.start, edge.since);
+    fn report_code_time(&mut self, dictionary: &Dictionary, edge: &Edge) {
+        self.report_rounds_before(dictionary, edge.start);
+        self.enter_kernel(edge.start);
+        self.return_from_kernel(edge.start, edge.since);
     }
 
-    /// Ends a path at the edge's target, which was known at translation.
-    fn direct(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) {
-        self.here = edge.target;
+    /// Moves to the target of a direct edge, whose path was just encoded. Reports the rounds of
+    /// quiet edges if they passed the target, or are too many.
+    fn end_direct_path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) {
+        self.ip = edge.target;
         if edge.bit_count == 0 {
             self.quiet.push(number);
         }
         let passed = edge.branch && self.has_passed(dictionary, edge.target);
         if passed || self.quiet.len() > QUIET_LIMIT {
-            self.settle(dictionary, &[]);
+            self.report_rounds(dictionary, &[]);
         }
     }
 
-    /// Encodes the steps that a thread executed of a path, up to the instruction at `ip`, where an
-    /// event interrupted it. Does not encode the event: call [`Self::leave`] next.
-    pub(super) fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
+    /// Encodes the `steps` (instructions) that a thread executed of a path before an event
+    /// interrupted it at `ip`. Does not encode the event: call [`Self::enter_kernel`] next.
+    pub(super) fn partial_path(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
         }
         self.instructions += steps.len() as u64;
-        // The number of steps up to the last one that added a bit: those after it are quiet.
-        let mut following = 0;
+        // The index of the step after the last one that added a bit: from there on, steps are
+        // quiet.
+        let mut first_quiet = 0;
         for (number, step) in steps.iter().enumerate() {
             match step.outcome {
                 Outcome::Plain | Outcome::Jump => continue,
                 Outcome::Call => {
-                    self.push(step.ip.wrapping_add(step.len.into()));
+                    self.push_return_address(step.ip.wrapping_add(step.len.into()));
                     continue;
                 }
-                Outcome::NotTaken => self.bits(0, 1),
-                Outcome::Taken => self.bits(1, 1),
+                Outcome::NotTaken => self.add_bits(0, 1),
+                Outcome::Taken => self.add_bits(1, 1),
                 Outcome::Return => {
                     self.depth = self.depth.saturating_sub(1);
                     self.top = self.top.wrapping_sub(1);
-                    self.bits(1, 1);
+                    self.add_bits(1, 1);
                 }
             }
-            following = number + 1;
+            first_quiet = number + 1;
         }
-        if following > 0 {
-            self.mark_loud();
+        if first_quiet > 0 {
+            self.forget_edges();
         }
-        self.here = ip;
-        self.settle_partial(dictionary, &steps[following..]);
+        self.ip = ip;
+        self.report_rounds_of_partial(dictionary, &steps[first_quiet..]);
     }
 
-    /// Encodes an instruction that the tracer executed, after which the thread is at `next`.
-    pub(super) fn native(&mut self, insn: &Insn, next: u64) {
+    /// Encodes one instruction that the tracer executed for the thread. The thread is at `next`
+    /// after it, or in the kernel after a far branch.
+    pub(super) fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.instructions += 1;
-        self.here = next;
+        self.ip = next;
         match insn.class {
-            Class::Jcc { target } => self.bits(u64::from(target.0 == next), 1),
-            Class::JmpIndirect => self.tip(next),
+            Class::Jcc { target } => self.add_bits(u64::from(target.0 == next), 1),
+            Class::JmpIndirect => self.put_tip(next),
             Class::CallIndirect => {
-                self.push(insn.next().0);
-                self.tip(next);
+                self.push_return_address(insn.next().0);
+                self.put_tip(next);
             }
-            Class::Call { target } if target != insn.next() => self.push(insn.next().0),
-            Class::Ret => self.near_return(next),
-            class if class.is_far() => self.leave_by_branch(),
+            Class::Call { target } if target != insn.next() => {
+                self.push_return_address(insn.next().0)
+            }
+            Class::Ret => self.encode_return(next),
+            class if class.is_far() => self.branch_to_kernel(),
             _ => {}
         }
     }
 
-    /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
-    pub(super) fn leave(&mut self, ip: u64) {
-        self.begins = false;
-        if self.running {
+    /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
+    /// branch. Does nothing if the thread is in the kernel.
+    pub(super) fn enter_kernel(&mut self, ip: u64) {
+        self.is_at_beginning = false;
+        if self.in_program {
             self.flush_tnt();
             let ip = self.last_ip.compress(Addr(ip));
             encode(&Packet::Fup(ip), &mut self.out);
-            self.leave_by_branch();
+            self.branch_to_kernel();
         }
     }
 
-    /// Ends the history at the target of the last record, or if that is unknown, at the start of
-    /// its path.
-    pub(super) fn end(&mut self, dictionary: &Dictionary) {
+    /// Ends the history where the last record led, or if it is owed, at the start of its path:
+    /// encodes an entry into the kernel there.
+    pub(super) fn end_history(&mut self, dictionary: &Dictionary) {
         self.owed = 0;
-        let ip = self.here;
-        if self.running && ip != 0 {
-            self.settle_for(dictionary, ip);
-            self.leave(ip);
+        let ip = self.ip;
+        if self.in_program && ip != 0 {
+            self.report_rounds_before(dictionary, ip);
+            self.enter_kernel(ip);
         }
     }
 
-    /// Encodes a far branch into the kernel.
-    fn leave_by_branch(&mut self) {
+    /// Encodes the entry into the kernel itself: by a far branch, or after the FUP of an event.
+    fn branch_to_kernel(&mut self) {
         self.flush_tnt();
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };
         encode(&Packet::TipPgd(suppressed), &mut self.out);
-        self.running = false;
-        self.mark_loud();
+        self.in_program = false;
+        self.forget_edges();
     }
 
-    /// Encodes a return to the program, at `ip`.
-    pub(super) fn enter(&mut self, ip: u64, tsc: u64) {
-        if self.running {
+    /// Encodes a return from the kernel to the program, at `ip` and time `tsc`. Does nothing if the
+    /// thread is in the program.
+    pub(super) fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
+        if self.in_program {
             return;
         }
-        self.begins = false;
+        self.is_at_beginning = false;
         self.tsc = tsc;
         if self.out.len() >= self.psb_at {
-            self.psb(ip);
+            self.put_psb_plus(ip);
         }
         encode(&Packet::Tsc(tsc), &mut self.out);
         self.put_enable(ip);
-        self.running = true;
-        self.here = ip;
+        self.in_program = true;
+        self.ip = ip;
     }
 
     /// Writes a TIP.PGE to `ip`, after the mode if that was not written since the last PSB.
@@ -343,43 +367,45 @@ impl Encoder {
         encode(&Packet::TipPge(ip), &mut self.out);
     }
 
+    /// Writes a MODE.Exec for 64-bit code.
     fn put_mode(&mut self) {
         encode(&Packet::ModeExec { mode: ExecMode::Bits64, interrupts: false }, &mut self.out);
         self.mode_reported = true;
     }
 
-    /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin. `ip` is the current address
-    /// if the thread is in the program.
+    /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin. `ip` is the current
+    /// address; it is written if the thread is in the program. Empties the return stack.
     #[cold]
-    fn psb(&mut self, ip: u64) {
+    fn put_psb_plus(&mut self, ip: u64) {
         self.flush_tnt();
         encode(&Packet::Psb, &mut self.out);
         self.last_ip.reset();
         self.depth = 0;
         self.mode_reported = false;
         encode(&Packet::Tsc(self.tsc), &mut self.out);
-        if self.running {
+        if self.in_program {
             self.put_mode();
             let ip = self.last_ip.compress(Addr(ip));
             encode(&Packet::Fup(ip), &mut self.out);
         }
         encode(&Packet::PsbEnd, &mut self.out);
-        self.psb_at = self.out.len() + self.psb_period;
-        self.mark_loud();
+        self.psb_at = self.out.len() + self.psb_period_bytes;
+        self.forget_edges();
     }
 
+    /// Pushes the return address of a call. A full stack loses its oldest one.
     #[inline]
-    fn push(&mut self, address: u64) {
+    fn push_return_address(&mut self, address: u64) {
         self.top = self.top.wrapping_add(1);
         self.stack[self.top % STACK_DEPTH] = address;
         self.depth = (self.depth + 1).min(STACK_DEPTH);
     }
 
-    /// Returns true if a return matches the top of the CPU's return stack: it is encoded as a taken
-    /// branch then. Empties the stack on a mismatch: some decoders drop its top then, and some keep
-    /// it.
+    /// Pops the top of the return stack and returns true, if it is `target`: the return is then
+    /// encoded as a taken branch. Otherwise empties the stack, because some decoders drop its top
+    /// at such a return, and some keep it.
     #[inline]
-    fn matches(&mut self, target: u64) -> bool {
+    fn pop_if_match(&mut self, target: u64) -> bool {
         let matches = self.depth > 0 && self.stack[self.top % STACK_DEPTH] == target;
         if matches {
             self.depth -= 1;
@@ -390,19 +416,20 @@ impl Encoder {
         matches
     }
 
-    /// Encodes a return to `target`, as a TNT bit if the return stack has that address.
-    fn near_return(&mut self, target: u64) {
-        if self.matches(target) {
-            self.here = target;
-            self.bits(1, 1);
-            self.mark_loud();
+    /// Encodes a near return to `target`: as a TNT bit if the return stack has that address on top,
+    /// else as a TIP.
+    fn encode_return(&mut self, target: u64) {
+        if self.pop_if_match(target) {
+            self.ip = target;
+            self.add_bits(1, 1);
+            self.forget_edges();
         } else {
-            self.tip(target);
+            self.put_tip(target);
         }
     }
 
-    /// Writes a TIP packet: does the same as [`encode`], but faster.
-    fn tip(&mut self, target: u64) {
+    /// Writes the pending bits and a TIP to `target`, and moves there. [`encode`] would be slower.
+    fn put_tip(&mut self, target: u64) {
         self.flush_tnt();
         let payload = self.last_ip.compress(Addr(target));
         let (code, size) = match payload.compression {
@@ -416,37 +443,39 @@ impl Encoder {
         self.out.push(code << 5 | 0x0d);
         self.out.extend_from_slice(&payload.value.to_le_bytes());
         self.out.truncate(self.out.len() - (8 - size));
-        self.here = target;
-        self.mark_loud();
+        self.ip = target;
+        self.forget_edges();
     }
 
-    /// Adds `count` branch outcomes, the oldest highest in `bits`.
+    /// Adds `count` branch outcomes, the oldest highest in `bits`, to the pending bits. Writes a
+    /// long TNT whenever these fill one.
     #[inline]
-    fn bits(&mut self, bits: u64, count: u32) {
+    fn add_bits(&mut self, bits: u64, count: u32) {
         let mut left = count;
         while left > STEP_BITS {
             left -= STEP_BITS;
-            self.few_bits(bits >> left & 0xffff, STEP_BITS);
+            self.add_few_bits(bits >> left & 0xffff, STEP_BITS);
         }
-        self.few_bits(bits & ((1 << left) - 1), left);
+        self.add_few_bits(bits & ((1 << left) - 1), left);
     }
 
-    /// Adds up to [`STEP_BITS`] branch outcomes.
+    /// Does the same as [`Self::add_bits`] for up to [`STEP_BITS`] outcomes.
     #[inline]
-    fn few_bits(&mut self, bits: u64, count: u32) {
+    fn add_few_bits(&mut self, bits: u64, count: u32) {
         self.tnt = self.tnt << count | bits;
         self.tnt_count += count;
         if self.tnt_count >= TNT_BITS {
             let rest = self.tnt_count - TNT_BITS;
-            self.long_tnt(self.tnt >> rest, TNT_BITS);
+            self.put_long_tnt(self.tnt >> rest, TNT_BITS);
             self.tnt &= (1 << rest) - 1;
             self.tnt_count = rest;
         }
     }
 
+    /// Writes a long TNT packet of `count` bits. A stop bit above the oldest one marks where they
+    /// begin.
     #[inline]
-    /// Writes a long TNT packet. A 1 before the oldest bit marks where they begin.
-    fn long_tnt(&mut self, bits: u64, count: u32) {
+    fn put_long_tnt(&mut self, bits: u64, count: u32) {
         let word = (bits | 1 << count) << 16 | LONG_TNT;
         self.out.extend_from_slice(&word.to_le_bytes());
     }
@@ -456,7 +485,7 @@ impl Encoder {
     fn flush_tnt(&mut self) {
         let count = self.tnt_count;
         if count > 12 {
-            self.long_tnt(self.tnt, count);
+            self.put_long_tnt(self.tnt, count);
         } else if count > 0 {
             // Up to two short packets, of up to 6 bits each.
             let second = count.saturating_sub(6);

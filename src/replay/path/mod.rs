@@ -198,14 +198,14 @@ impl PathWriter {
     /// cache cannot execute, executes that too, unless it has a hook.
     fn run(&mut self, tid: Tid, limit: Limit) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?.0);
-        self.tracer.enter(tid, ip, now);
+        self.tracer.return_from_kernel(tid, ip, now);
         let epoch = &mut self.replay.epoch;
         let Rerun { records, partial, end } = epoch.engine.rerun(&mut epoch.thread, limit)?;
         // The instructions of the last block, if the run ended within it.
         let steps = partial.as_ref().map(|(steps, _)| steps.as_slice());
         let ip = self.replay.ip()?.0;
         let code = self.replay.epoch.engine.translator();
-        let ticks = self.tracer.records(code, tid, &records, steps, ip);
+        let ticks = self.tracer.encode_records(code, tid, &records, steps, ip);
         let ticks = ticks.map_err(|_| {
             self.replay.diverged(tid, "it damaged the records of its path, which are in its memory")
         })?;
@@ -217,7 +217,7 @@ impl PathWriter {
             RerunEnd::Native => self.step(tid)?,
             RerunEnd::Changed(changes) => {
                 // Makes a point of the trace with a time, from which on the new bytes are valid.
-                self.tracer.leave(tid, ip);
+                self.tracer.enter_kernel(tid, ip);
                 for change in changes {
                     let (addr, bytes) = (change.addr, change.bytes);
                     self.event(tid, Event::Code { addr, bytes })?;
@@ -233,7 +233,7 @@ impl PathWriter {
     /// can hide it.
     fn step(&mut self, tid: Tid) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?);
-        self.tracer.leave(tid, ip.0);
+        self.tracer.enter_kernel(tid, ip.0);
         let insn = self.replay.insn_at(ip);
         let signal = self.replay.step_natively()?;
         let next = self.replay.ip()?;
@@ -242,9 +242,9 @@ impl PathWriter {
             return self.replay.handle_fault(tid, &info);
         }
         if let Some(insn) = insn {
-            self.tracer.enter(tid, ip.0, now);
-            self.tracer.native(tid, &insn, next.0);
-            self.tracer.leave(tid, next.0);
+            self.tracer.return_from_kernel(tid, ip.0, now);
+            self.tracer.stepped_insn(tid, &insn, next.0);
+            self.tracer.enter_kernel(tid, next.0);
         }
         Ok(())
     }
@@ -264,16 +264,16 @@ impl PathWriter {
             | Happening::Ends { .. }
             | Happening::Executes { .. }
             | Happening::Accesses { .. } => {
-                self.tracer.enter(entry.tid, ip.0, now);
+                self.tracer.return_from_kernel(entry.tid, ip.0, now);
                 // There is no code in the vsyscall page.
                 let insn = self.replay.insn_at(ip).filter(|_| call_at(ip).is_none());
                 if insn.is_none() {
-                    self.tracer.leave(entry.tid, ip.0);
+                    self.tracer.enter_kernel(entry.tid, ip.0);
                 }
                 Ok(insn)
             }
             _ => {
-                self.tracer.leave(entry.tid, ip.0);
+                self.tracer.enter_kernel(entry.tid, ip.0);
                 Ok(None)
             }
         }
@@ -298,16 +298,16 @@ impl PathWriter {
             let next = self.replay.registers_of(tid)?.rip;
             if insn.rep && next == insn.ip.0 {
                 // A signal stopped it amid its iterations.
-                self.tracer.leave(tid, next);
+                self.tracer.enter_kernel(tid, next);
             } else {
-                self.tracer.native(tid, &insn, next);
+                self.tracer.stepped_insn(tid, &insn, next);
             }
         }
         match &entry.happening {
             Happening::Born { .. } => {
                 let now = self.now();
                 self.written.thread(now, tid)?;
-                self.tracer.born(tid, now);
+                self.tracer.set_creation_time(tid, now);
             }
             Happening::Ends { .. } => self.event(tid, Event::ThreadExit)?,
             happening => {
