@@ -40,10 +40,12 @@ pub enum PacketError {
     Truncated,
 }
 
+/// A packet and its length in bytes.
 type Decoded = Result<(Packet, usize), PacketError>;
 
-/// The state that decides if BIP packets can occur. They share their opcodes with short TNT
-/// packets; only the preceding BBP distinguishes them (SDM section "Block Item Packet (BIP)").
+/// The context of a packet in its trace, which decides if it can be a BIP. BIPs share their opcodes
+/// with short TNT packets; only the preceding BBP distinguishes them (SDM section "Block Item
+/// Packet (BIP)").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockContext {
     /// Outside a block: there are no BIPs.
@@ -54,7 +56,8 @@ pub enum BlockContext {
 }
 
 impl BlockContext {
-    /// Returns the context after `packet`.
+    /// Returns the context after `packet`: a BBP begins a block; timing, FUP, MNT, EXSTOP, PWRE,
+    /// PWRX and BIP packets and padding leave the context as it is; any other packet ends a block.
     #[must_use]
     pub const fn after(self, packet: &Packet) -> Self {
         match packet {
@@ -110,7 +113,8 @@ pub fn decode_in(bytes: &[u8], context: &mut BlockContext) -> Decoded {
     decoded
 }
 
-/// Reads the `SIZE` bytes at `at` as a little-endian number.
+/// Reads the `SIZE` bytes at offset `at`, at most 8, as a little-endian number. Fails if the bytes
+/// end before.
 #[inline]
 fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Result<u64, PacketError> {
     // A single load where eight bytes are left, as they are except at the trace's end.
@@ -124,7 +128,7 @@ fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Result<u64, PacketError
     Ok(u64::from_le_bytes(word))
 }
 
-/// Reads the byte at `at`.
+/// Reads the byte at offset `at`. Fails if there is none.
 #[inline]
 fn byte(bytes: &[u8], at: usize) -> Result<u8, PacketError> {
     bytes.get(at).copied().ok_or(PacketError::Truncated)
@@ -138,7 +142,7 @@ fn tnt(payload: u64) -> Tnt {
     Tnt { bits: payload ^ 1 << len, len: len as u8 }
 }
 
-/// Decodes a packet whose only payload is an IP; `packet` makes it from the payload.
+/// Decodes a packet whose only payload is an IP. `packet` is the constructor of its kind.
 #[inline]
 fn ip_packet(bytes: &[u8], opcode: u8, packet: fn(IpPayload) -> Packet) -> Decoded {
     let (compression, value, len) = match opcode >> 5 {
@@ -153,7 +157,7 @@ fn ip_packet(bytes: &[u8], opcode: u8, packet: fn(IpPayload) -> Packet) -> Decod
     Ok((packet(IpPayload { compression, value }), len))
 }
 
-/// Decodes a TSC, MTC, MODE or TRIG packet.
+/// Decodes a TSC, MTC, MODE or TRIG packet; fails at any other opcode.
 #[inline]
 fn timing_or_mode(bytes: &[u8], opcode: u8) -> Decoded {
     match opcode {
@@ -241,7 +245,8 @@ fn extended(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Decodes other extended packets: maintenance, power, blocks of items and event trace.
+/// Decodes the rare extended packets: maintenance, power, blocks of items and event trace. Fails at
+/// any other opcode.
 fn rare(bytes: &[u8], opcode: u8) -> Decoded {
     match opcode {
         0xc3 => match byte(bytes, 2)? {

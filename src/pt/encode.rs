@@ -52,7 +52,7 @@ pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `packet` if it is a timing packet. Returns true if it was.
+/// Appends `packet` and returns true, if it is a timing packet.
 fn put_time(packet: &Packet, out: &mut Vec<u8>) -> bool {
     match *packet {
         Packet::Tsc(tsc) => {
@@ -70,8 +70,7 @@ fn put_time(packet: &Packet, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Writes the remaining packets: maintenance, power, block items, event trace and triggers. Ignores
-/// all others.
+/// Appends `packet` if it is a rare one: maintenance, power, block items, event trace or trigger.
 fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Mnt(payload) => {
@@ -116,7 +115,8 @@ fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the newest `capacity` bits with a stop bit above them; `None` if there are no bits.
+/// Returns the payload of a TNT packet: the newest `capacity` bits, or all if there are fewer, and
+/// a stop bit above them. `None` if there are no bits.
 fn tnt_payload(tnt: Tnt, capacity: u8) -> Option<u64> {
     debug_assert!((1..=capacity).contains(&tnt.len), "a TNT of {} branches", tnt.len);
     let stop = 1_u64 << tnt.len.min(capacity);

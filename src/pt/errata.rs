@@ -94,6 +94,7 @@ impl Errata {
     /// No erratum: the assumption for an unknown processor.
     pub const NONE: Self = Self(0);
 
+    /// Creates the set of these errata.
     const fn new(errata: &[Erratum]) -> Self {
         let mut bits = 0;
         let mut i = 0;
@@ -116,7 +117,7 @@ impl Errata {
         self.0 >> erratum as u16 & 1 != 0
     }
 
-    /// Returns the errata of `cpu`; `None` if the table does not list it.
+    /// Returns the errata of `cpu`; `None` if they are unknown, which differs from having none.
     #[must_use]
     pub fn of(cpu: Cpu) -> Option<Self> {
         let mut rows = TABLE.iter().filter(|row| row.describes(cpu));
@@ -133,6 +134,7 @@ struct Row {
 }
 
 impl Row {
+    /// Returns true if the row is about `cpu`.
     fn describes(&self, cpu: Cpu) -> bool {
         cpu.vendor == Vendor::Intel
             && cpu.family == self.family

@@ -18,8 +18,9 @@ pub struct Located {
     pub end: usize,
 }
 
-/// Decodes as [`decode_in`] does, for a processor with these errata. Replaces a CYC that SKD007 cut
-/// off by the OVF in it, and skips the CYC's first byte; replaces a TMA damaged by SKZ84 by a PAD.
+/// Decodes the first packet of `bytes` as [`decode_in`] does, for a processor with these errata.
+/// With SKD007, returns the OVF inside a CYC that it cut off, and skips the CYC's first byte. With
+/// SKZ84, returns a PAD of 8 bytes for a TMA that it damaged.
 #[inline]
 pub fn decode_flawed(
     bytes: &[u8],
@@ -42,8 +43,8 @@ pub fn decode_flawed(
     }
 }
 
-/// Returns true if `bytes`, which begin with a CYC, have an OVF in the place of its second byte
-/// (erratum SKD007).
+/// Returns true if `bytes`, which begin with a CYC, have an OVF in the place of its second byte, by
+/// erratum SKD007. Without that erratum, returns false.
 fn is_skd007(bytes: &[u8], errata: Errata) -> bool {
     errata.has(Erratum::Skd007) && matches!(bytes, [_, 0x02, 0xf3, ..])
 }

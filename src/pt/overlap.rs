@@ -7,8 +7,8 @@ use super::find_psb;
 const MODULUS: u128 = (1 << 61) - 1;
 const BASE: u128 = 0x0123_4567_89ab_cdef;
 
-/// Returns the size in bytes of the longest end of `earlier` with which `later` starts. Returns 0
-/// if that contains no PSB, since the bytes could be equal by chance.
+/// Returns the size in bytes of the longest end of `earlier` that is the start of `later`. Returns
+/// 0 if that contains no PSB, since the bytes could be equal by chance.
 #[must_use]
 pub fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);

@@ -16,10 +16,12 @@ use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flaw
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],
+    /// The offset of the next packet.
     at: usize,
     block: BlockContext,
-    /// The offset after the last PSB that was decoded, or attempted.
-    fresh_from: usize,
+    /// The lowest offset at which the search for a PSB may start after a fault: after the last PSB
+    /// that was decoded, or attempted.
+    min_resync_offset: usize,
     errata: Errata,
 }
 
@@ -34,16 +36,16 @@ impl<'a> Packets<'a> {
     #[must_use]
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
         let (block, errata) = (BlockContext::None, Errata::NONE);
-        Self { bytes, at: offset, block, fresh_from: offset, errata }
+        Self { bytes, at: offset, block, min_resync_offset: offset, errata }
     }
 
-    /// Starts at the first PSB, or at the end if there is none.
+    /// Starts at the first PSB. If there is none, the iterator is empty.
     #[must_use]
     pub fn synced(bytes: &'a [u8]) -> Self {
         Self::at(bytes, find_psb(bytes, 0).unwrap_or(bytes.len()))
     }
 
-    /// Sets the errata of the processor that wrote the trace.
+    /// Sets the errata of the processor that wrote the trace; [`decode_flawed`] handles them.
     #[must_use]
     pub const fn with_errata(mut self, errata: Errata) -> Self {
         self.errata = errata;
@@ -68,7 +70,7 @@ impl Iterator for Packets<'_> {
             Ok(Located { packet, start, end }) => {
                 self.at += end;
                 if packet == Packet::Psb {
-                    self.fresh_from = self.at;
+                    self.min_resync_offset = self.at;
                 }
                 Some((offset + start as u64, Ok(packet)))
             }
@@ -85,10 +87,10 @@ impl Packets<'_> {
     /// search starts shortly before the fault, but never at a PSB that was already attempted.
     /// Consumed bytes are not returned again: offsets ascend.
     fn resynchronize(&mut self) {
-        let from = self.at.saturating_sub(PSB.len()).max(self.fresh_from);
+        let from = self.at.saturating_sub(PSB.len()).max(self.min_resync_offset);
         let psb = find_psb(self.bytes, from).unwrap_or(self.bytes.len());
-        self.fresh_from = psb + PSB.len();
-        self.at = if psb < self.at { self.fresh_from } else { psb };
+        self.min_resync_offset = psb + PSB.len();
+        self.at = if psb < self.at { self.min_resync_offset } else { psb };
         self.block = BlockContext::None;
     }
 }

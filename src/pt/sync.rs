@@ -8,7 +8,8 @@ const PSB_SIZE: usize = 16;
 /// The size of the words that are searched, in bytes.
 const STRIDE: usize = 8;
 
-/// Returns the offset of the first PSB in `bytes` that starts at or after `from`.
+/// Returns the offset of the first PSB in `bytes` that starts at or after `from`; `None` if there
+/// is none.
 ///
 /// The end of the preceding packet can look like the start of a PSB. If the pattern is longer than
 /// a PSB, the PSB is its last 16 bytes.
@@ -20,7 +21,7 @@ pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
         // every PSB.
         let words = bytes.get(at..)?.chunks_exact(STRIDE);
         at += STRIDE * { words }.position(is_psb_word)?;
-        let run = Run::around(bytes, at, from);
+        let run = PsbRun::around(bytes, at, from);
         if let Some(psb) = run.psb() {
             return Some(psb);
         }
@@ -28,7 +29,8 @@ pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Returns the offset of the last PSB in `bytes` that starts before `before`.
+/// Returns the offset of the last PSB in `bytes` that starts before `before`, even if it ends after
+/// that; `None` if there is none.
 #[must_use]
 pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
     // A PSB that starts just before `before` ends up to 15 bytes after it.
@@ -36,7 +38,7 @@ pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
     loop {
         let words = bytes.get(..end)?.rchunks_exact(STRIDE);
         end -= STRIDE * ({ words }.position(is_psb_word)? + 1);
-        let run = Run::around(bytes, end, 0);
+        let run = PsbRun::around(bytes, end, 0);
         match run.psb() {
             Some(psb) if psb < before => return Some(psb),
             _ => end = end.min(run.start + STRIDE - 1),
@@ -50,13 +52,13 @@ fn is_psb_word(word: &[u8]) -> bool {
     word == &PSB[..STRIDE] || word == &PSB[1..=STRIDE]
 }
 
-/// A run of alternating 02 82 that starts with 02.
-struct Run {
+/// A run of alternating 02 and 82 bytes that starts with 02. It may be too short for a PSB.
+struct PsbRun {
     start: usize,
     end: usize,
 }
 
-impl Run {
+impl PsbRun {
     /// Extends the word at `at` (see [`is_psb_word`]) in both directions to the whole run of
     /// alternating 02 82, but to no byte before `floor`.
     fn around(bytes: &[u8], at: usize, floor: usize) -> Self {

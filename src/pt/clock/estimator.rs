@@ -27,9 +27,10 @@ impl TimeEstimate {
     }
 }
 
-/// A known point in time, and the core clocks counted since.
+/// The last point at which the time was known, and the core clocks counted since.
 #[derive(Clone, Copy, Debug)]
-struct Base {
+struct KnownTime {
+    /// The time.
     tsc: u64,
     /// Core clocks since `tsc`.
     cycles: u64,
@@ -37,7 +38,7 @@ struct Base {
     cycle_exact: bool,
 }
 
-/// The ratio of TSC ticks to core clocks.
+/// The core's speed: the ratio of TSC ticks to core clocks.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     ticks: u64,
@@ -45,6 +46,7 @@ struct Speed {
 }
 
 impl Speed {
+    /// Returns the TSC ticks in a number of core clocks.
     fn ticks_in(self, cycles: u64) -> u64 {
         let ticks = u128::from(cycles) * u128::from(self.ticks) / u128::from(self.cycles.max(1));
         u64::try_from(ticks).unwrap_or(u64::MAX)
@@ -65,17 +67,19 @@ impl Speed {
 pub struct Clock {
     config: ClockConfig,
     errata: Errata,
-    base: Option<Base>,
-    /// The TSC packet to which the next TMA belongs.
+    /// `None` before the first TSC packet, and after a loss that the clocks cannot express.
+    known: Option<KnownTime>,
+    /// The time of the last TSC packet, until its TMA is read.
     last_tsc: Option<u64>,
+    /// `None` before the first TMA after a TSC packet.
     crystal: Option<Crystal>,
     speed: Option<Speed>,
     core_bus_ratio: Option<u8>,
     /// Core clocks since the clock was created.
     cycles: u64,
     cyc: Cyc,
-    /// True if MTC packets may have been lost since the last TSC.
-    lost: bool,
+    /// True if MTC packets may have been lost since the last TSC packet.
+    may_lack_mtc: bool,
 }
 
 /// The state of the CYC of the current packet.
@@ -96,14 +100,14 @@ impl Clock {
         Self {
             config,
             errata: Errata::NONE,
-            base: None,
+            known: None,
             last_tsc: None,
             crystal: None,
             speed: None,
             core_bus_ratio: None,
             cycles: 0,
             cyc: Cyc::None,
-            lost: false,
+            may_lack_mtc: false,
         }
     }
 
@@ -114,18 +118,18 @@ impl Clock {
         Self { errata, ..self }
     }
 
-    /// Takes the next packet of the trace.
+    /// Handles the next packet of the trace. Every packet must be passed, in order.
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         match *packet {
-            Packet::Cyc(cycles) => self.count(cycles),
-            Packet::Psb => self.psb(),
+            Packet::Cyc(cycles) => self.add_cycles(cycles),
+            Packet::Psb => self.handle_psb(),
             // No CYC binds to these: one that was read waits for a later packet. MODE.Exec has the
             // time of the packet after it.
             Packet::Pad | Packet::PsbEnd | Packet::Fup(_) | Packet::ModeExec { .. } => {}
-            Packet::Mtc(mtc) => self.eligible(|clock| clock.mtc(mtc)),
-            Packet::Tsc(tsc) => self.eligible(|clock| clock.tsc(tsc)),
-            Packet::Ovf => self.eligible(Self::overflow),
+            Packet::Mtc(mtc) => self.bind_cyc_then(|clock| clock.handle_mtc(mtc)),
+            Packet::Tsc(tsc) => self.bind_cyc_then(|clock| clock.handle_tsc(tsc)),
+            Packet::Ovf => self.bind_cyc_then(Self::handle_overflow),
             Packet::Tma { ctc, fast_counter } => {
                 let tsc = self.last_tsc.take();
                 self.crystal =
@@ -135,20 +139,21 @@ impl Clock {
                 self.core_bus_ratio = Some(ratio);
                 self.speed = self.speed_by_ratio(ratio);
             }
-            _ => self.eligible(|_| {}),
+            _ => self.bind_cyc_then(|_| {}),
         }
     }
 
     /// Returns an estimate, with bounds, of the time of the last packet's event; `None` if it is
-    /// unknown.
+    /// unknown, as before the first TSC packet.
     #[must_use]
     pub fn now(&self) -> Option<TimeEstimate> {
-        let base = self.base?;
-        let latest = self.crystal.filter(|_| !self.lost).map(|crystal| crystal.next_edge_tsc());
-        let passed = self.speed.map_or(0, |speed| speed.ticks_in(base.cycles));
-        let guess = base.tsc.saturating_add(passed);
-        let tsc = latest.map_or(guess, |latest| guess.min(latest).max(base.tsc));
-        Some(TimeEstimate { tsc: Tsc(tsc), earliest: Tsc(base.tsc), latest: latest.map(Tsc) })
+        let known = self.known?;
+        let latest =
+            self.crystal.filter(|_| !self.may_lack_mtc).map(|crystal| crystal.next_edge_tsc());
+        let passed = self.speed.map_or(0, |speed| speed.ticks_in(known.cycles));
+        let estimate = known.tsc.saturating_add(passed);
+        let tsc = latest.map_or(estimate, |latest| estimate.min(latest).max(known.tsc));
+        Some(TimeEstimate { tsc: Tsc(tsc), earliest: Tsc(known.tsc), latest: latest.map(Tsc) })
     }
 
     /// Returns the core clocks from the clock's start to the last packet, if a CYC is bound to it.
@@ -165,58 +170,62 @@ impl Clock {
         self.core_bus_ratio
     }
 
-    fn count(&mut self, cycles: u64) {
+    /// Handles a CYC packet: counts its core clocks, and lets it bind to the next packet.
+    fn add_cycles(&mut self, cycles: u64) {
         self.cycles = self.cycles.saturating_add(cycles);
-        if let Some(base) = &mut self.base {
-            base.cycles = base.cycles.saturating_add(cycles);
+        if let Some(known) = &mut self.known {
+            known.cycles = known.cycles.saturating_add(cycles);
         }
         self.cyc = Cyc::Before;
     }
 
-    /// Binds the CYC that was read last, if any, to the current packet, and then handles the packet
-    /// by `effect`.
+    /// Binds the CYC just before the current packet, if there is one, to this packet, and then
+    /// handles the packet by `effect`.
     #[inline]
-    fn eligible(&mut self, effect: impl FnOnce(&mut Self)) {
+    fn bind_cyc_then(&mut self, effect: impl FnOnce(&mut Self)) {
         self.cyc = if self.cyc == Cyc::Before { Cyc::Bound } else { Cyc::None };
         effect(self);
     }
 
     /// Handles a TSC packet: the time is known. The crystal clock is unknown until the next TMA.
-    fn tsc(&mut self, tsc: u64) {
+    fn handle_tsc(&mut self, tsc: u64) {
         self.last_tsc = Some(tsc);
         self.crystal = None;
-        self.lost = false;
-        self.rebase(tsc);
+        self.may_lack_mtc = false;
+        self.set_known_time(tsc);
     }
 
-    fn psb(&mut self) {
-        if let Some(base) = &mut self.base {
-            base.cycle_exact &= !self.errata.has(Erratum::Skl168);
+    /// Handles a PSB: with erratum SKL168, the cycles around it are not exact.
+    fn handle_psb(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.cycle_exact &= !self.errata.has(Erratum::Skl168);
         }
     }
 
-    fn rebase(&mut self, tsc: u64) {
-        self.base = Some(Base { tsc, cycles: 0, cycle_exact: self.cyc == Cyc::Bound });
+    /// Sets the known time to that of the current packet.
+    fn set_known_time(&mut self, tsc: u64) {
+        self.known = Some(KnownTime { tsc, cycles: 0, cycle_exact: self.cyc == Cyc::Bound });
     }
 
     /// Handles an MTC packet: the time at its edge is known, and may also determine the core's
     /// speed. Ignores the packet without a TMA, or if it does not advance the clock.
-    fn mtc(&mut self, mtc: u8) {
+    fn handle_mtc(&mut self, mtc: u8) {
         let Some(tsc) = self.crystal.as_mut().and_then(|crystal| crystal.advance(mtc)) else {
             return;
         };
-        if let Some(base) = self.base {
-            self.calibrate(base, tsc);
+        if let Some(known) = self.known {
+            self.calibrate(known, tsc);
         }
-        self.rebase(tsc);
+        self.set_known_time(tsc);
     }
 
-    /// Derives the core's speed from `base` to `tsc`, if the core clocks at both are known exactly.
-    fn calibrate(&mut self, base: Base, tsc: u64) {
-        let exact = base.cycle_exact && self.cyc == Cyc::Bound && !self.lost;
-        let ticks = tsc.saturating_sub(base.tsc);
-        if exact && base.cycles > 0 && ticks > 0 {
-            self.speed = Some(Speed { ticks, cycles: base.cycles });
+    /// Derives the core's speed from `known` to `tsc`, if the core clocks at both are known
+    /// exactly.
+    fn calibrate(&mut self, known: KnownTime, tsc: u64) {
+        let exact = known.cycle_exact && self.cyc == Cyc::Bound && !self.may_lack_mtc;
+        let ticks = tsc.saturating_sub(known.tsc);
+        if exact && known.cycles > 0 && ticks > 0 {
+            self.speed = Some(Speed { ticks, cycles: known.cycles });
         }
     }
 
@@ -231,16 +240,16 @@ impl Clock {
     /// values take to repeat, the next MTC is ambiguous, so the time is unknown until the next TSC.
     /// A shorter loss only removes the latest time. Without known cycles, every loss counts as
     /// short.
-    fn overflow(&mut self) {
-        let wrapped = match (self.base, self.speed, self.crystal) {
-            (Some(base), Some(speed), Some(crystal)) => {
-                speed.ticks_in(base.cycles) >= crystal.wrap_tsc()
+    fn handle_overflow(&mut self) {
+        let is_ambiguous = match (self.known, self.speed, self.crystal) {
+            (Some(known), Some(speed), Some(crystal)) => {
+                speed.ticks_in(known.cycles) >= crystal.wrap_tsc()
             }
             _ => false,
         };
-        if wrapped {
-            (self.base, self.crystal) = (None, None);
+        if is_ambiguous {
+            (self.known, self.crystal) = (None, None);
         }
-        self.lost = true;
+        self.may_lack_mtc = true;
     }
 }

@@ -31,19 +31,19 @@ impl TscToNs {
         })
     }
 
-    /// Returns the nanoseconds at `tsc`.
+    /// Returns the nanoseconds of perf's clock at `tsc`. They wrap at 2^64.
     #[must_use]
     pub fn ns(&self, tsc: Tsc) -> u64 {
         self.zero_ns.wrapping_add(self.duration_ns(tsc.0))
     }
 
-    /// Returns the nanoseconds in `ticks` of the counter.
+    /// Returns the nanoseconds in `ticks` of the counter, rounded down.
     #[must_use]
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         low_64((u128::from(ticks) * u128::from(self.multiplier)) >> (self.shift & 63))
     }
 
-    /// Returns the first tick of the counter at `ns` nanoseconds or later.
+    /// Returns the first value of the counter at `ns` nanoseconds of perf's clock or later.
     #[must_use]
     pub fn tsc(&self, ns: u64) -> Tsc {
         let scaled = u128::from(ns.wrapping_sub(self.zero_ns)) << (self.shift & 63);

@@ -41,7 +41,8 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// Returns the address at which execution continues.
+    /// Returns the address at which execution continues: the target, or the next instruction if the
+    /// branch is not taken.
     #[must_use]
     pub const fn landing(&self) -> Addr {
         if self.is_taken() { self.target } else { self.next }

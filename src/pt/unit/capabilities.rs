@@ -77,13 +77,13 @@ impl Capabilities {
         register >> bit & 1 != 0
     }
 
-    /// Returns true if output to memory can be configured.
+    /// Returns true if the processor supports output to memory: to a table or to a single range.
     #[must_use]
     pub const fn has_memory_output(&self) -> bool {
         self.has(Capability::Topa) || self.has(Capability::SingleRange)
     }
 
-    /// Returns the number of address ranges, at most 4.
+    /// Returns the number of address ranges, at most 4; 0 without IP filtering.
     #[must_use]
     pub const fn address_ranges(&self) -> usize {
         let count = (self.sub_leaf_1_eax & 7) as usize;
@@ -101,8 +101,8 @@ impl Capabilities {
             || self.has(Capability::Mtc) && self.sub_leaf_1_eax >> 16 >> (freq & 15) & 1 != 0
     }
 
-    /// Returns true if the processor accepts `threshold` as `CycThresh`: without configurable PSB and
-    /// CYC, only 0.
+    /// Returns true if the processor accepts `threshold` as `CycThresh`: without configurable PSB
+    /// and CYC, only 0.
     #[must_use]
     pub const fn accepts_cyc_thresh(&self, threshold: u8) -> bool {
         let supported = self.sub_leaf_1_ebx & 0xffff;

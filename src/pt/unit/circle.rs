@@ -12,18 +12,18 @@ use crate::common::Addr;
 /// paths.
 const MAX_RUNS: usize = 256;
 
-/// The straight code executed since the last position that the trace determines: runs from their
-/// first instruction to the branch at their end. No address is in two runs.
+/// The code executed since the last position that the trace determines, as runs of straight code:
+/// each from its first instruction to the branch at its end. No address is in two runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Walked(Vec<(Addr, Addr)>);
+pub(super) struct StraightRuns(Vec<(Addr, Addr)>);
 
-impl Walked {
+impl StraightRuns {
     /// Forgets all runs: the trace determines the current position.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Returns true if the instruction at `ip` is in a run.
+    /// Returns true if `ip` is in a run.
     fn holds(&self, ip: Addr) -> bool {
         self.meets((ip, ip))
     }
@@ -35,50 +35,54 @@ impl Walked {
 }
 
 impl Unit {
-    /// Handles straight execution from the current IP to `ip`. If part of that code was already
-    /// executed since the last position that the trace determines, reports the current IP.
-    pub(super) fn reach(&mut self, ip: Addr) {
+    /// Handles straight execution from the current IP to `ip`, to be called before an event at `ip`
+    /// that writes it to the trace. If part of that code was already executed since the last
+    /// position that the trace determines, reports the current IP. Does not move. Without
+    /// [`Config::report_circles`], does nothing.
+    pub(super) fn run_straight_to(&mut self, ip: Addr) {
         let start = self.context.ip;
-        if self.reports_circles() && self.walked.meets((start, ip)) {
-            self.report_place(start);
+        if self.reports_circles() && self.runs.meets((start, ip)) {
+            self.report_address(start);
         }
     }
 
-    /// Reports the address of a direct branch that closes a circle or ends the last of [`MAX_RUNS`]
-    /// runs, before the packets of the branch. Returns true if the branch jumps to itself: the
-    /// packets written then include it, and the caller must write none for it.
+    /// Handles a direct jump or call, before its packets. Reports its address if it closes a circle
+    /// or ends the last of [`MAX_RUNS`] runs. Returns true if it jumps to itself: the packets
+    /// written then include the jump, and the caller must write none for it. Does nothing, and
+    /// returns false, for any other branch and without [`Config::report_circles`].
     pub(super) fn close_circle(&mut self, branch: &Branch) -> bool {
         if !self.reports_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
             return false;
         }
         let Branch { ip, target, .. } = *branch;
-        self.reach(ip);
-        let is_reported = self.walked.0.is_empty() && self.context.ip == ip;
-        self.walked.0.push((self.context.ip, ip));
-        if !self.walked.holds(target) && self.walked.0.len() < MAX_RUNS {
+        self.run_straight_to(ip);
+        let is_reported = self.runs.0.is_empty() && self.context.ip == ip;
+        self.runs.0.push((self.context.ip, ip));
+        if !self.runs.holds(target) && self.runs.0.len() < MAX_RUNS {
             return false;
         }
         if !is_reported {
-            self.report_place(ip);
-            self.walked.0.push((ip, ip));
+            self.report_address(ip);
+            self.runs.0.push((ip, ip));
         }
         if target == ip {
             // A FUP with the branch's own address would also match its target.
-            self.tip_pgd(Some(target));
-            self.tip_pge(target);
+            self.put_tip_pgd(Some(target));
+            self.put_tip_pge(target);
         }
         target == ip
     }
 
+    /// Returns true if circles are reported, and control flow packets are enabled.
     fn reports_circles(&self) -> bool {
         self.config.report_circles && self.packet_en()
     }
 
-    /// Reports `ip` by an interruption before the instruction there, which execution has not
-    /// reached since the last reported position.
-    fn report_place(&mut self, ip: Addr) {
-        self.fup(ip);
-        self.tip_pgd(None);
-        self.tip_pge(ip);
+    /// Reports `ip` by an interruption before the instruction there that resumes at once: FUP,
+    /// TIP.PGD, TIP.PGE. Execution must not have reached `ip` since the last reported position.
+    fn report_address(&mut self, ip: Addr) {
+        self.put_fup(ip);
+        self.put_tip_pgd(None);
+        self.put_tip_pge(ip);
     }
 }

@@ -49,7 +49,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Creates a configuration from `ctl`, with the rest as it is at reset.
+    /// Creates a configuration from `ctl`, with all other registers as at reset and all other
+    /// settings off or unknown.
     #[must_use]
     pub fn new(ctl: RtitCtl) -> Self {
         Self {
@@ -72,8 +73,7 @@ impl Config {
         Self::new(enables.with_psb_freq(1))
     }
 
-    /// Sets the PSB period to about `period_bytes` bytes, rounded up to a power of two from 2 KiB
-    /// to 64 MiB.
+    /// Sets the PSB period to `period_bytes`, rounded up to a power of two from 2 KiB to 64 MiB.
     #[must_use]
     pub fn with_psb_period(mut self, period_bytes: u32) -> Self {
         let log2 = period_bytes.clamp(1 << 11, 1 << 26).next_power_of_two().ilog2();
@@ -90,7 +90,8 @@ impl Config {
         self
     }
 
-    /// Sets the unit to report each round of loops of direct branches.
+    /// Sets the unit to report each round of loops of direct branches: see
+    /// [`Config::report_circles`].
     #[must_use]
     pub const fn with_circles(mut self) -> Self {
         self.report_circles = true;
@@ -105,13 +106,14 @@ impl Config {
     }
 
     /// Sets `ADDRn`, n from 0 to 3, as a filter range: only code in `range` (and other filter
-    /// ranges) is traced.
+    /// ranges) is traced. Does nothing for another n.
     #[must_use]
     pub fn with_filter(self, n: usize, range: IpRange) -> Self {
         self.with_range(n, range, 1)
     }
 
     /// Sets `ADDRn`, n from 0 to 3, as a `TraceStop` range: a branch into `range` ends the trace.
+    /// Does nothing for another n.
     #[must_use]
     pub fn with_trace_stop(self, n: usize, range: IpRange) -> Self {
         self.with_range(n, range, 2)
@@ -126,7 +128,8 @@ impl Config {
         self
     }
 
-    /// Returns the number of bytes of trace after a PSB at which the next one is due.
+    /// Returns the number of bytes of trace after a PSB at which the next one is due, from
+    /// `PSBFreq`.
     pub(super) const fn psb_period_bytes(&self) -> u64 {
         1 << (self.ctl.psb_freq() + 11)
     }

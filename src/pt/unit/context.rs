@@ -19,11 +19,13 @@ pub struct Paging {
 pub(super) struct Context {
     /// The next instruction's address.
     pub(super) ip: Addr,
+    /// The current privilege level, 0 to 3.
     pub(super) cpl: u8,
     pub(super) mode: Mode,
     pub(super) paging: Paging,
     /// The physical address of the current VMCS; `None` outside VMX operation.
     pub(super) vmcs: Option<u64>,
+    /// True in a transaction.
     pub(super) in_tx: bool,
     /// True in an enclave that is not a debug enclave.
     pub(super) in_enclave: bool,
@@ -33,10 +35,11 @@ pub(super) struct Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mode {
     pub(super) width: ExecMode,
+    /// RFLAGS.IF.
     pub(super) interrupts: bool,
 }
 
-/// Changes that take effect with the next far transfer or interrupt.
+/// Changes that take effect with the next far transfer or interrupt; `None` for no change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Staged {
     pub(super) mode: Option<Mode>,
@@ -57,7 +60,7 @@ impl Context {
         }
     }
 
-    /// Applies the staged changes.
+    /// Applies the staged changes, of those that are set.
     pub(super) fn apply(&mut self, staged: Staged) {
         self.mode = staged.mode.unwrap_or(self.mode);
         self.paging = staged.paging.unwrap_or(self.paging);

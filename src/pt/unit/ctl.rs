@@ -64,7 +64,7 @@ impl RtitCtl {
     }
 
     /// Returns `CycThresh`: if it is n > 0, a CYC follows the last one after at least 2^(n - 1)
-    /// core clocks.
+    /// core clocks; if it is 0, after at least one.
     #[must_use]
     pub const fn cyc_thresh(self) -> u8 {
         self.nibble(19)
@@ -100,14 +100,17 @@ impl RtitCtl {
         self.with_nibble(Self::addr_shift(n), cfg)
     }
 
+    /// Returns the lowest bit of `ADDRn_CFG`.
     const fn addr_shift(n: usize) -> u32 {
         [32, 36, 40, 44][n % 4]
     }
 
+    /// Returns the 4 bits from bit `shift` on.
     const fn nibble(self, shift: u32) -> u8 {
         (self.0 >> shift & 0xf) as u8
     }
 
+    /// Returns this value with the 4 bits from bit `shift` on set to the low 4 bits of `value`.
     const fn with_nibble(self, shift: u32, value: u8) -> Self {
         Self(self.0 & !(0xf << shift) | (value as u64 & 0xf) << shift)
     }

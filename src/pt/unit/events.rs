@@ -1,5 +1,6 @@
 //! Packets of instructions and platform events other than control flow: transactions, PTWRITE,
-//! VMCS, power states, event trace.
+//! VMCS, power states, event trace. Each method traces one event that the processor executed; it
+//! writes no packets that the configuration does not enable.
 
 use super::{RtitCtl, RtitStatus, Unit};
 use crate::common::Addr;
@@ -32,87 +33,92 @@ pub struct FlowEvent<'a> {
 }
 
 impl Unit {
-    /// Traces the start of a transaction at `ip`, by XBEGIN or XACQUIRE.
+    /// Traces the start of a transaction at `ip`, by XBEGIN or XACQUIRE. Writes nothing inside a
+    /// transaction.
     pub fn tx_begin(&mut self, ip: Addr) {
         self.transaction(ip, true);
     }
 
-    /// Traces the commit of the transaction at `ip`, by XEND or XRELEASE.
+    /// Traces the commit of the outermost transaction at `ip`, by XEND or XRELEASE. Writes nothing
+    /// outside a transaction.
     pub fn tx_commit(&mut self, ip: Addr) {
         self.transaction(ip, false);
     }
 
     /// Traces the abort of the transaction at `ip`; execution resumes at `target`.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
-        self.begin();
-        self.reach(ip);
+        self.begin_event();
+        self.run_straight_to(ip);
         let was_on = self.packet_en();
         self.context.in_tx = false;
         self.put_tsx(true);
         if was_on {
-            self.fup(ip);
+            self.put_fup(ip);
         }
-        let stop = self.land(target, self.context.cpl, true);
-        self.arrive(was_on);
-        self.stop_if(stop);
-        self.end();
+        let stop = self.move_to(target, self.context.cpl, true);
+        self.put_arrival(was_on);
+        self.trace_stop_if(stop);
+        self.end_event();
     }
 
-    /// Sets whether the processor is in a transaction. Traces only a change, so no nested
-    /// transaction.
+    /// Sets whether the processor is in a transaction, from `ip` on. Traces only a change, so no
+    /// nested transaction.
     fn transaction(&mut self, ip: Addr, in_tx: bool) {
-        self.begin();
+        self.begin_event();
         if self.context.in_tx != in_tx {
-            self.reach(ip);
+            self.run_straight_to(ip);
             self.context.in_tx = in_tx;
             self.put_tsx(false);
             if self.packet_en() {
-                self.fup(ip);
+                self.put_fup(ip);
             }
         }
-        self.end();
+        self.end_event();
     }
 
+    /// Writes a MODE.TSX, if control flow packets are configured and the context is traced, even
+    /// where a filter excludes the code.
     fn put_tsx(&mut self, aborted: bool) {
         if self.in_context() && self.config.ctl.has(RtitCtl::BRANCH_EN) {
             self.put(&Packet::ModeTsx { in_tx: self.context.in_tx, aborted });
         }
     }
 
-    /// Traces PTWRITE at `ip` with an operand of `size`.
+    /// Traces PTWRITE at `ip` of an operand of `size`. Writes nothing unless `PTWEn` is set and the
+    /// code is traced.
     pub fn ptwrite(&mut self, ip: Addr, value: u64, size: PayloadSize) {
-        self.begin();
+        self.begin_event();
         let ctl = self.config.ctl;
         let filtered = !self.in_context() || !self.status.has(RtitStatus::FILTER_EN);
         if ctl.has(RtitCtl::PTW_EN) && !filtered {
-            self.reach(ip);
+            self.run_straight_to(ip);
             let with_ip = ctl.has(RtitCtl::FUP_ON_PTW);
             self.put(&Packet::Ptw { value, size, ip: with_ip });
-            self.walked.clear();
+            self.runs.clear();
             if with_ip {
-                self.fup(ip);
+                self.put_fup(ip);
             }
         }
-        self.end();
+        self.end_event();
     }
 
-    /// Traces VMPTRLD of the VMCS at physical address `base`.
+    /// Traces VMPTRLD of the VMCS at physical address `base`, whose low 12 bits are ignored.
     pub fn vmptrld(&mut self, base: u64) {
-        self.begin();
+        self.begin_event();
         let base = base & 0x000f_ffff_ffff_f000;
         self.context.vmcs = Some(base);
         if self.in_context() {
             self.put(&Packet::Vmcs(base));
-            self.walked.clear();
+            self.runs.clear();
         }
-        self.end();
+        self.end_event();
     }
 
-    /// Traces the entry to a C-state deeper than C0.0.
+    /// Traces the entry to a C-state deeper than C0.0. Writes nothing unless `PwrEvtEn` is set.
     pub fn power_enter(&mut self, entry: &PowerEntry) {
-        self.begin();
-        if self.powered() {
-            self.reach(entry.ip);
+        self.begin_event();
+        if self.traces_power() {
+            self.run_straight_to(entry.ip);
             if let Some((hints, extensions)) = entry.mwait.filter(|_| self.in_context()) {
                 self.put(&Packet::Mwait { hints, extensions });
             }
@@ -120,48 +126,51 @@ impl Unit {
             self.put(&Packet::PwrE { hardware, state, sub_state });
             self.put_exstop(entry.ip);
         }
-        self.end();
+        self.end_event();
     }
 
     /// Traces the return to C0: writes the full time, and then, if power events are traced, a PWRX
     /// with `last`, `deepest` and `wake`.
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
-        self.begin();
+        self.begin_event();
         self.put_times();
-        if self.powered() {
+        if self.traces_power() {
             self.put(&Packet::PwrX { last, deepest, wake });
         }
-        self.end();
+        self.end_event();
     }
 
-    /// Traces a stop of execution before `ip` completes, for example for a frequency change.
+    /// Traces a stop of execution before the instruction at `ip` completes, for example for a
+    /// frequency change. Writes nothing unless `PwrEvtEn` is set.
     pub fn exec_stop(&mut self, ip: Addr) {
-        self.begin();
-        if self.powered() {
-            self.reach(ip);
+        self.begin_event();
+        if self.traces_power() {
+            self.run_straight_to(ip);
             self.put_exstop(ip);
         }
-        self.end();
+        self.end_event();
     }
 
-    /// Returns true if power event packets are generated.
-    fn powered(&self) -> bool {
-        self.triggered() && self.config.ctl.has(RtitCtl::PWR_EVT_EN)
+    /// Returns true if power event packets are generated: `TriggerEn` and `PwrEvtEn` are set.
+    fn traces_power(&self) -> bool {
+        self.trigger_en() && self.config.ctl.has(RtitCtl::PWR_EVT_EN)
     }
 
+    /// Writes an EXSTOP, and a FUP with `ip` if the context is traced.
     fn put_exstop(&mut self, ip: Addr) {
         let in_context = self.in_context();
         self.put(&Packet::ExStop { ip: in_context });
         if in_context {
-            self.fup(ip);
+            self.put_fup(ip);
         }
     }
 
-    /// Writes the event trace packets of the interrupt or far transfer that the next call reports.
-    /// If control flow packets are enabled, those of that call contain its IP; otherwise this
-    /// writes a FUP with `ip`.
+    /// Writes the event trace packets (EVD, CFE) of the interrupt or far transfer that the next
+    /// call traces. If control flow packets are enabled, those of that call contain its IP;
+    /// otherwise this writes a FUP with `ip`. Writes nothing unless `EventEn` is set and the
+    /// context is traced.
     pub fn flow_event(&mut self, ip: Addr, event: &FlowEvent<'_>) {
-        self.begin();
+        self.begin_event();
         if self.in_context() && self.config.ctl.has(RtitCtl::EVENT_EN) {
             for &(kind, payload) in event.data {
                 self.put(&Packet::Evd { kind, payload });
@@ -169,7 +178,7 @@ impl Unit {
             let with_ip = !self.packet_en();
             self.put(&Packet::Cfe { kind: event.kind, vector: event.vector, ip: with_ip });
             if with_ip {
-                self.fup(ip);
+                self.put_fup(ip);
             }
         }
     }

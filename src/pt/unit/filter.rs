@@ -28,28 +28,31 @@ impl IpRange {
 /// The effect of the ranges on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
+    /// Code there is traced.
     Trace,
+    /// Code there is not traced.
     Skip,
     /// The trace stops. Takes precedence where ranges overlap.
     Stop,
 }
 
-/// Returns the verdict on `ip` of the ranges that `ctl` configures.
-pub(super) fn judge(ctl: RtitCtl, ranges: &[IpRange; 4], ip: Addr) -> Verdict {
+/// Returns the effect on `ip` of those of the ranges that `ctl` enables. Without filter ranges, all
+/// code is traced that does not stop the trace.
+pub(super) fn verdict_on(ctl: RtitCtl, ranges: &[IpRange; 4], ip: Addr) -> Verdict {
     let hit = |cfg| {
         let mut of_kind = ranges.iter().enumerate().filter(|(n, _)| ctl.addr_cfg(*n) == cfg);
         of_kind.any(|(_, range)| range.contains(ip))
     };
     if hit(TRACE_STOP) {
         Verdict::Stop
-    } else if hit(FILTER) || !filters(ctl) {
+    } else if hit(FILTER) || !has_filter(ctl) {
         Verdict::Trace
     } else {
         Verdict::Skip
     }
 }
 
-/// Returns true if any range is configured as a filter.
-pub(super) fn filters(ctl: RtitCtl) -> bool {
+/// Returns true if `ctl` makes any range a filter, so that only code in filter ranges is traced.
+pub(super) fn has_filter(ctl: RtitCtl) -> bool {
     (0..4).any(|n| ctl.addr_cfg(n) == FILTER)
 }

@@ -1,9 +1,10 @@
 //! The unit: its state, and the output of packets to its buffer. The files beside this one generate
-//! the packets of each kind of event; `output` stores the bytes.
+//! the packets of each kind of event; `output` stores the bytes. A method named `put_` writes
+//! packets; those of *control flow* are TNT, TIP, TIP.PGE, TIP.PGD, FUP and MODE.
 
-use super::circle::Walked;
+use super::circle::StraightRuns;
 use super::context::{Context, Mode, Staged};
-use super::filter::{IpRange, Verdict, filters, judge};
+use super::filter::{IpRange, Verdict, has_filter, verdict_on};
 use super::returns::ReturnStack;
 use super::time::Clock;
 use super::tnt::TntBuffer;
@@ -31,13 +32,15 @@ pub struct Unit {
     pub(super) reported_mode: Option<Mode>,
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
+    /// Branch outcomes and TIPs that are not written yet.
     pub(super) tnt: TntBuffer,
     /// The code executed since the trace last determined the position, to find circles.
-    pub(super) walked: Walked,
+    pub(super) runs: StraightRuns,
     pub(super) overflow: super::overflow::Overflow,
     /// The number of bytes written since the last PSB: `PacketByteCnt`, without its limit of 17
     /// bits. 0 before the first PSB, which the next event writes.
     pub(super) since_psb_bytes: u64,
+    /// The bytes that are not drained yet.
     out: Vec<u8>,
 }
 
@@ -56,14 +59,14 @@ impl Unit {
             last_ip: LastIp::new(),
             returns: ReturnStack::new(),
             tnt: TntBuffer::new(&config),
-            walked: Walked::default(),
+            runs: StraightRuns::default(),
             overflow: super::overflow::Overflow::None,
             since_psb_bytes: 0,
             out: Vec::new(),
         };
         let on = config.ctl.has(RtitCtl::TRACE_EN);
         unit.status.set(RtitStatus::TRIGGER_EN, on);
-        unit.status.set(RtitStatus::FILTER_EN, !filters(config.ctl));
+        unit.status.set(RtitStatus::FILTER_EN, !has_filter(config.ctl));
         unit
     }
 
@@ -92,9 +95,9 @@ impl Unit {
         self.tnt = TntBuffer::new(&config);
     }
 
-    /// Replaces the `ADDRn` ranges and the `ADDRn_CFG` fields by those of `ctl`, whose other bits
-    /// are ignored. No packet reports the change, so the ranges may only contain code that is not
-    /// executed yet.
+    /// Replaces the `ADDRn` ranges by `ranges`, and the `ADDRn_CFG` fields by those of `ctl`, whose
+    /// other bits are ignored. No packet reports the change, so new ranges may only contain code
+    /// that is not executed yet.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -102,11 +105,11 @@ impl Unit {
         self.config.ranges = ranges;
     }
 
-    /// Returns true if a branch to `ip`, at a traced privilege level, is traced or stops the trace.
-    /// Returns false while `TriggerEn` is clear.
+    /// Returns true if code at `ip` is traced by the ranges, or stops the trace; ignores privilege
+    /// level and CR3. Returns false while `TriggerEn` is clear.
     #[must_use]
     pub fn affects_trace(&self, ip: Addr) -> bool {
-        self.triggered() && judge(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
+        self.trigger_en() && verdict_on(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
     }
 
     /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`. Must be called while the
@@ -118,12 +121,13 @@ impl Unit {
         self.since_psb_bytes = packet_byte_count;
     }
 
-    /// Ends tracing at once, for the reason `why`. Packets that are not yet output are lost.
+    /// Ends tracing at once: clears `TriggerEn`, and sets `why`, which is `Error` or `Stopped`.
+    /// Packets that are not drained yet are lost.
     pub(super) fn halt(&mut self, why: RtitStatus) {
         self.status.set(why, true);
         self.clear_trigger();
         self.overflow = super::overflow::Overflow::None;
-        self.tnt.take().for_each(drop);
+        self.tnt.take_packets().for_each(drop);
         self.out.clear();
     }
 
@@ -137,11 +141,11 @@ impl Unit {
 
     /// Returns true if `TriggerEn` and `ContextEn` are set.
     pub(super) const fn in_context(&self) -> bool {
-        self.triggered() && self.status.has(RtitStatus::CONTEXT_EN)
+        self.trigger_en() && self.status.has(RtitStatus::CONTEXT_EN)
     }
 
     /// Returns true if `TriggerEn` is set.
-    pub(super) const fn triggered(&self) -> bool {
+    pub(super) const fn trigger_en(&self) -> bool {
         self.status.has(RtitStatus::TRIGGER_EN)
     }
 
@@ -162,9 +166,10 @@ impl Unit {
         self.staged.in_enclave = Some(inside);
     }
 
-    /// Writes the buffered branch outcomes, before they fill a packet.
+    /// Writes the buffered branch outcomes and deferred TIPs now, before the outcomes fill a
+    /// packet.
     pub fn flush(&mut self) {
-        for packet in self.tnt.take() {
+        for packet in self.tnt.take_packets() {
             self.put_unflushed(&packet);
         }
     }
@@ -175,37 +180,39 @@ impl Unit {
         self.out.len()
     }
 
-    /// Returns the bytes of the packets written since the last call. They end at a packet boundary,
-    /// and do not include buffered branch outcomes ([`Unit::flush`] writes those).
+    /// Removes and returns the bytes of the packets written since the last call. They end at a
+    /// packet boundary, and do not include buffered branch outcomes ([`Unit::flush`] writes those).
     pub fn drain(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes `packet` as it is, and does not set the unit's state by it: for packets without a
-    /// cause in this model (MNT, PAD, the blocks of BIP packets), and for tests of decoders.
+    /// Writes the buffered branch outcomes and `packet` as it is, and does not set the unit's state
+    /// by it: for packets without a cause in this model (MNT, PAD, the blocks of BIP packets), and
+    /// for tests of decoders. Writes nothing while `TriggerEn` is clear or in an overflow.
     pub fn inject(&mut self, packet: &Packet) {
-        self.begin();
+        self.begin_event();
         self.put(packet);
     }
 
-    /// Starts an event: writes the PSB+ at the start of tracing if it is due.
-    pub(super) fn begin(&mut self) {
+    /// Starts an event: writes the PSB+ at the start of tracing if that is due. Each method that
+    /// traces an event calls this first, and [`Self::end_event`] last.
+    pub(super) fn begin_event(&mut self) {
         if self.since_psb_bytes == 0 {
             self.put_psb(self.packet_en());
         }
     }
 
     /// Ends an event: writes a PSB+ if enough bytes were written since the last one.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_event(&mut self) {
         if self.since_psb_bytes >= self.config.psb_period_bytes() {
             self.put_psb(self.packet_en());
         }
     }
 
     /// Adds the outcome of a conditional branch or compressed return to the buffer. Writes the TNT
-    /// when it is full.
-    pub(super) fn outcome(&mut self, taken: bool) {
-        self.walked.clear();
+    /// and the deferred TIPs when that is full.
+    pub(super) fn put_outcome(&mut self, taken: bool) {
+        self.runs.clear();
         if self.tnt.is_empty() {
             // The CYC gives the time of the first branch in the packet.
             self.put_cyc();
@@ -216,40 +223,44 @@ impl Unit {
     }
 
     /// Writes a TIP, and before it MODE.Exec if the trace has not reported the current mode.
-    pub(super) fn tip(&mut self, target: Addr) {
-        self.walked.clear();
-        self.write_mode();
+    pub(super) fn put_tip(&mut self, target: Addr) {
+        self.runs.clear();
+        self.put_mode_if_changed();
         let payload = self.last_ip.compress(target);
         self.put(&Packet::Tip(payload));
     }
 
-    /// Writes the TIP of a near indirect branch, which may be deferred.
-    pub(super) fn tip_indirect(&mut self, target: Addr) {
-        self.walked.clear();
-        if self.tnt.defers() {
+    /// Writes the TIP of a near indirect branch, or defers it until the TNT before it is full.
+    pub(super) fn put_or_defer_tip(&mut self, target: Addr) {
+        self.runs.clear();
+        if self.tnt.must_defer_tips() {
             let payload = self.last_ip.compress(target);
             self.tnt.defer(Packet::Tip(payload));
         } else {
-            self.tip(target);
+            self.put_tip(target);
         }
     }
 
-    pub(super) fn fup(&mut self, ip: Addr) {
-        self.walked.clear();
+    /// Writes a FUP with `ip`.
+    pub(super) fn put_fup(&mut self, ip: Addr) {
+        self.runs.clear();
         let payload = self.last_ip.compress(ip);
         self.put(&Packet::Fup(payload));
     }
 
-    pub(super) fn tip_pge(&mut self, ip: Addr) {
-        self.walked.clear();
-        self.write_mode();
+    /// Writes a TIP.PGE with `ip`, and before it MODE.Exec if the trace has not reported the
+    /// current mode. Does not change the enables.
+    pub(super) fn put_tip_pge(&mut self, ip: Addr) {
+        self.runs.clear();
+        self.put_mode_if_changed();
         let payload = self.last_ip.compress(ip);
         self.put(&Packet::TipPge(payload));
     }
 
-    /// Writes a TIP.PGD with `target`, or without an IP. Does not change the enables.
-    pub(super) fn tip_pgd(&mut self, target: Option<Addr>) {
-        self.walked.clear();
+    /// Writes a TIP.PGD with `target`, or without an IP for `None`. Forgets the return addresses.
+    /// Does not change the enables.
+    pub(super) fn put_tip_pgd(&mut self, target: Option<Addr>) {
+        self.runs.clear();
         let payload = target.map_or(SUPPRESSED, |target| self.last_ip.compress(target));
         self.put(&Packet::TipPgd(payload));
         // Returns are not compressed across a gap without packets.
@@ -257,12 +268,13 @@ impl Unit {
     }
 
     /// Writes MODE.Exec if the trace has not reported the current mode.
-    fn write_mode(&mut self) {
+    fn put_mode_if_changed(&mut self) {
         if self.reported_mode != Some(self.context.mode) {
             self.put_mode();
         }
     }
 
+    /// Writes MODE.Exec with the current mode.
     pub(super) fn put_mode(&mut self) {
         let mode = self.context.mode;
         let interrupts = mode.interrupts && self.config.ctl.has(RtitCtl::EVENT_EN);
@@ -283,7 +295,7 @@ impl Unit {
     /// Writes a packet, and leaves the buffered branch outcomes in the buffer. Drops the packet as
     /// [`Self::put`] does.
     pub(super) fn put_unflushed(&mut self, packet: &Packet) {
-        if self.triggered() && !self.overflow.loses(packet) {
+        if self.trigger_en() && !self.overflow.loses(packet) {
             self.put_unchecked(packet);
         }
     }

@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// Restricts `region`: stores to it are lost and reads return all ones. `on_restricted` sets
-    /// the effect of trace output on this and every other restricted region.
+    /// the effect of trace output on all restricted regions, also on those of earlier calls.
     pub fn restrict(&mut self, region: Range<u64>, on_restricted: OnRestricted) {
         self.restricted.push(region);
         self.on_restricted = on_restricted;
@@ -84,7 +84,8 @@ impl Memory {
         self.restricted.iter().any(|region| region.start < end && address < region.end)
     }
 
-    /// Returns how many of the `size_bytes` bytes at `address` precede one that ends tracing.
+    /// Returns how many of the `size_bytes` bytes at `address` can be output before one ends
+    /// tracing: all of them with [`OnRestricted::Drop`], else those before restricted memory.
     pub(super) fn writable_bytes(&self, address: u64, size_bytes: u64) -> u64 {
         if self.on_restricted == OnRestricted::Drop {
             return size_bytes;

@@ -42,9 +42,10 @@ pub enum OperationalError {
     Restricted(u64),
 }
 
-/// The result of a store.
+/// The result of storing trace bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
+    /// All bytes are stored, or dropped by restricted memory.
     All,
     /// A region with STOP is full; the remaining bytes are lost.
     Stopped,
@@ -53,9 +54,12 @@ pub(super) enum Stored {
 /// `IA32_RTIT_OUTPUT_BASE` and `IA32_RTIT_OUTPUT_MASK_PTRS`, and the memory that they point to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Output {
+    /// `IA32_RTIT_OUTPUT_BASE`.
     pub(super) base: u64,
+    /// `IA32_RTIT_OUTPUT_MASK_PTRS`.
     pub(super) mask_ptrs: u64,
     pub(super) memory: Memory,
+    /// All bytes sent to the trace transport subsystem.
     pub(super) transport: Vec<u8>,
     /// The number of interrupts that full regions raised.
     pub(super) topa_pmis: u64,
@@ -65,7 +69,8 @@ pub(super) struct Output {
 pub(super) const LOWER_MASK: u64 = 0x7f;
 
 impl Output {
-    /// Checks the output registers when tracing starts, before the first byte.
+    /// Checks the output registers when tracing starts, before the first byte. For a table, checks
+    /// its first entry, and moves to the next table if that entry is END.
     pub(super) fn check(
         &mut self,
         ctl: RtitCtl,
@@ -78,7 +83,8 @@ impl Output {
         }
     }
 
-    /// Stores `bytes`, up to the place where output stops or fails.
+    /// Stores `bytes` where `ctl` selects, and advances the output registers. Where output stops or
+    /// fails, the remaining bytes are lost.
     pub(super) fn store(
         &mut self,
         ctl: RtitCtl,
@@ -95,20 +101,22 @@ impl Output {
         self.store_in_range(bytes)
     }
 
+    /// Returns the registers as a position in a table.
     fn topa<'a>(&'a mut self, capabilities: &'a Capabilities) -> Topa<'a> {
         Topa { output: self, capabilities }
     }
 
-    /// Returns `OutputOffset`, bits 63 to 32.
+    /// Returns `OutputOffset`, bits 63 to 32 of `mask_ptrs`: the offset in the range or region.
     pub(super) const fn offset(&self) -> u64 {
         self.mask_ptrs >> 32
     }
 
+    /// Sets `OutputOffset`.
     pub(super) fn set_offset(&mut self, offset: u64) {
         self.mask_ptrs = self.mask() | offset << 32;
     }
 
-    /// Returns `MaskOrTableOffset` with the bits below it.
+    /// Returns `MaskOrTableOffset` with the bits below it: the low half of `mask_ptrs`.
     const fn mask(&self) -> u64 {
         self.mask_ptrs & 0xffff_ffff
     }
@@ -118,6 +126,7 @@ impl Output {
         self.mask() >> 7
     }
 
+    /// Sets the index of the entry in use.
     pub(super) fn set_table_index(&mut self, index: u64) {
         let low = (index << 7 | LOWER_MASK) & 0xffff_ffff;
         self.mask_ptrs = self.mask_ptrs & !0xffff_ffff | low;
@@ -143,16 +152,20 @@ impl Output {
         while !bytes.is_empty() {
             let room = self.mask() + 1 - self.offset();
             let (now, rest) = split(bytes, room);
-            self.put(self.base + self.offset(), now)?;
+            self.write_memory(self.base + self.offset(), now)?;
             self.set_offset((self.offset() + now.len() as u64) & self.mask());
             bytes = rest;
         }
         Ok(Stored::All)
     }
 
-    /// Writes `bytes` at `address`; the caller advances the offset. Fails at restricted memory, after
-    /// writing the bytes before it and advancing the offset to there.
-    pub(super) fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), OperationalError> {
+    /// Writes `bytes` at `address`; the caller advances the offset. Fails at restricted memory,
+    /// after writing the bytes before it and advancing the offset to there.
+    pub(super) fn write_memory(
+        &mut self,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), OperationalError> {
         let size_bytes = bytes.len() as u64;
         let writable_bytes = self.memory.writable_bytes(address, size_bytes);
         let (now, _) = split(bytes, writable_bytes);
@@ -165,7 +178,7 @@ impl Output {
     }
 }
 
-/// Splits `bytes` at `at`, or at their end.
+/// Splits `bytes` at offset `at`, or at their end if they are shorter.
 pub(super) fn split(bytes: &[u8], at: u64) -> (&[u8], &[u8]) {
     bytes.split_at(usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len())))
 }

@@ -19,11 +19,13 @@ pub(super) enum Overflow {
 }
 
 impl Overflow {
+    /// Returns true if packets are being lost.
     pub(super) const fn is_on(self) -> bool {
         matches!(self, Self::On { .. })
     }
 
-    /// Returns true if `packet` is lost. Remembers if it held state that no later packet repeats.
+    /// Returns true if `packet` is lost, which is about to be written. Remembers if it had state
+    /// that no later packet repeats.
     pub(super) fn loses(&mut self, packet: &Packet) -> bool {
         let Self::On { state_lost, .. } = self else { return false };
         *state_lost |= matches!(
@@ -33,8 +35,8 @@ impl Overflow {
         true
     }
 
-    /// Defers a `TraceStop` that happens now to the end of the overflow.
-    pub(super) fn lose_trace_stop(&mut self) {
+    /// Defers a `TraceStop` that happens now to the end of the overflow. Does nothing without one.
+    pub(super) fn defer_trace_stop(&mut self) {
         if let Self::On { stopped, .. } = self {
             *stopped = true;
         }
@@ -42,23 +44,24 @@ impl Overflow {
 }
 
 impl Unit {
-    /// Starts an overflow: the internal buffers are full, and packets are lost from here on.
+    /// Starts an overflow: the internal buffers are full, and packets are lost from here on. Drops
+    /// the buffered branch outcomes. Does nothing in an overflow, and while `TriggerEn` is clear.
     pub fn overflow_begin(&mut self) {
-        self.begin();
-        if self.triggered() && !self.overflow.is_on() {
+        self.begin_event();
+        if self.trigger_en() && !self.overflow.is_on() {
             // The buffered outcomes are lost with the rest.
-            self.tnt.take().for_each(drop);
+            self.tnt.take_packets().for_each(drop);
             self.overflow = Overflow::On { state_lost: false, stopped: false };
         }
     }
 
-    /// Ends the overflow, if there is one. Writes OVF, and then `TraceStop` if that was lost; or else a
-    /// PSB+ if packets of the state were lost; or else the IP at which packets resume, if they are
-    /// enabled. Later packets depend on no packet before it.
+    /// Ends the overflow, if there is one. Writes OVF, and then `TraceStop` if that was lost; or
+    /// else a PSB+ if packets of the state were lost; or else the IP at which packets resume, if
+    /// they are enabled. Later packets depend on no packet before it.
     pub fn overflow_end(&mut self) {
         let Overflow::On { state_lost, stopped } = self.overflow else { return };
         self.overflow = Overflow::None;
-        self.tnt.take().for_each(drop);
+        self.tnt.take_packets().for_each(drop);
         self.last_ip.reset();
         self.returns.clear();
         if stopped {
@@ -72,8 +75,8 @@ impl Unit {
             // A PSB+ may occur between OVF and the IP; its own FUP is then the IP.
             self.put_psb(self.packet_en());
         } else if self.packet_en() && self.config.ctl.has(RtitCtl::BRANCH_EN) {
-            self.fup(self.context.ip);
+            self.put_fup(self.context.ip);
         }
-        self.end();
+        self.end_event();
     }
 }

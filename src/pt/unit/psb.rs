@@ -4,16 +4,18 @@ use super::{RtitCtl, Unit};
 use crate::pt::Packet;
 
 impl Unit {
-    /// Writes a PSB+ now, as a processor may at any time.
+    /// Writes a PSB+ now, as a processor may at any time, with the current IP if control flow
+    /// packets are enabled. Does nothing while `TriggerEn` is clear or in an overflow.
     pub fn psb(&mut self) {
         self.put_psb(self.packet_en());
     }
 
-    /// Writes a PSB+, with mode and IP if `packet_en`: if control flow packets are enabled at the
-    /// PSB. Resets compression, so that later packets depend on no earlier ones. Does nothing while
+    /// Writes the buffered branch outcomes and a PSB+, with mode and current IP if `packet_en`,
+    /// which says that control flow packets are enabled at the PSB. Resets the last IP and the
+    /// return stack, so that later packets depend on no earlier ones. Does nothing while
     /// `TriggerEn` is clear or in an overflow.
     pub(super) fn put_psb(&mut self, packet_en: bool) {
-        if !self.triggered() || self.overflow.is_on() {
+        if !self.trigger_en() || self.overflow.is_on() {
             return;
         }
         self.flush();
@@ -26,7 +28,8 @@ impl Unit {
         self.put(&Packet::PsbEnd);
     }
 
-    /// Writes the packets between PSB and PSBEND: the time and the processor's state.
+    /// Writes the packets between PSB and PSBEND: the time and the processor's state, and mode and
+    /// IP if `packet_en`.
     fn put_state(&mut self, packet_en: bool) {
         self.put_times();
         self.put_pip();
@@ -38,7 +41,7 @@ impl Unit {
         }
         if packet_en {
             self.put_mode();
-            self.fup(self.context.ip);
+            self.put_fup(self.context.ip);
         }
     }
 }

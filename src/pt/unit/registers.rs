@@ -54,14 +54,15 @@ pub(super) enum Register {
 }
 
 impl Register {
-    /// Returns the register at `msr`, if the processor has it.
+    /// Returns the register with the address `msr`. Fails if the processor does not have it;
+    /// `capabilities` is `None` for a processor without PT.
     pub(super) fn at(
         msr: u32,
         capabilities: Option<&Capabilities>,
     ) -> Result<Self, GeneralProtection> {
         let unsupported = GeneralProtection::Unsupported(msr);
         let capabilities = capabilities.ok_or(unsupported)?;
-        let (register, there) = match msr {
+        let (register, is_supported) = match msr {
             IA32_RTIT_CTL => (Self::Ctl, true),
             IA32_RTIT_STATUS => (Self::Status, true),
             IA32_RTIT_OUTPUT_BASE => (Self::OutputBase, capabilities.has_memory_output()),
@@ -73,10 +74,11 @@ impl Register {
             }
             _ => return Err(unsupported),
         };
-        if there { Ok(register) } else { Err(unsupported) }
+        if is_supported { Ok(register) } else { Err(unsupported) }
     }
 
-    /// Checks a write of `value` to a register other than `IA32_RTIT_CTL`.
+    /// Checks a write of `value` to a register other than `IA32_RTIT_CTL`, while `TraceEn` is
+    /// clear. Fails if the processor rejects it. Writes nothing.
     pub(super) fn check(
         self,
         value: u64,
@@ -106,7 +108,8 @@ pub(super) const PACKET_BYTE_COUNT: u64 = 0x1_ffff << 32;
 /// The bits of `IA32_RTIT_STATUS` that are not reserved.
 const STATUS_BITS: u64 = PACKET_BYTE_COUNT | 0x37;
 
-/// Checks a write that changes `IA32_RTIT_CTL` from `old` to `new`.
+/// Checks a write that changes `IA32_RTIT_CTL` from `old` to `new`. Fails if the processor rejects
+/// it. While `TraceEn` stays set, nothing else may change.
 pub(super) fn check_ctl(
     old: RtitCtl,
     new: RtitCtl,
@@ -128,6 +131,7 @@ pub(super) fn check_ctl(
     Ok(())
 }
 
+/// Checks that the fields of several bits have values that the processor supports.
 fn check_encodings(ctl: RtitCtl, capabilities: &Capabilities) -> Result<(), GeneralProtection> {
     let fields = [
         ("MTCFreq", capabilities.accepts_mtc_freq(ctl.mtc_freq())),
@@ -160,8 +164,8 @@ fn allowed_ctl(capabilities: &Capabilities) -> u64 {
         (Capability::Topa, RtitCtl::TOPA),
         (Capability::Transport, RtitCtl::FABRIC_EN),
     ];
-    let there = optional.into_iter().filter(|(capability, _)| capabilities.has(*capability));
-    let bits = there.fold(always, |bits, (_, field)| bits | field);
+    let supported = optional.into_iter().filter(|(capability, _)| capabilities.has(*capability));
+    let bits = supported.fold(always, |bits, (_, field)| bits | field);
     let ranges = (1_u64 << (4 * capabilities.address_ranges())) - 1;
     bits.0 | ranges << 32
 }

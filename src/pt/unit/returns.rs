@@ -20,22 +20,24 @@ impl ReturnStack {
         Self { slots: [Addr(0); DEPTH], top: 0, len: 0 }
     }
 
+    /// Removes all return addresses.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
+    /// Pushes the return address of a call.
     pub(super) fn push(&mut self, address: Addr) {
         self.top = (self.top + 1) % DEPTH;
         self.slots[self.top] = address;
         self.len = (self.len + 1).min(DEPTH);
     }
 
-    /// Pops the innermost call and returns true, if its return address is `target`. Otherwise
-    /// returns false and clears the stack.
+    /// Pops the newest return address and returns true, if it is `target`: the return to `target`
+    /// can be compressed. Otherwise, also on an empty stack, clears the stack and returns false.
     ///
     /// A mismatch clears it, since some decoders drop the call that the return does not match and
     /// some keep it, and the calls kept here must be on top of both their stacks.
-    pub(super) fn matches(&mut self, target: Addr) -> bool {
+    pub(super) fn pop_if_match(&mut self, target: Addr) -> bool {
         if self.len == 0 || self.slots[self.top] != target {
             self.clear();
             return false;

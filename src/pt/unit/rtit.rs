@@ -27,8 +27,9 @@ pub struct Rtit {
 }
 
 impl Rtit {
-    /// Creates a processor after reset. `capabilities` is `None` for one without PT. `model`
-    /// supplies the settings that no register holds: how the unit packs, and its clocks' ratios.
+    /// Creates a processor after reset, with tracing off. `capabilities` is `None` for one without
+    /// PT. Of `model`, only the settings that no register holds are used: how the unit packs, and
+    /// its clocks' ratios.
     #[must_use]
     pub fn new(capabilities: Option<Capabilities>, model: Config, memory: Memory) -> Self {
         let at_reset = Config { ctl: RtitCtl(0), ..Config::new(RtitCtl(0)) };
@@ -43,7 +44,8 @@ impl Rtit {
         Self { capabilities, unit: Unit::new(config), output, error: None }
     }
 
-    /// Executes RDMSR of the register `msr`.
+    /// Executes RDMSR: returns the value of the register with the address `msr`. Fails if the
+    /// processor does not have it.
     pub fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
         let config = self.unit.config();
         Ok(match Register::at(msr, self.capabilities.as_ref())? {
@@ -60,7 +62,9 @@ impl Rtit {
         })
     }
 
-    /// Executes WRMSR: the instruction at `at` writes `value` to the register `msr`.
+    /// Executes WRMSR: the instruction at `at` writes `value` to the register with the address
+    /// `msr`. A change of `TraceEn` starts or ends tracing, with the packets of that. Fails, and
+    /// changes nothing, if the processor rejects the write.
     pub fn wrmsr(&mut self, msr: u32, value: u64, at: At) -> Result<(), GeneralProtection> {
         let register = Register::at(msr, self.capabilities.as_ref())?;
         let Some(capabilities) = self.capabilities else {
@@ -76,14 +80,15 @@ impl Rtit {
             return Err(GeneralProtection::TraceEnabled(msr));
         }
         register.check(value, &capabilities)?;
-        self.write(register, value);
+        self.write_register(register, value);
         Ok(())
     }
 
-    /// Passes an executed event to the unit, and stores the packets that the unit writes.
+    /// Lets `event` call methods of the unit, and moves the packets that the unit writes to the
+    /// output. Returns the result of `event`.
     pub fn execute<T>(&mut self, event: impl FnOnce(&mut Unit) -> T) -> T {
         let result = event(&mut self.unit);
-        self.store();
+        self.output_packets();
         result
     }
 
@@ -104,7 +109,7 @@ impl Rtit {
         &mut self.output.memory
     }
 
-    /// Returns the bytes sent to the trace transport subsystem.
+    /// Returns all bytes sent to the trace transport subsystem so far.
     #[must_use]
     pub fn transport(&self) -> &[u8] {
         &self.output.transport
@@ -123,7 +128,7 @@ impl Rtit {
     }
 
     /// Writes a register other than `IA32_RTIT_CTL`.
-    fn write(&mut self, register: Register, value: u64) {
+    fn write_register(&mut self, register: Register, value: u64) {
         let mut config = *self.unit.config();
         match register {
             Register::OutputBase => self.output.base = value,
@@ -138,13 +143,14 @@ impl Rtit {
     }
 
     /// Changes `IA32_RTIT_CTL` from `old` to `new`, which was checked: turns the unit off or on,
-    /// and configures it. Sets `Error` if the output registers are invalid.
+    /// and configures it. If the output registers are invalid when tracing starts, sets `Error`,
+    /// and tracing does not start.
     fn write_ctl(&mut self, old: RtitCtl, new: RtitCtl, at: At, capabilities: &Capabilities) {
         let was_on = old.has(RtitCtl::TRACE_EN);
         let on = new.has(RtitCtl::TRACE_EN);
         if was_on && !on {
             self.unit.disable(at.ip);
-            self.store();
+            self.output_packets();
         }
         if was_on && on {
             return;
@@ -155,13 +161,13 @@ impl Rtit {
                 self.fail(error);
             }
             self.unit.enable(at.next, self.unit.packet_byte_count());
-            self.store();
+            self.output_packets();
         }
     }
 
     /// Moves the bytes that the unit has written to the output. Halts the unit if output stops or
     /// fails.
-    fn store(&mut self) {
+    fn output_packets(&mut self) {
         let bytes = self.unit.drain();
         let Some(capabilities) = self.capabilities.filter(|_| !bytes.is_empty()) else { return };
         match self.output.store(self.unit.config().ctl, &capabilities, &bytes) {
@@ -171,6 +177,7 @@ impl Rtit {
         }
     }
 
+    /// Halts the unit with `Error`, and keeps the reason.
     fn fail(&mut self, error: OperationalError) {
         self.error = Some(error);
         self.unit.halt(RtitStatus::ERROR);

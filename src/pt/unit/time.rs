@@ -12,6 +12,7 @@ const CYCLE_COUNTER: u64 = 1 << 16;
 /// The clocks as the unit sees them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
+    /// The last time that was set; `None` before.
     tsc: Option<Tsc>,
     crystal: Option<CrystalRatio>,
     core_bus_ratio: Option<u8>,
@@ -29,6 +30,7 @@ impl Clock {
         }
     }
 
+    /// Sets the core clocks since the last CYC to 0.
     pub(super) fn restart_cycles(&mut self) {
         self.cycles = 0;
     }
@@ -48,15 +50,15 @@ impl Clock {
 impl Unit {
     /// Sets the time-stamp counter. If `MTCEn` is set and the crystal ratio is known, writes the
     /// MTC packets that became due since the last call, or TSC and TMA if MTC cannot express the
-    /// gap.
+    /// gap. Otherwise writes nothing: see [`Unit::stamp`].
     pub fn set_tsc(&mut self, tsc: Tsc) {
         let before = self.crystal_periods();
         self.clock.tsc = Some(tsc);
         let (Some(before), Some(now)) = (before, self.crystal_periods()) else { return };
-        if !self.triggered() || !self.config.ctl.has(RtitCtl::MTC_EN) || before == now {
+        if !self.trigger_en() || !self.config.ctl.has(RtitCtl::MTC_EN) || before == now {
             return;
         }
-        self.begin();
+        self.begin_event();
         if (before..before.saturating_add(256)).contains(&now) {
             for period in before + 1..=now {
                 self.put(&Packet::Mtc(period.to_le_bytes()[0]));
@@ -64,10 +66,11 @@ impl Unit {
         } else {
             self.put_tsc();
         }
-        self.end();
+        self.end_event();
     }
 
-    /// Advances the core clock by `cycles`. Writes a CYC if the cycle counter would wrap.
+    /// Advances the core clock by `cycles`, which the next CYC reports. Writes the buffered branch
+    /// outcomes and a CYC now if the cycle counter would wrap.
     pub fn advance_cycles(&mut self, cycles: u64) {
         self.clock.cycles = self.clock.cycles.saturating_add(cycles);
         if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {
@@ -76,25 +79,27 @@ impl Unit {
         }
     }
 
-    /// Sets the core:bus ratio and writes TSC, TMA and CBR, as a frequency change does.
+    /// Sets the core:bus ratio and writes TSC, TMA and CBR, as far as they are enabled and known,
+    /// as a frequency change does.
     pub fn set_core_bus_ratio(&mut self, ratio: u8) {
-        self.begin();
+        self.begin_event();
         self.clock.core_bus_ratio = Some(ratio);
         self.put_times();
-        self.end();
+        self.end_event();
     }
 
-    /// Writes a TSC packet with its TMA now, if `TSCEn` is set and the time is known.
+    /// Writes a TSC packet now, with a TMA if `MTCEn` is set and the crystal ratio is known. Writes
+    /// nothing unless `TriggerEn` and `TSCEn` are set and the time is known.
     pub fn stamp(&mut self) {
-        self.begin();
+        self.begin_event();
         self.put_tsc();
-        self.end();
+        self.end_event();
     }
 
     /// Writes TSC, TMA and CBR: the full time, as far as it is enabled and known.
     pub(super) fn put_times(&mut self) {
         self.put_tsc();
-        if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.triggered()) {
+        if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.trigger_en()) {
             self.put(&Packet::Cbr(ratio));
         }
     }
@@ -103,7 +108,7 @@ impl Unit {
     /// and the crystal ratio is known.
     fn put_tsc(&mut self) {
         let ctl = self.config.ctl;
-        let Some(tsc) = self.clock.tsc.filter(|_| self.triggered() && ctl.has(RtitCtl::TSC_EN))
+        let Some(tsc) = self.clock.tsc.filter(|_| self.trigger_en() && ctl.has(RtitCtl::TSC_EN))
         else {
             return;
         };
@@ -119,7 +124,8 @@ impl Unit {
         }
     }
 
-    /// Writes a CYC if the threshold since the last one has passed.
+    /// Writes a CYC with the core clocks since the last one, if `CYCEn` is set and these reach the
+    /// threshold. Leaves the buffered branch outcomes in the buffer.
     pub(super) fn put_cyc(&mut self) {
         let ctl = self.config.ctl;
         let threshold = match ctl.cyc_thresh() {
@@ -127,14 +133,16 @@ impl Unit {
             n => 1 << (n - 1),
         };
         let lost = self.overflow.is_on();
-        if !ctl.has(RtitCtl::CYC_EN) || !self.triggered() || lost || self.clock.cycles < threshold {
+        if !ctl.has(RtitCtl::CYC_EN) || !self.trigger_en() || lost || self.clock.cycles < threshold
+        {
             return;
         }
         self.put_unflushed(&Packet::Cyc(self.clock.cycles));
         self.clock.restart_cycles();
     }
 
-    /// Returns the crystal clock counter without the bits below those of MTC.
+    /// Returns the number of MTC periods so far: the crystal clock counter without the bits below
+    /// those of MTC. `None` if the time or the ratio is unknown.
     fn crystal_periods(&self) -> Option<u64> {
         let (counter, _) = self.clock.crystal_clock()?;
         Some(counter >> self.config.ctl.mtc_freq())

@@ -28,29 +28,34 @@ impl TntBuffer {
         }
     }
 
+    /// Returns true if no outcome is buffered.
     pub(super) const fn is_empty(&self) -> bool {
         self.pending.len == 0
     }
 
-    /// Returns true if a TIP must be deferred.
-    pub(super) const fn defers(&self) -> bool {
+    /// Returns true if a TIP that happens now must be deferred: deferring is enabled, and there are
+    /// buffered outcomes.
+    pub(super) const fn must_defer_tips(&self) -> bool {
         self.deferring && !self.is_empty()
     }
 
+    /// Buffers a TIP, to be written after the outcomes.
     pub(super) fn defer(&mut self, tip: Packet) {
         self.deferred.push(tip);
     }
 
-    /// Adds an outcome. If it fills the TNT, returns the packets to write.
+    /// Adds an outcome. If that fills the TNT, removes and returns all buffered packets, to be
+    /// written now; else returns none.
     pub(super) fn push(&mut self, taken: bool) -> impl Iterator<Item = Packet> + use<> {
         let Tnt { bits, len } = self.pending;
         self.pending = Tnt { bits: bits << 1 | u64::from(taken), len: len + 1 };
         let full = self.pending.len == self.capacity;
-        full.then(|| self.take()).into_iter().flatten()
+        full.then(|| self.take_packets()).into_iter().flatten()
     }
 
-    /// Removes and returns all buffered packets, in order.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Packet> + use<> {
+    /// Removes and returns all buffered packets, in order: a TNT with the outcomes, if there are
+    /// any, and the deferred TIPs.
+    pub(super) fn take_packets(&mut self) -> impl Iterator<Item = Packet> + use<> {
         let tnt = std::mem::replace(&mut self.pending, NONE);
         let packet = match tnt.len {
             0 => None,

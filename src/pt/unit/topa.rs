@@ -49,22 +49,23 @@ pub(super) struct Topa<'a> {
 }
 
 impl Topa<'_> {
-    /// Checks the first entry that output uses.
+    /// Checks the entry in use. If it is END, moves to the table that it points to, and checks the
+    /// first entry there.
     pub(super) fn check(&mut self) -> Result<(), OperationalError> {
-        self.current().map(drop)
+        self.current_region().map(drop)
     }
 
     /// Stores `bytes` at the current position of the table, and advances it through the entries.
     /// Loses the bytes after a full region with STOP.
     pub(super) fn store(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
-            let region = self.current()?;
+            let region = self.current_region()?;
             let offset = self.output.offset();
             let (now, rest) = split(bytes, region.size_bytes() - offset);
-            self.output.put(region.base() + offset, now)?;
+            self.output.write_memory(region.base() + offset, now)?;
             let end = offset + now.len() as u64;
             self.output.set_offset(end);
-            self.interrupt(region, offset, end);
+            self.count_interrupt(region, offset, end);
             if end == region.size_bytes() {
                 if region.has(TopaEntry::STOP) {
                     return Ok(Stored::Stopped);
@@ -76,9 +77,9 @@ impl Topa<'_> {
         Ok(Stored::All)
     }
 
-    /// Counts the interrupt of a region with INT if output from `from` to `to` crosses its
-    /// threshold.
-    fn interrupt(&mut self, region: TopaEntry, from: u64, to: u64) {
+    /// Counts the interrupt of a region with INT, if output from offset `from` to `to` in it
+    /// crosses its threshold: the region's end, or an eighth before it if there is only one region.
+    fn count_interrupt(&mut self, region: TopaEntry, from: u64, to: u64) {
         // With one region only, the interrupt comes before it is full. The SDM does not specify how
         // early; this model uses an eighth.
         let single = !self.capabilities.has(Capability::TopaMultiple);
@@ -89,25 +90,26 @@ impl Topa<'_> {
         }
     }
 
-    /// Advances to the next entry, and to the next table if that entry is END.
+    /// Advances to the next entry, and to the next table if that entry is END. Fails if the entry
+    /// is invalid.
     fn advance(&mut self) -> Result<(), OperationalError> {
         // The last entry that the register can index is followed by the first.
         let last = 0xffff_ffff >> 7;
         let index = self.output.table_index();
         self.output.set_table_index(if index == last { 0 } else { index + 1 });
         self.output.set_offset(0);
-        self.current().map(drop)
+        self.current_region().map(drop)
     }
 
     /// Returns the entry in use, which is a region. If it was END, moves to the start of the table
     /// that it points to. Fails if the entry is invalid or the output offset is outside its region.
-    fn current(&mut self) -> Result<TopaEntry, OperationalError> {
-        let entry = self.entry()?;
+    fn current_region(&mut self) -> Result<TopaEntry, OperationalError> {
+        let entry = self.current_entry()?;
         let entry = if entry.has(TopaEntry::END) {
             self.output.base = entry.base();
             self.output.set_table_index(0);
             self.output.set_offset(0);
-            self.entry()?
+            self.current_entry()?
         } else {
             entry
         };
@@ -119,7 +121,7 @@ impl Topa<'_> {
     }
 
     /// Returns the entry at the table's index, if it is well-formed.
-    fn entry(&self) -> Result<TopaEntry, OperationalError> {
+    fn current_entry(&self) -> Result<TopaEntry, OperationalError> {
         let (base, index) = (self.output.base, self.output.table_index());
         if base & 0xfff != 0 {
             return Err(OperationalError::TableMisaligned(base));

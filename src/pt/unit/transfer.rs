@@ -1,79 +1,87 @@
 //! Converts branches, interrupts and other changes of flow to packets (SDM section "Packet
 //! Generation Scenarios", table "Packet Generation under Different Enable Conditions").
+//!
+//! Each event moves the unit to its target first, which updates the *enables* (`ContextEn`,
+//! `FilterEn`). Its packets depend on whether control flow packets were enabled before it, and are
+//! enabled after it.
 
-use super::filter::{Verdict, filters, judge};
+use super::filter::{Verdict, has_filter, verdict_on};
 use super::{Branch, BranchKind, Paging, RtitCtl, RtitStatus, Unit};
 use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Unit {
-    /// Traces the entry to `ip` with privilege level `cpl`, after code that is not reported: the
-    /// kernel's return to a program, a thread's first instruction.
+    /// Traces a far transfer to `ip` with privilege level `cpl`, from code that is not reported to
+    /// the unit: the kernel's return to a program, a thread's first instruction.
     pub fn enter(&mut self, ip: Addr, cpl: u8) {
         let (from, kind) = (self.context.ip, BranchKind::Far);
         self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
     }
 
-    /// Traces an executed branch.
+    /// Traces an executed branch, taken or not. A far one applies the staged changes of mode,
+    /// paging and enclave.
     pub fn branch(&mut self, branch: &Branch) {
-        self.begin();
+        self.begin_event();
         let was_on = self.packet_en();
         let is_reported = self.close_circle(branch);
         let before = self.context.paging;
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
         }
-        let stop = self.land(branch.landing(), branch.cpl, branch.is_taken());
-        self.write_paging(before);
+        let stop = self.move_to(branch.landing(), branch.cpl, branch.is_taken());
+        self.put_pip_if_changed(before);
         match (was_on, self.packet_en()) {
             (true, true) if is_reported => {}
-            (true, true) => self.follow(branch),
-            (true, false) => self.tip_pgd(self.exposed(branch)),
-            (false, true) => self.tip_pge(self.context.ip),
+            (true, true) => self.put_branch(branch),
+            (true, false) => self.put_tip_pgd(self.tip_pgd_target(branch)),
+            (false, true) => self.put_tip_pge(self.context.ip),
             (false, false) => {}
         }
-        self.stop_if(stop);
-        self.end();
+        self.trace_stop_if(stop);
+        self.end_event();
     }
 
     /// Traces a transfer from `ip`, which was not executed or not completed, to `target` at
     /// privilege level `cpl`: an interrupt, an exception, a signal, a VM exit; also `INT n`, whose
-    /// own address is `ip`.
+    /// own address is `ip`. Applies the staged changes of mode, paging and enclave.
     pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
-        self.begin();
+        self.begin_event();
         let was_on = self.packet_en();
         let before = self.context.paging;
         self.context.apply(std::mem::take(&mut self.staged));
         if was_on {
-            self.reach(ip);
-            self.fup(ip);
+            self.run_straight_to(ip);
+            self.put_fup(ip);
         }
-        let stop = self.land(target, cpl, true);
-        self.write_paging(before);
-        self.arrive(was_on);
-        self.stop_if(stop);
-        self.end();
+        let stop = self.move_to(target, cpl, true);
+        self.put_pip_if_changed(before);
+        self.put_arrival(was_on);
+        self.trace_stop_if(stop);
+        self.end_event();
     }
 
-    /// Traces `MOV CR3`; `next` is the address of the next instruction.
+    /// Traces `MOV CR3` of the value `cr3`; `next` is the address of the next instruction. Writes a
+    /// PIP if the OS is traced, and starts or ends the trace if the new CR3 does or does not match
+    /// the filter.
     pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
-        self.begin();
+        self.begin_event();
         let was_on = self.packet_en();
         self.context.paging.cr3 = cr3;
-        let stop = self.land(next, self.context.cpl, true);
+        let stop = self.move_to(next, self.context.cpl, true);
         self.put_pip();
-        self.walked.clear();
+        self.runs.clear();
         match (was_on, self.packet_en()) {
-            (true, false) => self.tip_pgd(None),
-            (false, true) => self.tip_pge(self.context.ip),
+            (true, false) => self.put_tip_pgd(None),
+            (false, true) => self.put_tip_pge(self.context.ip),
             _ => {}
         }
-        self.stop_if(stop);
-        self.end();
+        self.trace_stop_if(stop);
+        self.end_event();
     }
 
     /// Sets `TraceEn`, by a `WRMSR` or similar; `next` is the address of the next instruction.
-    /// Writes a TIP.PGE if the code there is traced.
+    /// Writes a PSB+ or the time, and a TIP.PGE if the code at `next` is traced. Writes nothing
+    /// while `Error` or `Stopped` is set.
     ///
     /// `packet_byte_count` is `PacketByteCnt`: 0 writes a PSB+; otherwise the trace continues an
     /// earlier one.
@@ -91,22 +99,23 @@ impl Unit {
             self.put_times();
         }
         if self.packet_en() {
-            self.tip_pge(self.context.ip);
+            self.put_tip_pge(self.context.ip);
         }
-        self.stop_if(stop);
+        self.trace_stop_if(stop);
     }
 
-    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`. Before that, ends an overflow and writes
-    /// the last packets and the buffered ones.
+    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`. Before that, ends an overflow, writes a
+    /// FUP and TIP.PGD if control flow packets are enabled, and writes the buffered branch
+    /// outcomes.
     pub fn disable(&mut self, ip: Addr) {
-        self.begin();
-        self.reach(ip);
+        self.begin_event();
+        self.run_straight_to(ip);
         self.context.ip = ip;
         // Buffered packets are output now, which resolves an overflow.
         self.overflow_end();
         if self.packet_en() {
-            self.fup(ip);
-            self.tip_pgd(None);
+            self.put_fup(ip);
+            self.put_tip_pgd(None);
         }
         self.flush();
         self.config.ctl = self.config.ctl.without(RtitCtl::TRACE_EN);
@@ -118,23 +127,25 @@ impl Unit {
     pub(super) fn set_trigger(&mut self) -> bool {
         let barred = RtitStatus::ERROR.0 | RtitStatus::STOPPED.0;
         self.status.set(RtitStatus::TRIGGER_EN, self.status.0 & barred == 0);
-        self.status.set(RtitStatus::FILTER_EN, !filters(self.config.ctl));
-        self.land(self.context.ip, self.context.cpl, true)
+        self.status.set(RtitStatus::FILTER_EN, !has_filter(self.config.ctl));
+        self.move_to(self.context.ip, self.context.cpl, true)
     }
 
-    /// Clears `TriggerEn` without a packet.
+    /// Clears `TriggerEn` without a packet. Forgets the return addresses and the counted core
+    /// clocks.
     pub(super) fn clear_trigger(&mut self) {
         self.status.set(RtitStatus::TRIGGER_EN, false);
         self.returns.clear();
         self.clock.restart_cycles();
     }
 
-    /// Moves to `ip` without a packet, and updates the enables; `taken` is false if execution fell
-    /// through. Returns true if `ip` is in a `TraceStop` range: the caller must then call
-    /// [`Self::stop_if`] after the packets of the transfer.
-    pub(super) fn land(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
+    /// Moves to `ip` at privilege level `cpl`, and updates the enables; writes no packet. `taken`
+    /// is false if execution fell through, which never enters or leaves a range. Returns true if
+    /// `ip` is in a `TraceStop` range: the caller must pass the result to [`Self::trace_stop_if`]
+    /// after the packets of the transfer.
+    pub(super) fn move_to(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
-        if !self.triggered() {
+        if !self.trigger_en() {
             return false;
         }
         self.status.set(RtitStatus::CONTEXT_EN, self.context.is_traced(&self.config));
@@ -142,35 +153,36 @@ impl Unit {
         if !taken || !self.in_context() {
             return false;
         }
-        let verdict = judge(self.config.ctl, &self.config.ranges, ip);
+        let verdict = verdict_on(self.config.ctl, &self.config.ranges, ip);
         self.status.set(RtitStatus::FILTER_EN, verdict == Verdict::Trace);
         verdict == Verdict::Stop
     }
 
     /// Writes the last packet of an asynchronous transfer to the current IP: a TIP, TIP.PGD or
     /// TIP.PGE. `was_on` is true if control flow packets were enabled before it.
-    pub(super) fn arrive(&mut self, was_on: bool) {
+    pub(super) fn put_arrival(&mut self, was_on: bool) {
         let target = self.context.ip;
         match (was_on, self.packet_en()) {
-            (true, true) => self.tip(target),
-            (true, false) => self.tip_pgd(self.in_context().then_some(target)),
-            (false, true) => self.tip_pge(self.context.ip),
+            (true, true) => self.put_tip(target),
+            (true, false) => self.put_tip_pgd(self.in_context().then_some(target)),
+            (false, true) => self.put_tip_pge(self.context.ip),
             (false, false) => {}
         }
     }
 
-    /// Ends the trace with a `TraceStop` packet if `stop`, the result of [`Self::land`], is true.
-    pub(super) fn stop_if(&mut self, stop: bool) {
+    /// Ends the trace with a `TraceStop` packet, and sets `Stopped`, if `stop` is true, which is
+    /// the result of [`Self::move_to`].
+    pub(super) fn trace_stop_if(&mut self, stop: bool) {
         if stop {
             self.put(&Packet::TraceStop);
-            self.overflow.lose_trace_stop();
+            self.overflow.defer_trace_stop();
             self.status.set(RtitStatus::STOPPED, true);
             self.clear_trigger();
         }
     }
 
-    /// Writes a PIP if paging is not as it was `before`.
-    fn write_paging(&mut self, before: Paging) {
+    /// Writes a PIP if paging is not as it was `before`, and the OS is traced.
+    fn put_pip_if_changed(&mut self, before: Paging) {
         if self.context.paging != before {
             self.put_pip();
         }
@@ -184,44 +196,46 @@ impl Unit {
         }
     }
 
-    /// Returns the payload of the TIP.PGD of `branch`: none outside the traced context, and none
-    /// for a conditional branch, whose target is in the code.
-    fn exposed(&self, branch: &Branch) -> Option<Addr> {
+    /// Returns the IP in the TIP.PGD of `branch`, its target. `None`, so that it is suppressed,
+    /// outside the traced context, and for a conditional branch, whose target is in the code.
+    fn tip_pgd_target(&self, branch: &Branch) -> Option<Addr> {
         let conditional = matches!(branch.kind, BranchKind::Jcc { .. });
         (self.in_context() && !conditional).then_some(branch.target)
     }
 
-    /// Writes the packets of a branch with packets enabled before and after it.
-    fn follow(&mut self, branch: &Branch) {
+    /// Writes the packets of a branch with control flow packets enabled before and after it. Pushes
+    /// the return address of a call.
+    fn put_branch(&mut self, branch: &Branch) {
         match branch.kind {
-            BranchKind::Jcc { taken } => self.outcome(taken),
+            BranchKind::Jcc { taken } => self.put_outcome(taken),
             BranchKind::Jmp => {}
-            BranchKind::Call => self.call(branch),
-            BranchKind::JmpIndirect => self.tip_indirect(branch.target),
-            BranchKind::Far => self.tip(branch.target),
+            BranchKind::Call => self.push_return(branch),
+            BranchKind::JmpIndirect => self.put_or_defer_tip(branch.target),
+            BranchKind::Far => self.put_tip(branch.target),
             BranchKind::CallIndirect => {
-                self.tip_indirect(branch.target);
+                self.put_or_defer_tip(branch.target);
                 self.returns.push(branch.next);
             }
-            BranchKind::Ret => self.ret(branch.target),
+            BranchKind::Ret => self.put_return(branch.target),
         }
     }
 
-    /// Adds the return address of a direct call to the stack for RET compression.
-    fn call(&mut self, branch: &Branch) {
+    /// Pushes the return address of a direct call, for RET compression.
+    fn push_return(&mut self, branch: &Branch) {
         // A call to the next instruction only reads the IP; no return matches it.
         if branch.target != branch.next {
             self.returns.push(branch.next);
         }
     }
 
-    /// Writes a return to `target`: a taken TNT bit if it is compressed, or else a TIP.
-    fn ret(&mut self, target: Addr) {
+    /// Writes a return to `target`: a taken TNT bit if RET compression is on and the newest return
+    /// address is `target`, or else a TIP.
+    fn put_return(&mut self, target: Addr) {
         let compress = !self.config.ctl.has(RtitCtl::DIS_RETC);
-        if compress && self.returns.matches(target) {
-            self.outcome(true);
+        if compress && self.returns.pop_if_match(target) {
+            self.put_outcome(true);
         } else {
-            self.tip(target);
+            self.put_tip(target);
         }
     }
 }

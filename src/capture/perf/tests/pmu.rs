@@ -219,7 +219,7 @@ impl Pmu for ModelPmu {
             // The INT3 is a far transfer, without a FUP.
             thread.path.enter_user(thread.ip);
             if let Some(insn) = thread.insn.take() {
-                thread.path.leave(insn.ip, insn.next());
+                thread.path.far_branch(insn.ip, insn.next());
             }
         }
         thread.leave(Tracee(tid));
