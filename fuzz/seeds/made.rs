@@ -83,9 +83,9 @@ pub(crate) fn made(orders: &[u8]) -> Vec<u8> {
     let Some((kind, orders)) = orders.split_first() else { return Vec::new() };
     let kind = Kind(*kind);
     let mut writer = PerfWriter::new("GenuineIntel,6,85,4");
-    writer.intel_pt_events(8, 0x300_e601);
+    writer.add_intel_pt_events(8, 0x300_e601);
     let clock = PerfClock { zero_ns: 0, multiplier: 1, shift: 0 };
-    writer.aux_info(&AuxInfo {
+    writer.set_aux_info(&AuxInfo {
         pmu: 8,
         clock: Some(clock).filter(|_| kind.has_clock()),
         sched_switch: if kind.of_cpus() { 3 } else { 0 },
@@ -117,10 +117,10 @@ pub(crate) fn made(orders: &[u8]) -> Vec<u8> {
             let time_ns = (time > 0).then(|| START_TSC + 5000 * u64::from(time));
             let cpu = Some(cpu).filter(|_| kind.of_cpus());
             let id = SampleId { task: Some((PID, tid)), time_ns, cpu };
-            writer.record(&PerfRecord { offset: 0, id, event });
+            writer.add_record(&PerfRecord { offset: 0, id, event });
         } else {
             let name = NAMES[usize::from(rest[0]) % NAMES.len()].to_owned();
-            writer.build_id(&BuildId { id: vec![rest[1]; 20], name });
+            writer.add_build_id(&BuildId { id: vec![rest[1]; 20], name });
         }
     }
     let mut bytes = Vec::new();

@@ -27,8 +27,8 @@ pub(crate) fn perf_data() -> Vec<Vec<u8>> {
 
 fn file(kind: &Kind, trace: &[u8]) -> Vec<u8> {
     let mut writer = PerfWriter::new("GenuineIntel,6,85,4");
-    writer.intel_pt_events(8, 0x300_e601);
-    writer.aux_info(&AuxInfo {
+    writer.add_intel_pt_events(8, 0x300_e601);
+    writer.set_aux_info(&AuxInfo {
         pmu: 8,
         // Nanoseconds are ticks.
         clock: Some(PerfClock { zero_ns: 0, multiplier: 1, shift: 0 }),
@@ -40,12 +40,12 @@ fn file(kind: &Kind, trace: &[u8]) -> Vec<u8> {
         filter: "filter 0x0/0x20@/program".to_owned(),
         ..AuxInfo::default()
     });
-    writer.build_id(&BuildId { id: vec![1; 20], name: "/other".to_owned() });
+    writer.add_build_id(&BuildId { id: vec![1; 20], name: "/other".to_owned() });
     let cpu = kind.of_cpu.then_some(0);
     let mut tell = |time_ns: u64, tid: i32, event| {
         let time_ns = Some(time_ns).filter(|time_ns| *time_ns > 0);
         let id = SampleId { task: Some((PID, Tid(tid))), time_ns, cpu };
-        writer.record(&PerfRecord { offset: 0, id, event });
+        writer.add_record(&PerfRecord { offset: 0, id, event });
     };
     let start = START_TSC;
     tell(0, 1, PerfEvent::Comm { pid: PID, tid: Tid(1), name: "sh".to_owned(), exec: false });

@@ -2,7 +2,7 @@
 //! decode. Does not cover EVEX-encoded APX instructions.
 
 use super::ExecMode;
-use super::decode::{Class, Insn, decode_known};
+use super::decode::{Class, Insn, decode_supported};
 use crate::common::Addr;
 
 const REX2: u8 = 0xd5;
@@ -28,13 +28,14 @@ pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
         return None;
     }
     let insn =
-        decode_known(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
+        decode_supported(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
     // REX2 has two bytes. REX has one, and 0F selects map 1.
     let saved = u8::from(payload & M0 == 0);
     // Direct branches cannot have REX2.
     insn.class.target().is_none().then(|| Insn { len: insn.len + saved, ..insn })
 }
 
+/// Returns true for prefixes that can precede REX2: segment, operand and address size, LOCK, REP.
 const fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
 }
@@ -44,8 +45,8 @@ const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }
 
-/// Encodes the instruction with REX in place of REX2: the upper sixteen registers become the lower
-/// ones, which changes neither the size of the rest nor the class.
+/// Returns the bytes of the same instruction with REX in place of REX2: the upper sixteen registers
+/// become the lower ones, which changes neither the size of the rest nor the class.
 fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
     let rex = 0x40 | payload & 0x0f;
     let escape: &[u8] = if payload & M0 == 0 { &[] } else { &[0x0f] };

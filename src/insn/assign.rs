@@ -29,15 +29,16 @@ pub enum Assigned {
     Unknown,
 }
 
-/// Returns the effect of the 64-bit instruction at the start of `bytes` on a register, and the
-/// instruction's length in bytes. Returns `None` if the bytes do not decode.
+/// Returns the effect of the 64-bit instruction at the start of `bytes`, which lie at `ip`, on the
+/// low 32 bits of a register, and the instruction's length in bytes. `None` if the bytes do not
+/// decode.
 pub fn assigned(bytes: &[u8], ip: Addr, register: Gpr) -> Option<(Assigned, u8)> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
     if insn.is_invalid() {
         return None;
     }
-    Some((of(&insn, register.0), u8::try_from(insn.len()).ok()?))
+    Some((effect_on(&insn, register.0), u8::try_from(insn.len()).ok()?))
 }
 
 /// Returns true if the bytes begin with a SYSCALL.
@@ -46,9 +47,9 @@ pub fn is_syscall(bytes: &[u8]) -> bool {
 }
 
 /// Returns the effect of a decoded instruction on the low 32 bits of a full register, such as RAX.
-/// Follows only MOV, and XOR and SUB of a register with itself; other writes give
-/// [`Assigned::Unknown`].
-fn of(insn: &Instruction, register: Register) -> Assigned {
+/// Understands only MOV to 32 or 64 bits, and XOR and SUB of a register with itself; any other
+/// write to the register gives [`Assigned::Unknown`].
+fn effect_on(insn: &Instruction, register: Register) -> Assigned {
     if insn.mnemonic() == Mnemonic::Syscall {
         // The kernel returns the result in RAX; the CPU clobbers RCX and R11 (SDM volume 2,
         // "SYSCALL").

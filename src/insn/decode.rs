@@ -55,12 +55,14 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns true for a branch of any kind. After a non-branch, the next instruction executes.
+    /// Returns true for a branch of any kind, conditional and far ones included. After a
+    /// non-branch, the next instruction executes.
     pub const fn is_branch(self) -> bool {
         !matches!(self, Self::Other | Self::Ptwrite | Self::MovCr3 | Self::Vmptrld)
     }
 
-    /// Returns true if control leaves the privilege level, segment or virtual machine.
+    /// Returns true for a far transfer: control may leave the privilege level, segment or virtual
+    /// machine.
     pub const fn is_far(self) -> bool {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
@@ -106,6 +108,7 @@ pub enum FlagsCopy {
 }
 
 impl FlagsCopy {
+    /// Returns the copy of all flags that an instruction with this mnemonic makes.
     const fn of(mnemonic: Mnemonic) -> Self {
         use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq, Pushf, Pushfd, Pushfq};
         match mnemonic {
@@ -128,18 +131,19 @@ impl Insn {
     }
 }
 
-/// Decodes the instruction at the start of `bytes`, which lie at `ip`. Returns `None` if the bytes
-/// are truncated or invalid.
+/// Decodes the instruction at the start of `bytes`, which lie at `ip`. Bytes after it do not
+/// matter. Returns `None` if the bytes are truncated or invalid.
 pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
-    let known = decode_known(bytes, ip, mode);
-    if known.is_none() && mode == ExecMode::Bits64 {
+    let supported = decode_supported(bytes, ip, mode);
+    if supported.is_none() && mode == ExecMode::Bits64 {
         return apx::decode(bytes, ip);
     }
-    known
+    supported
 }
 
-/// Decodes as [`decode`] does, but only instructions that the disassembler supports.
-pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
+/// Decodes as [`decode`] does, but only instructions that the disassembler supports: none with a
+/// REX2 prefix.
+pub(super) fn decode_supported(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let mut insn = Instruction::default();
     Decoder::with_ip(bitness(mode), bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
     if insn.is_invalid() {
@@ -153,6 +157,7 @@ pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Ins
     })
 }
 
+/// Returns the width of code in bits.
 const fn bitness(mode: ExecMode) -> u32 {
     match mode {
         ExecMode::Bits16 => 16,
@@ -161,7 +166,7 @@ const fn bitness(mode: ExecMode) -> u32 {
     }
 }
 
-/// Returns true if RSP gets a value that is not the current function's own stack pointer. A
+/// Returns true if RSP may get a value that is not the current function's own stack pointer. A
 /// function restores its own by MOV from a callee-saved register or from a stack slot (at RBP or
 /// RSP), or by LEA of a register plus a constant. Other MOVs to RSP, POP and XCHG count.
 fn loads_sp(insn: &Instruction) -> bool {
@@ -190,25 +195,25 @@ const fn is_preserved(register: Register) -> bool {
 /// Returns the class of an instruction. Those that always raise an exception (UD2) are no branches.
 fn classify(insn: &Instruction) -> Class {
     match insn.flow_control() {
-        FlowControl::Next => no_branch(insn),
+        FlowControl::Next => classify_non_branch(insn),
         FlowControl::Exception | FlowControl::XbeginXabortXend => Class::Other,
-        FlowControl::ConditionalBranch => Class::Jcc { target: target(insn) },
+        FlowControl::ConditionalBranch => Class::Jcc { target: direct_target(insn) },
         FlowControl::UnconditionalBranch if insn.is_jmp_far() => Class::FarJmp,
-        FlowControl::UnconditionalBranch => Class::Jmp { target: target(insn) },
+        FlowControl::UnconditionalBranch => Class::Jmp { target: direct_target(insn) },
         FlowControl::IndirectBranch if insn.is_jmp_near_indirect() => Class::JmpIndirect,
         FlowControl::IndirectBranch => Class::FarJmp,
         FlowControl::IndirectCall if insn.is_call_near_indirect() => Class::CallIndirect,
         FlowControl::IndirectCall | FlowControl::Interrupt => Class::FarCall,
-        FlowControl::Call if insn.is_call_near() => Class::Call { target: target(insn) },
-        FlowControl::Call => far_call(insn.mnemonic()),
+        FlowControl::Call if insn.is_call_near() => Class::Call { target: direct_target(insn) },
+        FlowControl::Call => classify_far_call(insn.mnemonic()),
         FlowControl::Return if insn.mnemonic() == Mnemonic::Ret => Class::Ret,
         FlowControl::Return => Class::FarReturn,
     }
 }
 
-/// Classifies far calls. The disassembler counts VM entries as calls, but they load control state
-/// from the VMCS, as a return does from the stack.
-const fn far_call(mnemonic: Mnemonic) -> Class {
+/// Returns the class of an instruction that the disassembler counts as a far call. VM entries are
+/// returns here, since they load control state from the VMCS, as a return does from the stack.
+const fn classify_far_call(mnemonic: Mnemonic) -> Class {
     match mnemonic {
         Mnemonic::Vmlaunch | Mnemonic::Vmresume | Mnemonic::Seamret => Class::FarReturn,
         _ => Class::FarCall,
@@ -216,7 +221,7 @@ const fn far_call(mnemonic: Mnemonic) -> Class {
 }
 
 /// Returns the class of an instruction after which the next one executes.
-fn no_branch(insn: &Instruction) -> Class {
+fn classify_non_branch(insn: &Instruction) -> Class {
     match insn.code() {
         Code::Ptwrite_rm32 | Code::Ptwrite_rm64 => Class::Ptwrite,
         Code::Vmptrld_m64 => Class::Vmptrld,
@@ -227,9 +232,8 @@ fn no_branch(insn: &Instruction) -> Class {
     }
 }
 
-/// Returns the target of a direct near branch; the disassembler has truncated it to the operand
-/// size.
-fn target(insn: &Instruction) -> Addr {
+/// Returns the target of a direct near branch, truncated to the operand size.
+fn direct_target(insn: &Instruction) -> Addr {
     Addr(insn.near_branch_target())
 }
 

@@ -20,4 +20,4 @@ pub use plain::outside_targets;
 pub use registers::Registers;
 pub use source::{Origin, Source, inputs_of, sets_flags, source_of};
 pub use touch::{may_write, reads, writes};
-pub use value_place::{Part, ValuePlace, Whole};
+pub use value_place::{FullRegister, RegisterPart, ValuePlace};

@@ -5,9 +5,9 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register,
 };
 
-/// Returns the targets outside of `code` of the direct calls and jumps in it; `code` lies at `at`.
-/// `None` if it uses x87, MMX, vector, mask or tile registers, calls or jumps indirectly, or does
-/// not decode.
+/// Returns the targets outside of `code` of the direct calls and jumps in it; `code` lies at the
+/// address `at`. `None` if it uses x87, MMX, vector, mask or tile registers, calls or jumps
+/// indirectly, or does not decode to its end.
 pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
     let is_inside = |target: u64| target.wrapping_sub(at) < code.len() as u64;
     let (mut targets, mut info) = (Vec::new(), InstructionInfoFactory::new());
@@ -26,8 +26,8 @@ pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
             _ => return None,
         }
         let used = info.info(&insn).used_registers();
-        let is_other = used.iter().any(|used| is_other(used.register()));
-        if insn.is_invalid() || is_other || insn.fpu_stack_increment_info().writes_top() {
+        let is_vector_or_fpu = used.iter().any(|used| is_vector_or_fpu(used.register()));
+        if insn.is_invalid() || is_vector_or_fpu || insn.fpu_stack_increment_info().writes_top() {
             return None;
         }
     }
@@ -35,7 +35,7 @@ pub fn outside_targets(code: &[u8], at: u64) -> Option<Vec<u64>> {
 }
 
 /// Returns true for x87, MMX, vector, mask and tile registers.
-fn is_other(register: Register) -> bool {
+fn is_vector_or_fpu(register: Register) -> bool {
     register.is_vector_register()
         || register.is_k()
         || register.is_mm()

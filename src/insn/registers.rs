@@ -91,7 +91,8 @@ impl Registers {
     /// The size of `user_regs_struct` in bytes.
     pub const SIZE_BYTES: usize = 27 * 8;
 
-    /// Returns a copy with `value` in the named register; `None` if there is no such register.
+    /// Returns a copy with `value` in the register with this one of [`Self::NAMES`]; `None` for
+    /// other names.
     pub fn with(&self, name: &str, value: u64) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         let mut words = self.to_words();
@@ -123,7 +124,8 @@ impl Registers {
         self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Parses the bytes of a `user_regs_struct`; `None` if there are too few.
+    /// Parses the bytes of a `user_regs_struct`; `None` if there are too few. Ignores further
+    /// bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut words = [0; 27];
         let chunks = bytes.get(..Self::SIZE_BYTES)?.chunks_exact(8);

@@ -4,12 +4,12 @@
 mod condition;
 
 use super::Registers;
-use super::touch::value;
-use super::value_place::{GENERAL_BYTES, Part, ValuePlace, Whole, XMM_BYTES};
+use super::touch::{is_read, is_write, register_value};
+use super::value_place::{FullRegister, GENERAL_BYTES, RegisterPart, ValuePlace, XMM_BYTES};
 use crate::common::{Addr, AddrRange};
 use iced_x86::{
     ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory,
-    Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+    Mnemonic, OpKind, Register, UsedMemory,
 };
 
 const DF: u64 = 1 << 10;
@@ -44,8 +44,9 @@ pub enum Origin {
 }
 
 /// Finds the origin of the bytes at `wanted`, as they are after the 64-bit instruction at the start
-/// of `bytes`. `before` and `after` are the general registers around it. If parts of them have
-/// different origins, returns one part and its origin. Bytes that do not decode write nothing.
+/// of `bytes`. `before` and `after` are the general registers around it. If parts of the wanted
+/// bytes have different origins, returns one part and its origin. Bytes that do not decode write
+/// nothing.
 pub fn source_of(
     bytes: &[u8],
     before: &Registers,
@@ -60,14 +61,15 @@ pub fn source_of(
     let info = InstructionInfoFactory::new().info(&insn).clone();
     let executed = Executed { insn: &insn, info: &info, before, after };
     let found = match wanted {
-        ValuePlace::Register(part) => executed.in_register(part),
-        ValuePlace::Memory(range) => executed.in_memory(range),
+        ValuePlace::Register(part) => executed.origin_in_register(part),
+        ValuePlace::Memory(range) => executed.origin_in_memory(range),
     };
     found.map_or(Source::Kept, |(of, from)| Source::Written { of, from })
 }
 
 /// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
-/// registers that only form an address.
+/// registers that only form an address. Of the memory that a REP instruction reads, returns an empty
+/// range at most.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -75,7 +77,8 @@ pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     Executed { insn: &insn, info: &info, before, after: before }.operands_read()
 }
 
-/// Returns true if the 64-bit instruction at the start of `bytes` may change any of the flags.
+/// Returns true if the 64-bit instruction at the start of `bytes` may change any flag; false for
+/// bytes that do not decode.
 pub fn sets_flags(bytes: &[u8]) -> bool {
     let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     !insn.is_invalid() && insn.rflags_modified() != 0
@@ -91,16 +94,6 @@ struct Executed<'a> {
 
 /// Wanted bytes that the instruction wrote, and their origin; `None` if it wrote none of them.
 type FoundOrigin = Option<(ValuePlace, Origin)>;
-
-const fn is_write(access: OpAccess) -> bool {
-    use OpAccess as A;
-    matches!(access, A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite)
-}
-
-const fn is_read(access: OpAccess) -> bool {
-    use OpAccess as A;
-    matches!(access, A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite)
-}
 
 /// Returns the number of low bytes that an instruction can copy unchanged from its last operand to
 /// its first. `u64::MAX` if only the operands' sizes limit it; `None` if it is not such a move.
@@ -154,11 +147,11 @@ impl Executed<'_> {
     fn operand(&self, number: u32) -> Option<ValuePlace> {
         match self.insn.op_kind(number) {
             OpKind::Register => {
-                Part::of_name(self.insn.op_register(number)).map(ValuePlace::Register)
+                RegisterPart::of_name(self.insn.op_register(number)).map(ValuePlace::Register)
             }
             OpKind::Memory => {
-                let registers = self.before;
-                let at = self.insn.virtual_address(number, 0, |name, _, _| value(name, registers));
+                let value = |name, _, _| register_value(name, self.before);
+                let at = self.insn.virtual_address(number, 0, value);
                 let size = self.insn.memory_size().size() as u64;
                 Some(ValuePlace::Memory(AddrRange::sized(Addr(at?), size)))
             }
@@ -166,13 +159,14 @@ impl Executed<'_> {
         }
     }
 
+    /// Returns true if operand `number` is an immediate.
     fn is_immediate(&self, number: u32) -> bool {
         self.insn.try_immediate(number).is_ok()
     }
 
-    /// Returns the part of `place` that starts at `offset`: `size_bytes` bytes, or those up to its
-    /// end if there are fewer. `None` if `offset` is beyond its end.
-    fn within(place: ValuePlace, offset: u64, size_bytes: u64) -> Option<ValuePlace> {
+    /// Returns the part of `place` that starts at `offset` in it: `size_bytes` bytes, or those up
+    /// to its end if there are fewer. `None` if `offset` is beyond its end.
+    fn part_of(place: ValuePlace, offset: u64, size_bytes: u64) -> Option<ValuePlace> {
         Some(match place {
             ValuePlace::Memory(range) => {
                 let left = range.size_bytes().checked_sub(offset)?;
@@ -182,43 +176,47 @@ impl Executed<'_> {
             ValuePlace::Register(part) => {
                 let left = part.size_bytes.checked_sub(offset)?;
                 let offset = part.offset + offset;
-                ValuePlace::Register(Part { offset, size_bytes: left.min(size_bytes), ..part })
+                ValuePlace::Register(RegisterPart {
+                    offset,
+                    size_bytes: left.min(size_bytes),
+                    ..part
+                })
             }
         })
     }
 
     /// Finds the origin of bytes of a register: of those that the instruction moved there, if there
     /// are any, or else of the other ones that it wrote.
-    fn in_register(&self, wanted: Part) -> FoundOrigin {
+    fn origin_in_register(&self, wanted: RegisterPart) -> FoundOrigin {
         // The result, of which the disassembler knows nothing.
-        let calls = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
-        if calls && wanted.of.0 == Register::RAX {
+        let is_syscall = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
+        if is_syscall && wanted.of.0 == Register::RAX {
             return Some((ValuePlace::Register(wanted), Origin::Kernel));
         }
         let written = self.written_part(wanted.of)?.common(wanted)?;
         let of = |part| ValuePlace::Register(part);
-        let computed = Some((of(written), self.computed()));
+        let computed = Some((of(written), self.computed_from_inputs()));
         let insn = self.insn;
         let is_first = insn.op_count() > 0
             && insn.op0_kind() == OpKind::Register
-            && Part::of_name(insn.op0_register()).is_some_and(|part| part.of == wanted.of);
+            && RegisterPart::of_name(insn.op0_register()).is_some_and(|part| part.of == wanted.of);
         match insn.mnemonic() {
-            Mnemonic::Syscall | Mnemonic::Int => return Some((of(written), Origin::Kernel)),
-            Mnemonic::Xchg => return self.exchanged(wanted),
-            Mnemonic::Xadd if self.is_of_operand(1, wanted.of) => {
-                let to = Part::of_name(insn.op1_register())?;
-                return Self::copied(wanted, to, self.operand(0)?, written);
+            _ if is_syscall => return Some((of(written), Origin::Kernel)),
+            Mnemonic::Xchg => return self.origin_of_exchange(wanted),
+            Mnemonic::Xadd if self.is_part_of_operand(1, wanted.of) => {
+                let to = RegisterPart::of_name(insn.op1_register())?;
+                return Self::origin_of_copy(wanted, to, self.operand(0)?, written);
             }
             // CMPXCHG loads RAX with the destination if they differ; if not, they are equal anyway.
             Mnemonic::Cmpxchg if wanted.of.0 == Register::RAX => {
                 let size_bytes = insn.memory_size().size().max(insn.op0_register().size()) as u64;
-                let to = Part { of: wanted.of, offset: 0, size_bytes };
-                return Self::copied(wanted, to, self.operand(0)?, written);
+                let to = RegisterPart { of: wanted.of, offset: 0, size_bytes };
+                return Self::origin_of_copy(wanted, to, self.operand(0)?, written);
             }
             // The sign is extended; the low half stays.
             Mnemonic::Cwde | Mnemonic::Cdqe => {
                 let size_bytes = if insn.mnemonic() == Mnemonic::Cdqe { 4 } else { 2 };
-                let low = Part { of: wanted.of, offset: 0, size_bytes };
+                let low = RegisterPart { of: wanted.of, offset: 0, size_bytes };
                 return match low.common(wanted) {
                     Some(kept) => Some((of(kept), Origin::Copied(of(kept)))),
                     None => computed,
@@ -234,18 +232,18 @@ impl Executed<'_> {
             _ if !is_first => return computed,
             _ => {}
         }
-        let first = Part::of_name(insn.op0_register())?;
+        let first = RegisterPart::of_name(insn.op0_register())?;
         if matches!(insn.mnemonic(), Mnemonic::Pop) {
             let from = self.memory_read()?;
-            return Self::copied(wanted, first, from, written);
+            return Self::origin_of_copy(wanted, first, from, written);
         }
         if insn.mnemonic() == Mnemonic::Lea {
-            return Some((of(written), self.address_of_lea(written)));
+            return Some((of(written), self.origin_of_lea(written)));
         }
         // CMOVcc. A 32-bit one clears the upper half even if the condition is false.
         if insn.condition_code() != ConditionCode::None && insn.op_count() == 2 {
             return match condition::holds(insn.condition_code(), self.before.eflags) {
-                Some(true) => Self::copied(wanted, first, self.operand(1)?, written),
+                Some(true) => Self::origin_of_copy(wanted, first, self.operand(1)?, written),
                 Some(false) if first.size_bytes >= 8 => None,
                 _ => computed,
             };
@@ -264,30 +262,29 @@ impl Executed<'_> {
             ValuePlace::Register(part) => part.size_bytes,
         };
         let size = moved.min(size);
-        let low = Part { size_bytes: size, ..first };
+        let low = RegisterPart { size_bytes: size, ..first };
         if let Some(copied) = low.common(wanted) {
-            let from = Self::within(from, copied.offset - low.offset, copied.size_bytes)?;
+            let from = Self::part_of(from, copied.offset - low.offset, copied.size_bytes)?;
             return Some((of(copied), Origin::Copied(from)));
         }
         // VMOVSS and VMOVSD of three registers take the rest from the second one.
-        let second = Part::of_name(insn.op1_register()).filter(|_| last == 2);
+        let second = RegisterPart::of_name(insn.op1_register()).filter(|_| last == 2);
         if let Some(second) = second
-            && let Some(copied) = (Part { of: wanted.of, ..second }).common(wanted)
+            && let Some(copied) = (RegisterPart { of: wanted.of, ..second }).common(wanted)
         {
-            let from = ValuePlace::Register(Part { of: second.of, ..copied });
+            let from = ValuePlace::Register(RegisterPart { of: second.of, ..copied });
             return Some((of(copied), Origin::Copied(from)));
         }
         if matches!(insn.mnemonic(), Mnemonic::Movsx | Mnemonic::Movsxd) {
             return computed;
         }
-        let keeps = self.keeps_rest(low, from);
-        if keeps { None } else { Some((of(written), Origin::Constant)) }
+        if self.keeps_rest(low, from) { None } else { Some((of(written), Origin::Constant)) }
     }
 
     /// Returns true if a move to the low bytes of a register keeps the bytes after them: 8 and
     /// 16-bit moves except MOVZX, MOVSS and MOVSD between registers, MOVLPS and MOVLPD. Others
     /// clear them.
-    fn keeps_rest(&self, low: Part, from: ValuePlace) -> bool {
+    fn keeps_rest(&self, low: RegisterPart, from: ValuePlace) -> bool {
         let is_narrow = !low.of.0.is_zmm() && low.size_bytes < 4;
         let is_merging = matches!(self.insn.mnemonic(), Mnemonic::Movss | Mnemonic::Movsd)
             && matches!(from, ValuePlace::Register(_));
@@ -297,10 +294,15 @@ impl Executed<'_> {
 
     /// Returns the origin of `wanted` after a copy of `from` to the register part `to`. `written`
     /// are the wanted bytes that the instruction wrote; those outside of `to` are zeros.
-    fn copied(wanted: Part, to: Part, from: ValuePlace, written: Part) -> FoundOrigin {
+    fn origin_of_copy(
+        wanted: RegisterPart,
+        to: RegisterPart,
+        from: ValuePlace,
+        written: RegisterPart,
+    ) -> FoundOrigin {
         match to.common(wanted) {
             Some(copied) => {
-                let from = Self::within(from, copied.offset - to.offset, copied.size_bytes)?;
+                let from = Self::part_of(from, copied.offset - to.offset, copied.size_bytes)?;
                 Some((ValuePlace::Register(copied), Origin::Copied(from)))
             }
             // A copy to a 32-bit register clears its upper half.
@@ -309,68 +311,69 @@ impl Executed<'_> {
     }
 
     /// Returns true if operand `number` is the register `whole` or a part of it.
-    fn is_of_operand(&self, number: u32, whole: Whole) -> bool {
+    fn is_part_of_operand(&self, number: u32, whole: FullRegister) -> bool {
         let place = self.operand(number);
         matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
     }
 
     /// Returns the origin of `wanted`, a part of an operand of XCHG: the other operand.
-    fn exchanged(&self, wanted: Part) -> FoundOrigin {
+    fn origin_of_exchange(&self, wanted: RegisterPart) -> FoundOrigin {
         for (to, from) in [(0, 1), (1, 0)] {
             let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
             if part.of == wanted.of {
                 let written = self.written_part(wanted.of)?.common(wanted)?;
-                return Self::copied(wanted, part, self.operand(from)?, written);
+                return Self::origin_of_copy(wanted, part, self.operand(from)?, written);
             }
         }
         None
     }
 
     /// Returns the origin of the result of LEA: a copy if its address is one register alone.
-    fn address_of_lea(&self, written: Part) -> Origin {
+    fn origin_of_lea(&self, written: RegisterPart) -> Origin {
         let insn = self.insn;
         let (base, index) = (insn.memory_base(), insn.memory_index());
         match (base, index) {
             (Register::None | Register::RIP, Register::None) => Origin::Constant,
             (base, Register::None) if insn.memory_displacement64() == 0 => {
-                match Part::of_name(base).filter(|part| part.size_bytes >= written.end()) {
-                    Some(base) => {
-                        Origin::Copied(ValuePlace::Register(Part { of: base.of, ..written }))
-                    }
-                    None => self.computed(),
+                match RegisterPart::of_name(base).filter(|part| part.size_bytes >= written.end()) {
+                    Some(base) => Origin::Copied(ValuePlace::Register(RegisterPart {
+                        of: base.of,
+                        ..written
+                    })),
+                    None => self.computed_from_inputs(),
                 }
             }
-            _ => self.computed(),
+            _ => self.computed_from_inputs(),
         }
     }
 
     /// Returns the part of a register that the instruction writes, from the first written byte to
     /// the last; `None` if it writes none.
-    fn written_part(&self, whole: Whole) -> Option<Part> {
+    fn written_part(&self, whole: FullRegister) -> Option<RegisterPart> {
         let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
-        let parts = writes.filter_map(|used| Part::of_name(used.register()));
+        let parts = writes.filter_map(|used| RegisterPart::of_name(used.register()));
         let of_it = parts.filter(|part| part.of == whole);
         let all = of_it.reduce(|one, other| {
             let offset = one.offset.min(other.offset);
             let size_bytes = one.end().max(other.end()) - offset;
-            Part { of: whole, offset, size_bytes }
+            RegisterPart { of: whole, offset, size_bytes }
         })?;
         // A write to the low half of a general register clears the high half (SDM volume 1,
         // "General-Purpose Registers in 64-Bit Mode").
         let is_half = !whole.0.is_zmm() && all.size_bytes == 4;
-        Some(if is_half { Part { size_bytes: GENERAL_BYTES, ..all } } else { all })
+        Some(if is_half { RegisterPart { size_bytes: GENERAL_BYTES, ..all } } else { all })
     }
 
     /// Finds the origin of bytes of memory, in the first range written that contains some of them.
-    fn in_memory(&self, wanted: AddrRange) -> FoundOrigin {
+    fn origin_in_memory(&self, wanted: AddrRange) -> FoundOrigin {
         let insn = self.insn;
-        let write = self.writes().find(|range| range.overlaps(wanted))?;
+        let write = self.memory_written().find(|range| range.overlaps(wanted))?;
         let start = write.start.max(wanted.start);
         let end = write.end.min(wanted.end);
         let written = AddrRange::new(start, end);
         let (shift, size) = (start.0 - write.start.0, written.size_bytes());
         let of = ValuePlace::Memory(written);
-        let from = |place| Self::within(place, shift, size).map(Origin::Copied);
+        let from = |place| Self::part_of(place, shift, size).map(Origin::Copied);
         let origin = match insn.mnemonic() {
             Mnemonic::Call => Some(Origin::ReturnAddress),
             Mnemonic::Push if self.is_immediate(0) => Some(Origin::Constant),
@@ -381,18 +384,18 @@ impl Executed<'_> {
             Mnemonic::Xchg => self.register_operand().and_then(from),
             Mnemonic::Cmpxchg => self.operand(1).and_then(from),
             Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Vmovhps | Mnemonic::Vmovhpd => {
-                let high = self.operand(1).and_then(|all| Self::within(all, 8, 8));
+                let high = self.operand(1).and_then(|all| Self::part_of(all, 8, 8));
                 high.and_then(from)
             }
             Mnemonic::Vextractf128 | Mnemonic::Vextracti128 => {
                 let half = u64::from(insn.immediate8() & 1) * XMM_BYTES;
-                let part = self.operand(1).and_then(|all| Self::within(all, half, XMM_BYTES));
+                let part = self.operand(1).and_then(|all| Self::part_of(all, half, XMM_BYTES));
                 part.and_then(from)
             }
             Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
                 if insn.is_string_instruction() =>
             {
-                self.copied_string(write).and_then(from)
+                self.string_source(write).and_then(from)
             }
             _ if moved_bytes(insn).is_some() => match self.operand(1) {
                 Some(place) => from(place),
@@ -400,7 +403,7 @@ impl Executed<'_> {
             },
             _ => None,
         };
-        Some((of, origin.unwrap_or_else(|| self.computed())))
+        Some((of, origin.unwrap_or_else(|| self.computed_from_inputs())))
     }
 
     /// Returns the first of two operands that is a register.
@@ -417,12 +420,12 @@ impl Executed<'_> {
         let offset = (written.start.0 - write.start.0) % size;
         let size_bytes = written.size_bytes().min(size - offset);
         let of = ValuePlace::Memory(AddrRange::sized(written.start, size_bytes));
-        let from = Part { of: Whole(Register::RAX), offset, size_bytes };
+        let from = RegisterPart { of: FullRegister(Register::RAX), offset, size_bytes };
         (of, Origin::Copied(ValuePlace::Register(from)))
     }
 
     /// Returns the memory that the instruction, a MOVS, read when it wrote `write`.
-    fn copied_string(&self, write: AddrRange) -> Option<ValuePlace> {
+    fn string_source(&self, write: AddrRange) -> Option<ValuePlace> {
         let size = write.size_bytes();
         let element = self.insn.memory_size().size() as u64;
         let is_down = self.before.eflags & DF != 0;
@@ -432,21 +435,22 @@ impl Executed<'_> {
     }
 
     /// Returns the memory that the instruction wrote.
-    fn writes(&self) -> impl Iterator<Item = AddrRange> {
+    fn memory_written(&self) -> impl Iterator<Item = AddrRange> {
         let written = self.info.used_memory().iter().filter(|memory| is_write(memory.access()));
-        written.filter_map(|memory| self.range_of(memory))
+        written.filter_map(|memory| self.accessed_range(memory))
     }
 
     /// Returns the first range of memory that the instruction read.
     fn memory_read(&self) -> Option<ValuePlace> {
         let mut read = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
-        read.find_map(|memory| self.range_of(memory)).map(ValuePlace::Memory)
+        read.find_map(|memory| self.accessed_range(memory)).map(ValuePlace::Memory)
     }
 
     /// Returns the range of a memory operand, in all rounds of a string instruction with REP.
-    fn range_of(&self, memory: &UsedMemory) -> Option<AddrRange> {
+    fn accessed_range(&self, memory: &UsedMemory) -> Option<AddrRange> {
         let insn = self.insn;
-        let at = memory.virtual_address(0, |register, _, _| value(register, self.before))?;
+        let at =
+            memory.virtual_address(0, |register, _, _| register_value(register, self.before))?;
         let repeats =
             insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());
         if !repeats {
@@ -459,8 +463,8 @@ impl Executed<'_> {
         Some(AddrRange::sized(Addr(at.wrapping_sub(down)), rounds.checked_mul(size)?))
     }
 
-    /// Returns the origin for the result of an operation on all that the instruction read.
-    fn computed(&self) -> Origin {
+    /// Returns the origin of a result that is computed from all that the instruction read.
+    fn computed_from_inputs(&self) -> Origin {
         Origin::Computed(self.operands_read())
     }
 
@@ -482,11 +486,11 @@ impl Executed<'_> {
         let registers = self.info.used_registers().iter().filter(|used| is_read(used.access()));
         let mut operands: Vec<ValuePlace> = registers
             .filter(|used| !is_of_address(used.register()))
-            .filter_map(|used| Part::of_name(used.register()))
+            .filter_map(|used| RegisterPart::of_name(used.register()))
             .map(ValuePlace::Register)
             .collect();
         let memory = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
-        operands.extend(memory.filter_map(|m| self.range_of(m)).map(ValuePlace::Memory));
+        operands.extend(memory.filter_map(|m| self.accessed_range(m)).map(ValuePlace::Memory));
         operands.dedup();
         operands
     }

@@ -9,7 +9,7 @@ use iced_x86::{
 };
 use std::sync::OnceLock;
 
-/// The least value of `xsave_bytes`, whatever the CPU reports.
+/// The lowest result of `xsave_bytes`, whatever the CPU reports.
 const LEAST_XSAVE_BYTES: u64 = 4096;
 
 /// RFLAGS.DF: string instructions run downwards.
@@ -18,75 +18,78 @@ const DF: u64 = 1 << 10;
 /// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
 /// registers before it and after it. Gathers and loads of tiles yield nothing: their addresses are
 /// in a vector register, or follow from the configuration of tiles.
-pub fn reads(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
-    touched(bytes, registers, following, |access| {
-        matches!(
-            access,
-            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        )
-    })
+pub fn reads(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
+    accessed(bytes, before, after, is_read)
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` may have written, given
 /// the general registers before it and after it. Scatters and stores of tiles yield nothing.
-pub fn writes(bytes: &[u8], registers: &Registers, following: &Registers) -> Vec<AddrRange> {
-    touched(bytes, registers, following, |access| {
-        matches!(
-            access,
-            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        )
-    })
+pub fn writes(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
+    accessed(bytes, before, after, is_write)
 }
 
 /// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given
 /// the general registers before it. `None` if that is not known: for scatters, stores of tiles and
 /// bytes that do not decode.
-pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> {
+pub fn may_write(bytes: &[u8], before: &Registers) -> Option<Vec<AddrRange>> {
     let mut insn = Instruction::default();
-    Decoder::with_ip(64, bytes, registers.rip, DecoderOptions::NONE).decode_out(&mut insn);
-    if insn.is_invalid() || insn.is_vsib() || is_of_tile(&insn) {
+    Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
+    if insn.is_invalid() || insn.is_vsib() || accesses_tile(&insn) {
         return None;
     }
     // A REP instruction may make all the repetitions that RCX asks for.
-    Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
+    Some(writes(bytes, before, &Registers { rcx: 0, ..*before }))
+}
+
+/// Returns true if an access reads, or may read depending on a condition.
+pub(super) const fn is_read(access: OpAccess) -> bool {
+    use OpAccess as A;
+    matches!(access, A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite)
+}
+
+/// Returns true if an access writes, or may write depending on a condition.
+pub(super) const fn is_write(access: OpAccess) -> bool {
+    use OpAccess as A;
+    matches!(access, A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite)
 }
 
 /// Returns true if an instruction accesses a tile in memory, whose rows are at any distance (SDM
 /// volume 2, "TILELOADD").
-fn is_of_tile(insn: &Instruction) -> bool {
+fn accesses_tile(insn: &Instruction) -> bool {
     insn.memory_size() == MemorySize::Tile
 }
 
-/// Returns the ranges of memory that an instruction accessed in the wanted ways. A string
-/// instruction with a REP prefix made as many rounds as RCX decreased by.
-fn touched(
+/// Returns the ranges of memory that the 64-bit instruction at the start of `bytes` accessed in the
+/// wanted ways. A string instruction with a REP prefix made as many rounds as RCX decreased by,
+/// maybe none. Bytes that do not decode access nothing.
+fn accessed(
     bytes: &[u8],
-    registers: &Registers,
-    following: &Registers,
+    before: &Registers,
+    after: &Registers,
     is_wanted: impl Fn(OpAccess) -> bool,
 ) -> Vec<AddrRange> {
     let mut insn = Instruction::default();
     let options = DecoderOptions::NONE;
-    Decoder::with_ip(64, bytes, registers.rip, options).decode_out(&mut insn);
-    if insn.is_invalid() || is_of_tile(&insn) {
+    Decoder::with_ip(64, bytes, before.rip, options).decode_out(&mut insn);
+    if insn.is_invalid() || accesses_tile(&insn) {
         return Vec::new();
     }
     let mut factory = InstructionInfoFactory::new();
     let repeats = insn.has_rep_prefix() || insn.has_repne_prefix();
     let repeats = repeats && insn.is_string_instruction();
-    let rounds = if repeats { registers.rcx.wrapping_sub(following.rcx) } else { 1 };
+    let rounds = if repeats { before.rcx.wrapping_sub(after.rcx) } else { 1 };
     if rounds == 0 {
         return Vec::new();
     }
     let used = factory.info(&insn).used_memory().iter();
     let range = |memory: &iced_x86::UsedMemory| {
-        let addr = memory.virtual_address(0, |register, _, _| value(register, registers))?;
+        let addr = memory.virtual_address(0, |register, _, _| register_value(register, before))?;
         // For repeated instructions, `UsedMemory` has no size: that of one round is the operand's.
         let size = if repeats { insn.memory_size() } else { memory.memory_size() };
         let size = u64::try_from(size.size()).ok().filter(|size| *size > 0);
         let size = size.unwrap_or_else(xsave_bytes);
         // Downwards, the first round is at the highest address.
-        let down = if registers.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
+        let down = if before.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
@@ -111,8 +114,8 @@ fn xsave_bound(enabled: u32) -> u64 {
 }
 
 /// Returns the value that a register contributes to an address: for a segment register, its base.
-/// Returns `None` for vector registers.
-pub(super) fn value(register: Register, r: &Registers) -> Option<u64> {
+/// Returns `None` for vector registers, and for others that no address uses.
+pub(super) fn register_value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,
         Register::RCX => r.rcx,

@@ -1,7 +1,7 @@
 //! Where a value is: in memory, or in a part of a register.
 
 use super::Registers;
-use super::touch::value;
+use super::touch::register_value;
 use crate::common::AddrRange;
 use iced_x86::Register;
 use std::fmt;
@@ -11,13 +11,13 @@ pub(super) const XMM_BYTES: u64 = 16;
 
 /// A general or vector register as a whole: RAX, ZMM0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Whole(pub(super) Register);
+pub struct FullRegister(pub(super) Register);
 
 /// Some bytes of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Part {
+pub struct RegisterPart {
     /// The whole register.
-    pub of: Whole,
+    pub of: FullRegister,
     /// The offset of the first byte in the register.
     pub offset: u64,
     /// The number of bytes.
@@ -30,12 +30,12 @@ pub enum ValuePlace {
     /// In memory.
     Memory(AddrRange),
     /// In a register.
-    Register(Part),
+    Register(RegisterPart),
 }
 
-impl Whole {
+impl FullRegister {
     /// Returns the general or vector register with a DWARF number (System V ABI for AMD64, figure
-    /// 3.36); `None` for other numbers.
+    /// 3.36); `None` for other numbers, such as that of RIP.
     pub fn of_dwarf(number: u16) -> Option<Self> {
         const GENERAL: [Register; 16] = [
             Register::RAX,
@@ -61,14 +61,14 @@ impl Whole {
         }
     }
 
-    /// Returns the number of a vector register; `None` for a general one.
+    /// Returns the number of a vector register, 0 for ZMM0; `None` for a general one.
     pub fn vector_number(self) -> Option<usize> {
         self.0.is_zmm().then(|| self.0.number())
     }
 
-    /// Returns the value of a general register; `None` for a vector register.
+    /// Returns the value of a general register in `registers`; `None` for a vector register.
     pub fn value(self, registers: &Registers) -> Option<u64> {
-        self.0.is_gpr64().then(|| value(self.0, registers)).flatten()
+        self.0.is_gpr64().then(|| register_value(self.0, registers)).flatten()
     }
 
     /// Returns true if the kernel sets the register when a signal's handler begins
@@ -86,7 +86,7 @@ impl Whole {
     }
 }
 
-impl Part {
+impl RegisterPart {
     /// Returns the part of a register that a name such as AH or XMM3 means; `None` for the names of
     /// registers that are neither general nor vector registers.
     pub(super) fn of_name(register: Register) -> Option<Self> {
@@ -96,7 +96,7 @@ impl Part {
         }
         let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let (offset, size_bytes) = (u64::from(is_high), register.size() as u64);
-        Some(Self { of: Whole(full), offset, size_bytes })
+        Some(Self { of: FullRegister(full), offset, size_bytes })
     }
 
     /// Returns the bytes that both parts have; `None` if they do not overlap.
@@ -110,12 +110,13 @@ impl Part {
         })
     }
 
+    /// Returns the offset after the last byte.
     pub(super) fn end(self) -> u64 {
         self.offset + self.size_bytes
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for RegisterPart {
     /// Writes the name that assemblers have for these bytes. If they have none, writes the name of
     /// the smallest part that contains them, and the range of their bytes in it: `xmm0[8..16]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,8 +153,8 @@ pub(super) mod tests {
     pub(in crate::insn) const XMM3: u16 = 20;
 
     pub(in crate::insn) fn part(number: u16, offset: u64, size_bytes: u64) -> ValuePlace {
-        let of = Whole::of_dwarf(number).expect("there is one");
-        ValuePlace::Register(Part { of, offset, size_bytes })
+        let of = FullRegister::of_dwarf(number).expect("there is one");
+        ValuePlace::Register(RegisterPart { of, offset, size_bytes })
     }
 
     pub(in crate::insn) fn memory(addr: u64, size_bytes: u64) -> ValuePlace {

@@ -47,7 +47,8 @@ pub struct ParseMapsError {
     pub line: String,
 }
 
-/// Parses the text of `/proc/PID/maps`.
+/// Parses the text of `/proc/PID/maps`. Returns the mappings in the order of its lines, or the
+/// first malformed line.
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, ParseMapsError> {
     text.lines()
         .map(|line| parse_line(line).ok_or_else(|| ParseMapsError { line: line.to_owned() }))
@@ -88,7 +89,8 @@ pub struct MappingSet {
 
 impl MappingSet {
     /// Replaces the set by `now`, which is sorted by address. Returns the mappings that were
-    /// removed and those that were added. A mapping whose extent or protection changed is in both.
+    /// removed (those not in `now`), and those that were added. A mapping of which anything
+    /// changed, such as its extent or protection, is in both.
     pub fn update(&mut self, now: Vec<Mapping>) -> (Vec<Mapping>, Vec<Mapping>) {
         let gone = self.mappings.iter().filter(|m| !contains(&now, m)).cloned().collect();
         let new = now.iter().filter(|m| !contains(&self.mappings, m)).cloned().collect();
@@ -96,8 +98,9 @@ impl MappingSet {
         (gone, new)
     }
 
-    /// Replaces the mappings that share a byte with `range` by `now`, which is sorted by address.
-    /// Returns the removed and the added ones, as [`update`](Self::update) does.
+    /// Replaces the mappings that share a byte with `range` by `now`, which is sorted by address
+    /// and has all mappings there now. Returns the removed and the added ones, as
+    /// [`update`](Self::update) does.
     pub fn update_in(&mut self, range: AddrRange, now: &[Mapping]) -> (Vec<Mapping>, Vec<Mapping>) {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         let end = self.mappings.partition_point(|m| m.range.start < range.end).max(first);
@@ -113,7 +116,7 @@ impl MappingSet {
         self.mappings.iter()
     }
 
-    /// Returns the mappings that share a byte with `range`.
+    /// Returns the mappings that share a byte with `range`, by address.
     pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)
@@ -126,7 +129,7 @@ impl MappingSet {
     }
 }
 
-/// Returns true if `wanted` is in the list, which is sorted by address, as the kernel prints it.
+/// Returns true if a mapping equal to `wanted` is in the list, which is sorted by address.
 fn contains(sorted: &[Mapping], wanted: &Mapping) -> bool {
     sorted.binary_search_by_key(&wanted.range.start, |m| m.range.start).is_ok_and(|i| {
         // The search found this index.

@@ -43,13 +43,14 @@ const HEADER_BYTES: usize = 8;
 const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
 
 /// Parses the context switches (`PERF_RECORD_SWITCH_CPU_WIDE`) and the losses in consecutive perf
-/// records; skips others. If the first switch is to a thread, the switch away from the thread
-/// before precedes it. A loss has the time of the last switch.
+/// records; skips others. If the first switch is to a thread, adds the switch away from the thread
+/// before in front of it, with the same time. A loss has the time of the switch before it; 0 if
+/// there is none.
 pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let record = record(rest).ok_or(BadSwitches { offset: at })?;
+        let record = first_record(rest).ok_or(BadSwitches { offset: at })?;
         match record.kind {
             RECORD_LOST | RECORD_LOST_SAMPLES => {
                 // Loss records have no reliable time, so they get that of the previous switch.
@@ -57,7 +58,7 @@ pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
                 switches.push(Switch { time_ns, kind: SwitchKind::Lost });
             }
             RECORD_SWITCH_CPU_WIDE => {
-                let (before, switch) = switch(&record).ok_or(BadSwitches { offset: at })?;
+                let (before, switch) = parse_switch(&record).ok_or(BadSwitches { offset: at })?;
                 // The first record also gives the thread that ran before it.
                 if switches.is_empty() && matches!(switch.kind, SwitchKind::In(..)) {
                     switches.push(Switch { kind: before, ..switch });
@@ -71,6 +72,7 @@ pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     Ok(switches)
 }
 
+/// A record of any type.
 struct Record<'a> {
     kind: u32,
     misc: u16,
@@ -78,8 +80,8 @@ struct Record<'a> {
     bytes: &'a [u8],
 }
 
-/// Returns the first record of `rest`; `None` if it is cut off or has a wrong size.
-fn record(rest: &[u8]) -> Option<Record<'_>> {
+/// Returns the record at the start of `rest`; `None` if it is cut off or has a wrong size.
+fn first_record(rest: &[u8]) -> Option<Record<'_>> {
     let kind = u32::from_le_bytes(*rest.first_chunk()?);
     let misc = u16::from_le_bytes(*rest.get(4..)?.first_chunk()?);
     let size = usize::from(u16::from_le_bytes(*rest.get(6..)?.first_chunk()?));
@@ -87,9 +89,10 @@ fn record(rest: &[u8]) -> Option<Record<'_>> {
     Some(Record { kind, misc, bytes })
 }
 
-/// Parses a switch. Returns the switch away from the other thread, and the switch itself. The
-/// former is only valid if the latter is a switch to this thread.
-fn switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
+/// Parses a switch. Returns the kind of the switch away from the other thread, and the switch
+/// itself. The former is only valid if the latter is a switch to this thread. `None` if the record
+/// is too short.
+fn parse_switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
     let bytes: &[u8; SWITCH_BYTES] = record.bytes.first_chunk()?;
     let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
     let (other, this) = ((Pid(number(8)), Tid(number(12))), (Pid(number(16)), Tid(number(20))));

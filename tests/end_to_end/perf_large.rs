@@ -16,14 +16,14 @@ const TRACE: [u8; 34] = [
 
 fn told(events: impl Iterator<Item = (u64, PerfEvent)>) -> Vec<u8> {
     let mut writer = PerfWriter::new("GenuineIntel,6,94,3");
-    writer.intel_pt_events(8, 1);
+    writer.add_intel_pt_events(8, 1);
     // Nanoseconds are ticks.
     let clock = Some(PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
-    writer.aux_info(&AuxInfo { pmu: 8, clock, ..AuxInfo::default() });
+    writer.set_aux_info(&AuxInfo { pmu: 8, clock, ..AuxInfo::default() });
     let exec = PerfEvent::Comm { pid: PID, tid: Tid(7), name: "p".to_owned(), exec: true };
     for (time_ns, event) in std::iter::once((1, exec)).chain(events) {
         let id = SampleId { task: Some((PID, Tid(7))), time_ns: Some(time_ns), cpu: None };
-        writer.record(&PerfRecord { offset: 0, id, event });
+        writer.add_record(&PerfRecord { offset: 0, id, event });
     }
     let piece = AuxTrace {
         record_offset: 0,

@@ -16,7 +16,7 @@ use super::machine::{Stopped, code_at, read, seek};
 use super::opened::Asked;
 use super::place::Place;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::insn::{Origin, Part, Registers, Source, ValuePlace, source_of, writes};
+use crate::insn::{Origin, RegisterPart, Registers, Source, ValuePlace, source_of, writes};
 use crate::recording::log::Happening;
 use crate::replay::{self, Goals, MoveEnd, Replay, Watch, WatchKind};
 use crate::session::Position;
@@ -291,7 +291,7 @@ impl Following<'_> {
     /// Moves back to the last instruction that wrote a register of a thread, and returns it. First
     /// skips functions that were called and have returned. `Lost` if the register does not have its
     /// present value after the instruction.
-    fn writer_of_register(&mut self, tid: Tid, part: Part) -> Result<Reached, Error> {
+    fn writer_of_register(&mut self, tid: Tid, part: RegisterPart) -> Result<Reached, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
             return Ok(Reached::Lost("of a vector register, only the first 16 bytes are followed"));

@@ -6,7 +6,8 @@ use crate::ask::clock::Places;
 use crate::common::{Addr, Tid};
 use crate::flow::{EventKind, Exit, Span};
 use crate::insn::{
-    Class, ExecMode, Insn, Part, Registers, Source, ValuePlace, decode, is_syscall, source_of,
+    Class, ExecMode, Insn, RegisterPart, Registers, Source, ValuePlace, decode, is_syscall,
+    source_of,
 };
 use crate::timeline::{BlockCode, Timeline, Visit};
 use crate::translate::AddressMap;
@@ -82,7 +83,7 @@ impl Path<'_> {
     /// for registers that functions preserve. Returns `None` if the user interrupted the search.
     pub(super) fn definition(
         &self,
-        part: Part,
+        part: RegisterPart,
         before: u64,
         skips_calls: bool,
         interrupted: &dyn Fn() -> bool,
@@ -154,7 +155,7 @@ impl Path<'_> {
 
 /// A search for the instruction that wrote a register.
 struct Search {
-    part: Part,
+    part: RegisterPart,
     skips_calls: bool,
     blocks: Vec<Block>,
     /// The indices of blocks, by first address, number of instructions and kind of exit.
@@ -171,7 +172,7 @@ struct Search {
 }
 
 impl Search {
-    fn new(part: Part, skips_calls: bool) -> Self {
+    fn new(part: RegisterPart, skips_calls: bool) -> Self {
         Self {
             part,
             skips_calls,
@@ -280,7 +281,7 @@ fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
 
 /// Decodes the instruction at `addr`, and finds out if it may write a part of a register, whatever
 /// the flags are.
-fn effect(part: Part, addr: Addr, code: &BlockCode<'_>) -> Effect {
+fn effect(part: RegisterPart, addr: Addr, code: &BlockCode<'_>) -> Effect {
     let mut bytes = [0; INSN_BYTES];
     let known = code.read(addr, &mut bytes);
     let bytes = &bytes[..known];

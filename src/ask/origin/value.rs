@@ -4,7 +4,7 @@ use super::{Did, Following, OriginQuestion, OriginStep, Wanted};
 use crate::ask::error::Error;
 use crate::ask::machine::Stopped;
 use crate::common::{Addr, AddrRange};
-use crate::insn::{Part, ValuePlace, Whole};
+use crate::insn::{FullRegister, RegisterPart, ValuePlace};
 use crate::symbols::{FrameRegisters, Piece};
 use crate::values::{Evaluator, Frame, Located, Missing, Question, Shown};
 
@@ -101,8 +101,8 @@ impl Following<'_> {
                 Ok(ValuePlace::Memory(AddrRange::sized(*addr, size_bytes)))
             }
             [(_, Piece::Register(number))] => {
-                let of = Whole::of_dwarf(*number).ok_or(Error::NoPlace)?;
-                Ok(ValuePlace::Register(Part { of, offset: 0, size_bytes }))
+                let of = FullRegister::of_dwarf(*number).ok_or(Error::NoPlace)?;
+                Ok(ValuePlace::Register(RegisterPart { of, offset: 0, size_bytes }))
             }
             _ if matches!(located.shown, Shown::Missing(_)) => {
                 Err(Error::NotThere { place: self.asked.functions().place(pc).to_string() })

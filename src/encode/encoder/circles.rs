@@ -77,7 +77,7 @@ impl Encoder {
         let first =
             edges.first().map(|edge| if self.loud == 0 { edge.start } else { edge.quiet_start });
         let Some(start) = first.or(steps.first().map(|step| step.ip)) else { return };
-        self.flush_tnt();
+        self.flush();
         let mut walk = Walk { start, runs: Vec::new() };
         for jump in edges.iter().flat_map(|edge| dictionary.quiet_jumps_of(edge)) {
             self.jump(&mut walk, *jump);

@@ -111,11 +111,6 @@ impl Encoder {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes packets for the pending bits.
-    pub(super) fn flush(&mut self) {
-        self.flush_tnt();
-    }
-
     /// Encodes the record of any edge, as `hot` does for plain ones, after a PSB if that is due.
     /// `value` is the target of a return or indirect branch, or the time of a return from the
     /// kernel. Fails if the record cannot follow the last one.
@@ -314,7 +309,7 @@ impl Encoder {
     pub(super) fn enter_kernel(&mut self, ip: u64) {
         self.is_at_beginning = false;
         if self.in_program {
-            self.flush_tnt();
+            self.flush();
             let ip = self.last_ip.compress(Addr(ip));
             encode(&Packet::Fup(ip), &mut self.out);
             self.branch_to_kernel();
@@ -334,7 +329,7 @@ impl Encoder {
 
     /// Encodes the entry into the kernel itself: by a far branch, or after the FUP of an event.
     fn branch_to_kernel(&mut self) {
-        self.flush_tnt();
+        self.flush();
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };
         encode(&Packet::TipPgd(suppressed), &mut self.out);
         self.in_program = false;
@@ -377,7 +372,7 @@ impl Encoder {
     /// address; it is written if the thread is in the program. Empties the return stack.
     #[cold]
     fn put_psb_plus(&mut self, ip: u64) {
-        self.flush_tnt();
+        self.flush();
         encode(&Packet::Psb, &mut self.out);
         self.last_ip.reset();
         self.depth = 0;
@@ -430,7 +425,7 @@ impl Encoder {
 
     /// Writes the pending bits and a TIP to `target`, and moves there. [`encode`] would be slower.
     fn put_tip(&mut self, target: u64) {
-        self.flush_tnt();
+        self.flush();
         let payload = self.last_ip.compress(Addr(target));
         let (code, size) = match payload.compression {
             IpCompression::Suppressed => (0, 0),
@@ -482,7 +477,7 @@ impl Encoder {
 
     /// Writes packets for the pending bits.
     #[inline]
-    fn flush_tnt(&mut self) {
+    pub(super) fn flush(&mut self) {
         let count = self.tnt_count;
         if count > 12 {
             self.put_long_tnt(self.tnt, count);

@@ -2,8 +2,8 @@
 
 use iced_x86::ConditionCode;
 
-/// Returns true if a condition holds with these flags (SDM volume 1, "Condition Codes"). `None` if
-/// there is no condition.
+/// Returns true if a condition holds with these flags (SDM volume 1, "Condition Codes"); `None` for
+/// [`ConditionCode::None`].
 pub(super) fn holds(condition: ConditionCode, eflags: u64) -> Option<bool> {
     use ConditionCode as C;
     let flag = |bit: u32| eflags >> bit & 1 != 0;

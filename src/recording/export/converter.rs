@@ -61,8 +61,8 @@ impl<'a> Converter<'a> {
         let clock = clock(manifest);
         let of_cpus = ids.iter().any(|id| matches!(id, TraceId::Cpu(_)));
         let (info, config) = how(manifest, clock, of_cpus);
-        writer.intel_pt_events(PMU, config);
-        writer.aux_info(&info);
+        writer.add_intel_pt_events(PMU, config);
+        writer.set_aux_info(&info);
         let (mut paths, mut images) = (HashMap::new(), HashMap::new());
         let mut firsts: HashMap<String, FileId> = HashMap::new();
         let mut needs_core = false;
@@ -148,7 +148,7 @@ impl<'a> Converter<'a> {
     }
 
     fn push(&mut self, id: SampleId, event: PerfEvent) {
-        self.writer.record(&PerfRecord { offset: 0, id, event });
+        self.writer.add_record(&PerfRecord { offset: 0, id, event });
     }
 
     fn id(&self, record: &Record) -> SampleId {
@@ -282,7 +282,7 @@ impl<'a> Converter<'a> {
                 let elf = Elf::parse(&Bytes::new(bytes).aligned());
                 let build_id = elf.ok().and_then(|elf| elf.build_id).unwrap_or_default();
                 if !build_id.is_empty() {
-                    self.writer.build_id(&BuildId { id: build_id.clone(), name: name.clone() });
+                    self.writer.add_build_id(&BuildId { id: build_id.clone(), name: name.clone() });
                 }
                 self.stored.insert(name.clone(), build_id);
             }

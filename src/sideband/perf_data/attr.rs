@@ -27,13 +27,14 @@ pub struct Attr {
 const FIRST_VERSION_BYTES: usize = 64;
 
 impl Attr {
-    /// Returns true if the event excludes the kernel.
+    /// Returns true if the event excludes the kernel: its trace has only code of user space.
     #[must_use]
     pub fn excludes_kernel(&self) -> bool {
         self.flags & ATTR_EXCLUDE_KERNEL != 0
     }
 
-    /// Parses a `struct perf_event_attr`; `None` if it is cut off.
+    /// Parses a `struct perf_event_attr` of any version, whose event has these ids; `None` if it is
+    /// cut off.
     pub(super) fn parse(bytes: &[u8], ids: Vec<u64>) -> Option<Self> {
         let mut fields = Fields::new(bytes.get(..FIRST_VERSION_BYTES).map(|_| bytes)?);
         let (pmu, _size, config) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -78,15 +79,18 @@ impl Trailer {
         Self { sample_type: if all { attr.sample_type & IN_TRAILER } else { 0 } }
     }
 
+    /// Returns the size of each trailer.
     pub(super) fn size_bytes(self) -> usize {
         8 * usize::try_from(self.sample_type.count_ones()).unwrap_or(0)
     }
 
+    /// Returns true if each trailer ends with the id of its event.
     pub(super) fn has_identifier(self) -> bool {
         self.sample_type & SAMPLE_IDENTIFIER != 0
     }
 
-    /// Splits the trailer off a record, and decodes it; `None` if the record is too short.
+    /// Splits the trailer off the end of a record. Returns the rest, and the decoded trailer;
+    /// `None` if the record is too short.
     pub(super) fn split(self, record: &[u8]) -> Option<(&[u8], SampleId)> {
         let (body, end) = record.split_at_checked(record.len().checked_sub(self.size_bytes())?)?;
         let mut fields = Fields::new(end);

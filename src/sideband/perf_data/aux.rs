@@ -29,8 +29,9 @@ pub struct AuxTrace {
 }
 
 impl AuxTrace {
-    /// Parses an `AUXTRACE` record after its header. The trace bytes, which follow the record,
-    /// start at file offset `start`.
+    /// Parses an `AUXTRACE` record at file offset `record_offset`, whose fields are those after its
+    /// header. The trace bytes, which follow the record, start at file offset `start`. `None` if it
+    /// is cut off.
     pub(super) fn parse(record_offset: u64, start: usize, mut fields: Fields<'_>) -> Option<Self> {
         let (size, stream_offset, reference) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (index, tid, cpu) = (fields.u32()?, fields.i32()?, fields.i32()?);
@@ -90,8 +91,9 @@ pub struct AuxInfo {
 }
 
 impl AuxInfo {
-    /// Parses an `AUXTRACE_INFO` record of Intel PT after its type. The fields from `mtc_bit` on,
-    /// which older perfs do not write, are 0 if they are missing.
+    /// Parses an `AUXTRACE_INFO` record of Intel PT, whose fields are those after its type. The
+    /// fields from `mtc_bit` on, which older perfs do not write, are 0 if they are missing. `None`
+    /// if earlier fields are cut off.
     pub(super) fn parse(mut fields: Fields<'_>) -> Option<Self> {
         let mut next = || fields.u64();
         let pmu = u32::try_from(next()?).ok()?;
@@ -134,7 +136,7 @@ impl AuxInfo {
         self.sched_switch == 1
     }
 
-    /// Returns `MTCFreq` of an event with this `config`, if it enables MTC packets.
+    /// Returns `MTCFreq` of an event with this `config`; `None` if it does not enable MTC packets.
     #[must_use]
     pub fn mtc_freq(&self, config: u64) -> Option<u8> {
         let shift = self.mtc_freq_bits.trailing_zeros();

@@ -17,14 +17,15 @@ const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 /// The compressed parts of a file, one after the other, and [`END`] after them.
-struct Source<'a> {
+struct CompressedStream<'a> {
     parts: Vec<(u64, &'a [u8])>,
     /// The index of the part that is being read, and the offset in it.
     part: usize,
     at: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> CompressedStream<'a> {
+    /// Creates the stream of these parts, each with the file offset of its record.
     fn new(parts: &[(u64, &'a [u8])]) -> Self {
         let end = parts.last().map_or(0, |(offset, _)| *offset);
         let parts = parts.iter().copied().chain([(end, END)]).collect();
@@ -39,12 +40,12 @@ impl<'a> Source<'a> {
 
     /// Returns true if all records were read. `END`, which was appended to them, may be left.
     fn is_over(&mut self) -> bool {
-        self.skip();
+        self.skip_read_parts();
         self.part + 1 >= self.parts.len()
     }
 
     /// Skips parts that have been read.
-    fn skip(&mut self) {
+    fn skip_read_parts(&mut self) {
         while self.parts.get(self.part).is_some_and(|(_, bytes)| self.at >= bytes.len()) {
             self.part += 1;
             self.at = 0;
@@ -52,9 +53,9 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Read for Source<'_> {
+impl Read for CompressedStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.skip();
+        self.skip_read_parts();
         let rest = self.parts.get(self.part).and_then(|(_, bytes)| bytes.get(self.at..));
         let rest = rest.unwrap_or_default();
         let size = rest.len().min(buffer.len());
@@ -66,30 +67,31 @@ impl Read for Source<'_> {
     }
 }
 
-/// Decompresses `parts`, each with the file offset of its record, and passes the result to `take`
-/// in pieces. Fails if the result is too large to come from a file of `file_bytes` bytes.
+/// Decompresses `parts`, each with the file offset of its record, and passes the result to
+/// `receive` in pieces of any size. Fails if the parts are damaged, if the result is too large to
+/// come from a file of `file_bytes` bytes, and if `receive` fails.
 pub(super) fn decompress(
     parts: &[(u64, &[u8])],
     file_bytes: usize,
-    take: &mut dyn FnMut(&[u8]) -> Result<(), BadPerfData>,
+    receive: &mut dyn FnMut(&[u8]) -> Result<(), BadPerfData>,
 ) -> Result<(), BadPerfData> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(WINDOW_LIMIT_BYTES);
     let mut left = (file_bytes as u64).saturating_mul(GROWTH_LIMIT).max(SMALLEST_LIMIT_BYTES);
-    let mut source = Source::new(parts);
+    let mut stream = CompressedStream::new(parts);
     // One round for each stream. The only one of perf ends at the appended `END`. If other programs
     // end theirs, more may follow, and `END` is not read.
-    while !source.is_over() {
+    while !stream.is_over() {
         let bad = |offset| BadPerfData { offset, what: "the compressed records are damaged" };
-        decoder.init(&mut source).map_err(|_| bad(source.offset()))?;
+        decoder.init(&mut stream).map_err(|_| bad(stream.offset()))?;
         while !decoder.is_finished() {
             let one = BlockDecodingStrategy::UptoBlocks(1);
-            decoder.decode_blocks(&mut source, one).map_err(|_| bad(source.offset()))?;
+            decoder.decode_blocks(&mut stream, one).map_err(|_| bad(stream.offset()))?;
             let bytes = decoder.collect().unwrap_or_default();
             let what = "the compressed records are too large for their file";
-            let too_large = BadPerfData { offset: source.offset(), what };
+            let too_large = BadPerfData { offset: stream.offset(), what };
             left = left.checked_sub(bytes.len() as u64).ok_or(too_large)?;
-            take(&bytes)?;
+            receive(&bytes)?;
         }
     }
     Ok(())

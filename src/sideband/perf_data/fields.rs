@@ -17,14 +17,17 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Creates a reader at the start of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
+    /// Returns the unread bytes, and leaves them unread.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
+    /// Reads `size_bytes` bytes; `None`, and reads none, if there are fewer.
     pub(super) fn take(&mut self, size_bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(size_bytes)?;
         self.rest = rest;
@@ -51,7 +54,8 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
     }
 
-    /// Returns the text up to its first NUL, which must exist.
+    /// Returns the unread text up to its first NUL, and leaves it unread; `None` without a NUL.
+    /// Replaces what is not UTF-8.
     pub(super) fn text(&self) -> Option<String> {
         let end = self.rest.iter().position(|byte| *byte == 0)?;
         Some(String::from_utf8_lossy(self.rest.get(..end)?).into_owned())
@@ -59,7 +63,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns `size_bytes` bytes of a file from `offset` on. If the file is too short, fails with the
-/// text `what`.
+/// text `what`, at `offset` or the file's end.
 pub(super) fn part<'a>(
     file: &'a [u8],
     offset: u64,

@@ -43,45 +43,46 @@ impl PerfData {
         }
         let size = file.get(8..16).and_then(|size| size.first_chunk().copied());
         let size = size.map(u64::from_le_bytes).ok_or(bad(8, "the header is cut off"))?;
-        let mut reading = Reading { file, ..Reading::default() };
+        let mut parser = Parser { file, ..Parser::default() };
         if size == PIPE_HEADER_BYTES {
-            reading.records(PIPE_HEADER_BYTES, file.len() as u64)?;
+            parser.parse_records(PIPE_HEADER_BYTES, file.len() as u64)?;
         } else {
             let header = FileHeader::parse(file)?;
-            reading.data.attrs = header.attrs;
-            reading.trailers = Trailers::of(&reading.data.attrs);
-            reading.records(header.data.0, header.data.1)?;
+            parser.data.attrs = header.attrs;
+            parser.trailers = Trailers::of(&parser.data.attrs);
+            parser.parse_records(header.data.0, header.data.1)?;
             for (number, offset, size) in header.features {
                 let section = part(file, offset, size, "a feature reaches past the end")?;
-                reading.feature(number, offset, section)?;
+                parser.parse_feature(number, offset, section)?;
             }
         }
-        reading.decompress()?;
-        Ok(reading.data)
+        parser.parse_compressed()?;
+        Ok(parser.data)
     }
 }
 
-/// A file that is being parsed.
+/// The state of parsing a file.
 #[derive(Default)]
-struct Reading<'a> {
+struct Parser<'a> {
     file: &'a [u8],
+    /// The result so far.
     data: PerfData,
     trailers: Trailers,
     /// The compressed data, with the offsets of their records.
     compressed: Vec<(u64, &'a [u8])>,
 }
 
-impl<'a> Reading<'a> {
-    /// Reads the records from one offset to another.
-    fn records(&mut self, start: u64, end: u64) -> Result<(), BadPerfData> {
+impl<'a> Parser<'a> {
+    /// Parses the records from one file offset to another.
+    fn parse_records(&mut self, start: u64, end: u64) -> Result<(), BadPerfData> {
         let mut at = usize::try_from(start).unwrap_or(usize::MAX);
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         while at < end {
             let offset = at as u64;
             let rest = self.file.get(at..end).unwrap_or_default();
             let what = "a record is cut off, or has a wrong size";
-            let record = whole(rest).ok_or(BadPerfData { offset, what })?;
-            let following = self.record(at, record).ok_or(BadPerfData {
+            let record = first_record(rest).ok_or(BadPerfData { offset, what })?;
+            let following = self.parse_record(at, record).ok_or(BadPerfData {
                 offset,
                 what: "a record is damaged: it is shorter than its kind",
             })?;
@@ -93,9 +94,10 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads a record. Returns the number of bytes after it that are not records; `None` if the
-    /// record is damaged.
-    fn record(&mut self, at: usize, record: &'a [u8]) -> Option<u64> {
+    /// Parses the record at file offset `at`, and adds its contents to the result. Returns the
+    /// number of bytes after it that are not records; `None` if the record is damaged. Compressed
+    /// data are only collected.
+    fn parse_record(&mut self, at: usize, record: &'a [u8]) -> Option<u64> {
         let offset = at as u64;
         let mut fields = Fields::new(record);
         let (kind, _misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
@@ -116,7 +118,7 @@ impl<'a> Reading<'a> {
             }
             RECORD_HEADER_FEATURE => {
                 let number = u32::try_from(fields.u64()?).ok()?;
-                self.feature(number, offset, fields.rest()).ok()?;
+                self.parse_feature(number, offset, fields.rest()).ok()?;
             }
             RECORD_AUXTRACE_INFO => {
                 let (kind, _) = (fields.u32()?, fields.u32()?);
@@ -139,8 +141,14 @@ impl<'a> Reading<'a> {
         Some(0)
     }
 
-    /// Reads the feature section at `offset` of the file. Ignores irrelevant features.
-    fn feature(&mut self, number: u32, offset: u64, section: &[u8]) -> Result<(), BadPerfData> {
+    /// Parses the feature section at `offset` of the file, and adds it to the result. Ignores
+    /// irrelevant features.
+    fn parse_feature(
+        &mut self,
+        number: u32,
+        offset: u64,
+        section: &[u8],
+    ) -> Result<(), BadPerfData> {
         match number {
             FEATURE_BUILD_ID => self.data.build_ids.extend(build_ids(offset, section)?),
             FEATURE_CPUID => {
@@ -153,9 +161,9 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Parses the records in the compressed data. Each gets the file offset of the first compressed
-    /// record.
-    fn decompress(&mut self) -> Result<(), BadPerfData> {
+    /// Parses the records in all compressed data, and adds them to the result. Each gets the file
+    /// offset of the first compressed record.
+    fn parse_compressed(&mut self) -> Result<(), BadPerfData> {
         let Some((offset, _)) = self.compressed.first().copied() else { return Ok(()) };
         let bad = |what| BadPerfData { offset, what };
         let mut buffer: Vec<u8> = Vec::new();
@@ -165,7 +173,7 @@ impl<'a> Reading<'a> {
             let mut at = 0;
             while let Some(rest) = buffer.get(at..).filter(|rest| rest.len() >= RECORD_HEADER_BYTES)
             {
-                let Some(record) = whole(rest) else {
+                let Some(record) = first_record(rest) else {
                     let size = declared_size(rest).unwrap_or(0);
                     // The rest of the record is in a later piece.
                     if size >= RECORD_HEADER_BYTES {
@@ -184,13 +192,13 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns the size that a record declares.
+/// Returns the size that the record at the start of `bytes` declares; `None` if that is cut off.
 fn declared_size(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(*bytes.get(6..8)?.first_chunk()?)))
 }
 
 /// Returns the record at the start of `bytes`; `None` if it is cut off or has a wrong size.
-fn whole(bytes: &[u8]) -> Option<&[u8]> {
+fn first_record(bytes: &[u8]) -> Option<&[u8]> {
     let size = declared_size(bytes)?;
     bytes.get(..size).filter(|_| size >= RECORD_HEADER_BYTES)
 }

@@ -18,8 +18,8 @@ pub struct BuildId {
 const BUILD_ID_BYTES: usize = 20;
 
 impl BuildId {
-    /// Parses the record in `bytes`, including its header. Also returns true if the file is one of
-    /// user space, not the kernel's.
+    /// Parses the `HEADER_BUILD_ID` record in `bytes`, including its header. Also returns true if
+    /// the file is one of user space, not the kernel's. `None` if the record is cut off.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut fields = Fields::new(bytes);
         let (_kind, misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
@@ -45,7 +45,8 @@ pub(super) struct FileHeader {
 }
 
 impl FileHeader {
-    /// Parses the header, and the attributes and the table of features that it refers to.
+    /// Parses the header, and the attributes and the table of features that it refers to. If perf
+    /// was killed, the records reach to the end of the file, and there are no features.
     pub(super) fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
         let bytes = part(file, 0, FILE_HEADER_BYTES, "the header is cut off")?;
         let mut fields = Fields::new(bytes);
@@ -66,8 +67,8 @@ impl FileHeader {
     }
 }
 
-/// Parses entries of `attr_size` bytes: attributes, each followed by the position of its ids in the
-/// file.
+/// Parses the section of attributes at `offset`: entries of `attr_size` bytes, each of which ends
+/// with the position of its event's ids in the file.
 fn parse_attrs(
     file: &[u8],
     (offset, size): (u64, u64),
@@ -97,7 +98,8 @@ fn parse_attrs(
     Ok(attrs)
 }
 
-/// Parses the table of features after the records, which has one entry for each set bit.
+/// Parses the table of features, which is at `end`, after the records, and has one entry for each
+/// set bit. Returns the number, offset and size of each feature's section.
 fn parse_features(
     file: &[u8],
     end: u64,
@@ -120,7 +122,7 @@ fn parse_features(
     Ok(features)
 }
 
-/// Parses a text preceded by its size.
+/// Parses a text preceded by its size; `None` if it is cut off or has no NUL.
 pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
     let mut fields = Fields::new(bytes);
     let size = usize::try_from(fields.u32()?).ok()?;

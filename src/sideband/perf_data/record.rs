@@ -114,20 +114,21 @@ impl PerfEvent {
 #[derive(Clone, Debug)]
 pub struct PerfRecords {
     /// The formats of the trailers, which follow the records' bodies.
-    ends: Trailers,
+    trailers: Trailers,
 }
 
 impl PerfRecords {
     /// Creates a parser for an event with these attributes.
     #[must_use]
     pub fn of(attr: &Attr) -> Self {
-        Self { ends: Trailers::of(std::slice::from_ref(attr)) }
+        Self { trailers: Trailers::of(std::slice::from_ref(attr)) }
     }
 
-    /// Parses a whole record; `None` if its type is not relevant. An error has offset 0.
+    /// Parses one whole record, including its header; `None` if its type is not relevant. Fails,
+    /// with offset 0, if the record is too short.
     pub fn parse(&self, bytes: &[u8]) -> Result<Option<PerfRecord>, BadPerfData> {
         let cut = |Damaged| BadPerfData { offset: 0, what: "the record is shorter than its kind" };
-        parse(0, bytes, &self.ends).map_err(cut)
+        parse(0, bytes, &self.trailers).map_err(cut)
     }
 }
 
@@ -140,19 +141,20 @@ const BUILD_ID_LIMIT_BYTES: usize = 20;
 #[derive(Debug)]
 pub(super) struct Damaged;
 
-/// Parses the record in `bytes`, including its header; `None` if its type is not relevant. `ends`
-/// has the format of its trailer: the task, time and CPU after the body.
+/// Parses the record in `bytes`, including its header, which is at file offset `offset`; `None` if
+/// its type is not relevant. `trailers` has the format of its trailer: the task, time and CPU after
+/// the body.
 pub(super) fn parse(
     offset: u64,
     bytes: &[u8],
-    ends: &Trailers,
+    trailers: &Trailers,
 ) -> Result<Option<PerfRecord>, Damaged> {
     let mut header = Fields::new(bytes);
     let kind = header.u32().ok_or(Damaged)?;
     let Some(parser) = parser(kind) else { return Ok(None) };
     let misc = header.u16().ok_or(Damaged)?;
-    let end = ends.of_record(bytes);
-    let parts = bytes.get(RECORD_HEADER_BYTES..).and_then(|rest| end.split(rest));
+    let trailer = trailers.of_record(bytes);
+    let parts = bytes.get(RECORD_HEADER_BYTES..).and_then(|rest| trailer.split(rest));
     let (body, id) = parts.ok_or(Damaged)?;
     let event = parser(misc, Fields::new(body)).ok_or(Damaged)?;
     Ok(Some(PerfRecord { offset, id, event }))
@@ -181,6 +183,7 @@ fn parser(kind: u32) -> Option<Parser> {
     })
 }
 
+/// Returns the event of a context switch.
 fn switch(misc: u16, other: Option<(Pid, Tid)>) -> PerfEvent {
     PerfEvent::Switch { out: misc & MISC_SWITCH_OUT != 0, other }
 }
@@ -248,7 +251,7 @@ fn exit(_: u16, fields: Fields<'_>) -> Option<PerfEvent> {
     Some(PerfEvent::Exit { pid, tid })
 }
 
-/// Parses a thread and its parent.
+/// Parses a thread and its parent, from the fields of a fork or exit.
 fn tasks(mut fields: Fields<'_>) -> Option<((Pid, Tid), (Pid, Tid))> {
     let processes = (Pid(fields.i32()?), Pid(fields.i32()?));
     let threads = (Tid(fields.i32()?), Tid(fields.i32()?));

@@ -60,11 +60,11 @@ fn records() -> Vec<PerfRecord> {
 
 fn writer() -> PerfWriter {
     let mut writer = PerfWriter::new("GenuineIntel,6,94,3");
-    writer.intel_pt_events(8, 0x300_e601);
-    writer.aux_info(&info());
-    writer.build_id(&BuildId { id: vec![9; 20], name: "/bin/p".to_owned() });
+    writer.add_intel_pt_events(8, 0x300_e601);
+    writer.set_aux_info(&info());
+    writer.add_build_id(&BuildId { id: vec![9; 20], name: "/bin/p".to_owned() });
     for record in records() {
-        writer.record(&record);
+        writer.add_record(&record);
     }
     writer
 }

@@ -26,7 +26,7 @@ const TRAILER: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_IDENTIFIER;
 
 /// An event of the file, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Described {
+struct NamedEvent {
     name: String,
     attr: Attr,
 }
@@ -34,14 +34,14 @@ struct Described {
 /// A perf.data file that is being built, of side-band records and AUX areas.
 #[derive(Clone, Debug, Default)]
 pub struct PerfWriter {
-    events: Vec<Described>,
+    events: Vec<NamedEvent>,
     /// The encoded `AUXTRACE_INFO` record; empty without one.
     info: Vec<u8>,
     records: Vec<u8>,
     build_ids: Vec<u8>,
     cpuid: String,
     /// The id of the event that records belong to.
-    id: u64,
+    event_id: u64,
 }
 
 impl PerfWriter {
@@ -52,32 +52,33 @@ impl PerfWriter {
         Self { cpuid: cpuid.to_owned(), ..Self::default() }
     }
 
-    /// Adds an event; the following records belong to it. Each record contains thread, time and
-    /// CPU.
-    pub fn event(&mut self, name: &str, pmu: u32, config: u64, flags: u64) {
-        self.id = self.events.len() as u64 + 1;
+    /// Adds an event with these attributes; the following records belong to it. The trailer of each
+    /// record has thread, time and CPU.
+    pub fn add_event(&mut self, name: &str, pmu: u32, config: u64, flags: u64) {
+        self.event_id = self.events.len() as u64 + 1;
         let attr = Attr {
             pmu,
             config,
             sample_type: TRAILER | ATTR_SAMPLE_TYPE,
             flags: flags | super::numbers::ATTR_SAMPLE_ID_ALL,
-            ids: vec![self.id],
+            ids: vec![self.event_id],
         };
-        self.events.push(Described { name: name.to_owned(), attr });
+        self.events.push(NamedEvent { name: name.to_owned(), attr });
     }
 
-    /// Adds the two events of Intel PT: the trace, and one for the kernel's side-band records.
-    pub fn intel_pt_events(&mut self, pmu: u32, config: u64) {
+    /// Adds the two events of Intel PT, without the kernel: the trace, and one for side-band
+    /// records, to which the following records belong.
+    pub fn add_intel_pt_events(&mut self, pmu: u32, config: u64) {
         use super::numbers as n;
         let user = n::ATTR_EXCLUDE_KERNEL | n::ATTR_EXCLUDE_HV;
-        self.event("intel_pt//u", pmu, config, user);
+        self.add_event("intel_pt//u", pmu, config, user);
         let reports = n::ATTR_MMAP | n::ATTR_MMAP2 | n::ATTR_COMM | n::ATTR_COMM_EXEC;
         let reports = reports | n::ATTR_TASK | n::ATTR_CONTEXT_SWITCH;
-        self.event("dummy:u", SOFTWARE, DUMMY, user | reports);
+        self.add_event("dummy:u", SOFTWARE, DUMMY, user | reports);
     }
 
-    /// Sets the Intel PT settings of the AUX areas.
-    pub fn aux_info(&mut self, info: &AuxInfo) {
+    /// Sets the Intel PT settings of the AUX areas, in place of earlier ones.
+    pub fn set_aux_info(&mut self, info: &AuxInfo) {
         let clock = info.clock;
         let filter = padded(info.filter.as_bytes());
         let words = [
@@ -103,41 +104,42 @@ impl PerfWriter {
         body.extend([0; 4]);
         body.extend(words.into_iter().flat_map(u64::to_le_bytes));
         body.extend(filter);
-        self.info = whole(RECORD_AUXTRACE_INFO, 0, &body);
+        self.info = encode_record(RECORD_AUXTRACE_INFO, 0, &body);
     }
 
-    /// Adds a file's build id.
-    pub fn build_id(&mut self, build_id: &BuildId) {
+    /// Adds a file's build id, cut to 20 bytes.
+    pub fn add_build_id(&mut self, build_id: &BuildId) {
         let mut id = build_id.id.clone();
         let size = u8::try_from(id.len()).unwrap_or(20).min(20);
         id.resize(20, 0);
         let mut body = (-1_i32).to_le_bytes().to_vec();
         body.extend(id);
         body.extend([size, 0, 0, 0]);
-        body.extend(text(&build_id.name));
+        body.extend(padded_text(&build_id.name));
         let misc = MISC_USER | MISC_BUILD_ID_SIZE;
-        self.build_ids.extend(whole(RECORD_HEADER_BUILD_ID, misc, &body));
+        self.build_ids.extend(encode_record(RECORD_HEADER_BUILD_ID, misc, &body));
     }
 
-    /// Adds a record of the last event. Truncates a name to 4096 bytes.
-    pub fn record(&mut self, record: &PerfRecord) {
-        let (kind, misc, mut body) = encode(&record.event);
+    /// Adds a record of the last event that was added. Truncates a name to 4096 bytes. Ignores the
+    /// record's file offset.
+    pub fn add_record(&mut self, record: &PerfRecord) {
+        let (kind, misc, mut body) = encode_event(&record.event);
         body.extend(self.trailer(&record.id));
-        self.records.extend(whole(kind, misc, &body));
+        self.records.extend(encode_record(kind, misc, &body));
     }
 
-    /// Encodes the trailer of a record of the last event.
+    /// Encodes the trailer of a record of the last event that was added.
     fn trailer(&self, id: &SampleId) -> Vec<u8> {
         let (pid, tid) = id.task.unwrap_or((Pid(-1), Tid(-1)));
-        let mut bytes = task(pid, tid);
+        let mut bytes = task_bytes(pid, tid);
         bytes.extend(id.time_ns.unwrap_or(0).to_le_bytes());
         bytes.extend(id.cpu.unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend([0; 4]);
-        bytes.extend(self.id.to_le_bytes());
+        bytes.extend(self.event_id.to_le_bytes());
         bytes
     }
 
-    /// Returns the records so far, as they are in the file, for compression.
+    /// Returns the encoded records so far, as they are in the file, for compression by the caller.
     #[must_use]
     pub fn records(&self) -> &[u8] {
         &self.records
@@ -149,8 +151,8 @@ impl PerfWriter {
         self.records = bytes;
     }
 
-    /// Writes the file with a file header. The AUX areas precede the other records. The file
-    /// positions in `traces` are ignored: this computes new ones.
+    /// Writes the file with a file header. The AUX areas, each with the bytes of its trace, precede
+    /// the other records. Their file positions in `traces` are ignored: this computes new ones.
     pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
         let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
         let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
@@ -158,7 +160,7 @@ impl PerfWriter {
         let padding = |bytes: &[u8]| bytes.len().next_multiple_of(8) - bytes.len();
         let traces_bytes: usize =
             traces.iter().map(|(_, bytes)| AUXTRACE_BYTES + bytes.len() + padding(bytes)).sum();
-        let round = whole(RECORD_FINISHED_ROUND, 0, &[]);
+        let round = encode_record(RECORD_FINISHED_ROUND, 0, &[]);
         let data_bytes = (self.info.len() + traces_bytes + self.records.len() + round.len()) as u64;
         let mut features = self.features();
         if !traces.is_empty() {
@@ -203,7 +205,7 @@ impl PerfWriter {
         out.write_all(&self.info)?;
         for (trace, bytes) in traces {
             let zeros = padding(bytes);
-            out.write_all(&auxtrace(trace, bytes.len() + zeros))?;
+            out.write_all(&auxtrace_record(trace, bytes.len() + zeros))?;
             out.write_all(bytes)?;
             out.write_all(&[0; 8][..zeros])?;
         }
@@ -218,7 +220,8 @@ impl PerfWriter {
         features.iter().try_for_each(|(_, section)| out.write_all(section))
     }
 
-    /// Writes the file in pipe format: everything in records, the AUX areas last.
+    /// Writes the file in pipe format: everything in records, the AUX areas, each with the bytes of
+    /// its trace, last.
     pub fn write_to_pipe(
         &self,
         traces: &[(AuxTrace, &[u8])],
@@ -229,20 +232,20 @@ impl PerfWriter {
         for event in &self.events {
             let ids = event.attr.ids.iter().flat_map(|id| id.to_le_bytes());
             let body: Vec<u8> = attr_bytes(&event.attr).into_iter().chain(ids).collect();
-            out.write_all(&whole(RECORD_HEADER_ATTR, 0, &body))?;
+            out.write_all(&encode_record(RECORD_HEADER_ATTR, 0, &body))?;
         }
         for (number, section) in self.features() {
             let body = [&u64::from(number).to_le_bytes()[..], &section].concat();
-            out.write_all(&whole(RECORD_HEADER_FEATURE, 0, &body))?;
+            out.write_all(&encode_record(RECORD_HEADER_FEATURE, 0, &body))?;
         }
         out.write_all(&self.info)?;
         out.write_all(&self.records)?;
         for (trace, bytes) in traces {
             let padded = padded(bytes);
-            out.write_all(&auxtrace(trace, padded.len()))?;
+            out.write_all(&auxtrace_record(trace, padded.len()))?;
             out.write_all(&padded)?;
         }
-        out.write_all(&whole(RECORD_FINISHED_ROUND, 0, &[]))
+        out.write_all(&encode_record(RECORD_FINISHED_ROUND, 0, &[]))
     }
 
     /// Returns the feature sections that both formats have, each with its number, in ascending
@@ -282,7 +285,7 @@ const DUMMY: u64 = 9;
 const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
 
 /// Encodes an `AUXTRACE` record, to be followed by `size_bytes` trace bytes.
-fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
+fn auxtrace_record(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     let mut body = (size_bytes as u64).to_le_bytes().to_vec();
     body.extend(trace.stream_offset.to_le_bytes());
     body.extend(trace.reference.to_le_bytes());
@@ -291,11 +294,12 @@ fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     let cpu = trace.cpu.and_then(|cpu| i32::try_from(cpu).ok());
     body.extend(cpu.unwrap_or(-1).to_le_bytes());
     body.extend([0; 4]);
-    whole(RECORD_AUXTRACE, 0, &body)
+    encode_record(RECORD_AUXTRACE, 0, &body)
 }
 
-/// Encodes a record with its header, cut to the largest multiple of 8 that its size field can hold.
-fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+/// Encodes a record with its header and this body. Cuts a body with which the record would be
+/// larger than its size field can hold.
+fn encode_record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
     let body = body.get(..room).unwrap_or(body);
     let size = u16::try_from(RECORD_HEADER_BYTES + body.len()).unwrap_or(u16::MAX);
@@ -307,17 +311,21 @@ fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the type, the flags and the body of an event's record.
-fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
+fn encode_event(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
     match event {
         PerfEvent::Map(map) => encode_map(map),
         PerfEvent::Comm { pid, tid, name, exec } => {
             let misc = if *exec { MISC_COMM_EXEC } else { 0 };
-            let body = [task(*pid, *tid), text(name)].concat();
+            let body = [task_bytes(*pid, *tid), padded_text(name)].concat();
             (RECORD_COMM, misc | MISC_USER, body)
         }
-        PerfEvent::Fork { child, parent } => (RECORD_FORK, MISC_USER, tasks(*child, *parent)),
-        PerfEvent::Exit { pid, tid } => (RECORD_EXIT, MISC_USER, tasks((*pid, *tid), (*pid, *tid))),
-        PerfEvent::ItraceStart { pid, tid } => (RECORD_ITRACE_START, MISC_USER, task(*pid, *tid)),
+        PerfEvent::Fork { child, parent } => (RECORD_FORK, MISC_USER, tasks_bytes(*child, *parent)),
+        PerfEvent::Exit { pid, tid } => {
+            (RECORD_EXIT, MISC_USER, tasks_bytes((*pid, *tid), (*pid, *tid)))
+        }
+        PerfEvent::ItraceStart { pid, tid } => {
+            (RECORD_ITRACE_START, MISC_USER, task_bytes(*pid, *tid))
+        }
         PerfEvent::Aux { offset, size, flags } => {
             let words = [*offset, *size, *flags];
             (RECORD_AUX, 0, words.into_iter().flat_map(u64::to_le_bytes).collect())
@@ -325,7 +333,7 @@ fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
         PerfEvent::Switch { out, other } => {
             let misc = if *out { MISC_SWITCH_OUT } else { 0 };
             match other {
-                Some((pid, tid)) => (RECORD_SWITCH_CPU_WIDE, misc, task(*pid, *tid)),
+                Some((pid, tid)) => (RECORD_SWITCH_CPU_WIDE, misc, task_bytes(*pid, *tid)),
                 None => (RECORD_SWITCH, misc, Vec::new()),
             }
         }
@@ -337,7 +345,7 @@ fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
 
 /// Returns the type, the flags and the body of a mapping's record.
 fn encode_map(map: &PerfMap) -> (u32, u16, Vec<u8>) {
-    let mut body = task(map.pid, map.tid);
+    let mut body = task_bytes(map.pid, map.tid);
     let words = [map.range.start.0, map.range.size_bytes(), map.file_offset];
     body.extend(words.into_iter().flat_map(u64::to_le_bytes));
     let size = u8::try_from(map.build_id.len()).unwrap_or(0).min(20);
@@ -349,16 +357,18 @@ fn encode_map(map: &PerfMap) -> (u32, u16, Vec<u8>) {
     let protection = 1 | bit(map.writable, 2) | bit(map.executable, 4);
     body.extend(protection.to_le_bytes());
     body.extend((if map.shared { 1_u32 } else { 2 }).to_le_bytes());
-    body.extend(text(&map.name));
+    body.extend(padded_text(&map.name));
     let misc = if size > 0 { MISC_MMAP_BUILD_ID } else { 0 };
     (RECORD_MMAP2, misc | MISC_USER, body)
 }
 
-fn task(pid: Pid, tid: Tid) -> Vec<u8> {
+/// Encodes a process and thread.
+fn task_bytes(pid: Pid, tid: Tid) -> Vec<u8> {
     [pid.0.to_le_bytes(), tid.0.to_le_bytes()].concat()
 }
 
-fn tasks(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
+/// Encodes a thread and its parent, as in the record of a fork or exit.
+fn tasks_bytes(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
     let numbers = [child.0.0, parent.0.0, child.1.0, parent.1.0];
     let numbers = numbers.into_iter().flat_map(i32::to_le_bytes);
     numbers.chain([0; 8]).collect()
@@ -367,8 +377,9 @@ fn tasks(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
 /// The maximum size of a text: no path is longer, and a record has room for it.
 const TEXT_LIMIT_BYTES: usize = 4096;
 
-/// Encodes a text with NULs after it, up to a multiple of 8 bytes.
-fn text(text: &str) -> Vec<u8> {
+/// Encodes a text with at least one NUL after it, up to a multiple of 8 bytes. Cuts it to
+/// [`TEXT_LIMIT_BYTES`].
+fn padded_text(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..TEXT_LIMIT_BYTES).unwrap_or(bytes);
     let mut bytes = bytes.to_vec();
@@ -376,17 +387,20 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// Returns the bytes with NULs after them, up to a multiple of 8 bytes.
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
 }
 
+/// Encodes a text with its size before it, and NULs after it.
 fn sized_text(text: &str) -> Vec<u8> {
-    let text = self::text(text);
+    let text = padded_text(text);
     [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], &text].concat()
 }
 
+/// Encodes the attributes of an event.
 fn attr_bytes(attr: &Attr) -> Vec<u8> {
     let mut bytes = [attr.pmu.to_le_bytes(), ATTR_BYTES.to_le_bytes()].concat();
     let words = [attr.config, 1, attr.sample_type, 0, attr.flags];

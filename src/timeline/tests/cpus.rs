@@ -160,15 +160,15 @@ fn open_of_perf(ran: &RanProgram, dir: &std::path::Path) -> Timeline {
     use crate::recording::import::{Perf, open_perf};
     use crate::sideband::perf_data as perf;
     let mut writer = perf::PerfWriter::new("GenuineIntel,6,85,4");
-    writer.intel_pt_events(8, 1);
+    writer.add_intel_pt_events(8, 1);
     // One tick is one nanosecond.
     let clock = Some(perf::PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
     let info =
         perf::AuxInfo { pmu: 8, clock, per_cpu: true, sched_switch: 2, ..Default::default() };
-    writer.aux_info(&info);
+    writer.set_aux_info(&info);
     let mut record = |tsc: Tsc, task, cpu, event| {
         let id = perf::SampleId { task: Some(task), time_ns: Some(tsc.0), cpu };
-        writer.record(&perf::PerfRecord { offset: 0, id, event });
+        writer.add_record(&perf::PerfRecord { offset: 0, id, event });
     };
     for number in 0..ran.threads.len() {
         let child = (OURS, tid(number));

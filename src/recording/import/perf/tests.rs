@@ -30,15 +30,15 @@ struct Made {
 impl Made {
     fn new(info: &AuxInfo) -> Self {
         let mut writer = PerfWriter::new("GenuineIntel,6,94,3");
-        writer.intel_pt_events(8, 1);
-        writer.aux_info(info);
+        writer.add_intel_pt_events(8, 1);
+        writer.set_aux_info(info);
         Self { writer, areas: Vec::new(), dir: tempfile::tempdir().unwrap() }
     }
 
     fn record(&mut self, time_ns: u64, tid: i32, cpu: Option<u32>, event: PerfEvent) {
         let time_ns = Some(time_ns).filter(|time_ns| *time_ns > 0);
         let id = SampleId { task: Some((PID, Tid(tid))), time_ns, cpu };
-        self.writer.record(&PerfRecord { offset: 0, id, event });
+        self.writer.add_record(&PerfRecord { offset: 0, id, event });
     }
 
     fn map(&mut self, time_ns: u64, pid: Pid, start: u64, name: &str) {
@@ -319,7 +319,7 @@ fn files_are_taken_below_the_root_and_checked() {
         reported.unwrap()
     };
     assert_eq!(code(&made.open(&with).unwrap()), program.len());
-    made.writer.build_id(&crate::sideband::perf_data::BuildId {
+    made.writer.add_build_id(&crate::sideband::perf_data::BuildId {
         id: vec![0xab; 20],
         name: "/../../bin/p".to_owned(),
     });
@@ -337,12 +337,12 @@ fn what_holds_no_user_trace_is_refused() {
     made.record(0, 7, None, comm(PID, false));
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoTrace)));
     let mut writer = PerfWriter::new("");
-    writer.event("cpu-clock", 1, 0, 0);
+    writer.add_event("cpu-clock", 1, 0, 0);
     made.writer = writer;
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoIntelPt)));
     let mut writer = PerfWriter::new("");
-    writer.event("intel_pt//", 8, 1, 0);
-    writer.aux_info(&info());
+    writer.add_event("intel_pt//", 8, 1, 0);
+    writer.set_aux_info(&info());
     made.writer = writer;
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::TracesKernel)));
 }
