@@ -1,4 +1,4 @@
-//! The meaning of records: the edges of all superblocks, by number, in two forms. PlainEdge edges,
+//! The meaning of records: the edges of all superblocks, by number, in two forms. Plain edges,
 //! nearly all that are executed, have a form that fits half a cache line.
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};

@@ -2,11 +2,11 @@
 //! records, so they are untrusted input.
 //!
 //! A *record* is what translated code writes to its thread's trace buffer when it leaves a
-//! superblock: the number of an *edge*, which stands for the path from the superblock's start to
-//! that exit. [`Trace`] writes the trace of one thread from its records. A [`Dictionary`] has the
-//! edges. Events that the tracer saw (a signal, an instruction that it stepped) have their own
-//! methods. For filtered traces and for single-stepping, [`Path`] passes each
-//! instruction through the model of the PT unit.
+//! superblock: the number of an *edge*, the path from the superblock's start to that exit.
+//! [`Trace`] writes the trace of one thread from its records. A [`Dictionary`] has the edges.
+//! Events that the tracer saw (a signal, an instruction that it stepped) have their own methods.
+//! For filtered traces and for single-stepping, [`Path`] passes each instruction through the model
+//! of the PT unit.
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
 //! translated, a [`Lane`] of buffers for each thread, and encodes them on another thread.

@@ -90,7 +90,11 @@ impl Trace {
         dictionary: &Dictionary,
         ip: u64,
     ) -> Result<(), BadRecord> {
-        either!(self, encoder => encoder.finish_owed_record(dictionary, ip), encoder.finish_owed_record(dictionary, ip))
+        either!(
+            self,
+            encoder => encoder.finish_owed_record(dictionary, ip),
+            encoder.finish_owed_record(dictionary, ip)
+        )
     }
 
     /// Sets the time at which the thread was created, before anything is encoded.
@@ -120,13 +124,21 @@ impl Trace {
     /// Encodes the `steps` (instructions) that a thread executed of a path before an event
     /// interrupted it at `ip`. Does not encode the event: call [`Self::enter_kernel`] next.
     pub fn partial_path(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
-        either!(self, encoder => encoder.partial_path(dictionary, steps, ip), encoder.partial_path(steps, ip));
+        either!(
+            self,
+            encoder => encoder.partial_path(dictionary, steps, ip),
+            encoder.partial_path(steps, ip)
+        );
     }
 
     /// Encodes one instruction that the tracer executed for the thread, outside of the code cache.
     /// The thread is at `next` after it, or in the kernel after a far branch.
     pub fn stepped_insn(&mut self, insn: &Insn, next: u64) {
-        either!(self, encoder => encoder.stepped_insn(insn, next), encoder.stepped_insn(insn, next));
+        either!(
+            self,
+            encoder => encoder.stepped_insn(insn, next),
+            encoder.stepped_insn(insn, next)
+        );
     }
 
     /// Encodes an entry into the kernel before the instruction at `ip`, by anything but a far
@@ -143,6 +155,10 @@ impl Trace {
     /// Encodes a return from the kernel to the program, at `ip` and time `tsc`. Does nothing if the
     /// thread is in the program.
     pub fn return_from_kernel(&mut self, ip: u64, tsc: u64) {
-        either!(self, encoder => encoder.return_from_kernel(ip, tsc), encoder.return_from_kernel(ip, tsc));
+        either!(
+            self,
+            encoder => encoder.return_from_kernel(ip, tsc),
+            encoder.return_from_kernel(ip, tsc)
+        );
     }
 }

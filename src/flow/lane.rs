@@ -31,7 +31,7 @@ struct HotState<'t> {
 
 impl Decoder<'_> {
     /// Returns true if tracing is on and no item is queued, so that the decoder may execute code
-    /// without handling a packet or item first. Before each call of [`Self::run_chains`].
+    /// without handling a packet or item first. Callers of [`Self::run_chains`] check it.
     #[inline]
     pub(super) fn is_about_to_execute(&self) -> bool {
         self.state == State::On && self.queue.is_empty()

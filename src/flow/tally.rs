@@ -69,8 +69,8 @@ impl Tally {
         &self.numbering.bounds
     }
 
-    /// Adds a block, or a part of one, to those executed in this round. Gives it a number if it has
-    /// none. Does not count its instructions.
+    /// Adds a block, or a part of one, to those executed in this round. Numbers it if it has no
+    /// number. Does not count its instructions.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.numbering.number_of(bounds);
         self.executed.add(tally_word_of(number));

@@ -68,8 +68,8 @@ pub fn source_of(
 }
 
 /// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
-/// registers that only form an address. Of the memory that a REP instruction reads, returns an empty
-/// range at most.
+/// registers that only form an address. Of the memory that a REP instruction reads, returns an
+/// empty range at most.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);

@@ -30,7 +30,7 @@ pub struct Chains {
     /// The number of bits by which a hash is shifted right to a slot's index.
     shift: u32,
     /// The number of chains built since the last resize.
-    chains_built: usize,
+    built: usize,
     /// The addresses of all chains: those of returns to calls before each, and of its calls.
     addresses: Vec<u64>,
 }
@@ -73,12 +73,12 @@ impl Chains {
             tags.rival = tag;
             return;
         }
-        if self.chains_built > self.slots.len() && self.slots.len() < SLOTS[1] {
+        if self.built > self.slots.len() && self.slots.len() < SLOTS[1] {
             self.resize(self.slots.len() * 4);
         } else if self.addresses.len() > ADDRESSES {
             self.resize(self.slots.len());
         }
-        self.chains_built += 1;
+        self.built += 1;
         let (slot, _) = self.slot_and_tag(key);
         self.slots[slot] = Chain::build(key, dictionary, encoder, &mut self.addresses);
         self.tags[slot] = Tag { holder: tag, rival: tag };
@@ -91,7 +91,7 @@ impl Chains {
         self.tags.clear();
         self.tags.resize(slots, Tag::default());
         self.shift = u64::BITS - slots.ilog2();
-        self.chains_built = 0;
+        self.built = 0;
         self.addresses.clear();
     }
 
@@ -212,7 +212,7 @@ mod tests {
             assert_eq!(encoder.encode_records(&dictionary, &mut chains, records), Ok(0));
         }
         encoder.end_history(&dictionary);
-        (encoder.drain(), encoder.instructions(), chains.chains_built)
+        (encoder.drain(), encoder.instructions(), chains.built)
     }
 
     #[test]

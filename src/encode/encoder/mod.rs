@@ -296,7 +296,7 @@ impl Encoder {
                 self.put_tip(next);
             }
             Class::Call { target } if target != insn.next() => {
-                self.push_return_address(insn.next().0)
+                self.push_return_address(insn.next().0);
             }
             Class::Ret => self.encode_return(next),
             class if class.is_far() => self.branch_to_kernel(),
