@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("give the directory of a recording, and the name of a function".into());
     };
     let recording = Recording::open(Path::new(dir))?;
-    let entries: BTreeSet<_> = recording.code_of(function).into_iter().collect();
+    let entries: BTreeSet<_> = recording.addresses_of(function).into_iter().collect();
     if entries.is_empty() {
         return Err(format!("the program has no function {function}").into());
     }
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{function} was last called at position {position} of {}", recording.total());
     let Some(tid) = recording.running_at(position) else { return Ok(()) };
     for frame in recording.call_stack(tid, position) {
-        let place = frame.call_site.and_then(|addr| recording.place(addr));
+        let place = frame.call_site.and_then(|addr| recording.location_of(addr));
         println!(
             "  by {}",
             place.map_or("an unknown caller".to_owned(), |place| place.to_string())

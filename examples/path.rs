@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A position stands for the instruction that is about to be executed there.
     for position in (0..recording.total()).rev() {
         let Some(tid) = recording.running_at(position) else { continue };
-        let Some(place) = recording.pc(tid, position).and_then(|pc| recording.place(pc)) else {
+        let Some(place) = recording.pc(tid, position).and_then(|pc| recording.location_of(pc))
+        else {
             continue;
         };
         let line = place.line.map(|(file, line)| format!("{file}:{line}"));

@@ -130,7 +130,7 @@ fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: O
     let Some(inquired) = inquired else {
         // The server ends before a gdb has connected.
         let mut session = session;
-        session.run_mut().abandon();
+        session.run_mut().end_session();
         return;
     };
     if let Err(error) = gdb::serve(Listener::Inquired(inquired), session, options) {

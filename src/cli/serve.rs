@@ -52,7 +52,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     };
     let mut live = session::Live::new(backend, request);
     if arguments.no_stop_at_end {
-        live.end_at_once();
+        live.skip_end_stop();
     }
     let leaving = Leaving::on_signals();
     let options = Options {

@@ -285,19 +285,20 @@ fn exact_hits(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<SearchEnd, Fault> {
     let run = session.run();
-    let addrs: BTreeSet<Addr> = run.code_of(what).into_iter().collect();
+    let addrs: BTreeSet<Addr> = run.addresses_of(what).into_iter().collect();
     if addrs.is_empty() {
         return Err(no_code(what));
     }
     let total = run.position().map_or(0, |position| position.total);
     let mut sink = |run: &dyn Run, execution: Execution| {
-        let caller = execution.returns_to.and_then(|next| run.place(Addr(next.0.wrapping_sub(1))));
+        let caller =
+            execution.returns_to.and_then(|next| run.location_of(Addr(next.0.wrapping_sub(1))));
         let mut hit = json!({
             "position": position_text(execution.at, true),
             "share": share(execution.at, total),
             "thread": execution.tid.0,
             "address": execution.pc.to_string(),
-            "place": run.place(execution.pc).map(|place| place.to_string()),
+            "place": run.location_of(execution.pc).map(|place| place.to_string()),
         });
         if let Some(caller) = caller {
             hit["calledAt"] = caller.to_string().into();
@@ -306,7 +307,7 @@ fn exact_hits(
         let _ = sender.send(hit);
     };
     let search = ExecutionSearch { addrs: &addrs, from, count };
-    let end = session.run_mut().executions(&search, &mut sink, interrupted);
+    let end = session.run_mut().find_executions(&search, &mut sink, interrupted);
     end.map_err(|error| Fault::new(error.to_string()))
 }
 
@@ -318,8 +319,8 @@ fn path_hits(
     sender: &Sender<Value>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<SearchEnd, Fault> {
-    let history = run.recorded().ok_or_else(|| Fault::new("there is no history yet"))?;
-    let addrs: BTreeSet<Addr> = history.code_of(what).into_iter().collect();
+    let history = run.path_history().ok_or_else(|| Fault::new("there is no history yet"))?;
+    let addrs: BTreeSet<Addr> = history.addresses_of(what).into_iter().collect();
     if addrs.is_empty() {
         return Err(no_code(what));
     }
@@ -346,7 +347,7 @@ fn path_hits(
             "thread": thread.map(|tid| tid.0),
             "timeNs": history.time_ns(at),
             "address": pc.map(|pc| pc.to_string()),
-            "place": pc.and_then(|pc| history.place(pc)).map(|place| place.to_string()),
+            "place": pc.and_then(|pc| history.location_of(pc)).map(|place| place.to_string()),
         }));
     }
 }

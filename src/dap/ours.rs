@@ -145,7 +145,7 @@ fn timeline(session: &mut dyn AnySession) -> Value {
     let gaps = gaps(session)["gaps"].take();
     let run = session.run();
     let total = run.position().map_or(0, |position| position.total);
-    let recorded = run.recorded();
+    let recorded = run.path_history();
     let threads = recorded.map_or_else(|| run.threads(), crate::session::History::threads);
     let thread = |thread: &crate::session::ThreadInfo| {
         let mut shown = json!({"id": thread.tid.0, "name": thread.name});

@@ -338,7 +338,7 @@ impl<'a, R: Run> Client<'a, R> {
         if let Some(list) = body.strip_prefix(b"QPassSignals:") {
             let signals = self.features.signals.set(list);
             let Some(signals) = signals else { return Answer::malformed() };
-            self.served.session.run_mut().pass_signals(signals);
+            self.served.session.run_mut().set_passed_signals(signals);
             return Answer::ok();
         }
         if let Some(understood) = self.take_of_script(body) {

@@ -37,7 +37,7 @@ impl Resume {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
         for (tid, signal) in &self.signals {
-            session.run_mut().give_signal(*tid, *signal);
+            session.run_mut().queue_signal(*tid, *signal);
         }
         session.set_conditions(conditions.for_run());
         let mut stop = session.resume(self.order, interrupted);

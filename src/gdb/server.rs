@@ -121,7 +121,7 @@ pub fn serve<R: Run>(
             release(&mut served, &options);
         }
         // The next client will not know of the forked processes that this one left stopped.
-        served.session.run_mut().leave_all_beside();
+        served.session.run_mut().detach_all_beside();
         let is_over = served.session.run().is_over();
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);
@@ -138,7 +138,7 @@ pub fn serve<R: Run>(
 /// ([`Options::is_to_end`]), detaches instead from a program that it attached to.
 fn release<R: Run>(served: &mut Served<R>, options: &Options) {
     let run = served.session.run_mut();
-    if (options.is_to_end)() { run.abandon() } else { run.kill() }
+    if (options.is_to_end)() { run.end_session() } else { run.kill() }
 }
 
 /// Serves clients at the caller's connections, one after the other, until one of them kills the
@@ -153,7 +153,7 @@ pub fn serve_streams<R: Run, S: Read + Write>(
         if serve_client(&mut served, &mut Stream(stream), options) == Ended::Killed {
             return;
         }
-        served.session.run_mut().leave_all_beside();
+        served.session.run_mut().detach_all_beside();
     }
 }
 
@@ -172,7 +172,7 @@ fn serve_client<R: Run>(
         // The caller releases the program.
         _ if (options.is_to_end)() => {}
         OnDisconnect::Kill if ended == Ended::Gone => served.session.run_mut().kill(),
-        OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().leave(),
+        OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().detach(),
         _ => {}
     }
     ended

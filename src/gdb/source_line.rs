@@ -37,7 +37,7 @@ impl SourceLine {
     pub(super) fn goes_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
         let at_start = || session.run().pc(self.tid) == Some(self.range.start);
-        stepped && self.holds(session) && !at_start() && session.run().stays(self.tid)
+        stepped && self.holds(session) && !at_start() && session.run().stays_in_activation(self.tid)
     }
 
     fn holds<R: Run>(&self, session: &Session<R>) -> bool {

@@ -82,9 +82,9 @@ impl<R: Run> Served<R> {
         tid: common::Tid,
         act: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        self.session.choose_breakpoints_of(tid);
+        self.session.swap_breakpoints_if_beside(tid);
         let result = act(self);
-        self.session.choose_breakpoints_of(tid);
+        self.session.swap_breakpoints_if_beside(tid);
         result
     }
 

@@ -12,8 +12,8 @@ use super::target::Served;
 use super::transport::Transport;
 use crate::common::{Addr, Tid};
 use crate::session::{
-    Ending, Instruction, KnownRegisters, Library, Place, Recorded, Register, Scripted, Session,
-    Transfer,
+    CodeLocation, Ending, Instruction, KnownRegisters, Library, Recorded, Register, Scripted,
+    Session, Transfer,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -56,7 +56,7 @@ fn history() -> Scripted {
     history.traces.insert(Tid(1), vec![2, 0x82]);
     history.step_ns = Some(1000);
     history.started_unix_ns = Some(1_000_000_000);
-    let place = |offset| Place {
+    let place = |offset| CodeLocation {
         function: "callee".to_owned(),
         offset,
         line: Some(("call.c".to_owned(), 7)),

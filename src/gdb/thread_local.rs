@@ -14,7 +14,7 @@ pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8
         let (offset, link_map) = hex::split(rest, b',')?;
         let ThreadChoice::One(tid) = thread_id::parse(thread)? else { return None };
         let link_map = Addr(hex::number(link_map)?);
-        let found = session.thread_local(tid, link_map, hex::number(offset)?);
+        let found = session.thread_local_address(tid, link_map, hex::number(offset)?);
         Some(match found {
             Ok(addr) => format!("{:x}", addr.0),
             Err(error) => format!("E.{error}"),

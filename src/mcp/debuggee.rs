@@ -147,7 +147,7 @@ impl Debuggee {
     /// Returns the reason of a stop, in words for the client.
     fn words_of(&self, reason: StopReason) -> String {
         match reason {
-            StopReason::Arrived => "arrived".to_owned(),
+            StopReason::Moved => "arrived".to_owned(),
             StopReason::Step => "after a step".to_owned(),
             StopReason::Breakpoint(_) => "at the code".to_owned(),
             StopReason::Edge(Edge::Begin) => "at the beginning of the history".to_owned(),

@@ -181,7 +181,7 @@ impl Debuggee {
         match (direction, is_out) {
             (Direction::Backward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
-                let activation = Activation { frame: current.cfa, returns_to };
+                let activation = Activation { cfa: current.cfa, returns_to };
                 self.session.step_back(tid, BackStep::Out(activation), interrupted);
                 Ok(())
             }

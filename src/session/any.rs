@@ -1,4 +1,5 @@
-//! A session of any kind of run, for code that does not know which.
+//! A session of any kind of run, for code that does not know which. All methods are those of
+//! [`Session`], which documents them.
 
 use super::{BackStep, BreakpointKind, Error, LastChange, Order, Run, Session, Stop, Watchpoint};
 use crate::common::{Addr, AddrRange, Tid};
@@ -9,7 +10,7 @@ pub trait AnySession {
     /// Returns the run.
     fn run(&self) -> &dyn Run;
 
-    /// Returns the run for changes.
+    /// Returns the run, to change it.
     fn run_mut(&mut self) -> &mut dyn Run;
 
     /// Returns the last stop.
@@ -25,19 +26,20 @@ pub trait AnySession {
     /// if it can.
     fn refusal(&self, order: &Order) -> Option<Error>;
 
-    /// Moves to a position of the history.
+    /// Moves to a position of the history ([`Session::seek`]).
     fn seek(&mut self, position: u64) -> Result<Stop, Error>;
 
     /// Steps a thread back ([`Session::step_back`]).
     fn step_back(&mut self, thread: Tid, step: BackStep, interrupted: &dyn Fn() -> bool) -> Stop;
 
-    /// Inserts a breakpoint. Returns false if there cannot be one.
+    /// Inserts a breakpoint. Returns false if there cannot be one
+    /// ([`Session::insert_breakpoint`]).
     fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool;
 
-    /// Inserts a watchpoint. Returns false if the run cannot watch it.
+    /// Inserts a watchpoint. Returns false if the run cannot watch it together with the others.
     fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool;
 
-    /// Removes all breakpoints and watchpoints.
+    /// Removes all breakpoints, watchpoints and conditions.
     fn clear_breakpoints(&mut self);
 
     /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).

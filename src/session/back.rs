@@ -1,5 +1,10 @@
 //! Steps back by source lines and functions, for debuggers that, unlike gdb, do not do so
 //! themselves. This needs registers and memory, so an exact recording.
+//!
+//! A step is a walk of single steps back ([`BackWalk::step_one_back`]). Where one arrives at the
+//! RET of a function that is not to be entered, the walk goes back to that function's call at once
+//! ([`BackWalk::reach_call`]): with the breakpoints of the user, and one at each call instruction
+//! that could have pushed the return address. Such a call counts only with the right stack pointer.
 
 use super::{
     Action, BreakpointKind, Conditions, Direction, Order, Register, Run, Session, Stop, StopReason,
@@ -8,17 +13,18 @@ use crate::common::{Addr, Tid};
 use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
 use std::collections::BTreeSet;
 
-/// The longest call instruction that compilers and linkers write, in bytes.
-const LONGEST_CALL: u64 = 9;
+/// The size of the longest call instruction that compilers and linkers write.
+const MAX_CALL_BYTES: u64 = 9;
 
 /// A step backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackStep {
-    /// To the beginning of a source line. Enters called functions that have line information.
+    /// To the beginning of the current source line, or from there to that of the line executed
+    /// before. Enters called functions that have line information, at their last line.
     Into,
-    /// To the beginning of a source line, over called functions.
+    /// The same, but over called functions.
     Over,
-    /// To the call of a function.
+    /// To the call of a function, which is about to execute then.
     Out(Activation),
 }
 
@@ -26,7 +32,7 @@ pub enum BackStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activation {
     /// The stack pointer before the call: the canonical frame address.
-    pub frame: u64,
+    pub cfa: u64,
     /// The address to which the function returns.
     pub returns_to: Addr,
 }
@@ -34,122 +40,126 @@ pub struct Activation {
 /// A file's name and a line.
 type Line = (String, u32);
 
-/// The result of one step back.
-enum Moved {
-    /// To an instruction of the same function, perhaps over a call.
-    Within,
-    /// To the last instruction of a called function.
+/// The result of one step back, by the instruction that is about to execute then.
+enum BackMove {
+    /// One of the same function, perhaps the call of a function that was skipped.
+    InFunction,
+    /// The RET of a called function, which is entered.
     IntoCallee,
-    /// To the call of the function.
+    /// The call of the function, in its caller.
     ToCaller,
-    /// To a stop that ends the walk.
+    /// Any: this stop ends the walk, such as a breakpoint or an interrupt.
     Ended(Stop),
 }
 
-/// A step back in progress, made of single steps and of runs to calls.
-struct Walk<'a, R> {
+/// A [`BackStep`] in progress, made of single steps and of runs to calls.
+struct BackWalk<'a, R> {
     session: &'a mut Session<R>,
     thread: Tid,
     /// True to enter called functions that have line information.
-    enters: bool,
+    enters_callees: bool,
     interrupted: &'a dyn Fn() -> bool,
 }
 
 impl<R: Run> Session<R> {
-    /// Steps a thread back. Stops at breakpoints on the way. The reason of the stop is
-    /// [`StopReason::Step`] if the step is complete.
+    /// Steps a thread back, and waits for the stop. The reason of the stop is
+    /// [`StopReason::Step`] if the step is complete; otherwise a breakpoint, a signal, an interrupt
+    /// or the beginning of the history ended it on the way.
     pub fn step_back(
         &mut self,
         thread: Tid,
         step: BackStep,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let enters = step == BackStep::Into;
-        let mut walk = Walk { session: self, thread, enters, interrupted };
+        let enters_callees = step == BackStep::Into;
+        let mut walk = BackWalk { session: self, thread, enters_callees, interrupted };
         match step {
-            BackStep::Into | BackStep::Over => walk.line(),
+            BackStep::Into | BackStep::Over => walk.go_to_line_start(),
             BackStep::Out(activation) => walk.reach_call(activation),
         }
     }
 }
 
-impl<R: Run> Walk<'_, R> {
+impl<R: Run> BackWalk<'_, R> {
     /// Goes back to the beginning of the current line; from its beginning, to the beginning of the
-    /// line executed before.
-    fn line(&mut self) -> Stop {
-        if !self.is_amid_line() {
+    /// line executed before. Returns the stop there, or the one that ended the walk earlier.
+    fn go_to_line_start(&mut self) -> Stop {
+        if !self.is_inside_line() {
             loop {
-                match self.back() {
-                    Moved::Ended(stop) => return stop,
+                match self.step_one_back() {
+                    BackMove::Ended(stop) => return stop,
                     // The caller may have no lines. A function without lines is left as a whole.
-                    Moved::ToCaller => break,
+                    BackMove::ToCaller => break,
                     _ if self.line_here().is_some() => break,
                     _ => {}
                 }
             }
         }
         let mut line = self.line_here();
-        while self.is_amid_line() {
+        while self.is_inside_line() {
             let here = self.session.run().position();
-            match self.back() {
-                Moved::Ended(stop) => return stop,
-                Moved::IntoCallee => line = self.line_here(),
-                Moved::Within if self.line_here() == line => {}
+            match self.step_one_back() {
+                BackMove::Ended(stop) => return stop,
+                BackMove::IntoCallee => line = self.line_here(),
+                BackMove::InFunction if self.line_here() == line => {}
                 // Control entered this line in its middle, at the place left last: return there.
-                Moved::Within | Moved::ToCaller => {
+                BackMove::InFunction | BackMove::ToCaller => {
                     let came_back = here.map(|here| self.session.seek(here.at));
-                    return came_back.and_then(Result::ok).unwrap_or_else(|| self.arrived());
+                    return came_back.and_then(Result::ok).unwrap_or_else(|| self.step_complete());
                 }
             }
         }
-        self.arrived()
+        self.step_complete()
     }
 
-    /// Goes back by one instruction, or over a function that is not to be entered to its call.
-    fn back(&mut self) -> Moved {
+    /// Goes back by one instruction. If that is the RET of a function that is not to be entered,
+    /// goes on to the call of that function.
+    fn step_one_back(&mut self) -> BackMove {
         let from = self.pc();
         let stop = self.resume(Action::Step);
         if stop.reason != StopReason::Step || stop.thread != self.thread {
-            return Moved::Ended(stop);
+            return BackMove::Ended(stop);
         }
         if (self.interrupted)() {
-            return Moved::Ended(Stop { reason: StopReason::Interrupted, ..stop });
+            return BackMove::Ended(Stop { reason: StopReason::Interrupted, ..stop });
         }
-        let Some(pc) = self.pc() else { return Moved::Within };
+        let Some(pc) = self.pc() else { return BackMove::InFunction };
         match self.class_at(pc) {
-            Some((Class::Ret, _)) if !self.enters || self.line_here().is_none() => {
-                let stop = self.over_callee();
-                stop.map_or(Moved::Within, Moved::Ended)
+            Some((Class::Ret, _)) if !self.enters_callees || self.line_here().is_none() => {
+                let stop = self.skip_callee();
+                stop.map_or(BackMove::InFunction, BackMove::Ended)
             }
-            Some((Class::Ret, _)) => Moved::IntoCallee,
+            Some((Class::Ret, _)) => BackMove::IntoCallee,
             // Code that asks for its own address calls the next instruction.
             Some((Class::Call { .. } | Class::CallIndirect, length))
                 if from != Some(pc.wrapping_add(length)) =>
             {
-                Moved::ToCaller
+                BackMove::ToCaller
             }
-            _ => Moved::Within,
+            _ => BackMove::InFunction,
         }
     }
 
-    /// Goes back from the return of a called function to its call. Returns another stop that ended
-    /// the way there; `None` at the call.
-    fn over_callee(&mut self) -> Option<Stop> {
+    /// Goes back from the RET of a called function to its call. Returns `None` at the call, and
+    /// also, without a move, if the stack pointer is unknown. Otherwise returns the stop that ends
+    /// the walk: one on the way, or at the RET if the return address cannot be read.
+    fn skip_callee(&mut self) -> Option<Stop> {
         let stack = self.register(Register::RSP)?;
         let mut word = [0; 8];
         if self.session.run().read_memory(self.thread, Addr(stack), &mut word) < word.len() {
-            return Some(self.arrived());
+            return Some(self.step_complete());
         }
         let returns_to = Addr(u64::from_le_bytes(word));
-        let stop = self.reach_call(Activation { frame: stack.wrapping_add(8), returns_to });
-        (stop != self.arrived()).then_some(stop)
+        let stop = self.reach_call(Activation { cfa: stack.wrapping_add(8), returns_to });
+        (stop != self.step_complete()).then_some(stop)
     }
 
-    /// Goes back to the call of an activation, by breakpoints at the calls that may return there.
-    /// The user's breakpoints still stop the run.
+    /// Goes back to the call of an activation, by breakpoints at the call instructions before its
+    /// return address. Returns [`Self::step_complete`] there, or an earlier stop: the user's
+    /// breakpoints still stop the run.
     fn reach_call(&mut self, activation: Activation) -> Stop {
-        let Activation { frame, returns_to } = activation;
-        let calls: BTreeSet<Addr> = (2..=LONGEST_CALL)
+        let Activation { cfa, returns_to } = activation;
+        let calls: BTreeSet<Addr> = (2..=MAX_CALL_BYTES)
             .filter_map(|length| returns_to.0.checked_sub(length).map(|at| (Addr(at), length)))
             .filter(|(at, length)| self.is_call(*at, *length))
             .map(|(at, _)| at)
@@ -160,21 +170,21 @@ impl<R: Run> Walk<'_, R> {
         for addr in &calls {
             wanted.insert(BreakpointKind::Software, *addr);
         }
-        let is_of_user = move |addr| user_breakpoints.at(addr).is_some();
+        let is_of_user = move |addr| user_breakpoints.kind_at(addr).is_some();
         let at = calls.clone();
         // A cache of the replay keys results by conditions: this condition needs a separate key.
-        let key = user_conditions.key().rotate_left(1) ^ frame ^ returns_to.0.rotate_left(32);
+        let key = user_conditions.key().rotate_left(1) ^ cfa ^ returns_to.0.rotate_left(32);
         wanted.set_conditions(Conditions::new(key, move |addr, registers, read| {
             let is_the_call = at.contains(&addr)
-                && registers.get(Register::RSP).is_some_and(|sp| sp == u128::from(frame));
+                && registers.get(Register::RSP).is_some_and(|sp| sp == u128::from(cfa));
             is_the_call || is_of_user(addr) && user_conditions.hold(addr, registers, read)
         }));
         let stop =
             self.session.resume_with(self.order(Action::Continue), &wanted, self.interrupted);
         let is_there = stop.thread == self.thread
             && self.pc().is_some_and(|pc| calls.contains(&pc))
-            && self.register(Register::RSP) == Some(frame);
-        if is_there { self.arrived() } else { stop }
+            && self.register(Register::RSP) == Some(cfa);
+        if is_there { self.step_complete() } else { stop }
     }
 
     fn is_call(&self, at: Addr, length: u64) -> bool {
@@ -200,7 +210,7 @@ impl<R: Run> Walk<'_, R> {
         self.session.resume(self.order(action), self.interrupted)
     }
 
-    fn arrived(&self) -> Stop {
+    fn step_complete(&self) -> Stop {
         Stop { thread: self.thread, reason: StopReason::Step }
     }
 
@@ -218,13 +228,14 @@ impl<R: Run> Walk<'_, R> {
     }
 
     fn line_of(&self, addr: Addr) -> Option<Line> {
-        self.session.run().place(addr)?.line
+        self.session.run().location_of(addr)?.line
     }
 
-    /// Returns true if the code before this instruction is of the same line of the same function.
-    fn is_amid_line(&self) -> bool {
+    /// Returns true if the byte before this instruction is code of the same line of the same
+    /// function; false if this instruction has no line.
+    fn is_inside_line(&self) -> bool {
         let Some(pc) = self.pc() else { return false };
-        let Some(here) = self.session.run().place(pc) else { return false };
+        let Some(here) = self.session.run().location_of(pc) else { return false };
         here.offset > 0 && here.line.is_some() && self.line_of(Addr(pc.0 - 1)) == here.line
     }
 }

@@ -1,5 +1,6 @@
-//! The addresses at which a run stops. Views evaluate hit counts, and the conditions that a run
-//! does not evaluate.
+//! The addresses at which a run stops, and the memory whose accesses stop it. Only an exact
+//! recording evaluates conditions, during its replay. Other runs stop in any case: their views
+//! evaluate the conditions then, and resume. Views also count hits.
 
 use super::KnownRegisters;
 use crate::common::Addr;
@@ -47,16 +48,19 @@ pub type ReadMemory<'a> = dyn Fn(Addr, &mut [u8]) -> bool + 'a;
 /// address.
 type Condition = dyn Fn(Addr, &KnownRegisters, &ReadMemory<'_>) -> bool;
 
-/// The conditions of the inserted breakpoints, for runs that can evaluate them on their way.
+/// The conditions of all inserted breakpoints, as one function, for runs that can evaluate it on
+/// their way. The default value has no conditions: each breakpoint stops the run.
 #[derive(Clone, Default)]
 pub struct Conditions {
-    /// A number that is equal for equal conditions.
+    /// A number that is equal for equal conditions: a replay remembers search results by it.
     key: u64,
+    /// `None` if there are no conditions.
     holds: Option<Arc<Condition>>,
 }
 
 impl Conditions {
-    /// Returns conditions that `holds` evaluates. `key` is equal for equal conditions.
+    /// Returns conditions. `holds` returns true if a thread with the given registers stops at a
+    /// breakpoint at the given address. `key` is equal for equal conditions.
     pub fn new(
         key: u64,
         holds: impl Fn(Addr, &KnownRegisters, &ReadMemory<'_>) -> bool + 'static,
@@ -74,8 +78,8 @@ impl Conditions {
         self.holds.is_some()
     }
 
-    /// Returns true if a thread with these registers stops at a breakpoint at `addr`; always if
-    /// there are no conditions.
+    /// Returns true if a thread with these registers stops at a breakpoint at `addr`; always true
+    /// without conditions. `read` reads memory. The caller knows that a breakpoint is there.
     pub fn hold(&self, addr: Addr, registers: &KnownRegisters, read: &ReadMemory<'_>) -> bool {
         self.holds.as_ref().is_none_or(|holds| holds(addr, registers, read))
     }
@@ -87,27 +91,29 @@ impl fmt::Debug for Conditions {
     }
 }
 
-/// The inserted breakpoints and watchpoints.
+/// The inserted breakpoints and watchpoints, with the conditions of the breakpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Breakpoints {
     conditions: Conditions,
     software: BTreeSet<Addr>,
     hardware: BTreeSet<Addr>,
+    /// The addresses in `software` or `hardware`.
     all: BTreeSet<Addr>,
     watchpoints: Vec<Watchpoint>,
 }
 
 impl Breakpoints {
-    /// Inserts a breakpoint. Inserting it again has no effect.
+    /// Inserts a breakpoint. Inserting it again has no effect. There may be one of each kind at an
+    /// address.
     pub fn insert(&mut self, kind: BreakpointKind, addr: Addr) {
-        self.of_kind(kind).insert(addr);
+        self.addrs_of_kind(kind).insert(addr);
         self.all.insert(addr);
     }
 
     /// Removes a breakpoint. Returns true if it was inserted.
     pub fn remove(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
-        let removed = self.of_kind(kind).remove(&addr);
-        if self.at(addr).is_none() {
+        let removed = self.addrs_of_kind(kind).remove(&addr);
+        if self.kind_at(addr).is_none() {
             self.all.remove(&addr);
         }
         removed
@@ -122,8 +128,8 @@ impl Breakpoints {
 
     /// Removes a watchpoint. Returns true if it was inserted.
     pub fn unwatch(&mut self, watchpoint: Watchpoint) -> bool {
-        let place = self.watchpoints.iter().position(|known| *known == watchpoint);
-        place.map(|place| self.watchpoints.remove(place)).is_some()
+        let index = self.watchpoints.iter().position(|known| *known == watchpoint);
+        index.map(|index| self.watchpoints.remove(index)).is_some()
     }
 
     /// Sets the conditions of the breakpoints.
@@ -146,8 +152,9 @@ impl Breakpoints {
         *self = Self::default();
     }
 
-    /// Returns the kind of breakpoint at an address; software wins over hardware.
-    pub fn at(&self, addr: Addr) -> Option<BreakpointKind> {
+    /// Returns the kind of breakpoint at an address: software if there are both. Returns `None`
+    /// without a breakpoint. Conditions are not evaluated.
+    pub fn kind_at(&self, addr: Addr) -> Option<BreakpointKind> {
         if self.software.contains(&addr) {
             Some(BreakpointKind::Software)
         } else if self.hardware.contains(&addr) {
@@ -162,7 +169,7 @@ impl Breakpoints {
         &self.all
     }
 
-    fn of_kind(&mut self, kind: BreakpointKind) -> &mut BTreeSet<Addr> {
+    fn addrs_of_kind(&mut self, kind: BreakpointKind) -> &mut BTreeSet<Addr> {
         match kind {
             BreakpointKind::Software => &mut self.software,
             BreakpointKind::Hardware => &mut self.hardware,

@@ -1,4 +1,5 @@
-//! Facts about a run for its user: the program, its ending, the gaps.
+//! Facts about a run for its user: the program, its ending, source locations of code, libraries,
+//! memory mappings, the size of traces and their gaps.
 
 use crate::common::{Addr, AddrRange, Tid};
 use crate::recording::{Exit, Reader};
@@ -51,7 +52,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns the ending in a recording's manifest.
+    /// Returns the ending in a recording's manifest; [`Self::Unknown`] for a recording without an
+    /// end, even if its program still runs, and for one that was detached.
     pub(super) fn of(reader: &Reader) -> Self {
         match reader.manifest().end.as_ref().and_then(|end| end.exit) {
             Some(Exit::Code(status)) => Self::Exited(status),
@@ -75,7 +77,8 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Returns the name of a Linux signal number on x86-64; `None` for real-time signals.
+/// Returns the name of a Linux signal number on x86-64; `None` for real-time signals and for
+/// numbers that are no signals.
 pub fn signal_name(number: i32) -> Option<&'static str> {
     const NAMES: [&str; 31] = [
         "SIGHUP",
@@ -114,18 +117,18 @@ pub fn signal_name(number: i32) -> Option<&'static str> {
     NAMES.get(index).copied()
 }
 
-/// A source location of code, as far as it is known.
+/// A location of code in the source: its function, and the line if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CodeLocation {
     /// The name of the function.
     pub function: String,
-    /// Offset from the start of the function, in bytes.
+    /// The offset from the start of the function, in bytes.
     pub offset: u64,
     /// The name of the file, without directories, and the line number.
     pub line: Option<(String, u32)>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // As gdb names the function of a frame.
         f.write_str(without_parameters(&self.function))?;
@@ -139,11 +142,26 @@ impl fmt::Display for Place {
     }
 }
 
+/// An entry of the dynamic linker's list: a shared library, or the program itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// The path on the machine of the recording; empty for the program itself.
+    pub path: String,
+    /// The namespace ([`LinkMap::namespace`]).
+    pub namespace: u64,
+    /// Address of the library's `struct link_map`.
+    pub link_map: Addr,
+    /// Difference between addresses in memory and in the file (`l_addr`).
+    pub load_bias: Addr,
+    /// Address of the dynamic section (`l_ld`).
+    pub dynamic: Addr,
+}
+
 impl Library {
-    /// Returns the libraries of the dynamic linker's list, of which the first is the program
-    /// itself, without a name. Leaves out the vdso, which has a name without a directory and no
-    /// file.
-    pub(super) fn all_of(maps: Vec<LinkMap>) -> Vec<Self> {
+    /// Returns the entries of the dynamic linker's list in its order: first the program itself,
+    /// with an empty path, then its libraries. Leaves out the vdso, which has a name without a
+    /// directory and no file.
+    pub(super) fn from_link_maps(maps: Vec<LinkMap>) -> Vec<Self> {
         let of_file = |map: &LinkMap| map.name.is_empty() || map.name.starts_with('/');
         maps.into_iter().filter(of_file).map(Self::from).collect()
     }
@@ -213,19 +231,4 @@ pub struct GapInfo {
     pub last_ip: Option<Addr>,
     /// The cause, as a lowercase fragment.
     pub reason: String,
-}
-
-/// A shared library in the dynamic linker's list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
-    /// The path on the machine of the recording; empty for the program itself.
-    pub path: String,
-    /// The namespace ([`LinkMap::namespace`]).
-    pub namespace: u64,
-    /// Address of the library's `struct link_map`.
-    pub link_map: Addr,
-    /// Difference between addresses in memory and in the file (`l_addr`).
-    pub load_bias: Addr,
-    /// Address of the dynamic section (`l_ld`).
-    pub dynamic: Addr,
 }

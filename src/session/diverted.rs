@@ -1,5 +1,6 @@
-//! Functions of the program that the debugger calls in the past. They run in a diversion of the
-//! replay: in its process, whose former state is restored before the run moves.
+//! Functions of the program that the debugger calls in the past, by changing a thread's registers
+//! and resuming it. They run in a *diversion* of the replay: in its process, but apart from the
+//! recorded run. The state before it is restored when the run moves.
 
 use super::replayed::Replayed;
 use super::{Action, Breakpoints, Order, Stop, StopReason};
@@ -7,9 +8,10 @@ use crate::replay::{self, DiversionEnd, Goals};
 use std::io::Write;
 
 impl Replayed {
-    /// Resumes a thread in a diversion, in a function that the debugger calls. A failure ends the
-    /// diversion, not the run.
-    pub(super) fn go_diverted(
+    /// Steps or continues a thread in a diversion, in a function that the debugger calls, and
+    /// returns the stop. The session's position in the recorded run stays. If the function cannot
+    /// go on, ends the diversion and reports an interrupt; the run is not affected.
+    pub(super) fn resume_diverted(
         &mut self,
         order: &Order,
         goals: &Goals<'_>,
@@ -18,12 +20,12 @@ impl Replayed {
         let thread = order.thread;
         let replay = self.replay.get_mut();
         let end = match order.action {
-            Action::Step => replay.step_diverted(thread, &mut print),
-            Action::Continue => replay.run_diverted(thread, goals, &mut print),
+            Action::Step => replay.step_diverted(thread, &mut print_to_stderr),
+            Action::Continue => replay.run_diverted(thread, goals, &mut print_to_stderr),
         };
         let reason = match end {
             Ok(DiversionEnd::Stop | DiversionEnd::Step) => {
-                return Ok(self.stepped(thread, breakpoints));
+                return Ok(self.stop_after_step(thread, breakpoints));
             }
             Ok(DiversionEnd::Signal(number)) => StopReason::Signal(number),
             Ok(DiversionEnd::Stuck | DiversionEnd::Interrupted) => StopReason::Interrupted,
@@ -37,9 +39,9 @@ impl Replayed {
     }
 }
 
-/// Prints what a called function writes to its standard output, or error. The standard output may
-/// be the connection to the debugger.
-fn print(bytes: &[u8]) {
+/// Prints to standard error what a called function writes to its standard output or error: the
+/// server's standard output may be the connection to the debugger.
+fn print_to_stderr(bytes: &[u8]) {
     let mut output = std::io::stderr();
     // If the output is closed, no one reads it.
     let _ = output.write_all(bytes).and_then(|()| output.flush());

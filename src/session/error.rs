@@ -12,7 +12,7 @@ pub enum Error {
     /// A write to registers or memory of a live program's past.
     #[error("the past cannot be changed")]
     LivePastIsFixed,
-    /// A move through the past while watchpoints are inserted.
+    /// A move through the past while watchpoints are inserted, in a run that is not exact.
     #[error(
         "watchpoints cannot be checked in the past, where values are unknown: delete or disable \
          them first"
@@ -24,10 +24,10 @@ pub enum Error {
     /// A write to a program that is gone.
     #[error("the program is gone")]
     Gone,
-    /// A start of a program in place of a recording.
+    /// A start of a program in a session of a recording.
     #[error("a recording cannot run again")]
     NotRunAgain,
-    /// A restart without a previous program.
+    /// A start without a program's name or arguments, and without a previous program.
     #[error("no program was run before: say which one to run")]
     NoProgram,
     /// An order that needs two processes to be debugged at once.
@@ -45,7 +45,7 @@ pub enum Error {
     /// A `siginfo_t` whose size differs from the kernel's.
     #[error("a siginfo_t has 128 bytes")]
     NotSiginfo,
-    /// A write to a register that cannot be written.
+    /// A write to a register that does not exist or cannot be written.
     #[error("this register cannot be written")]
     NoSuchRegister,
     /// An operation that failed or was refused for this reason.
@@ -57,9 +57,9 @@ pub enum Error {
     /// A seek outside the history.
     #[error("no such position: {position} (the history has 0 to {total})")]
     NoSuchPosition {
-        /// The requested position.
+        /// The requested position; in an exact recording, its moment.
         position: u64,
-        /// The last position of the history.
+        /// The last position of the history; in an exact recording, its last moment.
         total: u64,
     },
 }

@@ -1,8 +1,9 @@
 //! The last executions of some code, and the last change of memory, in an exact recording: found by
-//! running backwards.
+//! running the replay backwards. A search moves the replay; unless it is to end elsewhere, it then
+//! moves back to the position at which it was requested. Each search ends a diversion first.
 
 use super::replayed::Replayed;
-use super::source::{Source, symbols_of};
+use super::source::{CodeSymbols, symbols_of};
 use super::{Execution, ExecutionSearch, ExecutionSink, LastChange, Position, SearchEnd};
 use crate::common::{Addr, AddrRange};
 use crate::replay::{self, Goals, MoveEnd, Watch, WatchKind};
@@ -11,8 +12,8 @@ use std::collections::BTreeSet;
 
 impl Replayed {
     /// Returns the symbols of the code, which are read on first use.
-    pub(super) fn source(&self) -> &Source {
-        self.source.get(|| {
+    pub(super) fn code_symbols(&self) -> &CodeSymbols {
+        self.symbols.get(|| {
             let replay = self.replay.borrow();
             let reader = replay.reader();
             // Code of files that are missing or damaged has no names.
@@ -22,8 +23,9 @@ impl Replayed {
         })
     }
 
-    /// Searches backwards for executions of instructions, then returns to the current position.
-    pub(super) fn search(
+    /// Searches backwards for executions of instructions, and calls `sink` for each with the run at
+    /// its position. Then moves back to the current position. Ends a diversion.
+    pub(super) fn search_executions(
         &mut self,
         search: &ExecutionSearch<'_>,
         sink: ExecutionSink<'_>,
@@ -32,18 +34,18 @@ impl Replayed {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
         let (here, was_at_end) = (replay.exact_position()?, replay.is_at_end());
-        let end = if self.begin_search(search.from, interrupted)? {
-            self.search_back(search, sink, interrupted)?
+        let end = if self.go_to_search_start(search.from, interrupted)? {
+            self.pass_executions_back(search, sink, interrupted)?
         } else {
             SearchEnd::Interrupted
         };
-        self.come_back(here, was_at_end)?;
+        self.return_to(here, was_at_end)?;
         Ok(end)
     }
 
-    /// Moves to position `from`, where a search begins, or to the end of the run. Returns false if
-    /// the user interrupted the move.
-    fn begin_search(
+    /// Moves to position `from`, where a search begins; to the end of the run for `None`, or if
+    /// `from` is after the end. Returns false if the user interrupted the move to the end.
+    fn go_to_search_start(
         &mut self,
         from: Option<u64>,
         interrupted: &dyn Fn() -> bool,
@@ -58,7 +60,9 @@ impl Replayed {
     }
 
     /// Runs backwards from here, and passes each execution to `sink`, up to the requested number.
-    fn search_back(
+    /// Stays where it stops. After the requested number, searches for one more, so that
+    /// [`SearchEnd::HasMore`] is certain.
+    fn pass_executions_back(
         &mut self,
         search: &ExecutionSearch<'_>,
         sink: ExecutionSink<'_>,
@@ -70,7 +74,7 @@ impl Replayed {
             match self.replay.get_mut().run_back(&goals, &[])? {
                 MoveEnd::Stop if found == search.count => return Ok(SearchEnd::HasMore),
                 MoveEnd::Stop => {
-                    if let Some(execution) = self.execution()? {
+                    if let Some(execution) = self.execution_here()? {
                         found += 1;
                         sink(self, execution);
                     }
@@ -81,9 +85,9 @@ impl Replayed {
         }
     }
 
-    /// Moves back to the last change of a memory range. Returns to the current position if there is
-    /// none, or if the user interrupts the search.
-    pub(super) fn search_last_change(
+    /// Moves back to the last write to a memory range: its instruction is about to execute. Returns
+    /// to the current position if there is none, or if the user interrupts the search.
+    pub(super) fn move_to_last_change(
         &mut self,
         range: AddrRange,
         interrupted: &dyn Fn() -> bool,
@@ -97,12 +101,13 @@ impl Replayed {
             MoveEnd::Interrupted => LastChange::Interrupted,
             _ => LastChange::Nowhere,
         };
-        self.come_back(here, was_at_end)?;
+        self.return_to(here, was_at_end)?;
         Ok(found)
     }
 
-    /// Moves back to the position at which a search was requested.
-    fn come_back(&mut self, here: replay::Position, was_at_end: bool) -> Result<(), replay::Error> {
+    /// Moves to `here`, the position at which a search was requested; `was_at_end` if it was the
+    /// end of the run.
+    fn return_to(&mut self, here: replay::Position, was_at_end: bool) -> Result<(), replay::Error> {
         let replay = self.replay.get_mut();
         replay.seek(here)?;
         if was_at_end {
@@ -112,7 +117,8 @@ impl Replayed {
     }
 
     /// Returns the execution of the instruction that is about to execute; `None` if no thread runs.
-    fn execution(&self) -> Result<Option<Execution>, replay::Error> {
+    /// Reads the return address from the stack if the instruction is a function's first.
+    fn execution_here(&self) -> Result<Option<Execution>, replay::Error> {
         let mut replay = self.replay.borrow_mut();
         let position = replay.position();
         let at = Position::exact(replay.moment(position), position.instructions);
@@ -120,8 +126,9 @@ impl Replayed {
         let Some(thread) = replay.thread(tid)? else { return Ok(None) };
         let (pc, mut word) = (Addr(thread.registers.rip), [0; 8]);
         let is_known = replay.read(Addr(thread.registers.rsp), &mut word) == word.len();
-        let begins = self.source().place(pc).is_some_and(|place| place.offset == 0);
-        let returns_to = (is_known && begins).then(|| Addr(u64::from_le_bytes(word)));
+        let location = self.code_symbols().location_of(pc);
+        let is_first = location.is_some_and(|location| location.offset == 0);
+        let returns_to = (is_known && is_first).then(|| Addr(u64::from_le_bytes(word)));
         Ok(Some(Execution { at, tid, pc, returns_to }))
     }
 }

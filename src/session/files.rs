@@ -1,4 +1,5 @@
-//! Contents of files that belong to a recording. This module opens no files.
+//! The contents of files of a run, such as its program and libraries, for debuggers that read them
+//! through the session. This module opens no files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,10 +7,11 @@ use std::sync::Arc;
 
 /// The contents of a file, read at offsets.
 pub trait FileBytes {
-    /// Returns the file's size in bytes.
+    /// Returns the file's size in bytes; 0 if it is unknown.
     fn size_bytes(&self) -> u64;
 
-    /// Reads into `buf` at `offset` and returns the bytes read. An error counts as the end.
+    /// Reads from `offset` into `buf`, and returns the number of bytes read: fewer than `buf` has
+    /// only at the end of the file. An error counts as the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize;
 }
 

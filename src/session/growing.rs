@@ -1,45 +1,49 @@
-//! The exact recording of a program that still runs.
+//! The exact recording of a program that still runs: opened at its start, then extended each time
+//! that more was written to it. The session of the live program uses it as the program's past.
 
-use super::Wanted;
+use super::RequestedEvents;
 use super::replayed::Replayed;
-use super::source::RecordedSource;
+use super::source::LazySymbols;
 use crate::common::Tid;
 use crate::recording::Reader;
 use crate::replay::{self, MoveEnd, Replay};
 use std::cell::{Cell, OnceCell, RefCell};
 
 impl Replayed {
-    /// Opens the recording of a program that still runs, at its first instruction.
+    /// Opens a recording, perhaps of a program that still runs, at the program's first instruction.
+    /// Replays nothing.
     pub(super) fn at_start(reader: Reader) -> Result<Self, replay::Error> {
         let replay = Replay::open(reader)?;
-        let shown = Tid(replay.pid().0);
+        let last_thread = Tid(replay.pid().0);
         Ok(Self {
             replay: RefCell::new(replay),
-            source: RecordedSource::default(),
-            shown,
-            wanted: Wanted::default(),
+            symbols: LazySymbols::default(),
+            last_thread,
+            wanted: RequestedEvents::default(),
             reported_signal: None,
             failure: None,
-            end: Cell::new(0),
+            noted_end: Cell::new(0),
             path: OnceCell::new(),
         })
     }
 
-    /// Continues with the same recording after more was written to it. Returns false if the
+    /// Continues with the same recording after more was written to it; stays at its position.
+    /// Forgets failures, symbols and the path, which may have changed. Returns false if the
     /// recording has to be opened anew.
     pub(super) fn extend(&mut self, reader: Reader) -> Result<bool, replay::Error> {
-        (self.failure, self.source) = (None, RecordedSource::default());
+        (self.failure, self.symbols) = (None, LazySymbols::default());
         self.path = OnceCell::new();
         self.replay.get_mut().extend(reader)
     }
 
-    /// Moves past the last entry of the log of a program that still runs, if that entry only
-    /// records where the program is, and this position is there already.
+    /// Moves to the end of the recording if only one log entry is left, and that entry only records
+    /// where the program stopped, which is here. Otherwise stays.
     pub(super) fn meet_end(&mut self) -> Result<(), replay::Error> {
         self.replay.get_mut().pass_last_switch()
     }
 
-    /// Moves to the end of the recording. Returns false if the user interrupted the move.
+    /// Moves to the end of the recording, unless it is there. Ends a diversion first. Returns false
+    /// if the user interrupted the move.
     pub(super) fn go_to_end(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -50,7 +54,7 @@ impl Replayed {
             return Ok(true);
         }
         let found = replay.go_to_end(interrupted)?;
-        self.shown = self.running().unwrap_or(self.shown);
+        self.last_thread = self.running_thread().unwrap_or(self.last_thread);
         Ok(found != MoveEnd::Interrupted)
     }
 }

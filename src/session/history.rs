@@ -1,9 +1,9 @@
-//! The session's view of a finished run. No decoding and no I/O happen here; the rooms below
-//! implement the trait.
+//! The session's view of a path, the instructions that a run executed. No decoding and no I/O
+//! happen here. `Recording` implements the trait for recordings, `Scripted` for tests.
 
 use super::{
-    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, KnownRegisters, Library,
-    MissingFrames, Place, Region, TraceSize, Wanted,
+    CodeLocation, Description, EventSearch, EventsAt, FileBytes, FunctionArrival, GapInfo,
+    KnownRegisters, Library, MissingFrames, Region, RequestedEvents, TraceSize,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::timeline::{Found, Search};
@@ -32,8 +32,9 @@ impl ThreadInfo {
     }
 }
 
-/// One activation of a function, derived from the calls and returns of the path. The default value
-/// is an unknown activation, whose call precedes the history.
+/// One activation of a function: one call of it that has not returned, derived from the calls and
+/// returns of the path. The default value is an unknown activation, whose call precedes the
+/// history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallFrame {
     /// The position of the call instruction (or of the interrupted instruction, for a signal
@@ -75,40 +76,39 @@ pub trait History {
     /// last instruction, the address in its final state.
     fn pc(&self, tid: Tid, g: u64) -> Option<Addr>;
 
-    /// Returns true if the next instruction that `tid` executes at or after `g` is followed by
-    /// another one of the same activation of a function. Returns false if that is unknown.
-    fn stays(&self, _tid: Tid, _g: u64) -> bool {
+    /// Returns true if the next instruction that `tid` executes at or after `g` leads to another
+    /// one of the same activation: it neither calls nor returns, and no signal interrupts it.
+    /// Returns false if that is unknown.
+    fn stays_in_activation(&self, _tid: Tid, _g: u64) -> bool {
         false
     }
 
-    /// Returns the nearest position that matches a search. Calls `interrupted` regularly, and stops
-    /// if it returns true.
+    /// Returns the nearest position in the range of a search at which one of its addresses is about
+    /// to execute. Calls `interrupted` regularly, and stops if it returns true.
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found;
 
-    /// Returns true if system calls and signals are known, so that a run can stop at them.
-    fn knows_happenings(&self) -> bool {
+    /// Returns true if the positions of system calls and signals are known, so that a run can stop
+    /// at them ([`Self::events_at`], [`Self::find_event`]).
+    fn knows_kernel_events(&self) -> bool {
         false
     }
 
-    /// Returns the requested events at `g`, for the thread that runs there.
-    fn happening_at(&self, _g: u64, _wanted: &Wanted) -> Happening {
-        Happening::default()
+    /// Returns the requested events at `g`, of the thread that executes there.
+    fn events_at(&self, _g: u64, _wanted: &RequestedEvents) -> EventsAt {
+        EventsAt::default()
     }
 
-    /// Returns the nearest position with a requested event.
-    fn find_happening(
-        &self,
-        _search: &HappeningSearch<'_>,
-        _interrupted: &dyn Fn() -> bool,
-    ) -> Found {
+    /// Returns the nearest position with a requested event. Stops if `interrupted` returns true.
+    fn find_event(&self, _search: &EventSearch<'_>, _interrupted: &dyn Fn() -> bool) -> Found {
         Found::Nothing
     }
 
-    /// Returns the activations of `tid`, innermost first. The outermost, whose call precedes the
-    /// history, may be missing.
+    /// Returns the activations of `tid` at `g`, innermost first. The outermost, whose call precedes
+    /// the history, may be missing.
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
 
-    /// Returns the kind of the frames outside the outermost activation of `tid`.
+    /// Returns the kind of the frames outside the outermost activation of `tid`: why the call stack
+    /// does not have them.
     fn missing_frames(&self, _tid: Tid, _g: u64) -> MissingFrames {
         MissingFrames::Nothing
     }
@@ -116,22 +116,23 @@ pub trait History {
     /// Returns the registers of `tid`, each known or unknown.
     fn registers(&self, tid: Tid, g: u64) -> KnownRegisters;
 
-    /// Reads memory at `addr` into `buf` up to the first unknown byte and returns the byte count.
+    /// Reads memory of `tid` at `addr` into `buf`, up to the first unknown byte. Returns the number
+    /// of bytes read.
     fn read_memory(&self, tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize;
 
-    /// Returns the time range, in nanoseconds since the start where known, in which other threads
-    /// ran in an unknown order relative to the next instruction of `tid` at `g`; `None` if the
-    /// order is known.
-    fn unordered(&self, _tid: Tid, _g: u64) -> Option<(Option<u64>, Option<u64>)> {
+    /// Returns the time range in which the order of other threads' instructions and the next one of
+    /// `tid` at `g` is unknown; `None` if the order is known. Its start and end are in nanoseconds
+    /// since the start of the recording, each `None` if unknown.
+    fn overlap_ns(&self, _tid: Tid, _g: u64) -> Option<(Option<u64>, Option<u64>)> {
         None
     }
 
-    /// Returns true if `addr` is in the program itself, not in a library.
-    fn is_own_code(&self, _addr: Addr) -> bool {
+    /// Returns true if `addr` is in the program's executable, not in a library; false if unknown.
+    fn is_program_code(&self, _addr: Addr) -> bool {
         false
     }
 
-    /// Returns the time at `g`, in nanoseconds since the start of the recording.
+    /// Returns the time at `g`, in nanoseconds since the start of the recording; `None` if unknown.
     fn time_ns(&self, g: u64) -> Option<u64>;
 
     /// Returns the gaps of the path, ordered by position.
@@ -150,17 +151,19 @@ pub trait History {
         None
     }
 
-    /// Returns the shared libraries at the end of the run.
+    /// Returns the program and its shared libraries at the end of the run; `None` if unknown.
     fn libraries(&self) -> Option<Vec<Library>> {
         None
     }
 
-    /// Returns the kernel's `siginfo_t` of the signal that stopped `tid` at `g`.
+    /// Returns the kernel's `siginfo_t` of the signal that stopped `tid` at `g`; `None` if it is
+    /// unknown, as in most of the past.
     fn siginfo(&self, _tid: Tid, _g: u64) -> Option<Vec<u8>> {
         None
     }
 
-    /// Returns a file of the recording by its path on the machine of the recording.
+    /// Returns a file of the recording by its path on the machine of the recording; `None` if the
+    /// recording does not contain it.
     fn file(&self, _path: &Path) -> Option<Box<dyn FileBytes>> {
         None
     }
@@ -171,7 +174,7 @@ pub trait History {
         None
     }
 
-    /// Returns the memory mappings at `g`, ordered by address.
+    /// Returns the known memory mappings at `g`, ordered by address.
     fn regions(&self, _g: u64) -> Option<Vec<Region>> {
         None
     }
@@ -186,19 +189,21 @@ pub trait History {
         None
     }
 
-    /// Returns the function and the source line of the code at `addr`.
-    fn place(&self, _addr: Addr) -> Option<Place> {
+    /// Returns the function and the source line of the code at `addr`; `None` if the function is
+    /// unknown.
+    fn location_of(&self, _addr: Addr) -> Option<CodeLocation> {
         None
     }
 
-    /// Returns the code addresses that `what` names: a function, `FILE:LINE`, or `*ADDRESS` in
-    /// hexadecimal.
-    fn code_of(&self, _what: &str) -> Vec<Addr> {
+    /// Returns the code addresses that a user names by a location: a function, `FILE:LINE`, or
+    /// `*ADDRESS` in hexadecimal. Returns none if there is no such code.
+    fn addresses_of(&self, _location: &str) -> Vec<Addr> {
         Vec::new()
     }
 
-    /// Returns up to `count` functions that `tid` reached before `g`, and as many from `g` on.
-    fn calls_around(&self, _tid: Tid, _g: u64, _count: usize) -> Vec<Called> {
+    /// Returns the last `count` arrivals of `tid` in functions before `g`, and the first `count`
+    /// from `g` on.
+    fn calls_around(&self, _tid: Tid, _g: u64, _count: usize) -> Vec<FunctionArrival> {
         Vec::new()
     }
 

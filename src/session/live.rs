@@ -1,9 +1,15 @@
 //! A live program, and backwards from its present the history captured so far.
+//!
+//! A session is at the *live end*, where registers and memory are the program's own, or in the
+//! *past* (`in_past`), at a position of the history ([`past::Past`]). An order backward at the live
+//! end opens the history and moves in it. An order forward in the past moves in it too, up to its
+//! end, which is the live end again; from there, the program executes ([`Live::resume_live`]).
 
 mod files;
 mod forks;
-mod news;
 mod past;
+mod reports;
+mod resuming;
 mod starting;
 mod writing;
 
@@ -11,16 +17,15 @@ use self::forks::Vfork;
 use self::past::Past;
 use super::watch_split::split;
 use super::{
-    Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
+    Breakpoints, CallFrame, Catches, CodeLocation, Description, Direction, Edge, Ending, Error,
     ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, KnownRegisters, LastChange,
-    Library, MissingFrames, Order, Place, Position, Region, Register, Replayed, Run, SearchEnd,
-    Start, Stop, StopReason, ThreadInfo, Value, Watchpoint,
+    Library, MissingFrames, Order, Position, Region, Register, Replayed, Run, SearchEnd, Start,
+    Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
-use crate::capture::{Backend, Go, Live as Program, Report, Request};
+use crate::capture::{Backend, Live as Program, Request};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::link_maps;
 use crate::tracee;
-use crate::tracee::Watch;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
@@ -34,118 +39,41 @@ pub struct Live {
     /// True once a program was started.
     has_run: bool,
     /// True if the session attached to the process, which existed before.
-    was_there: bool,
-    /// The history up to the live end, decoded on first use.
+    is_attached: bool,
+    /// The history up to the live end, opened on first use; `None` in the cell if it cannot be
+    /// read.
     history: OnceCell<Option<Past>>,
-    /// A replay up to an earlier stop.
-    outdated: RefCell<Option<Box<Replayed>>>,
+    /// A replay up to an earlier stop, which the next opening of the history continues.
+    reusable_replay: RefCell<Option<Box<Replayed>>>,
     /// True if the session is at a position in the past, not at the live end.
     in_past: bool,
     /// The thread of the last live stop.
-    stopped: Tid,
-    /// The signal of the last live stop.
-    held: Option<i32>,
-    /// True if the debugger was in the past since the last live stop, and so forgot the signal.
-    is_back: bool,
+    stopped_thread: Tid,
+    /// The signal of the last live stop, if it was one. It is not delivered yet.
+    stop_signal: Option<i32>,
+    /// True if the debugger was in the past since the last live stop, and so forgot its signal.
+    visited_past: bool,
     /// The ending of the program, once it is gone.
     ended: Option<Ending>,
-    /// True once the debugger has seen the stop at the program's end, before its exit.
-    at_end: bool,
-    /// True if the program ends without a stop before its end.
-    ends_at_once: bool,
+    /// True if the program's end is reported only once it is gone, not before its exit.
+    skips_end_stop: bool,
     /// The reason why the program could not continue, or its history could not be read.
     failure: RefCell<Option<String>>,
     /// The signals that do not stop the program; signal 1 in bit 0.
-    passed: u64,
-    /// Signals to deliver to threads when they continue.
-    given: Vec<(Tid, i32)>,
+    passed_signals: u64,
+    /// Signals to deliver to threads at the next resume.
+    queued_signals: Vec<(Tid, i32)>,
     catches: Catches,
     forks: Forks,
     /// The thread that waits for its vfork child, and whether the debugger knows it.
-    vfork: Option<Vfork>,
+    vfork_wait: Option<Vfork>,
 }
 
 impl Live {
-    /// Resumes the live program, unless a stop is to be reported first: that it is gone, the held
-    /// signal again after a visit to the past, or a breakpoint at the thread's address.
-    fn go(
-        &mut self,
-        order: &Order,
-        breakpoints: &Breakpoints,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Stop {
-        if let Some(ending) = self.ended {
-            return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
-        }
-        self.outdate_history();
-        let is_back = std::mem::take(&mut self.is_back);
-        if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
-            return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
-        }
-        // To step over a breakpoint silently, a debugger removes it first, so one inserted at the
-        // thread's address is to be reported.
-        if order.action == Action::Continue
-            && order.signal == 0
-            && self.program.get_mut().mark_stop_reported(order.thread, breakpoints.addrs())
-        {
-            self.given.clear();
-            let reason = self.reason(order.thread, Report::Breakpoint, breakpoints);
-            self.stopped = order.thread;
-            return Stop { thread: order.thread, reason };
-        }
-        match split(breakpoints.watchpoints()).unwrap_or_default() {
-            split if split.slow.is_empty() => {
-                self.let_go(order, breakpoints, &split.fast, 0, interrupted)
-            }
-            split => self.step_and_compare(order, breakpoints, &split, interrupted),
-        }
-    }
-
-    /// Resumes the program and waits for a stop. `passed_to_stepper` are the signals that do not
-    /// stop the stepping thread.
-    pub(super) fn let_go(
-        &mut self,
-        order: &Order,
-        breakpoints: &Breakpoints,
-        watches: &[Watch],
-        passed_to_stepper: u64,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Stop {
-        let go = Go {
-            thread: order.thread,
-            step: order.action == Action::Step,
-            locked: order.locked,
-            signal: order.signal,
-            signals: std::mem::take(&mut self.given),
-            stops: breakpoints.addrs().clone(),
-            passed: self.passed,
-            passed_to_stepper,
-            watches: watches.to_vec(),
-            catches: self.catches.clone(),
-            forks: self.forks,
-        };
-        let result = self.go_over_reported(&go, interrupted);
-        let (thread, reason) = match result {
-            Ok((thread, news)) => (thread, self.reason(thread, news, breakpoints)),
-            Err(error) => {
-                self.failure.replace(Some(error.to_string()));
-                self.ended = Some(Ending::Unknown);
-                let first = Tid(self.program.borrow().pid().0);
-                (first, StopReason::Gone(Ending::Unknown))
-            }
-        };
-        self.stopped = thread;
-        self.held = if let StopReason::Signal(number) = reason { Some(number) } else { None };
-        Stop { thread, reason }
-    }
-
-    /// Returns the signals that are delivered without a stop.
-    pub(super) fn passed(&self) -> u64 {
-        self.passed
-    }
-
-    /// Updates `in_past`: true if the history is at a position before its end.
-    fn settle(&mut self) {
+    /// Sets `in_past` after a move in the history: true at a position before its end. First moves a
+    /// replay past a last entry that only records where the program is
+    /// ([`Replayed::meet_end`]).
+    fn update_in_past(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.get_mut()
             && let Err(error) = replayed.meet_end()
         {
@@ -168,7 +96,7 @@ impl Run for Live {
         let own = program.threads().into_iter().map(|tid| (tid, program.pid()));
         let mut tids: Vec<_> = own.chain(program.beside()).collect();
         if tids.is_empty() {
-            tids.push((self.stopped, program.pid()));
+            tids.push((self.stopped_thread, program.pid()));
         }
         let name = String::new();
         let info = |(tid, pid)| ThreadInfo { tid, pid, name: name.clone(), first: 0, ended: None };
@@ -176,7 +104,7 @@ impl Run for Live {
     }
 
     fn default_thread(&self) -> Tid {
-        self.past_in_view().map_or(self.stopped, Run::default_thread)
+        self.past_in_view().map_or(self.stopped_thread, Run::default_thread)
     }
 
     fn position(&self) -> Option<Position> {
@@ -196,7 +124,7 @@ impl Run for Live {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
         if order.direction == Direction::Forward && !self.in_past {
-            return self.go(order, breakpoints, interrupted);
+            return self.resume_live(order, breakpoints, interrupted);
         }
         if let Some(stop) = self.end_vfork_for_past() {
             return stop;
@@ -204,21 +132,21 @@ impl Run for Live {
         if !self.open_history(interrupted) {
             return Stop { thread: order.thread, reason: StopReason::Interrupted };
         }
-        let (passed, catches) = (self.passed, self.catches.clone());
+        let (passed, catches) = (self.passed_signals, self.catches.clone());
         let Some(history) = self.history_mut() else {
             return Stop { thread: order.thread, reason: StopReason::Edge(Edge::Begin) };
         };
-        history.pass_signals(passed);
+        history.set_passed_signals(passed);
         history.catch_calls(catches);
         let stop = history.resume(order, last, breakpoints, interrupted);
-        self.settle();
-        self.is_back = true;
-        match (stop.reason, self.held) {
+        self.update_in_past();
+        self.visited_past = true;
+        match (stop.reason, self.stop_signal) {
             (StopReason::Edge(Edge::End), Some(number)) => {
-                self.is_back = false;
-                Stop { thread: self.stopped, reason: StopReason::Signal(number) }
+                self.visited_past = false;
+                Stop { thread: self.stopped_thread, reason: StopReason::Signal(number) }
             }
-            (StopReason::Edge(Edge::End), None) => Stop { thread: self.stopped, ..stop },
+            (StopReason::Edge(Edge::End), None) => Stop { thread: self.stopped_thread, ..stop },
             _ => stop,
         }
     }
@@ -226,8 +154,8 @@ impl Run for Live {
     fn seek(&mut self, position: u64) -> Result<(), Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let result = history.seek(position);
-        self.settle();
-        self.is_back = true;
+        self.update_in_past();
+        self.visited_past = true;
         result
     }
 
@@ -238,8 +166,8 @@ impl Run for Live {
         }
     }
 
-    fn stays(&self, tid: Tid) -> bool {
-        self.past_in_view().is_some_and(|past| past.stays(tid))
+    fn stays_in_activation(&self, tid: Tid) -> bool {
+        self.past_in_view().is_some_and(|past| past.stays_in_activation(tid))
     }
 
     fn registers(&self, tid: Tid) -> KnownRegisters {
@@ -311,7 +239,7 @@ impl Run for Live {
         let program = self.program.borrow();
         let auxv = program.auxv();
         let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;
-        Some(Library::all_of(maps))
+        Some(Library::from_link_maps(maps))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {
@@ -354,12 +282,12 @@ impl Run for Live {
         if self.is_exact() { Err(Error::Refused(refused.to_owned())) } else { Ok(()) }
     }
 
-    fn recorded(&self) -> Option<&dyn History> {
-        self.path()?.recorded()
+    fn path_history(&self) -> Option<&dyn History> {
+        self.path()?.path_history()
     }
 
     fn start(&mut self, start: &Start) -> Result<(), Error> {
-        self.begin(start)
+        self.start_program(start)
     }
 
     fn process(&self) -> Option<Pid> {
@@ -402,16 +330,16 @@ impl Run for Live {
         self.refuse_order(order)
     }
 
-    fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
-        self.leave_one(pid)
+    fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
+        self.detach_from_process(pid)
     }
 
     fn kill_process(&mut self, pid: Pid) {
-        self.kill_one(pid);
+        self.kill_process_or_program(pid);
     }
 
-    fn leave_all_beside(&mut self) {
-        self.leave_beside();
+    fn detach_all_beside(&mut self) {
+        self.detach_from_beside();
     }
 
     fn unknown_calls(&self) -> u64 {
@@ -426,22 +354,22 @@ impl Run for Live {
         self.backend == Backend::Exact
     }
 
-    fn code_of(&self, what: &str) -> Vec<Addr> {
-        self.history().map(|history| history.code_of(what)).unwrap_or_default()
+    fn addresses_of(&self, location: &str) -> Vec<Addr> {
+        self.history().map(|history| history.addresses_of(location)).unwrap_or_default()
     }
 
-    fn place(&self, addr: Addr) -> Option<Place> {
-        self.history()?.place(addr)
+    fn location_of(&self, addr: Addr) -> Option<CodeLocation> {
+        self.history()?.location_of(addr)
     }
 
-    fn executions(
+    fn find_executions(
         &mut self,
         search: &ExecutionSearch<'_>,
         sink: ExecutionSink<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<SearchEnd, Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
-        history.executions(search, sink, interrupted)
+        history.find_executions(search, sink, interrupted)
     }
 
     fn go_to_last_change(
@@ -451,21 +379,21 @@ impl Run for Live {
     ) -> Result<LastChange, Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let found = history.go_to_last_change(range, interrupted);
-        self.settle();
-        self.is_back = true;
+        self.update_in_past();
+        self.visited_past = true;
         found
     }
 
-    fn goes_live(&self, order: &Order) -> bool {
+    fn resumes_live(&self, order: &Order) -> bool {
         order.direction == Direction::Forward && !self.in_past
     }
 
-    fn give_signal(&mut self, tid: Tid, signal: i32) {
-        self.given.push((tid, signal));
+    fn queue_signal(&mut self, tid: Tid, signal: i32) {
+        self.queued_signals.push((tid, signal));
     }
 
-    fn pass_signals(&mut self, signals: u64) {
-        self.passed = signals;
+    fn set_passed_signals(&mut self, signals: u64) {
+        self.passed_signals = signals;
     }
 
     fn failure(&self) -> Option<String> {
@@ -476,7 +404,7 @@ impl Run for Live {
         self.ended.is_some()
     }
 
-    fn leave(&mut self) {
+    fn detach(&mut self) {
         self.close_history();
         if let Err(error) = self.program.get_mut().detach() {
             self.failure.replace(Some(error.to_string()));
@@ -484,13 +412,13 @@ impl Run for Live {
         self.ended.get_or_insert(Ending::Unknown);
     }
 
-    fn abandon(&mut self) {
-        if self.was_there { self.leave() } else { self.kill() }
+    fn end_session(&mut self) {
+        if self.is_attached { self.detach() } else { self.kill() }
     }
 
     fn kill(&mut self) {
         if self.ended.is_some() {
-            return self.leave_beside();
+            return self.detach_from_beside();
         }
         if let Err(error) = self.program.get_mut().kill() {
             self.failure.replace(Some(error.to_string()));

@@ -22,8 +22,8 @@ mod error;
 mod executions;
 mod files;
 mod growing;
-mod happenings;
 mod history;
+mod kernel_events;
 mod live;
 mod model;
 mod open;
@@ -38,29 +38,29 @@ mod replayed;
 mod run;
 #[cfg(any(test, feature = "test-support"))]
 mod scripted;
+mod software_watch;
 mod source;
 mod start;
 mod stop;
 mod watch_split;
-mod watching;
 
 #[cfg(test)]
 mod tests;
 
 pub use crate::state::{Extended, KnownRegisters, Register, Value};
-pub use crate::timeline::{Direction, Found, MissingFrames, Search};
+pub use crate::timeline::{ArrivalKind, Direction, Found, MissingFrames, Search};
 pub use any::AnySession;
-pub use around::{Arrived, Called};
+pub use around::FunctionArrival;
 pub use back::{Activation, BackStep};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
 pub use companions::{SourceDirectory, companions_of, is_source, source_directories};
 pub use describe::{
-    Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
+    CodeLocation, Description, Ending, GapInfo, Library, Protection, Region, TraceSize, signal_name,
 };
 pub use error::Error;
 pub use files::FileBytes;
-pub use happenings::{Happening, HappeningSearch, Wanted};
 pub use history::{CallFrame, History, ThreadInfo};
+pub use kernel_events::{EventSearch, EventsAt, RequestedEvents};
 pub use live::Live;
 pub use model::Session;
 pub use open::{OpenError, final_state};

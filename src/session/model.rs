@@ -8,23 +8,25 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::{NoThreadLocal, ThreadLocal};
 use std::collections::BTreeMap;
 
-/// A debugging session over a run.
+/// A debugging session over a run: the part of it that debuggers of all kinds share.
 #[derive(Debug)]
 pub struct Session<R> {
     run: R,
     breakpoints: Breakpoints,
     /// The breakpoints of the process beside the program ([`Run::is_beside`]).
-    beside: Breakpoints,
+    beside_breakpoints: Breakpoints,
+    /// The last stop, where the run is now.
     last: Stop,
+    /// The positions that the user marked, by name.
     marks: BTreeMap<String, u64>,
 }
 
 impl<R: Run> Session<R> {
     /// Returns a session at the current position of the run.
     pub fn new(run: R) -> Self {
-        let last = Stop { thread: run.default_thread(), reason: StopReason::Arrived };
-        let (breakpoints, beside) = (Breakpoints::default(), Breakpoints::default());
-        Self { run, breakpoints, beside, last, marks: BTreeMap::new() }
+        let last = Stop { thread: run.default_thread(), reason: StopReason::Moved };
+        let (breakpoints, beside_breakpoints) = (Breakpoints::default(), Breakpoints::default());
+        Self { run, breakpoints, beside_breakpoints, last, marks: BTreeMap::new() }
     }
 
     /// Returns the run.
@@ -32,7 +34,8 @@ impl<R: Run> Session<R> {
         &self.run
     }
 
-    /// Returns the run for changes.
+    /// Returns the run, to change it. Moves and resumes are methods of the session, which keep the
+    /// last stop.
     pub fn run_mut(&mut self) -> &mut R {
         &mut self.run
     }
@@ -55,16 +58,16 @@ impl<R: Run> Session<R> {
         threads
     }
 
-    /// Switches to the breakpoints of the process of `tid` if this process is beside the program. A
-    /// second call switches back.
-    pub fn choose_breakpoints_of(&mut self, tid: Tid) {
+    /// Swaps the breakpoints of the program with those of the process beside it, if `tid` is a
+    /// thread of the latter: for insertions and removals there. A second call swaps back.
+    pub fn swap_breakpoints_if_beside(&mut self, tid: Tid) {
         if self.run.is_beside(tid) {
-            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+            std::mem::swap(&mut self.breakpoints, &mut self.beside_breakpoints);
         }
     }
 
-    /// Inserts a breakpoint. Returns false if there cannot be one: a software breakpoint where a
-    /// live program has no memory.
+    /// Inserts a breakpoint; a second insertion has no effect. Returns false, and inserts nothing,
+    /// if there cannot be one: a software breakpoint where a live program has no memory.
     pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         let can_be = kind == BreakpointKind::Hardware || self.run.can_break_at(addr);
         if can_be {
@@ -94,17 +97,18 @@ impl<R: Run> Session<R> {
         self.breakpoints.unwatch(watchpoint)
     }
 
-    /// Sets the conditions of the breakpoints. Most runs ignore the conditions and stop in any
-    /// case.
+    /// Sets the conditions of the breakpoints. Only exact recordings evaluate them; other runs stop
+    /// in any case.
     pub fn set_conditions(&mut self, conditions: Conditions) {
         self.breakpoints.set_conditions(conditions);
     }
 
-    /// Returns the reason why the run cannot execute an order with the current watchpoints; `None`
-    /// if it can.
+    /// Returns the reason why the run cannot execute an order; `None` if it can. A path cannot if
+    /// there are watchpoints, whose values are unknown; a live program may not with several
+    /// processes.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
-        let sees = self.run.goes_live(order) || self.run.is_exact();
+        let sees = self.run.resumes_live(order) || self.run.is_exact();
         let blind = (watches && !sees).then_some(Error::NoPastWatches);
         blind.or_else(|| self.run.refusal(order))
     }
@@ -112,11 +116,14 @@ impl<R: Run> Session<R> {
     /// Removes all breakpoints, watchpoints and conditions.
     pub fn clear_breakpoints(&mut self) {
         self.breakpoints.clear();
-        self.beside.clear();
+        self.beside_breakpoints.clear();
     }
 
-    /// Resumes the run and waits for the stop. Uses the thread of the last stop if the thread of
-    /// the order does not exist now.
+    /// Resumes the run and waits for the stop, which becomes the last stop. Stops soon after
+    /// `interrupted` returns true. Uses the thread of the last stop if the thread of the order does
+    /// not exist now. If the order's thread is of the process beside the program, that process
+    /// becomes the program, with its breakpoints. A forked child gets the breakpoints of its
+    /// parent.
     pub fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop {
         let mut order = order;
         if !self.is_alive(order.thread) {
@@ -125,21 +132,21 @@ impl<R: Run> Session<R> {
         let is_beside = self.run.is_beside(order.thread);
         if is_beside {
             // The process beside the program becomes the program.
-            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+            std::mem::swap(&mut self.breakpoints, &mut self.beside_breakpoints);
         }
         self.last = self.run.resume(&order, &self.last, &self.breakpoints, interrupted);
         if is_beside && self.run.is_beside(order.thread) {
-            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+            std::mem::swap(&mut self.breakpoints, &mut self.beside_breakpoints);
         }
         if let StopReason::Forked(_) | StopReason::Vforked(_) = self.last.reason {
             // The child has a copy of the parent's memory, and with it the inserted breakpoints.
-            self.beside = self.breakpoints.clone();
+            self.beside_breakpoints = self.breakpoints.clone();
         }
         self.last
     }
 
-    /// Runs on while a thread stays in a range of code ([`Run::run_within`]). Returns `None` if the
-    /// thread has to be stepped.
+    /// Runs while the order's thread stays in a range of code ([`Run::run_within`]). The result
+    /// becomes the last stop. Returns `None` if the caller has to single-step the thread.
     pub fn run_within(
         &mut self,
         order: &Order,
@@ -156,7 +163,8 @@ impl<R: Run> Session<R> {
         &self.breakpoints
     }
 
-    /// Resumes the run with other breakpoints than the debugger's.
+    /// Resumes the run as [`Self::resume`] does, but with these breakpoints, for this time only,
+    /// and of the program only.
     pub(super) fn resume_with(
         &mut self,
         order: Order,
@@ -167,23 +175,32 @@ impl<R: Run> Session<R> {
         self.last
     }
 
-    /// Detaches from a process, which continues without the debugger.
-    pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+    /// Detaches from a process, which continues without the debugger. If it was the program, the
+    /// process beside it becomes the program, with its breakpoints. Clears the breakpoints of the
+    /// process beside. If the thread of the last stop is gone then, the last stop is another
+    /// thread's.
+    pub fn detach_process(&mut self, pid: Pid) -> Result<(), Error> {
         let was_program = self.run.process() == Some(pid);
-        self.run.leave_process(pid)?;
+        self.run.detach_process(pid)?;
         if was_program {
-            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+            std::mem::swap(&mut self.breakpoints, &mut self.beside_breakpoints);
         }
-        self.beside.clear();
+        self.beside_breakpoints.clear();
         if !self.is_alive(self.last.thread) {
-            self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+            self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Moved };
         }
         Ok(())
     }
 
-    /// Returns the address of a variable in thread `tid`. `offset` is the variable's offset in the
-    /// thread-local storage of the file to which the link map belongs.
-    pub fn thread_local(&self, tid: Tid, link_map: Addr, offset: u64) -> Result<Addr, Error> {
+    /// Returns the address of a thread-local variable in thread `tid`. `link_map` is the address of
+    /// the `struct link_map` of the variable's file, and `offset` the variable's offset in that
+    /// file's thread-local storage.
+    pub fn thread_local_address(
+        &self,
+        tid: Tid,
+        link_map: Addr,
+        offset: u64,
+    ) -> Result<Addr, Error> {
         let unknown = Error::NoThreadLocal(NoThreadLocal::Unknown);
         let fs_base = self.run.registers(tid).get(Register::FS_BASE);
         let fs_base = fs_base.and_then(|base| u64::try_from(base).ok()).map(Addr);
@@ -193,14 +210,14 @@ impl<R: Run> Session<R> {
         wanted.address(&auxv, &read).map_err(Error::NoThreadLocal)
     }
 
-    /// Starts another program, or attaches to another process. Removes all breakpoints and marks.
-    /// Returns the stop at its beginning.
+    /// Starts a program or attaches to a process, in place of the current program ([`Run::start`]).
+    /// Removes all breakpoints and marks. Returns the stop at its beginning.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
         // Breakpoints and marks refer to the previous program.
         self.clear_breakpoints();
         self.marks.clear();
-        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Moved };
         Ok(self.last)
     }
 
@@ -217,26 +234,29 @@ impl<R: Run> Session<R> {
         }
     }
 
-    /// Moves to a position of the history.
+    /// Moves to a position of the history. Returns the stop there, which becomes the last stop, of
+    /// the thread that executes next and with the reason [`StopReason::Moved`].
     pub fn seek(&mut self, position: u64) -> Result<Stop, Error> {
         self.run.seek(position)?;
-        Ok(self.arrive())
+        Ok(self.note_move())
     }
 
-    /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).
+    /// Moves back to the last write to memory ([`Run::go_to_last_change`]). The last stop is there
+    /// then.
     pub fn go_to_last_change(
         &mut self,
         range: AddrRange,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<LastChange, Error> {
         let found = self.run.go_to_last_change(range, interrupted)?;
-        self.arrive();
+        self.note_move();
         Ok(found)
     }
 
-    /// Takes the current place as the last stop, after a move that was no run.
-    fn arrive(&mut self) -> Stop {
-        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+    /// Makes the current position the last stop, after a move that was not a resume, and returns
+    /// it.
+    fn note_move(&mut self) -> Stop {
+        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Moved };
         self.last
     }
 }

@@ -32,8 +32,9 @@ pub enum OpenError {
 }
 
 impl Recording {
-    /// Opens the recording in a directory. The path of an exact recording is made by a replay,
-    /// once, and kept in the directory.
+    /// Opens the path and the final state of the recording in a directory. The path of an exact
+    /// recording is made by a replay, once, and kept in the directory: that may take as long as the
+    /// run. The final state of an exact recording is that of its kept path.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
         let mut reader = Reader::open(dir)?;
         if reader.manifest().capture.backend == BackendName::Exact {
@@ -44,7 +45,8 @@ impl Recording {
     }
 }
 
-/// Returns the final state of a recording; empty if its recorder was killed.
+/// Returns the final state of a recording, from its core file; empty if it has none, because its
+/// recorder was killed or is still running.
 pub fn final_state(reader: &Reader) -> Result<FinalState, OpenError> {
     let Some(core) = reader.core()? else { return Ok(FinalState::default()) };
     FinalState::of_core(&Bytes::new(core)).map_err(|error| {

@@ -1,4 +1,9 @@
 //! Positions in a history, as numbers and as text.
+//!
+//! In a path, the number of a position is the number of instructions before it. In an exact
+//! recording, instructions are not numbered: the *moment* of a position is the number of log
+//! entries and ticks before it, and its number is its moment times 65536, plus the number of
+//! instructions since the last entry or tick. Both kinds of numbers grow with time.
 
 /// The position of a run in its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +19,15 @@ pub struct Position {
 impl Position {
     const INSTRUCTION_BITS: u32 = 16;
 
-    /// Returns the number of a position in an exact recording (`Run::is_exact`): a moment, which
-    /// counts the ticks and the entries of the log before the position, and the instructions since
-    /// then, of which at most 65535 count.
+    /// Returns the number of a position in an exact recording (`Run::is_exact`), by its moment and
+    /// the number of instructions since the moment began, of which at most 65535 count.
     pub fn exact(moment: u64, instructions: u64) -> u64 {
         let most = (1 << Self::INSTRUCTION_BITS) - 1;
         moment << Self::INSTRUCTION_BITS | instructions.min(most)
     }
 
-    /// Splits a number of [`Position::exact`] into its moment and the instructions after the
-    /// moment.
+    /// Splits a number of [`Position::exact`] into its moment and the number of instructions since
+    /// the moment began.
     pub fn parts(number: u64) -> (u64, u64) {
         (number >> Self::INSTRUCTION_BITS, number & ((1 << Self::INSTRUCTION_BITS) - 1))
     }
@@ -38,7 +42,8 @@ impl Position {
         }
     }
 
-    /// Parses a text of [`Position::text`]; `None` if it is malformed or the number is too large.
+    /// Parses a text of [`Position::text`] to the number of the position; `None` if it is malformed
+    /// or the number is too large. Does not check that the history has this position.
     pub fn parse(text: &str, is_exact: bool) -> Option<u64> {
         let number =
             |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;

@@ -6,14 +6,15 @@ use crate::sideband::Mapping;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Returns true if `path` is the list of a process's mappings.
-pub(super) fn is_maps(path: &Path, pid: Pid) -> bool {
+/// Returns true if `path` is the list of a process's mappings: `/proc/PID/maps`, or that of its
+/// first thread, `/proc/PID/task/PID/maps`.
+pub(super) fn is_maps_path(path: &Path, pid: Pid) -> bool {
     let names = [format!("/proc/{0}/maps", pid.0), format!("/proc/{0}/task/{0}/maps", pid.0)];
     names.iter().any(|name| path == Path::new(name))
 }
 
-/// Returns mappings in the format of /proc/PID/maps. The device is not known.
-pub(super) fn maps(mappings: &[Mapping]) -> String {
+/// Returns the text of `/proc/PID/maps` for these mappings. The unknown device is written as 00:00.
+pub(super) fn maps_text(mappings: &[Mapping]) -> String {
     let mut text = String::new();
     for mapping in mappings {
         let (range, protection) = (mapping.range, mapping.protection);

@@ -1,7 +1,8 @@
-//! Steps within a range of code, as a debugger makes them for a source line: a run at full speed to
-//! where the thread leaves the range, or may leave it.
+//! Steps within a range of code, as a debugger makes them for a source line: a run of the replay at
+//! full speed, with stops where the thread leaves the range, or may leave it. From there the
+//! debugger single-steps.
 
-use super::replay_goals::{holds, key_of, wants, watch};
+use super::replay_goals::{conditions_hold, is_requested, key_of, watch_of};
 use super::replayed::Replayed;
 use super::{Breakpoints, Direction, Order, Run, Stop, StopReason};
 use crate::common::{Addr, AddrRange};
@@ -11,10 +12,12 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The maximum size of a range, since all of its instructions are decoded.
-const LARGEST_BYTES: u64 = 1 << 14;
+const MAX_RANGE_BYTES: u64 = 1 << 14;
 
 /// Returns the addresses at which a thread has left a range of code, or may leave it with the next
-/// instruction. Returns `None` if the code cannot be decoded.
+/// instruction: the range's end, targets of branches outside it, and returns and indirect branches
+/// in it. Returns `None` if the code cannot be decoded, or a branch leads into the middle of an
+/// instruction.
 fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
     let (mut exits, mut starts, mut targets) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let mut at = range.start;
@@ -39,9 +42,11 @@ fn exits_of(range: AddrRange, code: &[u8]) -> Option<BTreeSet<Addr>> {
 }
 
 impl Replayed {
-    /// Runs forward while a thread stays in a range of code. Returns `None` if the thread has to be
-    /// stepped.
-    pub(super) fn go_within(
+    /// Runs forward while the order's thread stays in a range of code. Stops at one of its exits
+    /// ([`exits_of`]), or earlier at a breakpoint, a watchpoint, a requested system call, or any
+    /// signal. Returns `None` if the caller has to single-step the thread: backward, from an exit
+    /// or a breakpoint, in a diversion, in a range that is too large, or if the code is not known.
+    pub(super) fn run_in_range(
         &mut self,
         order: &Order,
         range: AddrRange,
@@ -49,7 +54,7 @@ impl Replayed {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Stop>, replay::Error> {
         let tid = order.thread;
-        let is_small = range.size_bytes() <= LARGEST_BYTES;
+        let is_small = range.size_bytes() <= MAX_RANGE_BYTES;
         let is_ahead = order.direction == Direction::Forward;
         if !is_ahead || !is_small || self.replay.get_mut().has_moved_in_diversion(tid) {
             return Ok(None);
@@ -70,13 +75,15 @@ impl Replayed {
         };
         let is_breakpoint = |replay: &Replay| {
             let at = replay.loaded().map(|thread| Addr(thread.registers.rip));
-            at.is_some_and(|at| breakpoints.addrs().contains(&at)) && holds(replay, &conditions)
+            at.is_some_and(|at| breakpoints.addrs().contains(&at))
+                && conditions_hold(replay, &conditions)
         };
         let accepts = |replay: &Replay| is_breakpoint(replay) || is_exit(replay);
         let wanted = self.wanted.clone();
         // A handler is outside the range. So a client that steps sees the thread's signals, even
         // those that it passes, as gdbserver does: it then runs to the return of the handler.
-        let events = |event| matches!(event, KernelEvent::Signal(_)) || wants(&wanted, event);
+        let events =
+            |event| matches!(event, KernelEvent::Signal(_)) || is_requested(&wanted, event);
         let mut key = DefaultHasher::new();
         (key_of(&conditions, &wanted), tid, range, breakpoints.addrs()).hash(&mut key);
         let key = key.finish();
@@ -91,23 +98,25 @@ impl Replayed {
             key,
             interrupted,
         };
-        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
+        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch_of).collect();
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
         let found = replay.run_forward(&goals, &watches)?;
         Ok(Some(match found {
             // A step takes the run past the signal of another thread.
-            MoveEnd::Event(event) if !wants(&wanted, event) && self.present_thread() != tid => {
+            MoveEnd::Event(event)
+                if !is_requested(&wanted, event) && self.present_thread() != tid =>
+            {
                 return Ok(None);
             }
             MoveEnd::Event(KernelEvent::Signal(_)) => {
                 self.reported_signal = Some(self.replay.get_mut().position().entry);
-                self.stop(found, Direction::Forward, breakpoints)
+                self.stop_of(found, Direction::Forward, breakpoints)
             }
             MoveEnd::Stop if !is_breakpoint(self.replay.get_mut()) => {
                 Stop { thread: tid, reason: StopReason::Step }
             }
-            found => self.stop(found, Direction::Forward, breakpoints),
+            found => self.stop_of(found, Direction::Forward, breakpoints),
         }))
     }
 }

@@ -1,11 +1,17 @@
 //! A finished run: a position that moves along a [`History`]. Nothing is executed and nothing can
 //! be changed.
+//!
+//! A resume searches, in the order's direction, for a breakpoint of any thread, or a requested
+//! system call or signal; up to an instruction of the thread for a step, or an end of the history.
+//! Several stops may belong to one position, ranked by [`StopRank`]; those that the last stop has
+//! not reported yet come before any move. With a locked order (gdb's scheduler locking), only the
+//! order's thread may stop the run.
 
-use super::happenings::Rank;
+use super::kernel_events::StopRank;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, HappeningSearch, History, KnownRegisters, Library, MissingFrames,
-    Order, Position, Region, Register, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
+    EventSearch, FileBytes, Found, GapInfo, History, KnownRegisters, Library, MissingFrames, Order,
+    Position, Region, Register, RequestedEvents, Run, Search, Stop, StopReason, ThreadInfo, Value,
 };
 use crate::common::{Addr, Tid};
 use std::cell::Cell;
@@ -16,36 +22,38 @@ use std::path::{Path, PathBuf};
 pub struct Recorded<H> {
     history: H,
     position: u64,
-    wanted: Wanted,
+    /// The system calls and signals that stop the run.
+    wanted: RequestedEvents,
     /// The number of system calls that the last resume skipped because their numbers are unknown.
-    unknown: Cell<u64>,
-    /// Set if the last resume was a step back of one thread alone.
-    alone: Option<Alone>,
+    unknown_calls: Cell<u64>,
+    /// Set if the last resume was a step back of one thread alone; each resume takes it.
+    lone_step: Option<LoneStepBack>,
 }
 
 /// A step back of one thread alone, to its previous instruction. The run's position is that of this
 /// thread then; the other threads have not moved, and count as still at `others`. So the next
 /// search backwards begins there. gdb steps like this to pass a breakpoint of another thread.
 #[derive(Clone, Copy, Debug)]
-struct Alone {
+struct LoneStepBack {
     thread: Tid,
     /// The position of the other threads.
     others: u64,
 }
 
-/// The inputs of one resume.
-struct Walk<'a> {
+/// The inputs of one resume ([`Run::resume`]).
+struct ResumeInputs<'a> {
     order: &'a Order,
+    /// The current stop, which is not reported again.
     last: &'a Stop,
     breakpoints: &'a Breakpoints,
     interrupted: &'a dyn Fn() -> bool,
-    /// Set if the last resume was a step back of one thread alone ([`Alone`]).
-    alone: Option<Alone>,
+    /// Set if the last resume was a step back of one thread alone ([`LoneStepBack`]).
+    lone_step: Option<LoneStepBack>,
 }
 
-impl Walk<'_> {
-    /// Returns the only thread that may stop the run, if others may not.
-    fn only(&self) -> Option<Tid> {
+impl ResumeInputs<'_> {
+    /// Returns the order's thread if the order is locked, so that no other may stop the run.
+    fn locked_thread(&self) -> Option<Tid> {
         self.order.locked.then_some(self.order.thread)
     }
 
@@ -58,8 +66,8 @@ impl<H: History> Recorded<H> {
     /// Returns a run at the end of its history.
     pub fn at_end(history: H) -> Self {
         let position = history.total();
-        let (wanted, unknown) = (Wanted::default(), Cell::new(0));
-        Self { history, position, wanted, unknown, alone: None }
+        let (wanted, unknown_calls) = (RequestedEvents::default(), Cell::new(0));
+        Self { history, position, wanted, unknown_calls, lone_step: None }
     }
 
     /// Returns the history.
@@ -67,73 +75,82 @@ impl<H: History> Recorded<H> {
         &self.history
     }
 
-    /// Returns the history and drops the position.
+    /// Returns the history, without the position.
     pub fn into_history(self) -> H {
         self.history
     }
 
     /// Moves back to the previous instruction of the order's thread, or to a stop on the way there.
-    fn step_back(&mut self, walk: &Walk<'_>) -> Stop {
-        let tid = walk.order.thread;
+    fn step_back(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
+        let tid = inputs.order.thread;
         let executed = self.history.index_of(tid, self.position);
         let previous = executed.checked_sub(1).and_then(|i| self.history.position_of(tid, i));
         let Some(target) = previous.filter(|target| *target < self.position) else {
-            return walk.stop(StopReason::Edge(Edge::Begin));
+            return inputs.stop(StopReason::Edge(Edge::Begin));
         };
         // Other threads ran between the two instructions, and may stop at their breakpoints.
-        if let Some(stop) = self.travel(walk, Direction::Backward, target + 1) {
+        if let Some(stop) = self.move_to_stop(inputs, Direction::Backward, target + 1) {
             return stop;
         }
-        if walk.order.locked {
-            let before = walk.alone.filter(|alone| alone.thread == tid);
-            let others = before.map_or(self.position, |alone| alone.others);
-            self.alone = Some(Alone { thread: tid, others });
+        if inputs.order.locked {
+            let before = inputs.lone_step.filter(|lone_step| lone_step.thread == tid);
+            let others = before.map_or(self.position, |lone_step| lone_step.others);
+            self.lone_step = Some(LoneStepBack { thread: tid, others });
         }
-        self.finish_step(walk, Direction::Backward, target)
+        self.finish_step(inputs, Direction::Backward, target)
     }
 
     /// Moves past the next instruction of the order's thread, or to a stop on the way there. If the
-    /// thread has no more instructions, the others run on.
-    fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
-        let tid = walk.order.thread;
+    /// thread ends with it, or has no more instructions, continues with the other threads.
+    fn step_forward(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
+        let tid = inputs.order.thread;
         let index = self.history.index_of(tid, self.position);
-        let way = self.position..self.history.total();
-        let next = self.history.position_of(tid, index).filter(|next| way.contains(next));
-        let Some(executes) = next else { return self.run_on(walk) };
+        let ahead = self.position..self.history.total();
+        let next = self.history.position_of(tid, index).filter(|next| ahead.contains(next));
+        let Some(executes) = next else { return self.run_others(inputs) };
         // Only other threads run up to there, and may stop at their breakpoints.
-        if let Some(stop) = self.travel(walk, Direction::Forward, executes.saturating_sub(1)) {
+        if let Some(stop) =
+            self.move_to_stop(inputs, Direction::Forward, executes.saturating_sub(1))
+        {
             return stop;
         }
         self.position = executes + 1;
         if self.is_alive(tid) {
-            self.finish_step(walk, Direction::Forward, executes + 1)
+            self.finish_step(inputs, Direction::Forward, executes + 1)
         } else {
-            self.run_on(walk)
+            self.run_others(inputs)
         }
     }
 
-    /// Ends a step at a position. If the stepping thread runs next, it may meet a stop there.
-    fn finish_step(&mut self, walk: &Walk<'_>, direction: Direction, position: u64) -> Stop {
+    /// Moves to the position at which a step ends, and returns the stop: the first one there in
+    /// `direction` if the stepping thread executes next, else a complete step.
+    fn finish_step(
+        &mut self,
+        inputs: &ResumeInputs<'_>,
+        direction: Direction,
+        position: u64,
+    ) -> Stop {
         self.position = position;
-        let tid = walk.order.thread;
+        let tid = inputs.order.thread;
         let next = self.history.running_at(position) == Some(tid);
-        walk.stop(if next { self.first_met(walk, direction) } else { StopReason::Step })
+        inputs.stop(if next { self.first_stop_reason(inputs, direction) } else { StopReason::Step })
     }
 
-    /// Returns the first stop in `direction` among those of the running thread at the position.
-    fn first_met(&self, walk: &Walk<'_>, direction: Direction) -> StopReason {
+    /// Returns the reason of the first stop in `direction` at the current position, for the thread
+    /// that executes there; [`StopReason::Step`] if there is none.
+    fn first_stop_reason(&self, inputs: &ResumeInputs<'_>, direction: Direction) -> StopReason {
         let tid = self.history.running_at(self.position);
         let pc = tid.and_then(|tid| self.history.pc(tid, self.position));
-        let kind = pc.and_then(|pc| walk.breakpoints.at(pc));
+        let kind = pc.and_then(|pc| inputs.breakpoints.kind_at(pc));
         let start = match direction {
-            Direction::Forward => Rank::Before,
-            Direction::Backward => Rank::After,
+            Direction::Forward => StopRank::Before,
+            Direction::Backward => StopRank::After,
         };
-        let met = self.history.happening_at(self.position, &self.wanted);
-        let met = met.next(start, direction);
+        let met = self.history.events_at(self.position, &self.wanted);
+        let met = met.next_after(start, direction);
         let is_first = |rank| match direction {
-            Direction::Forward => rank < Rank::Instruction,
-            Direction::Backward => rank > Rank::Instruction,
+            Direction::Forward => rank < StopRank::Instruction,
+            Direction::Backward => rank > StopRank::Instruction,
         };
         match (met, kind) {
             (Some((rank, reason)), kind) if kind.is_none() || is_first(rank) => reason,
@@ -143,78 +160,86 @@ impl<H: History> Recorded<H> {
     }
 
     /// Runs the other threads after the stepping thread has executed its last instruction, to their
-    /// next stop or to the end. If they are locked, reports the end at once.
-    fn run_on(&mut self, walk: &Walk<'_>) -> Stop {
-        if walk.order.locked {
-            return walk.stop(StopReason::Edge(Edge::End));
+    /// next stop or to the end of the history. With a locked order, returns a stop at the end
+    /// without a move.
+    fn run_others(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
+        if inputs.order.locked {
+            return inputs.stop(StopReason::Edge(Edge::End));
         }
         let end = self.history.total();
-        self.travel(walk, Direction::Forward, end.saturating_sub(1))
-            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::End, end))
+        self.move_to_stop(inputs, Direction::Forward, end.saturating_sub(1))
+            .unwrap_or_else(|| self.stop_at_edge(inputs, Edge::End, end))
     }
 
-    fn continue_back(&mut self, walk: &Walk<'_>) -> Stop {
-        let first = walk.only().and_then(|tid| self.history.position_of(tid, 0));
+    fn continue_back(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
+        let first = inputs.locked_thread().and_then(|tid| self.history.position_of(tid, 0));
         let begin = first.unwrap_or(0).min(self.position);
-        self.travel(walk, Direction::Backward, begin)
-            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::Begin, begin))
+        self.move_to_stop(inputs, Direction::Backward, begin)
+            .unwrap_or_else(|| self.stop_at_edge(inputs, Edge::Begin, begin))
     }
 
-    fn continue_forward(&mut self, walk: &Walk<'_>) -> Stop {
-        let end = walk.only().map_or(self.history.total(), |tid| self.end_of(tid));
+    fn continue_forward(&mut self, inputs: &ResumeInputs<'_>) -> Stop {
+        let end =
+            inputs.locked_thread().map_or(self.history.total(), |tid| self.end_of_thread(tid));
         let end = end.max(self.position);
-        self.travel(walk, Direction::Forward, end.saturating_sub(1))
-            .unwrap_or_else(|| self.stop_at_edge(walk, Edge::End, end))
+        self.move_to_stop(inputs, Direction::Forward, end.saturating_sub(1))
+            .unwrap_or_else(|| self.stop_at_edge(inputs, Edge::End, end))
     }
 
-    /// Returns the position after the last instruction of a thread.
-    fn end_of(&self, tid: Tid) -> u64 {
+    /// Returns the position after the last instruction of a thread; the current one if it has none.
+    fn end_of_thread(&self, tid: Tid) -> u64 {
         let count = self.history.index_of(tid, self.history.total());
         let last = count.checked_sub(1).and_then(|index| self.history.position_of(tid, index));
         last.map_or(self.position, |last| last + 1)
     }
 
-    /// Searches for a stop on the path to `until`. Moves to it, or stays if there is none.
-    fn travel(&mut self, walk: &Walk<'_>, direction: Direction, until: u64) -> Option<Stop> {
-        if let Some(stop) = self.pending(walk, direction) {
+    /// Searches for a stop from here to `until`, included: first one at the current position that
+    /// was not reported yet. Moves to it and returns it; `None`, without a move, if there is none.
+    /// If interrupted, moves to where the search was.
+    fn move_to_stop(
+        &mut self,
+        inputs: &ResumeInputs<'_>,
+        direction: Direction,
+        until: u64,
+    ) -> Option<Stop> {
+        if let Some(stop) = self.unreported_stop(inputs, direction) {
             return Some(stop);
         }
-        let way_to_go = match direction {
+        let is_ahead = match direction {
             Direction::Forward => self.position < until,
             Direction::Backward => until < self.position,
         };
-        if !way_to_go {
+        if !is_ahead {
             return None;
         }
-        let found = self.find(walk, direction, until);
-        match found {
+        match self.find_stop(inputs, direction, until) {
             Found::Nothing => None,
             Found::At(position) => {
                 self.position = position;
-                let thread = self.running(walk.order.thread);
-                Some(Stop { thread, reason: self.first_met(walk, direction) })
+                let thread = self.running_or(inputs.order.thread);
+                Some(Stop { thread, reason: self.first_stop_reason(inputs, direction) })
             }
             Found::Interrupted(position) => {
                 self.position = position;
-                let thread = self.running(walk.order.thread);
+                let thread = self.running_or(inputs.order.thread);
                 Some(Stop { thread, reason: StopReason::Interrupted })
             }
         }
     }
 
-    /// Returns the nearest breakpoint, system call or signal. After steps back of one thread alone,
-    /// searches from the position of the others, and skips the instructions that the lone thread
-    /// has gone back over already.
-    fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
-        let goes_on = direction == Direction::Backward && !walk.order.locked;
-        let Some(alone) = walk.alone.filter(|_| goes_on) else {
-            return self.find_from(self.position, walk, direction, until);
+    /// Returns the nearest position, up to `until`, with a breakpoint or a requested system call or
+    /// signal. After steps back of one thread alone, searches back from the position of the others,
+    /// and skips the instructions over which the lone thread has gone back already.
+    fn find_stop(&self, inputs: &ResumeInputs<'_>, direction: Direction, until: u64) -> Found {
+        let goes_on = direction == Direction::Backward && !inputs.order.locked;
+        let Some(lone_step) = inputs.lone_step.filter(|_| goes_on) else {
+            return self.find_stop_from(self.position, inputs, direction, until);
         };
-        let mut from = alone.others;
+        let mut from = lone_step.others;
         loop {
             let running = |position| self.history.running_at(position);
-            match self.find_from(from, walk, direction, until) {
-                Found::At(at) if at >= self.position && running(at) == Some(alone.thread) => {
+            match self.find_stop_from(from, inputs, direction, until) {
+                Found::At(at) if at >= self.position && running(at) == Some(lone_step.thread) => {
                     from = at;
                 }
                 found => return found,
@@ -222,73 +247,88 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the nearest breakpoint, system call or signal in `direction` from position `from`,
-    /// excluded, to `until`.
-    fn find_from(&self, from: u64, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
-        let addrs = walk.breakpoints.addrs();
-        let only = walk.only();
+    /// Returns the nearest position as [`Self::find_stop`], from `from`, excluded, to `until`, included.
+    fn find_stop_from(
+        &self,
+        from: u64,
+        inputs: &ResumeInputs<'_>,
+        direction: Direction,
+        until: u64,
+    ) -> Found {
+        let addrs = inputs.breakpoints.addrs();
+        let only = inputs.locked_thread();
         let search = Search::beyond(from, until, direction, only, addrs);
         let found = if addrs.is_empty() {
             Found::Nothing
         } else {
-            self.history.find(&search, walk.interrupted)
+            self.history.find(&search, inputs.interrupted)
         };
         let until = match found {
             Found::At(position) | Found::Interrupted(position) => position,
             Found::Nothing => until,
         };
-        let (wanted, unknown) = (&self.wanted, &self.unknown);
-        let search = HappeningSearch { from, until, direction, only, wanted, unknown };
-        match self.history.find_happening(&search, walk.interrupted) {
+        let (wanted, unknown_calls) = (&self.wanted, &self.unknown_calls);
+        let search = EventSearch { from, until, direction, only, wanted, unknown_calls };
+        match self.history.find_event(&search, inputs.interrupted) {
             Found::Nothing => found,
             nearer => nearer,
         }
     }
 
-    /// Returns a stop at the current position that has not been reported yet.
-    fn pending(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
+    /// Returns the next stop in `direction` at the current position that the last stop has not
+    /// reported; `None` if there is none. Breakpoints count only as
+    /// [`Self::unreported_breakpoint`].
+    fn unreported_stop(&self, inputs: &ResumeInputs<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
-        let is_own = thread == walk.last.thread;
-        if (walk.order.locked && thread != walk.order.thread)
+        let is_own = thread == inputs.last.thread;
+        if (inputs.order.locked && thread != inputs.order.thread)
             || (direction == Direction::Backward && !is_own)
         {
             return None;
         }
-        let reported = if is_own { Rank::of(walk.last.reason) } else { Rank::Before };
-        let happening = self.history.happening_at(self.position, &self.wanted);
-        let next = happening.next(reported, direction);
+        let reported = if is_own { StopRank::of(inputs.last.reason) } else { StopRank::Before };
+        let events = self.history.events_at(self.position, &self.wanted);
+        let next = events.next_after(reported, direction);
         let stop = |reason| Stop { thread, reason };
         match next {
-            Some((rank, reason)) if rank < Rank::Instruction => Some(stop(reason)),
+            Some((rank, reason)) if rank < StopRank::Instruction => Some(stop(reason)),
             _ => self
-                .pending_breakpoint(walk, direction)
+                .unreported_breakpoint(inputs, direction)
                 .or_else(|| next.map(|(_, reason)| stop(reason))),
         }
     }
 
     /// Returns the breakpoint at the current position, if the last stop did not report it because
     /// that was a stop of another thread. Only forwards, and if all threads run.
-    fn pending_breakpoint(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
+    fn unreported_breakpoint(
+        &self,
+        inputs: &ResumeInputs<'_>,
+        direction: Direction,
+    ) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
-        let reported = thread == walk.last.thread || thread == walk.order.thread;
-        if direction == Direction::Backward || reported || walk.order.locked {
+        let reported = thread == inputs.last.thread || thread == inputs.order.thread;
+        if direction == Direction::Backward || reported || inputs.order.locked {
             return None;
         }
-        let kind = walk.breakpoints.at(self.history.pc(thread, self.position)?)?;
+        let kind = inputs.breakpoints.kind_at(self.history.pc(thread, self.position)?)?;
         Some(Stop { thread, reason: StopReason::Breakpoint(kind) })
     }
 
-    /// Moves to an edge of the history, and returns the stop there.
-    fn stop_at_edge(&mut self, walk: &Walk<'_>, edge: Edge, position: u64) -> Stop {
+    /// Moves to `position`, an end of the history or of the locked thread's part of it. Returns the
+    /// stop there.
+    fn stop_at_edge(&mut self, inputs: &ResumeInputs<'_>, edge: Edge, position: u64) -> Stop {
         self.position = position;
-        let thread =
-            if walk.order.locked { walk.order.thread } else { self.running(walk.order.thread) };
+        let thread = if inputs.order.locked {
+            inputs.order.thread
+        } else {
+            self.running_or(inputs.order.thread)
+        };
         Stop { thread, reason: StopReason::Edge(edge) }
     }
 
-    /// Returns the thread that executes next; if none does, `otherwise` if that thread exists, or
-    /// another thread.
-    fn running(&self, otherwise: Tid) -> Tid {
+    /// Returns the thread that executes next, else `otherwise` if it exists, else another that
+    /// does.
+    fn running_or(&self, otherwise: Tid) -> Tid {
         let running = self.history.running_at(self.position).filter(|tid| self.is_alive(*tid));
         running.unwrap_or_else(|| {
             if self.is_alive(otherwise) { otherwise } else { self.default_thread() }
@@ -327,14 +367,14 @@ impl<H: History> Run for Recorded<H> {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let alone = self.alone.take();
-        let walk = Walk { order, last, breakpoints, interrupted, alone };
-        self.unknown.set(0);
+        let lone_step = self.lone_step.take();
+        let inputs = ResumeInputs { order, last, breakpoints, interrupted, lone_step };
+        self.unknown_calls.set(0);
         match (order.action, order.direction) {
-            (Action::Step, Direction::Forward) => self.step_forward(&walk),
-            (Action::Step, Direction::Backward) => self.step_back(&walk),
-            (Action::Continue, Direction::Forward) => self.continue_forward(&walk),
-            (Action::Continue, Direction::Backward) => self.continue_back(&walk),
+            (Action::Step, Direction::Forward) => self.step_forward(&inputs),
+            (Action::Step, Direction::Backward) => self.step_back(&inputs),
+            (Action::Continue, Direction::Forward) => self.continue_forward(&inputs),
+            (Action::Continue, Direction::Backward) => self.continue_back(&inputs),
         }
     }
 
@@ -343,7 +383,7 @@ impl<H: History> Run for Recorded<H> {
         if position > total {
             return Err(Error::NoSuchPosition { position, total });
         }
-        (self.position, self.alone) = (position, None);
+        (self.position, self.lone_step) = (position, None);
         Ok(())
     }
 
@@ -351,8 +391,8 @@ impl<H: History> Run for Recorded<H> {
         self.history.pc(tid, self.position)
     }
 
-    fn stays(&self, tid: Tid) -> bool {
-        self.history.stays(tid, self.position)
+    fn stays_in_activation(&self, tid: Tid) -> bool {
+        self.history.stays_in_activation(tid, self.position)
     }
 
     fn registers(&self, tid: Tid) -> KnownRegisters {
@@ -438,16 +478,16 @@ impl<H: History> Run for Recorded<H> {
         self.history.regions(self.position)
     }
 
-    fn recorded(&self) -> Option<&dyn History> {
+    fn path_history(&self) -> Option<&dyn History> {
         Some(&self.history)
     }
 
-    fn pass_signals(&mut self, signals: u64) {
-        self.wanted.passed = signals;
+    fn set_passed_signals(&mut self, signals: u64) {
+        self.wanted.passed_signals = signals;
     }
 
     fn can_catch_calls(&self) -> bool {
-        self.history.knows_happenings()
+        self.history.knows_kernel_events()
     }
 
     fn catch_calls(&mut self, catches: Catches) {
@@ -455,6 +495,6 @@ impl<H: History> Run for Recorded<H> {
     }
 
     fn unknown_calls(&self) -> u64 {
-        self.unknown.get()
+        self.unknown_calls.get()
     }
 }

@@ -1,12 +1,12 @@
 //! A recording as a [`History`]: the path comes from the timeline, values from the final state.
 
 use super::around::calls_around;
-use super::happenings;
-use super::source::{RecordedSource, symbols_of};
+use super::kernel_events;
+use super::source::{LazySymbols, symbols_of};
 use super::{
-    CallFrame, Called, Description, FileBytes, Found, GapInfo, Happening, HappeningSearch, History,
-    KnownRegisters, Library, MissingFrames, Place, Protection, Region, Register, Search,
-    ThreadInfo, TraceSize, Wanted,
+    CallFrame, CodeLocation, Description, EventSearch, EventsAt, FileBytes, Found, FunctionArrival,
+    GapInfo, History, KnownRegisters, Library, MissingFrames, Protection, Region, Register,
+    RequestedEvents, Search, ThreadInfo, TraceSize,
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
@@ -17,9 +17,9 @@ use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The call stack of a thread at a position.
+/// The call stack of a thread at a position, kept for the next request.
 #[derive(Debug)]
-struct AskedStack {
+struct CachedStack {
     tid: Tid,
     position: u64,
     frames: Vec<CallFrame>,
@@ -30,36 +30,38 @@ struct AskedStack {
 pub struct Recording {
     timeline: Timeline,
     state: FinalState,
-    /// The image for positions without any known mapping.
-    nothing: Arc<Image>,
+    /// The mapped code and files at positions without any known mapping: none.
+    empty_image: Arc<Image>,
     /// The last position that can be shown.
     end: u64,
-    /// Functions and lines, read on first use.
-    source: RecordedSource,
-    /// System calls and signals, searched when a debugger first wants to stop at them.
-    kernel: OnceCell<KernelEntries>,
+    /// The functions and lines of the code, read on first use.
+    symbols: LazySymbols,
+    /// The system calls and signals of the path, searched when a debugger first wants to stop at
+    /// them.
+    kernel_entries: OnceCell<KernelEntries>,
     /// The call stack returned last, since debuggers request a deep stack in parts.
-    last_stack: RefCell<Option<AskedStack>>,
+    last_stack: RefCell<Option<CachedStack>>,
     /// The clock of a recording that is still being made.
     clock: Option<TscClock>,
 }
 
 impl Recording {
-    /// Joins a timeline with the final state of its run.
+    /// Joins a timeline with the final state of its run. Leaves out the last position if no address
+    /// is known there, as in a recording that was cut off.
     pub fn new(timeline: Timeline, state: FinalState) -> Self {
         let end = timeline.total();
         let mut recording = Self {
             timeline,
             state,
-            nothing: Arc::default(),
+            empty_image: Arc::default(),
             end,
-            source: RecordedSource::default(),
-            kernel: OnceCell::new(),
+            symbols: LazySymbols::default(),
+            kernel_entries: OnceCell::new(),
             last_stack: RefCell::default(),
             clock: None,
         };
-        let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
-        if stands.is_none() {
+        let pc_at_end = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
+        if pc_at_end.is_none() {
             // The target of a cut recording's last instruction is unknown, and a debugger cannot
             // show a thread without a pc. The history ends before that instruction.
             recording.end = end.saturating_sub(1);
@@ -69,7 +71,7 @@ impl Recording {
 
     /// Returns the recording with the clock that its manifest lacks while it is being made.
     #[must_use]
-    pub fn timed_by(mut self, clock: TscClock) -> Self {
+    pub fn with_clock(mut self, clock: TscClock) -> Self {
         self.clock = Some(clock);
         self
     }
@@ -85,8 +87,8 @@ impl Recording {
         clock.is_known().then(|| clock.nanoseconds(tsc))
     }
 
-    /// Returns the facts of a thread. It has ended if the final state is known and has no such
-    /// thread.
+    /// Returns the facts of a thread. It ended after its last instruction if the final state is
+    /// known and does not have the thread.
     fn thread_info(&self, tid: Tid) -> ThreadInfo {
         let insns = self.timeline.instructions(tid);
         let at = |index| self.timeline.global_of(tid, index);
@@ -110,23 +112,23 @@ impl Recording {
         self.timeline.index_of(tid, g) == self.timeline.instructions(tid)
     }
 
-    /// Returns the mapped code and files at a position; those of the end if the time there is
-    /// unknown.
+    /// Returns the mapped code and files at a position; those of the end of the run if the time at
+    /// the position is unknown.
     fn image_at(&self, g: u64) -> &Image {
         let images = self.timeline.images();
         let epoch = self.timeline.time_at(g).map(|at| images.epoch_at(at));
         let epoch = epoch.and_then(|number| images.epochs().get(number));
-        let last = || images.last().unwrap_or(&self.nothing);
+        let last = || images.last().unwrap_or(&self.empty_image);
         if g >= self.timeline.total() { last() } else { epoch.map_or_else(last, |e| &e.image) }
     }
 
-    /// Returns the libraries at the end of the run.
-    fn loaded(&self) -> Option<Vec<state::Library>> {
+    /// Returns the libraries at the end of the run, with their files; `None` if unknown.
+    fn loaded_libraries(&self) -> Option<Vec<state::Library>> {
         let program = self.last_program();
         self.state.libraries(self.image_at(self.timeline.total()), Some(&program))
     }
 
-    /// Returns the path of the program that ran last.
+    /// Returns the path of the program that the first process executed last.
     fn last_program(&self) -> String {
         let manifest = self.timeline.reader().manifest();
         let pid = Pid(manifest.pid.0);
@@ -138,11 +140,11 @@ impl Recording {
         last_exec.unwrap_or_else(|| manifest.program.clone())
     }
 
-    fn kernel(&self) -> &KernelEntries {
-        self.kernel.get_or_init(|| KernelEntries::of(&self.timeline))
+    fn kernel_entries(&self) -> &KernelEntries {
+        self.kernel_entries.get_or_init(|| KernelEntries::of(&self.timeline))
     }
 
-    fn frame(&self, tid: Tid, frame: &Frame) -> CallFrame {
+    fn call_frame(&self, tid: Tid, frame: &Frame) -> CallFrame {
         CallFrame {
             activation: self.timeline.global_of(tid, frame.index),
             entry: Some(frame.entry),
@@ -166,8 +168,8 @@ impl History for Recording {
 
     fn running_at(&self, g: u64) -> Option<Tid> {
         self.timeline.running_at(g).or_else(|| {
-            let culprit = self.state.core().and_then(|core| core.contents.threads.first());
-            culprit.map(|thread| thread.tid).or_else(|| self.timeline.running_before(g))
+            let first_thread = self.state.core().and_then(|core| core.contents.threads.first());
+            first_thread.map(|thread| thread.tid).or_else(|| self.timeline.running_before(g))
         })
     }
 
@@ -188,7 +190,7 @@ impl History for Recording {
         })
     }
 
-    fn stays(&self, tid: Tid, g: u64) -> bool {
+    fn stays_in_activation(&self, tid: Tid, g: u64) -> bool {
         self.timeline.stays_in_activation(tid, self.timeline.index_of(tid, g))
     }
 
@@ -196,30 +198,26 @@ impl History for Recording {
         self.timeline.find(search, interrupted)
     }
 
-    fn knows_happenings(&self) -> bool {
+    fn knows_kernel_events(&self) -> bool {
         true
     }
 
-    fn happening_at(&self, g: u64, wanted: &Wanted) -> Happening {
-        happenings::at(&self.timeline, self.kernel(), g, wanted)
+    fn events_at(&self, g: u64, wanted: &RequestedEvents) -> EventsAt {
+        kernel_events::events_at(&self.timeline, self.kernel_entries(), g, wanted)
     }
 
-    fn find_happening(
-        &self,
-        search: &HappeningSearch<'_>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Found {
-        happenings::find(&self.timeline, self.kernel(), search, interrupted)
+    fn find_event(&self, search: &EventSearch<'_>, interrupted: &dyn Fn() -> bool) -> Found {
+        kernel_events::find_nearest(&self.timeline, self.kernel_entries(), search, interrupted)
     }
 
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {
         let mut last = self.last_stack.borrow_mut();
-        if last.as_ref().is_none_or(|asked| (asked.tid, asked.position) != (tid, g)) {
+        if last.as_ref().is_none_or(|cached| (cached.tid, cached.position) != (tid, g)) {
             let frames = self.timeline.call_stack(tid, self.timeline.index_of(tid, g));
-            let frames = frames.iter().map(|frame| self.frame(tid, frame)).collect();
-            *last = Some(AskedStack { tid, position: g, frames });
+            let frames = frames.iter().map(|frame| self.call_frame(tid, frame)).collect();
+            *last = Some(CachedStack { tid, position: g, frames });
         }
-        last.as_ref().map(|asked| asked.frames.clone()).unwrap_or_default()
+        last.as_ref().map(|cached| cached.frames.clone()).unwrap_or_default()
     }
 
     fn missing_frames(&self, tid: Tid, g: u64) -> MissingFrames {
@@ -240,13 +238,13 @@ impl History for Recording {
         self.state.read(moment, self.image_at(g), addr, buf)
     }
 
-    fn unordered(&self, tid: Tid, g: u64) -> Option<(Option<u64>, Option<u64>)> {
+    fn overlap_ns(&self, tid: Tid, g: u64) -> Option<(Option<u64>, Option<u64>)> {
         let (from, to) = self.timeline.overlap(tid, self.timeline.index_of(tid, g))?;
         let to = (to < Tsc(u64::MAX)).then_some(to);
         Some((self.nanoseconds(from), to.and_then(|to| self.nanoseconds(to))))
     }
 
-    fn is_own_code(&self, addr: Addr) -> bool {
+    fn is_program_code(&self, addr: Addr) -> bool {
         let program = self.exec_file();
         let section = self.image_at(self.timeline.total()).section_at(addr);
         section.is_some_and(|s| program.is_some_and(|p| p.as_os_str() == &*s.name))
@@ -285,7 +283,12 @@ impl History for Recording {
     }
 
     fn libraries(&self) -> Option<Vec<Library>> {
-        Some(self.loaded()?.into_iter().map(|library| Library::from(library.map)).collect())
+        Some(
+            self.loaded_libraries()?
+                .into_iter()
+                .map(|library| Library::from(library.map))
+                .collect(),
+        )
     }
 
     fn siginfo(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
@@ -296,12 +299,12 @@ impl History for Recording {
         let images = self.timeline.images();
         let path = path.to_str()?;
         let alias = || {
-            let loaded = self.loaded()?;
+            let loaded = self.loaded_libraries()?;
             let library = loaded.iter().find(|library| library.map.name == path)?;
             images.file(&library.file)
         };
         let bytes = images.file(path).or_else(alias)?;
-        Some(Box::new(Stored(bytes.clone())))
+        Some(Box::new(StoredFile(bytes.clone())))
     }
 
     fn pt_trace(&self, tid: Tid, since: u64, g: u64) -> Option<Vec<u8>> {
@@ -344,23 +347,23 @@ impl History for Recording {
         (started > 0).then_some(started)
     }
 
-    fn place(&self, addr: Addr) -> Option<Place> {
-        self.source.get(|| symbols_of(self.timeline.images())).place(addr)
+    fn location_of(&self, addr: Addr) -> Option<CodeLocation> {
+        self.symbols.get(|| symbols_of(self.timeline.images())).location_of(addr)
     }
 
-    fn code_of(&self, what: &str) -> Vec<Addr> {
-        self.source.get(|| symbols_of(self.timeline.images())).code_of(what)
+    fn addresses_of(&self, location: &str) -> Vec<Addr> {
+        self.symbols.get(|| symbols_of(self.timeline.images())).addresses_of(location)
     }
 
-    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<Called> {
+    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<FunctionArrival> {
         calls_around(&self.timeline, tid, self.timeline.index_of(tid, g), count)
     }
 }
 
 /// A file stored in the recording.
-struct Stored(Bytes);
+struct StoredFile(Bytes);
 
-impl FileBytes for Stored {
+impl FileBytes for StoredFile {
     fn size_bytes(&self) -> u64 {
         self.0.len() as u64
     }

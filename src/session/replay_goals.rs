@@ -1,7 +1,9 @@
-//! Translates breakpoints and requested events of a session for a replay, and the replay's results
-//! back to stops.
+//! Translates breakpoints, watchpoints and requested events of a session to those of a replay, and
+//! the replay's results back to stop reasons.
 
-use super::{Access, Breakpoints, Conditions, KnownRegisters, StopReason, Wanted, Watchpoint};
+use super::{
+    Access, Breakpoints, Conditions, KnownRegisters, RequestedEvents, StopReason, Watchpoint,
+};
 use crate::common::{Addr, AddrRange};
 use crate::replay::{KernelEvent, Replay, Watch, WatchKind};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,24 +17,27 @@ pub(super) fn event_stop(event: KernelEvent) -> StopReason {
     }
 }
 
-/// Returns true if a debugger wants to stop at a system call or signal of a replay.
-pub(super) fn wants(wanted: &Wanted, event: KernelEvent) -> bool {
+/// Returns true if the debugger requested stops at this system call or signal of a replay.
+pub(super) fn is_requested(wanted: &RequestedEvents, event: KernelEvent) -> bool {
     match event {
-        KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
-        KernelEvent::Signal(number) => wanted.signal(number),
+        KernelEvent::Call(number) | KernelEvent::Return(number) => {
+            wanted.includes_call(Some(number))
+        }
+        KernelEvent::Signal(number) => wanted.includes_signal(number),
     }
 }
 
-/// Returns a number that is equal for the same conditions, system calls and signals.
-pub(super) fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
+/// Returns a number that is equal for the same conditions, system calls and signals: a replay
+/// remembers the results of searches by it ([`crate::replay::Goals`]).
+pub(super) fn key_of(conditions: &Conditions, wanted: &RequestedEvents) -> u64 {
     let mut hash = DefaultHasher::new();
     (conditions.key(), wanted).hash(&mut hash);
     hash.finish()
 }
 
-/// Returns true if the thread that is about to execute stops at a breakpoint there, because the
-/// conditions hold or there are none.
-pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
+/// Returns true if the thread that is about to execute stops at the breakpoint at its address:
+/// there are no conditions, or they hold for the thread's registers and memory.
+pub(super) fn conditions_hold(replay: &Replay, conditions: &Conditions) -> bool {
     if !conditions.exist() {
         return true;
     }
@@ -41,8 +46,8 @@ pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
     conditions.hold(Addr(thread.registers.rip), &KnownRegisters::of(&thread), &read)
 }
 
-/// Returns the watch of a replay for a watchpoint.
-pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {
+/// Returns a watchpoint in the form of a replay.
+pub(super) fn watch_of(watchpoint: &Watchpoint) -> Watch {
     let kind = match watchpoint.access {
         Access::Write => WatchKind::Write,
         Access::Read => WatchKind::Read,
@@ -51,8 +56,8 @@ pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {
     Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
 }
 
-/// Returns the stop reason for the watchpoint with index `number`.
-pub(super) fn met(number: usize, breakpoints: &Breakpoints) -> StopReason {
+/// Returns the stop reason for the watchpoint with index `number`: a step if it does not exist.
+pub(super) fn watchpoint_stop(number: usize, breakpoints: &Breakpoints) -> StopReason {
     let watchpoint = breakpoints.watchpoints().get(number);
     watchpoint.map_or(StopReason::Step, |watchpoint| StopReason::Watchpoint(*watchpoint))
 }

@@ -1,11 +1,12 @@
 //! The path of an exact recording, and where its instructions are in a replay.
 //!
-//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks, and
-//! the instructions since the last tick. While the path was made, some places were noted in both
-//! countings. Other places are found from the nearest noted one, by counting ticks along the path.
+//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks since
+//! the last entry, and instructions since the last tick. While the path was made, some places were
+//! noted with both counts ([`PathPlace`]): always the first after an entry, with `ticks` 0. Other
+//! places are found from the nearest noted one before them, by counting ticks along the path.
 
 use super::around::calls_around;
-use super::{Called, Position, Recording};
+use super::{FunctionArrival, Position, Recording};
 use crate::common::{Addr, Tid};
 use crate::recording::{PathPlace, Reader};
 use crate::replay::{self, Replay, path_of};
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// The maximum length of an instruction in bytes.
-const INSN_BYTES: usize = 15;
+const MAX_INSN_BYTES: usize = 15;
 
 /// The path of an exact recording.
 #[derive(Debug)]
@@ -27,9 +28,9 @@ pub(super) struct ReplayPath {
 }
 
 impl ReplayPath {
-    /// Opens the path that is kept with a recording, or makes it. Calls `goes_on` with the ticks
-    /// done and those of the whole run; if it returns false, fails. An error is a sentence for the
-    /// user.
+    /// Opens the path that is kept with a recording; if there is none, makes it by a replay and
+    /// keeps it. As it makes it, calls `goes_on` with the ticks done and those of the whole run,
+    /// and fails if it returns false. An error is a sentence for the user.
     pub(super) fn open(
         reader: &Reader,
         goes_on: &mut dyn FnMut(u64, u64) -> bool,
@@ -53,7 +54,8 @@ impl ReplayPath {
         self.recording.timeline()
     }
 
-    /// Returns the number of instructions that a thread executed before a position.
+    /// Returns the number of instructions that a thread executed before a position of the replay,
+    /// at which it or another thread is about to execute.
     pub(super) fn index_of(&self, tid: Tid, at: replay::Position) -> u64 {
         let places = self.places.get(&tid).map(Vec::as_slice).unwrap_or_default();
         let is_before = |place: &PathPlace| {
@@ -77,7 +79,8 @@ impl ReplayPath {
         index + at.instructions
     }
 
-    /// Returns the position at which a thread is about to execute its instruction `index`.
+    /// Returns the position of the replay at which a thread is about to execute its instruction
+    /// `index`; `None` if no place of the thread is noted before that.
     pub(super) fn position_of(&self, tid: Tid, index: u64) -> Option<replay::Position> {
         let places = self.places.get(&tid)?;
         let mut next = places.partition_point(|place| place.index <= index);
@@ -99,42 +102,43 @@ impl ReplayPath {
         }
     }
 
-    /// Follows the path from instruction `from` on. Calls `passed` with the number of the
-    /// instruction after each tick, until it returns false.
-    fn follow_ticks(&self, tid: Tid, from: u64, passed: &mut dyn FnMut(u64) -> bool) {
+    /// Follows the path of a thread from its instruction `from` on. After each tick, calls
+    /// `on_tick` with the index of the instruction that follows. Stops when `on_tick` returns
+    /// false, or at the end of the path.
+    fn follow_ticks(&self, tid: Tid, from: u64, on_tick: &mut dyn FnMut(u64) -> bool) {
         let timeline = self.timeline();
         let _: ControlFlow<()> = timeline.visit(tid, from, &mut |visit| {
             let Visit::Block { index, span, code, .. } = visit else {
                 return ControlFlow::Continue(());
             };
             let after = index + u64::from(span.insns);
-            let ticks = |ip: Addr| {
-                let mut bytes = [0; INSN_BYTES];
+            let is_tick_at = |ip: Addr| {
+                let mut bytes = [0; MAX_INSN_BYTES];
                 let count = code.read(ip, &mut bytes);
                 bytes.get(..count).is_some_and(|bytes| is_tick(bytes, ip.0))
             };
-            if after > from && ticks(span.last) && !passed(after) {
+            if after > from && is_tick_at(span.last) && !on_tick(after) {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
     }
 
-    /// Returns up to `count` functions that a thread reached before its instruction `index`, and as
-    /// many from there on, with their positions in the replay.
+    /// Returns the last `count` arrivals of a thread in functions before its instruction `index`,
+    /// and the first `count` from there on, with their positions as numbers of [`Position::exact`].
     pub(super) fn calls_around(
         &self,
         replay: &Replay,
         tid: Tid,
         index: u64,
         count: usize,
-    ) -> Vec<Called> {
+    ) -> Vec<FunctionArrival> {
         let called = calls_around(self.timeline(), tid, index, count);
-        let placed = |called: Called| {
+        let placed = |called: FunctionArrival| {
             let index = self.timeline().index_of(tid, called.position);
             let at = self.position_of(tid, index)?;
             let position = Position::exact(replay.moment(at), at.instructions);
-            Some(Called { position, ..called })
+            Some(FunctionArrival { position, ..called })
         };
         called.into_iter().filter_map(placed).collect()
     }

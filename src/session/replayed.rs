@@ -1,14 +1,20 @@
-//! An exact recording: every register and all memory at every place, by replay.
+//! An exact recording: every register and all memory at every position, by replay.
+//!
+//! A write to a register or memory begins a *diversion*: the changed state is visible, and
+//! functions that the debugger calls run in it. It ends, and the recorded state is back, once the
+//! run moves. After a divergence of the replay, the run ends before it.
 
 use super::procfs;
-use super::replay_goals::{event_stop, holds, key_of, met, wants, watch};
+use super::replay_goals::{
+    conditions_hold, event_stop, is_requested, key_of, watch_of, watchpoint_stop,
+};
 use super::replay_path::ReplayPath;
-use super::source::RecordedSource;
+use super::source::LazySymbols;
 use super::{
-    Action, Breakpoints, CallFrame, Called, Catches, Description, Direction, Edge, Ending, Error,
-    ExecutionSearch, ExecutionSink, FileBytes, GapInfo, KnownRegisters, LastChange, Library, Order,
-    Place, Position, Protection, Region, Register, Run, SearchEnd, Stop, StopReason, ThreadInfo,
-    Value, Wanted, Watchpoint,
+    Action, Breakpoints, CallFrame, Catches, CodeLocation, Description, Direction, Edge, Ending,
+    Error, ExecutionSearch, ExecutionSink, FileBytes, FunctionArrival, GapInfo, KnownRegisters,
+    LastChange, Library, Order, Position, Protection, Region, Register, RequestedEvents, Run,
+    SearchEnd, Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
@@ -24,64 +30,55 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Replayed {
     pub(super) replay: RefCell<Replay>,
-    pub(super) source: RecordedSource,
-    /// The thread of the last stop.
-    pub(super) shown: Tid,
+    pub(super) symbols: LazySymbols,
+    /// The thread of the last stop or move.
+    pub(super) last_thread: Tid,
     /// The system calls and signals that stop the run.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: RequestedEvents,
     /// The log entry of a signal that the last step within a range reported.
     pub(super) reported_signal: Option<u64>,
     /// The error that ended the replay before the end of the run.
     pub(super) failure: Option<String>,
-    /// The last position at which the run was at its end; 0 if it never was.
-    pub(super) end: Cell<u64>,
+    /// The number of the position at the end of the run, noted when the run is there; 0 if it never
+    /// was. Its instructions are known only then.
+    pub(super) noted_end: Cell<u64>,
     /// The path of the run, once [`Run::prepare_path`] has made it.
     pub(super) path: OnceCell<ReplayPath>,
 }
 
 impl Replayed {
-    /// Opens an exact recording, at the end of its run. Calls `passed` with the number of ticks
-    /// replayed so far and of all ticks. If the run cannot be replayed to its end, returns the
-    /// reason as well, as a sentence.
+    /// Opens an exact recording and replays it to the end of its run. As it does so, calls
+    /// `progress` with the number of ticks replayed so far and of all ticks. If the replay fails,
+    /// stays where [`Self::retreat_from_error`] moves, and also returns the reason as a sentence.
     pub fn at_end(
         reader: Reader,
-        passed: &mut dyn FnMut(u64, u64),
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, Option<String>), replay::Error> {
-        let mut replay = Replay::open(reader)?;
-        let shown = Tid(replay.pid().0);
-        let went = replay.go_to_end_reporting(passed);
-        let mut run = Self {
-            replay: RefCell::new(replay),
-            source: RecordedSource::default(),
-            shown,
-            wanted: Wanted::default(),
-            reported_signal: None,
-            failure: None,
-            end: Cell::new(0),
-            path: OnceCell::new(),
-        };
-        if let Err(error) = went {
-            run.fail(&error);
+        let mut run = Self::at_start(reader)?;
+        if let Err(error) = run.replay.get_mut().go_to_end_reporting(progress) {
+            run.retreat_from_error(&error);
         }
-        run.shown = run.running().unwrap_or(shown);
+        run.last_thread = run.running_thread().unwrap_or(run.last_thread);
         let failure = run.failure.clone();
         Ok((run, failure))
     }
 
-    pub(super) fn running(&self) -> Option<Tid> {
+    pub(super) fn running_thread(&self) -> Option<Tid> {
         self.replay.borrow_mut().running()
     }
 
-    /// Ends the run after an error of its replay ([`Self::fail`]), and returns the stop there.
-    fn failed(&mut self, error: &replay::Error) -> Stop {
-        self.fail(error);
-        let thread = self.running().unwrap_or(self.shown);
+    /// Stores an error of the replay and moves away from it ([`Self::retreat_from_error`]). Returns
+    /// a stop at the end of the history.
+    fn stop_after_error(&mut self, error: &replay::Error) -> Stop {
+        self.retreat_from_error(error);
+        let thread = self.running_thread().unwrap_or(self.last_thread);
         Stop { thread, reason: StopReason::Edge(Edge::End) }
     }
 
-    /// Stores an error of the replay. After a divergence, ends the run before it and moves to the
-    /// last entry of the log that the replay reached without a difference.
-    fn fail(&mut self, error: &replay::Error) {
+    /// Stores an error of the replay. After a divergence, also ends the run before it, for all
+    /// later moves, and moves to after the last entry of the log that the replay reached without a
+    /// difference.
+    fn retreat_from_error(&mut self, error: &replay::Error) {
         let replay = self.replay.get_mut();
         self.failure = Some(error.to_string());
         if let replay::Error::Diverged { position, .. } = error {
@@ -92,20 +89,21 @@ impl Replayed {
         }
     }
 
-    /// Executes an order, and returns the stop. Ends a diversion first, unless the order goes
-    /// forward with a thread that was moved in it.
-    fn go(
+    /// Executes an order, and returns the stop. If the order goes forward with a thread whose
+    /// instruction or stack pointer was changed, the thread runs in the diversion. Otherwise ends a
+    /// diversion first.
+    fn execute(
         &mut self,
         order: &Order,
         last: &Stop,
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Stop, replay::Error> {
-        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
+        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch_of).collect();
         let conditions = breakpoints.conditions().clone();
-        let accepts = |replay: &Replay| holds(replay, &conditions);
+        let accepts = |replay: &Replay| conditions_hold(replay, &conditions);
         let wanted = self.wanted.clone();
-        let events = |event| wants(&wanted, event);
+        let events = |event| is_requested(&wanted, event);
         // The call or signal of the last stop is ahead and must not stop the run again.
         let was_ahead = matches!(last.reason, StopReason::Call(_) | StopReason::Signal(_));
         let already_reported = was_ahead.then(|| self.replay.get_mut().position().entry);
@@ -121,28 +119,28 @@ impl Replayed {
         let replay = self.replay.get_mut();
         let tid = order.thread;
         if order.direction == Direction::Forward && replay.has_moved_in_diversion(tid) {
-            return self.go_diverted(order, &goals, breakpoints);
+            return self.resume_diverted(order, &goals, breakpoints);
         }
         replay.end_diversion()?;
         match (order.action, order.direction) {
             (Action::Continue, Direction::Forward) => {
                 let found = replay.run_forward(&goals, &watches)?;
-                Ok(self.stop(found, order.direction, breakpoints))
+                Ok(self.stop_of(found, order.direction, breakpoints))
             }
             (Action::Continue, Direction::Backward) => {
                 let found = replay.run_back(&goals, &watches)?;
-                Ok(self.stop(found, order.direction, breakpoints))
+                Ok(self.stop_of(found, order.direction, breakpoints))
             }
             (Action::Step, Direction::Forward) => {
                 match replay.step_forward(tid, &goals, &watches)? {
-                    MoveEnd::Target => Ok(self.stepped(tid, breakpoints)),
-                    found => Ok(self.stop(found, order.direction, breakpoints)),
+                    MoveEnd::Target => Ok(self.stop_after_step(tid, breakpoints)),
+                    found => Ok(self.stop_of(found, order.direction, breakpoints)),
                 }
             }
             (Action::Step, Direction::Backward) => {
                 let reason = match replay.step_back(tid, &goals, &watches)? {
-                    MoveEnd::Target => return Ok(self.stepped(tid, breakpoints)),
-                    MoveEnd::Watch(number) => met(number, breakpoints),
+                    MoveEnd::Target => return Ok(self.stop_after_step(tid, breakpoints)),
+                    MoveEnd::Watch(number) => watchpoint_stop(number, breakpoints),
                     MoveEnd::Event(event) => event_stop(event),
                     MoveEnd::Interrupted => StopReason::Interrupted,
                     _ => StopReason::Edge(Edge::Begin),
@@ -152,19 +150,22 @@ impl Replayed {
         }
     }
 
-    /// Returns the stop after a complete step: a breakpoint if one is at the thread's new address.
-    pub(super) fn stepped(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
-        let kind = self.pc(tid).and_then(|pc| breakpoints.at(pc));
+    /// Returns the stop after a complete step: at a breakpoint if one is at the thread's new
+    /// address, whether its conditions hold or not.
+    pub(super) fn stop_after_step(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
+        let kind = self.pc(tid).and_then(|pc| breakpoints.kind_at(pc));
         Stop { thread: tid, reason: kind.map_or(StopReason::Step, StopReason::Breakpoint) }
     }
 
-    /// Returns the thread that executes next, or another that exists.
+    /// Returns the thread that executes next; if none does, another that exists.
     pub(super) fn present_thread(&self) -> Tid {
-        self.running().unwrap_or_else(|| self.default_thread())
+        self.running_thread().unwrap_or_else(|| self.default_thread())
     }
 
-    /// Returns the stop for `found`, the result of a replay's run.
-    pub(super) fn stop(
+    /// Returns the stop for `found`, the result of a run of the replay in `direction`. Its thread
+    /// is the one that executes next; after an access to watched memory on the way forward, or
+    /// after a system call that has returned, it is the one that executed last.
+    pub(super) fn stop_of(
         &self,
         found: MoveEnd,
         direction: Direction,
@@ -172,7 +173,7 @@ impl Replayed {
     ) -> Stop {
         let thread = self.present_thread();
         let is_forward = direction == Direction::Forward;
-        let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
+        let kind = || self.pc(thread).and_then(|pc| breakpoints.kind_at(pc));
         let reason = match found {
             MoveEnd::Target => StopReason::Step,
             MoveEnd::NoMoreHistory => {
@@ -180,7 +181,7 @@ impl Replayed {
             }
             MoveEnd::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
             MoveEnd::Watch(number) => {
-                let reason = met(number, breakpoints);
+                let reason = watchpoint_stop(number, breakpoints);
                 let accessor = if is_forward { self.last_to_advance() } else { None };
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
@@ -216,7 +217,7 @@ impl Run for Replayed {
         };
         let mut tids = replay.threads();
         if tids.is_empty() {
-            tids.push(self.shown);
+            tids.push(self.last_thread);
         }
         let pid = replay.pid();
         let info = |tid| ThreadInfo { tid, pid, name: name(tid), first: 0, ended: None };
@@ -225,8 +226,8 @@ impl Run for Replayed {
 
     fn default_thread(&self) -> Tid {
         let threads = self.replay.borrow().threads();
-        let shown = Some(self.shown).filter(|tid| threads.contains(tid));
-        shown.or_else(|| threads.first().copied()).unwrap_or(self.shown)
+        let last_thread = Some(self.last_thread).filter(|tid| threads.contains(tid));
+        last_thread.or_else(|| threads.first().copied()).unwrap_or(self.last_thread)
     }
 
     fn position(&self) -> Option<Position> {
@@ -234,11 +235,11 @@ impl Run for Replayed {
         let position = replay.position();
         let at = Position::exact(replay.moment(position), position.instructions);
         if replay.is_at_end() {
-            self.end.set(at);
+            self.noted_end.set(at);
         }
         let last = replay.last_moment();
         // An end that was noted before the recording grew is not used.
-        let end = Some(self.end.get()).filter(|end| Position::parts(*end).0 == last);
+        let end = Some(self.noted_end.get()).filter(|end| Position::parts(*end).0 == last);
         Some(Position { at, total: end.unwrap_or(Position::exact(last, 0)).max(at) })
     }
 
@@ -249,9 +250,9 @@ impl Run for Replayed {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let went = self.go(order, last, breakpoints, interrupted);
-        let stop = went.unwrap_or_else(|error| self.failed(&error));
-        self.shown = stop.thread;
+        let went = self.execute(order, last, breakpoints, interrupted);
+        let stop = went.unwrap_or_else(|error| self.stop_after_error(&error));
+        self.last_thread = stop.thread;
         stop
     }
 
@@ -262,9 +263,9 @@ impl Run for Replayed {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Option<Stop> {
-        let ran = self.go_within(order, range, breakpoints, interrupted);
-        let stop = ran.unwrap_or_else(|error| Some(self.failed(&error)))?;
-        self.shown = stop.thread;
+        let ran = self.run_in_range(order, range, breakpoints, interrupted);
+        let stop = ran.unwrap_or_else(|error| Some(self.stop_after_error(&error)))?;
+        self.last_thread = stop.thread;
         Some(stop)
     }
 
@@ -289,10 +290,10 @@ impl Run for Replayed {
             }
         };
         if let Err(error) = went {
-            self.fail(&error);
+            self.retreat_from_error(&error);
             return Err(refused(&error));
         }
-        self.shown = self.running().unwrap_or(self.shown);
+        self.last_thread = self.running_thread().unwrap_or(self.last_thread);
         Ok(())
     }
 
@@ -329,7 +330,7 @@ impl Run for Replayed {
         changed.map_err(|error| refused(&error))
     }
 
-    /// Writes memory in a diversion, as [`Self::write_register`] does.
+    /// Writes memory in a diversion, which ends once the run moves.
     fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         self.replay.get_mut().divert_memory(addr, bytes).map_err(|error| refused(&error))
     }
@@ -356,7 +357,7 @@ impl Run for Replayed {
     fn fatal_signal(&self) -> Option<(Tid, i32)> {
         let replay = self.replay.borrow();
         let Ending::Signal(number) = Ending::of(replay.reader()) else { return None };
-        replay.is_at_end().then_some((self.shown, number))
+        replay.is_at_end().then_some((self.last_thread, number))
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
@@ -377,7 +378,7 @@ impl Run for Replayed {
 
     fn libraries(&self) -> Option<Vec<Library>> {
         let maps = link_maps(&self.auxv()?, &|addr, buf| self.read(addr, buf))?;
-        Some(Library::all_of(maps))
+        Some(Library::from_link_maps(maps))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {
@@ -390,8 +391,8 @@ impl Run for Replayed {
 
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         let replay = self.replay.borrow();
-        if procfs::is_maps(path, replay.pid()) {
-            let text = procfs::maps(&replay.mappings());
+        if procfs::is_maps_path(path, replay.pid()) {
+            let text = procfs::maps_text(&replay.mappings());
             return Some(Box::new(Arc::<[u8]>::from(text.into_bytes())));
         }
         let real = std::fs::canonicalize(path).ok();
@@ -416,7 +417,7 @@ impl Run for Replayed {
         Ok(())
     }
 
-    fn calls_around(&self, tid: Tid, count: usize) -> Vec<Called> {
+    fn calls_around(&self, tid: Tid, count: usize) -> Vec<FunctionArrival> {
         let Some(path) = self.path.get() else { return Vec::new() };
         let replay = self.replay.borrow();
         path.calls_around(&replay, tid, path.index_of(tid, replay.position()), count)
@@ -430,8 +431,8 @@ impl Run for Replayed {
         Some(self.replay.borrow().pid())
     }
 
-    fn pass_signals(&mut self, signals: u64) {
-        self.wanted.passed = signals;
+    fn set_passed_signals(&mut self, signals: u64) {
+        self.wanted.passed_signals = signals;
     }
 
     fn can_catch_calls(&self) -> bool {
@@ -443,7 +444,7 @@ impl Run for Replayed {
     }
 
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
-        let watches: Vec<Watch> = watchpoints.iter().map(watch).collect();
+        let watches: Vec<Watch> = watchpoints.iter().map(watch_of).collect();
         replay::can_watch(&watches)
     }
 
@@ -451,22 +452,22 @@ impl Run for Replayed {
         true
     }
 
-    fn code_of(&self, what: &str) -> Vec<Addr> {
-        self.source().code_of(what)
+    fn addresses_of(&self, location: &str) -> Vec<Addr> {
+        self.code_symbols().addresses_of(location)
     }
 
-    fn place(&self, addr: Addr) -> Option<Place> {
-        self.source().place(addr)
+    fn location_of(&self, addr: Addr) -> Option<CodeLocation> {
+        self.code_symbols().location_of(addr)
     }
 
-    fn executions(
+    fn find_executions(
         &mut self,
         search: &ExecutionSearch<'_>,
         sink: ExecutionSink<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<SearchEnd, Error> {
-        self.search(search, sink, interrupted).map_err(|error| {
-            self.fail(&error);
+        self.search_executions(search, sink, interrupted).map_err(|error| {
+            self.retreat_from_error(&error);
             refused(&error)
         })
     }
@@ -476,10 +477,10 @@ impl Run for Replayed {
         range: AddrRange,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<LastChange, Error> {
-        let found = self.search_last_change(range, interrupted);
-        self.shown = self.running().unwrap_or(self.shown);
+        let found = self.move_to_last_change(range, interrupted);
+        self.last_thread = self.running_thread().unwrap_or(self.last_thread);
         found.map_err(|error| {
-            self.fail(&error);
+            self.retreat_from_error(&error);
             refused(&error)
         })
     }

@@ -1,9 +1,14 @@
 //! The common interface of live and recorded runs.
+//!
+//! A run is a [`Recorded`](super::Recorded) path, a [`Replayed`](super::Replayed) exact recording,
+//! or a [`Live`](super::Live) program, which has one of the other two as its past. A default method
+//! is that of a run without the ability. Several processes may be stopped in a live run: one is the
+//! *program*; others, after a fork, are *beside* it until the debugger detaches from one or kills it.
 
 use super::{
-    Breakpoints, CallFrame, Called, Catches, Description, Error, FileBytes, Forks, GapInfo,
-    History, KnownRegisters, Library, MissingFrames, Order, Place, Position, Protection, Region,
-    Register, Start, Stop, ThreadInfo, Value, Watchpoint,
+    Breakpoints, CallFrame, Catches, CodeLocation, Description, Error, FileBytes, Forks,
+    FunctionArrival, GapInfo, History, KnownRegisters, Library, MissingFrames, Order, Position,
+    Protection, Region, Register, Start, Stop, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use std::collections::BTreeSet;
@@ -44,15 +49,16 @@ pub struct ExecutionSearch<'a> {
     pub count: usize,
 }
 
-/// A callback for each execution that a search finds, newest first, with the run at that position.
+/// A callback for each execution that a search finds, newest first. Its first argument is the run,
+/// at the position of the execution.
 pub type ExecutionSink<'a> = &'a mut dyn FnMut(&dyn Run, Execution);
 
 /// The end of a search for executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// There are no earlier executions.
+    /// The callback got all executions.
     Complete,
-    /// There are earlier executions.
+    /// There are earlier executions than the requested number.
     HasMore,
     /// The user interrupted the search.
     Interrupted,
@@ -60,7 +66,8 @@ pub enum SearchEnd {
 
 /// A live or recorded run, stopped at a position.
 pub trait Run {
-    /// Returns the threads that exist now, never none.
+    /// Returns the threads that exist at the current position, never none: once all have ended, the
+    /// last one.
     fn threads(&self) -> Vec<ThreadInfo>;
 
     /// Returns the thread to show at the current position if no run has stopped there: at the
@@ -70,8 +77,9 @@ pub trait Run {
     /// Returns the current position; `None` for a run without a history.
     fn position(&self) -> Option<Position>;
 
-    /// Resumes the run and waits for the stop. Does not repeat what `last`, the current stop,
-    /// reported. Calls `interrupted` regularly, and stops if it returns true.
+    /// Resumes the run and waits for the stop, which it returns. `last` is the current stop: the
+    /// breakpoint, system call or signal that it reported does not stop the run here again. Calls
+    /// `interrupted` regularly, and stops if it returns true.
     fn resume(
         &mut self,
         order: &Order,
@@ -80,9 +88,10 @@ pub trait Run {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop;
 
-    /// Runs while the order's thread stays in a range of code, in place of single steps. Stops, as
-    /// after a step, once the thread has left the range or is about to execute an instruction that
-    /// may leave it. Returns `None` if the thread has to be stepped.
+    /// Runs while the order's thread stays in a range of code, in place of single steps. Stops with
+    /// [`StopReason::Step`](super::StopReason::Step) once the thread has left the range or is about
+    /// to execute an instruction that may leave it, or earlier at any other stop. Returns `None` if
+    /// the caller has to single-step the thread from here.
     fn run_within(
         &mut self,
         _order: &Order,
@@ -93,32 +102,35 @@ pub trait Run {
         None
     }
 
-    /// Moves to a position of the history.
+    /// Moves to the position of the history with this number ([`Position::at`]). Ends a diversion.
+    /// Fails if there is no such position, and may stay or move elsewhere then.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
     /// Prepares data for later commands while the client waits for its user. Changes nothing that
     /// the user sees. Ends soon after `interrupted` returns true.
     fn use_idle_time(&mut self, _interrupted: &dyn Fn() -> bool) {}
 
-    /// Returns the address of a thread's next instruction.
+    /// Returns the address of a thread's next instruction; `None` if unknown.
     fn pc(&self, tid: Tid) -> Option<Addr>;
 
     /// Returns true if a thread's next instruction leads to another one of the same activation of a
-    /// function. Returns false if that is unknown.
-    fn stays(&self, _tid: Tid) -> bool {
+    /// function: it neither calls nor returns. Returns false if that is unknown.
+    fn stays_in_activation(&self, _tid: Tid) -> bool {
         false
     }
 
     /// Returns a thread's registers, each known or unknown.
     fn registers(&self, tid: Tid) -> KnownRegisters;
 
-    /// Reads memory at `addr` into `buf` up to the first unknown byte and returns the byte count.
+    /// Reads memory of a thread's process at `addr` into `buf`, up to the first unknown byte.
+    /// Returns the number of bytes read.
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize;
 
-    /// Writes a register.
+    /// Writes a register of a thread of a live program, or in a diversion of an exact recording.
+    /// Fails elsewhere.
     fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error>;
 
-    /// Writes memory.
+    /// Writes memory of a live program, or in a diversion of an exact recording. Fails elsewhere.
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
     /// Allocates memory for the debugger's own use. Returns `None` if the run cannot do so without
@@ -133,19 +145,22 @@ pub trait Run {
         false
     }
 
-    /// Returns the activations of a thread, innermost first.
+    /// Returns the activations of a thread, innermost first, by the calls and returns of the path;
+    /// empty if there is no path, as in an exact recording.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
 
-    /// Returns the kind of the frames outside the thread's outermost activation.
+    /// Returns the kind of the frames outside the thread's outermost activation: why
+    /// [`Self::call_stack`] does not have them.
     fn missing_frames(&self, _tid: Tid) -> MissingFrames {
         MissingFrames::Nothing
     }
 
-    /// Returns the current time, in nanoseconds since the start.
+    /// Returns the time of the current position, in nanoseconds since the start of the recording;
+    /// `None` if unknown.
     fn time_ns(&self) -> Option<u64>;
 
-    /// Returns the signal that killed the run and the thread that received it, if the run is at its
-    /// end.
+    /// Returns the thread to show and the signal that killed the program, if the run is at the end
+    /// of a recording and a signal did.
     fn fatal_signal(&self) -> Option<(Tid, i32)>;
 
     /// Returns the gaps of the path.
@@ -160,7 +175,8 @@ pub trait Run {
     /// Returns the path of the executable.
     fn exec_file(&self) -> Option<PathBuf>;
 
-    /// Returns the shared libraries.
+    /// Returns the program and its shared libraries, as the dynamic linker lists them; `None` if
+    /// unknown. In a path, those at its end.
     fn libraries(&self) -> Option<Vec<Library>>;
 
     /// Returns the current memory mappings, ordered by address.
@@ -168,7 +184,7 @@ pub trait Run {
         None
     }
 
-    /// Returns the `siginfo_t` of the signal that stopped a thread.
+    /// Returns the `siginfo_t` of the signal that stopped a thread; `None` if unknown.
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
 
     /// Changes the `siginfo_t` of the signal that stopped a thread, or that it receives next.
@@ -176,10 +192,11 @@ pub trait Run {
         Err(Error::PastIsFixed)
     }
 
-    /// Returns a file of the run.
+    /// Returns a file of the run by its path on the recorded machine: one that is mapped, or some
+    /// of `/proc/PID`. Returns `None` for others.
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>>;
 
-    /// Returns the target of a symbolic link of the run.
+    /// Returns the target of one of the links in `/proc/PID` of a live program; `None` for others.
     fn link(&self, _path: &Path) -> Option<PathBuf> {
         None
     }
@@ -192,29 +209,34 @@ pub trait Run {
     /// without errata.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
 
-    /// Makes the path of an exact recording, which packets and calls need, unless it exists. Calls
-    /// `goes_on` with the ticks done and those of the whole run; if it returns false, fails with an
-    /// error.
+    /// Makes the path of an exact recording, unless it exists: [`Self::pt_trace`] and
+    /// [`Self::calls_around`] need it. Calls `goes_on` with the ticks done and those of the whole
+    /// run, and fails if it returns false. Does nothing in other runs; fails for a live program
+    /// that is recorded exactly.
     fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Returns up to `count` functions that a thread reached before the current position, and as
-    /// many from there on.
-    fn calls_around(&self, tid: Tid, count: usize) -> Vec<Called> {
+    /// Returns the last `count` arrivals of a thread in functions before the current position, and
+    /// the first `count` from there on; none without a path.
+    fn calls_around(&self, tid: Tid, count: usize) -> Vec<FunctionArrival> {
         let here = self.position().map_or(0, |position| position.at);
-        self.recorded().map(|history| history.calls_around(tid, here, count)).unwrap_or_default()
+        self.path_history()
+            .map(|history| history.calls_around(tid, here, count))
+            .unwrap_or_default()
     }
 
-    /// Delivers a signal to a thread of a live program at the next resume, besides the signal of
-    /// the order.
-    fn give_signal(&mut self, _tid: Tid, _signal: i32) {}
+    /// Notes a signal that the next resume delivers to a thread of a live program, besides the
+    /// signal of the order.
+    fn queue_signal(&mut self, _tid: Tid, _signal: i32) {}
 
-    /// Sets the signals that do not stop the run; signal 1 in bit 0.
-    fn pass_signals(&mut self, _signals: u64) {}
+    /// Sets the signals that do not stop the run, as a bit set: signal 1 in bit 0. A live program
+    /// receives them without a stop.
+    fn set_passed_signals(&mut self, _signals: u64) {}
 
-    /// Returns the history so far, for searches; `None` if the run has no path.
-    fn recorded(&self) -> Option<&dyn History> {
+    /// Returns the history of the path so far, for searches; `None` if the run has no path, as in
+    /// an exact recording.
+    fn path_history(&self) -> Option<&dyn History> {
         None
     }
 
@@ -223,7 +245,7 @@ pub trait Run {
         Err(Error::NotRunAgain)
     }
 
-    /// Returns the current process.
+    /// Returns the process that is debugged; `None` once a live program is gone.
     fn process(&self) -> Option<Pid> {
         self.threads().first().map(|thread| thread.pid)
     }
@@ -255,8 +277,8 @@ pub trait Run {
         self.process()
     }
 
-    /// Returns true if a thread belongs to a stopped process beside the program: a child that the
-    /// debugger does not follow yet, or the parent of one that it follows.
+    /// Returns true if a thread belongs to a process beside the program: a stopped child that the
+    /// debugger does not follow yet, or the stopped parent of one that it follows.
     fn is_beside(&self, _tid: Tid) -> bool {
         false
     }
@@ -268,18 +290,18 @@ pub trait Run {
 
     /// Detaches from a process, which continues without the debugger. If it was the program, a
     /// process beside it becomes the program. By default, detaches from the only process there is.
-    fn leave_process(&mut self, _pid: Pid) -> Result<(), Error> {
-        self.leave();
+    fn detach_process(&mut self, _pid: Pid) -> Result<(), Error> {
+        self.detach();
         Ok(())
     }
 
-    /// Kills a process.
+    /// Kills the program, or a process beside it.
     fn kill_process(&mut self, _pid: Pid) {
         self.kill();
     }
 
     /// Detaches from the processes beside the program.
-    fn leave_all_beside(&mut self) {}
+    fn detach_all_beside(&mut self) {}
 
     /// Returns the number of system calls at which the last resume may have missed a requested
     /// stop, since their numbers are unknown.
@@ -303,20 +325,22 @@ pub trait Run {
         false
     }
 
-    /// Returns the code addresses that `what` names in an exact recording: a function, `FILE:LINE`,
-    /// or `*ADDRESS` in hexadecimal.
-    fn code_of(&self, _what: &str) -> Vec<Addr> {
+    /// Returns the code addresses that a user names by a location, in an exact recording: a
+    /// function, `FILE:LINE`, or `*ADDRESS` in hexadecimal. Returns none if there is no such code.
+    fn addresses_of(&self, _location: &str) -> Vec<Addr> {
         Vec::new()
     }
 
-    /// Returns the source location of code, in an exact recording.
-    fn place(&self, _addr: Addr) -> Option<Place> {
+    /// Returns the function and the source line of code, in an exact recording; `None` if the
+    /// function is unknown, and in other recordings.
+    fn location_of(&self, _addr: Addr) -> Option<CodeLocation> {
         None
     }
 
-    /// Searches backwards for executions of instructions in an exact recording, then returns to the
-    /// current position.
-    fn executions(
+    /// Searches backwards for executions of instructions in an exact recording, and calls `sink`
+    /// for each. Moves back to the current position in the end. Stops if `interrupted` returns
+    /// true. Fails in a run that is not exact.
+    fn find_executions(
         &mut self,
         _search: &ExecutionSearch<'_>,
         _sink: ExecutionSink<'_>,
@@ -325,8 +349,9 @@ pub trait Run {
         Err(Error::NoHistory)
     }
 
-    /// Moves back to where memory was last changed, in an exact recording: the instruction that
-    /// writes is next. Stays where it is unless [`LastChange::Here`] is the result.
+    /// Moves back to the last write to memory, in an exact recording: its instruction is about to
+    /// execute then. Stays where it is unless the result is [`LastChange::Here`]. Fails in a run
+    /// that is not exact.
     fn go_to_last_change(
         &mut self,
         _range: AddrRange,
@@ -335,12 +360,13 @@ pub trait Run {
         Err(Error::NotExact)
     }
 
-    /// Returns true if an order resumes a live program, not a walk of its history.
-    fn goes_live(&self, _order: &Order) -> bool {
+    /// Returns true if an order makes a live program execute; false if it moves in the history.
+    fn resumes_live(&self, _order: &Order) -> bool {
         false
     }
 
-    /// Returns the reason why the run could not continue, or its history could not be read.
+    /// Returns the reason why the run could not continue, or its history could not be read, as a
+    /// sentence for the user; `None` if nothing failed.
     fn failure(&self) -> Option<String> {
         None
     }
@@ -350,12 +376,14 @@ pub trait Run {
         false
     }
 
-    /// Detaches from a live program, which continues without the debugger.
-    fn leave(&mut self) {}
+    /// Detaches from a live program, which continues without the debugger. Does nothing in a
+    /// recording.
+    fn detach(&mut self) {}
 
-    /// Kills a live program.
+    /// Kills a live program; if it is gone, detaches from the processes beside it. Does nothing in
+    /// a recording.
     fn kill(&mut self) {}
 
     /// Ends the session: kills a program that it started, detaches from one that it attached to.
-    fn abandon(&mut self) {}
+    fn end_session(&mut self) {}
 }

@@ -3,8 +3,9 @@
 //! meant for long runs.
 
 use super::{
-    Arrived, CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, History,
-    KnownRegisters, Library, Place, Protection, Region, Register, Search, ThreadInfo,
+    ArrivalKind, CallFrame, CodeLocation, Description, Direction, FileBytes, Found,
+    FunctionArrival, GapInfo, History, KnownRegisters, Library, Protection, Region, Register,
+    Search, ThreadInfo,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ pub struct Instruction {
 pub struct Scripted {
     /// The instructions of all threads in order of execution.
     pub instructions: Vec<Instruction>,
-    /// The registers of the final state.
+    /// The registers of the final state. A thread without any has ended before.
     pub final_registers: BTreeMap<Tid, KnownRegisters>,
     /// The thread whose exit or fault ended the run.
     pub final_thread: Option<Tid>,
@@ -69,13 +70,15 @@ pub struct Scripted {
     pub step_ns: Option<u64>,
     /// The start of the run, in nanoseconds since 1970.
     pub started_unix_ns: Option<u64>,
-    /// Functions and lines of code.
-    pub places: BTreeMap<Addr, Place>,
+    /// The functions and lines of code, by its address.
+    pub places: BTreeMap<Addr, CodeLocation>,
+    /// The positions of each thread's instructions, by [`Self::index`].
     positions: BTreeMap<Tid, Vec<u64>>,
 }
 
 impl Scripted {
-    /// Indexes the instructions. Must be called again after a change.
+    /// Indexes the instructions by thread, which all searches and moves need. Must be called again
+    /// after a change of `instructions`.
     #[must_use]
     pub fn index(mut self) -> Self {
         self.positions.clear();
@@ -146,7 +149,7 @@ impl History for Scripted {
         u64::try_from(rip).ok().map(Addr)
     }
 
-    fn stays(&self, tid: Tid, g: u64) -> bool {
+    fn stays_in_activation(&self, tid: Tid, g: u64) -> bool {
         let next = self.position_of(tid, self.index_of(tid, g));
         let instruction = next.and_then(|next| self.at(next));
         instruction.is_some_and(|instruction| instruction.transfer == Transfer::None)
@@ -263,33 +266,33 @@ impl History for Scripted {
         self.started_unix_ns
     }
 
-    fn place(&self, addr: Addr) -> Option<Place> {
+    fn location_of(&self, addr: Addr) -> Option<CodeLocation> {
         self.places.get(&addr).cloned()
     }
 
-    fn code_of(&self, what: &str) -> Vec<Addr> {
-        if let Some(digits) = what.strip_prefix('*') {
+    fn addresses_of(&self, location: &str) -> Vec<Addr> {
+        if let Some(digits) = location.strip_prefix('*') {
             return u64::from_str_radix(digits, 16).map(Addr).into_iter().collect();
         }
-        let named = self.places.iter().filter(|(_, place)| place.function == what);
+        let named = self.places.iter().filter(|(_, place)| place.function == location);
         named.map(|(addr, _)| *addr).collect()
     }
 
-    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<Called> {
+    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<FunctionArrival> {
         let mut depth = 0;
         let mut calls = Vec::new();
-        let mut how = Some(Arrived::Start);
+        let mut kind = Some(ArrivalKind::Start);
         for &position in self.positions_of(tid) {
             let Some(instruction) = self.at(position) else { break };
-            if let Some(how) = how.take() {
-                calls.push(Called { position, depth, ip: instruction.pc, how });
+            if let Some(kind) = kind.take() {
+                calls.push(FunctionArrival { position, depth, ip: instruction.pc, kind });
             }
             match instruction.transfer {
                 Transfer::None => {}
                 Transfer::Return => depth = depth.saturating_sub(1),
                 Transfer::Call => {
                     depth += 1;
-                    how = Some(Arrived::Call);
+                    kind = Some(ArrivalKind::Call);
                 }
             }
         }

@@ -1,6 +1,7 @@
-//! Functions and source lines of a recording's code.
+//! The functions and source lines of a recording's code, from the debug information of the files
+//! stored in the recording, and of separate debug files of this machine.
 
-use super::Place;
+use super::CodeLocation;
 use crate::common::{Addr, AddrRange};
 use crate::image::elf::Elf;
 use crate::image::{Bytes, Image, Section};
@@ -12,14 +13,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 
-/// Returns the symbols of all code that a run mapped. At each address the file that was mapped last
-/// counts.
+/// Returns the symbols of all files that a run mapped. At an address where several were mapped over
+/// time, the last one counts.
 pub fn symbols_of(images: &Images) -> Symbols {
     let stored = images.files().map(|(path, bytes)| (path.to_owned(), bytes.clone()));
     symbols_of_images(stored, images.epochs().iter().map(|epoch| &*epoch.image))
 }
 
-/// Returns the symbols of the code in successive images, read from the stored files.
+/// Returns the symbols of the files mapped in successive images of a process's memory. `stored` are
+/// the files of the recording, by path.
 pub fn symbols_of_images<'a>(
     stored: impl IntoIterator<Item = (String, Bytes)>,
     images: impl Iterator<Item = &'a Image>,
@@ -70,18 +72,18 @@ impl Files for RecordedFiles {
     }
 }
 
-/// The symbols of a recording, read on first use.
+/// The symbols of a recording's code, read on first use.
 #[derive(Default)]
-pub(super) struct RecordedSource(OnceCell<Source>);
+pub(super) struct LazySymbols(OnceCell<CodeSymbols>);
 
-impl RecordedSource {
-    /// Returns the symbols, which `symbols` makes at the first call.
-    pub(super) fn get(&self, symbols: impl FnOnce() -> Symbols) -> &Source {
-        self.0.get_or_init(|| Source(symbols()))
+impl LazySymbols {
+    /// Returns the symbols. Calls `read` for them the first time.
+    pub(super) fn get(&self, read: impl FnOnce() -> Symbols) -> &CodeSymbols {
+        self.0.get_or_init(|| CodeSymbols(read()))
     }
 }
 
-impl fmt::Debug for RecordedSource {
+impl fmt::Debug for LazySymbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.get().is_some() { "read" } else { "not read" })
     }
@@ -89,24 +91,24 @@ impl fmt::Debug for RecordedSource {
 
 /// Symbols, for two lookups: the function and line of an address, and the addresses of code that a
 /// user names.
-pub(super) struct Source(Symbols);
+pub(super) struct CodeSymbols(Symbols);
 
-impl Source {
+impl CodeSymbols {
     /// Returns the function at an address, and the line if it is known; `None` without a function.
-    pub(super) fn place(&self, addr: Addr) -> Option<Place> {
+    pub(super) fn location_of(&self, addr: Addr) -> Option<CodeLocation> {
         let function = self.0.function_at(addr)?;
         let location = self.0.location_at(addr);
         let line = location.and_then(|location| {
             let file = Path::new(&*location.file).file_name()?.to_str()?.to_owned();
             Some((file, location.line))
         });
-        Some(Place { function: function.name, offset: function.offset, line })
+        Some(CodeLocation { function: function.name, offset: function.offset, line })
     }
 
-    /// Returns the code addresses that `what` names, sorted: a function, `FILE:LINE`, or `*ADDRESS`
-    /// in hexadecimal.
-    pub(super) fn code_of(&self, what: &str) -> Vec<Addr> {
-        let mut addrs = match (what.strip_prefix('*'), what.rsplit_once(':')) {
+    /// Returns the code addresses that a user names by a location, sorted: a function, `FILE:LINE`,
+    /// or `*ADDRESS` in hexadecimal. Returns none if there is no such code.
+    pub(super) fn addresses_of(&self, location: &str) -> Vec<Addr> {
+        let mut addrs = match (location.strip_prefix('*'), location.rsplit_once(':')) {
             (Some(text), _) => {
                 let digits = text.trim_start_matches("0x");
                 u64::from_str_radix(digits, 16).map(Addr).into_iter().collect()
@@ -115,7 +117,7 @@ impl Source {
                 let line = line.parse();
                 line.map_or_else(|_| Vec::new(), |line| self.0.addresses_of_line(file, line))
             }
-            _ => self.0.addresses_of_function(what),
+            _ => self.0.addresses_of_function(location),
         };
         addrs.sort_unstable();
         addrs.dedup();

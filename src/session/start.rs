@@ -5,7 +5,7 @@ use crate::common::Pid;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The next program to debug.
+/// The next program to debug in a live session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// A program from its first instruction on.
@@ -20,7 +20,7 @@ pub enum Start {
 /// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The path or name; `None` for the previous program.
+    /// The path, or a name to look up in `$PATH`; `None` for the previous program.
     pub program: Option<OsString>,
     /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,

@@ -12,7 +12,7 @@ pub enum Action {
     Continue,
 }
 
-/// A request to resume a run.
+/// A request to resume a run, by a step or a continue of one thread and perhaps the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Step or continue.
@@ -22,7 +22,8 @@ pub struct Order {
     /// The thread that steps, or from whose view the stop is reported.
     pub thread: Tid,
     /// True if the other threads of a live program stay stopped, and in a path only this thread may
-    /// stop the run (gdb's scheduler locking).
+    /// stop the run (gdb's scheduler locking). A replay of an exact recording ignores it: the order
+    /// of its threads is recorded.
     pub locked: bool,
     /// The signal to deliver to the thread of a live program; 0 for none.
     pub signal: i32,
@@ -40,8 +41,8 @@ pub enum Edge {
 /// The reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The run was just opened or moved.
-    Arrived,
+    /// The run was just opened, or moved by something other than an [`Order`], such as a seek.
+    Moved,
     /// The step is complete.
     Step,
     /// The instruction at a breakpoint is about to execute.
@@ -67,7 +68,7 @@ pub enum StopReason {
     VforkDone,
     /// A live program has executed another program.
     Executed,
-    /// The only resumed thread of a live program has ended.
+    /// The only resumed thread of a live program has ended; other threads are still stopped.
     NoneRuns,
     /// A process of a live program is gone; the stop's thread is the first thread of that process.
     Gone(Ending),

@@ -1,4 +1,5 @@
-//! The division of watchpoints into those that the CPU's debug registers watch, and the others.
+//! The division of watchpoints into hardware watchpoints, which the CPU's debug registers watch,
+//! and software watchpoints, for which the program is single-stepped.
 
 use super::{Access, Watchpoint};
 use crate::capture::Live as Program;
@@ -7,28 +8,30 @@ use crate::tracee::Watch;
 /// The maximum number of bytes compared after each instruction.
 const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 
-/// A division of watchpoints into those for the debug registers and those to compare.
+/// A division of watchpoints.
 #[derive(Debug, Default)]
-pub(super) struct Split {
-    pub(super) fast: Vec<Watch>,
-    pub(super) slow: Vec<Watchpoint>,
+pub(super) struct WatchSplit {
+    /// Those in the debug registers.
+    pub(super) hardware: Vec<Watch>,
+    /// The others.
+    pub(super) software: Vec<Watchpoint>,
 }
 
 /// Assigns watchpoints to the debug registers as long as they fit: those for reads first, since
-/// decoding does not notice all reads. Returns `None` if the other watchpoints are too large to
-/// compare.
-pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
-    let mut split = Split::default();
+/// decoding does not notice all reads. Returns `None` if the others that watch writes have more
+/// than [`COMPARED_LIMIT_BYTES`] together.
+pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<WatchSplit> {
+    let mut split = WatchSplit::default();
     let of_access =
         |write: bool| watchpoints.iter().filter(move |w| (w.access == Access::Write) == write);
     for watchpoint in of_access(false).chain(of_access(true)) {
-        split.fast.push(watch(watchpoint));
-        if !Program::can_watch(&split.fast) {
-            split.fast.pop();
-            split.slow.push(*watchpoint);
+        split.hardware.push(watch(watchpoint));
+        if !Program::can_watch(&split.hardware) {
+            split.hardware.pop();
+            split.software.push(*watchpoint);
         }
     }
-    let mut compared = split.slow.iter().filter(|w| w.access != Access::Read);
+    let mut compared = split.software.iter().filter(|w| w.access != Access::Read);
     let compared = compared.try_fold(0_u64, |sum, w| sum.checked_add(w.size_bytes))?;
     (compared <= COMPARED_LIMIT_BYTES).then_some(split)
 }

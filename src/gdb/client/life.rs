@@ -42,7 +42,7 @@ impl<R: Run> Client<'_, R> {
             return self.detach_one(pid);
         }
         self.served.btrace = None;
-        self.served.session.run_mut().leave();
+        self.served.session.run_mut().detach();
         if self.extended {
             return Answer::ok();
         }
@@ -55,7 +55,7 @@ impl<R: Run> Client<'_, R> {
         if session.threads().iter().all(|thread| thread.pid != pid) {
             return Answer::Reply(format!("E.there is no process {pid} here").into_bytes());
         }
-        if let Err(error) = session.leave_process(pid) {
+        if let Err(error) = session.detach_process(pid) {
             return Answer::Reply(format!("E.{error}").into_bytes());
         }
         if !session.is_alive(self.chosen.general()) {

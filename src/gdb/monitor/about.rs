@@ -19,7 +19,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     if is_exact {
         text.push_str(", exact");
     }
-    let history = session.run().recorded();
+    let history = session.run().path_history();
     // Writes to a string cannot fail.
     if let Some(history) = history {
         let index = history.index_of(thread, position.at);
@@ -54,7 +54,7 @@ pub(crate) fn place(at: u64, is_exact: bool) -> String {
 fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     let thread = session.last_stop().thread;
     let at = session.run().position().filter(|position| position.at < position.total)?.at;
-    let (from_ns, to_ns) = session.run().recorded()?.unordered(thread, at)?;
+    let (from_ns, to_ns) = session.run().path_history()?.overlap_ns(thread, at)?;
     let time = |ns: Option<u64>, unknown: &str| ns.map_or_else(|| unknown.to_owned(), seconds);
     let (from, to) = (time(from_ns, "the start"), time(to_ns, "the end"));
     Some(format!("; from {from} to {to} the order between threads is not known"))
@@ -112,7 +112,7 @@ pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
 
 /// Describes the size of the history, in total and per thread.
 pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
-    let (Some(history), Some(position)) = (session.run().recorded(), session.run().position())
+    let (Some(history), Some(position)) = (session.run().path_history(), session.run().position())
     else {
         return no_path(session);
     };

@@ -14,7 +14,7 @@ pub(super) fn back<R: Run>(
 ) -> String {
     let thread = thread.parse().ok().map(Tid).filter(|tid| session.is_alive(*tid));
     let (Some(thread), Some(step)) = (thread, step(how)) else {
-        return "give a thread, and into, over, or out with a frame and a return address\n"
+        return "give a thread, and into, over, or out with a cfa and a return address\n"
             .to_owned();
     };
     if !session.run().is_exact() {
@@ -34,9 +34,9 @@ fn step(how: &[&str]) -> Option<BackStep> {
     Some(match how {
         ["into"] => BackStep::Into,
         ["over"] => BackStep::Over,
-        ["out", frame, returns_to] => {
-            let (frame, returns_to) = (number(frame)?, Addr(number(returns_to)?));
-            BackStep::Out(Activation { frame, returns_to })
+        ["out", cfa, returns_to] => {
+            let (cfa, returns_to) = (number(cfa)?, Addr(number(returns_to)?));
+            BackStep::Out(Activation { cfa, returns_to })
         }
         _ => return None,
     })

@@ -8,21 +8,21 @@ use std::collections::BTreeSet;
 
 /// Moves back from the code of a library to the last call out of the program's own code.
 pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
-    let (Some(history), tid) = (session.run().recorded(), session.last_stop().thread) else {
+    let (Some(history), tid) = (session.run().path_history(), session.last_stop().thread) else {
         return no_path(session);
     };
-    if session.run().pc(tid).is_some_and(|pc| history.is_own_code(pc)) {
+    if session.run().pc(tid).is_some_and(|pc| history.is_program_code(pc)) {
         return "this is the program's own code\n".to_owned();
     }
     let stack = session.run().call_stack(tid);
-    let is_own = |frame: &&CallFrame| frame.call_site.is_some_and(|at| history.is_own_code(at));
+    let is_own = |frame: &&CallFrame| frame.call_site.is_some_and(|at| history.is_program_code(at));
     let called = stack.iter().find(is_own).and_then(|frame| frame.activation);
     go(session, called, "no call of the program's own code is known here")
 }
 
 /// Moves back to the call that led to the current function.
 pub(super) fn caller<R: Run>(session: &mut Session<R>) -> String {
-    if session.run().recorded().is_none() {
+    if session.run().path_history().is_none() {
         return no_path(session);
     }
     let stack = session.run().call_stack(session.last_stop().thread);
@@ -35,7 +35,8 @@ pub(super) fn return_from<R: Run>(
     session: &mut Session<R>,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
-    let (Some(history), Some(here)) = (session.run().recorded(), session.run().position()) else {
+    let (Some(history), Some(here)) = (session.run().path_history(), session.run().position())
+    else {
         return no_path(session);
     };
     let tid = session.last_stop().thread;

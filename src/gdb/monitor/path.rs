@@ -5,7 +5,8 @@ use super::clock::seconds;
 use super::no_path;
 use crate::common::{Addr, Tid, Visible};
 use crate::session::{
-    Arrived, Direction, ExecutionSearch, Found, History, Place, Run, Search, SearchEnd, Session,
+    ArrivalKind, CodeLocation, Direction, ExecutionSearch, Found, History, Run, Search, SearchEnd,
+    Session,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -38,7 +39,8 @@ pub(super) fn around<R: Run>(
         Err(why) => return why,
     };
     let run = session.run();
-    let Some(here) = run.position().filter(|_| run.is_exact() || run.recorded().is_some()) else {
+    let Some(here) = run.position().filter(|_| run.is_exact() || run.path_history().is_some())
+    else {
         return no_path(session);
     };
     if let Err(error) = run.prepare_path(goes_on) {
@@ -58,11 +60,11 @@ pub(super) fn around<R: Run>(
             text.push_str(&this_is_here(run, tid, here.at));
         }
         let indent = 2 * called.depth.min(INDENT_LIMIT);
-        let how = match called.how {
-            Arrived::Call => "",
-            Arrived::Start => "(begins) ",
-            Arrived::Return => "(back in) ",
-            Arrived::Signal => "(signal) ",
+        let how = match called.kind {
+            ArrivalKind::Call => "",
+            ArrivalKind::Start => "(begins) ",
+            ArrivalKind::Return => "(back in) ",
+            ArrivalKind::Signal => "(signal) ",
         };
         let at = number_of(called.position, run.is_exact());
         let _ = writeln!(text, "{at:>12}  {:indent$}{how}{}", "", name_of(run, called.ip));
@@ -81,17 +83,17 @@ fn this_is_here<R: Run>(run: &R, tid: Tid, at: u64) -> String {
 
 /// Returns the function and the line of the code at `addr`, or the address if they are unknown.
 fn name_of<R: Run>(run: &R, addr: Addr) -> String {
-    match run.recorded() {
+    match run.path_history() {
         Some(history) => place(history, addr),
-        None => named(run.place(addr), addr),
+        None => named(run.location_of(addr), addr),
     }
 }
 
 fn place(history: &dyn History, addr: Addr) -> String {
-    named(history.place(addr), addr)
+    named(history.location_of(addr), addr)
 }
 
-fn named(place: Option<Place>, addr: Addr) -> String {
+fn named(place: Option<CodeLocation>, addr: Addr) -> String {
     place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
 }
 
@@ -119,8 +121,8 @@ pub(super) fn find<R: Run>(
     if session.run().is_exact() {
         return find_exactly(session, what, count, interrupted);
     }
-    let Some(history) = session.run().recorded() else { return no_path(session) };
-    let addrs: BTreeSet<Addr> = history.code_of(what).into_iter().collect();
+    let Some(history) = session.run().path_history() else { return no_path(session) };
+    let addrs: BTreeSet<Addr> = history.addresses_of(what).into_iter().collect();
     if addrs.is_empty() {
         return no_code(what);
     }
@@ -170,13 +172,13 @@ fn find_exactly<R: Run>(
     count: usize,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
-    let addrs: BTreeSet<Addr> = session.run().code_of(what).into_iter().collect();
+    let addrs: BTreeSet<Addr> = session.run().addresses_of(what).into_iter().collect();
     if addrs.is_empty() {
         return no_code(what);
     }
     let (search, mut found) = (ExecutionSearch { addrs: &addrs, from: None, count }, Vec::new());
     let mut sink = |_: &dyn Run, execution| found.push(execution);
-    let end = match session.run_mut().executions(&search, &mut sink, interrupted) {
+    let end = match session.run_mut().find_executions(&search, &mut sink, interrupted) {
         Ok(end) => end,
         Err(error) => return format!("{error}\n"),
     };

@@ -152,7 +152,7 @@ fn share_of(percent: &str, here: Position) -> Option<u64> {
 /// Returns the first position at or after a time. With a sign, the time counts from the current
 /// one.
 fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
-    let history = session.run().recorded().ok_or_else(|| no_path(session))?;
+    let history = session.run().path_history().ok_or_else(|| no_path(session))?;
     let Some(end_ns) = history.time_ns(history.total()) else {
         return Err("this recording has no times\n".to_owned());
     };

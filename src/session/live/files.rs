@@ -1,4 +1,6 @@
-//! The files of a live program that a debugger may read.
+//! The files of a live program that a debugger may read: mapped files, and some of those in
+//! `/proc`, of the program and of processes beside it ([`Run::is_beside`]). The mappings that the
+//! recorder made in the program's process are left out.
 
 use super::Live;
 use crate::session::{FileBytes, Region, Run};
@@ -8,17 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files in `/proc/PID` and `/proc/PID/task/TID` that gdb reads, for the vdso and for `info proc`.
-const DESCRIPTIONS: [&str; 5] = ["maps", "cmdline", "comm", "stat", "status"];
-const LINKS: [&str; 2] = ["cwd", "exe"];
+const PROC_FILES: [&str; 5] = ["maps", "cmdline", "comm", "stat", "status"];
+const PROC_LINKS: [&str; 2] = ["cwd", "exe"];
 
 impl Live {
-    /// Returns the target of one of the process's links in `/proc`.
+    /// Returns the target of one of the [`PROC_LINKS`] of a debugged process in `/proc`; `None` for
+    /// other paths.
     pub(super) fn link_of_program(&self, path: &Path) -> Option<PathBuf> {
-        self.describes_process(path, &LINKS).then(|| fs::read_link(path).ok()).flatten()
+        self.is_in_proc(path, &PROC_LINKS).then(|| fs::read_link(path).ok()).flatten()
     }
 
-    /// Returns true if a path is one of `names` in `/proc` for the program or a process beside it.
-    fn describes_process(&self, path: &Path, names: &[&str]) -> bool {
+    /// Returns true if a path is that of one of `names` in `/proc/PID` or `/proc/PID/task/TID`, for
+    /// the program or a process beside it.
+    fn is_in_proc(&self, path: &Path, names: &[&str]) -> bool {
         let program = self.program.borrow();
         let own = program.threads().into_iter().map(|tid| (tid, program.pid()));
         let mut tids = own.chain(program.beside());
@@ -30,7 +34,7 @@ impl Live {
         })
     }
 
-    /// Returns the mappings of the process, without the recorder's.
+    /// Returns the present mappings of the program, without the recorder's; `None` if it is gone.
     pub(super) fn regions_of_program(&self) -> Option<Vec<Region>> {
         let mapped = tracee::mappings(self.process()?).ok()?;
         let hidden = self.program.borrow().hidden();
@@ -38,9 +42,9 @@ impl Live {
         Some(shown.map(Region::from).collect())
     }
 
-    /// Returns the content of one of the process's files in `/proc`, without the recorder's
-    /// mappings.
-    fn description(&self, path: &Path) -> Option<Arc<[u8]>> {
+    /// Reads one of the [`PROC_FILES`] in `/proc`. Removes the recorder's mappings from `maps` of
+    /// the program.
+    fn proc_file(&self, path: &Path) -> Option<Arc<[u8]>> {
         let text = fs::read(path).ok()?;
         let program = self.program.borrow();
         if !path.ends_with("maps") || !path.starts_with(format!("/proc/{}", program.pid())) {
@@ -50,12 +54,13 @@ impl Live {
         Some(shown.into_bytes().into())
     }
 
-    /// Returns a mapped file, or one of the process's files in `/proc`.
+    /// Returns a file that the program has mapped, or one of the [`PROC_FILES`] in `/proc`: in the
+    /// past, that of the history. Returns `None` for other paths.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
-        if self.describes_process(path, &DESCRIPTIONS) {
+        if self.is_in_proc(path, &PROC_FILES) {
             return match self.past_in_view() {
                 Some(past) => past.file(path),
-                None => Some(Box::new(self.description(path)?)),
+                None => Some(Box::new(self.proc_file(path)?)),
             };
         }
         let program = self.program.borrow();

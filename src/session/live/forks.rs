@@ -1,5 +1,6 @@
-//! The processes beside a live program: children that the debugger does not follow yet, and the
-//! parent of a child that it follows.
+//! The processes beside a live program: stopped children that the debugger does not follow yet, and
+//! the stopped parent of a child that it follows. The session's *program* is the process that the
+//! debugger follows; it has the history.
 
 use super::Live;
 use crate::capture::{Go, Report};
@@ -7,7 +8,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::session::{Direction, Ending, Error, Order, Run, Stop, StopReason};
 use std::cell::{OnceCell, RefCell};
 
-/// A thread that waits for its vfork child.
+/// A thread that waits for its vfork child (`vfork(2)`), as far as the debugger was informed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vfork {
     /// The debugger knows that this thread waits.
@@ -17,9 +18,11 @@ pub(super) enum Vfork {
 }
 
 impl Live {
-    /// Resumes the program. Skips two reports: the end of a vfork wait that the debugger knows
-    /// already, and the end of the program if the debugger does not stop before it.
-    pub(super) fn go_over_reported(
+    /// Resumes the program and waits for a report, which it returns with its thread. Resumes again
+    /// after two reports: the end of a vfork wait that the debugger was informed of already, and
+    /// the coming exit of the program if the debugger does not stop before it. Begins a new history
+    /// if another process is the program then.
+    pub(super) fn resume_past_known_reports(
         &mut self,
         go: &Go,
         interrupted: &dyn Fn() -> bool,
@@ -27,34 +30,35 @@ impl Live {
         let mut go = go.clone();
         let before = self.program.get_mut().pid();
         loop {
-            let (thread, news) = self.program.get_mut().go(&go, interrupted)?;
+            let (thread, report) = self.program.get_mut().go(&go, interrupted)?;
             if self.program.get_mut().pid() != before {
                 // A child that is followed has executed a program.
                 self.begin_history();
             }
-            match (news, self.vfork) {
+            match (report, self.vfork_wait) {
                 (Report::VforkDone, Some(Vfork::ReportedDone(reported))) if reported == thread => {
-                    self.vfork = None;
+                    self.vfork_wait = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
                     go.signals.clear();
                 }
-                (Report::Ending, _) if self.ends_at_once => {
+                (Report::Ending, _) if self.skips_end_stop => {
                     go.signal = 0;
                     go.signals.clear();
                 }
                 _ => {
-                    self.note_vfork(thread, news);
-                    return Ok((thread, news));
+                    self.note_vfork(thread, report);
+                    return Ok((thread, report));
                 }
             }
         }
     }
 
-    /// Notes in `vfork` whether a thread waits for its child, by a report that the debugger gets.
-    fn note_vfork(&mut self, thread: Tid, news: Report) {
-        match news {
-            Report::Vforked(_) => self.vfork = Some(Vfork::Waits(thread)),
-            Report::VforkDone | Report::Executed | Report::Ended(_) => self.vfork = None,
+    /// Notes in `vfork_wait` whether a thread waits for its child, by a report that the debugger
+    /// gets.
+    fn note_vfork(&mut self, thread: Tid, report: Report) {
+        match report {
+            Report::Vforked(_) => self.vfork_wait = Some(Vfork::Waits(thread)),
+            Report::VforkDone | Report::Executed | Report::Ended(_) => self.vfork_wait = None,
             _ => {}
         }
     }
@@ -63,10 +67,10 @@ impl Live {
     /// where nothing waits; `None` if the debugger knows of no wait. gdb keeps its breakpoints out
     /// of a process that waits for its child.
     pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
-        let Some(Vfork::Waits(thread)) = self.vfork.filter(|_| self.forks.vfork) else {
+        let Some(Vfork::Waits(thread)) = self.vfork_wait.filter(|_| self.forks.vfork) else {
             return None;
         };
-        self.vfork = Some(Vfork::ReportedDone(thread));
+        self.vfork_wait = Some(Vfork::ReportedDone(thread));
         Some(Stop { thread, reason: StopReason::VforkDone })
     }
 
@@ -79,7 +83,8 @@ impl Live {
         self.process_beside(tid).is_some()
     }
 
-    /// Returns the process of a thread; a process that has ended has the ID of its first thread.
+    /// Returns the process of a thread. For an unknown thread: the program in the past; at the live
+    /// end, an ended process whose first thread has this ID.
     pub(super) fn pid_of(&self, tid: Tid) -> Pid {
         let pid = self.program.borrow().pid();
         let known = || self.program.borrow().threads().contains(&tid);
@@ -104,7 +109,7 @@ impl Live {
     }
 
     /// Returns the reason why a live program cannot execute an order, due to the processes beside
-    /// it; `None` if it can, and in the past.
+    /// it; `None` if it can, if it is gone, and in the past.
     pub(super) fn refuse_order(&self, order: &Order) -> Option<Error> {
         if self.ended.is_some() || self.in_past {
             return None;
@@ -118,9 +123,9 @@ impl Live {
         (is_beside && goes_back).then_some(Error::NotRecordedYet)
     }
 
-    /// Detaches from a process ([`Run::leave_process`]). Begins a new history if another process is
-    /// the program then.
-    pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
+    /// Detaches from the program or from a process beside it ([`Run::detach_process`]). Begins a
+    /// new history if another process is the program then.
+    pub(super) fn detach_from_process(&mut self, pid: Pid) -> Result<(), Error> {
         let before = self.program.get_mut().pid();
         let only = self.program.get_mut().beside().is_empty();
         if only && before == pid {
@@ -133,24 +138,25 @@ impl Live {
             self.begin_history();
         } else if only && before == pid {
             self.ended.get_or_insert(Ending::Unknown);
-        } else if !self.program.get_mut().threads().contains(&self.stopped) {
+        } else if !self.program.get_mut().threads().contains(&self.stopped_thread) {
             let tids = self.program.get_mut().threads();
-            self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
+            self.stopped_thread = tids.first().copied().unwrap_or(Tid(now.0));
         }
         Ok(())
     }
 
-    /// Begins a new history: another process is the program now.
+    /// Begins a new history at the live end, since another process is the program now. Forgets the
+    /// stop and the ending of the former program.
     fn begin_history(&mut self) {
         let program = self.program.get_mut();
-        self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
-        (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
-        (self.in_past, self.is_back, self.at_end) = (false, false, false);
-        (self.held, self.ended) = (None, None);
+        self.stopped_thread = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
+        (self.history, self.reusable_replay) = (OnceCell::new(), RefCell::new(None));
+        (self.in_past, self.visited_past) = (false, false);
+        (self.stop_signal, self.ended) = (None, None);
     }
 
-    /// Kills the program, or a process beside it.
-    pub(super) fn kill_one(&mut self, pid: Pid) {
+    /// Kills a process beside the program; for any other ID, kills the program.
+    pub(super) fn kill_process_or_program(&mut self, pid: Pid) {
         if self.program.get_mut().beside().iter().all(|(_, beside)| *beside != pid) {
             return self.kill();
         }
@@ -159,8 +165,9 @@ impl Live {
         }
     }
 
-    /// Detaches from the processes beside the program. The session is over if no thread is left.
-    pub(super) fn leave_beside(&mut self) {
+    /// Detaches from the processes beside the program. The program counts as gone if no thread is
+    /// left.
+    pub(super) fn detach_from_beside(&mut self) {
         if let Err(error) = self.program.get_mut().leave_all_beside() {
             self.failure.replace(Some(error.to_string()));
         }

@@ -1,7 +1,9 @@
 //! The past of a live program: the recording so far, opened like one that was cut off.
 //!
-//! `Live::history` is the past up to now. `Live::outdated` is a replay of a shorter past, or one
-//! that was interrupted; `replay_history` continues it.
+//! `Live::history` is the past up to now: it is opened on first use, and dropped when the program
+//! is resumed. Opening a path decodes it. Opening an exact recording replays it to its end, which
+//! takes time; so the replay is not lost when the history is dropped or the user interrupts it. It
+//! becomes `Live::reusable_replay`, and `replay_history` continues it.
 
 use super::Live;
 use crate::capture::Live as Program;
@@ -54,19 +56,21 @@ impl NoPast {
 }
 
 impl Live {
-    /// Returns the history up to now, which is opened on first use; `None` if that failed.
+    /// Returns the history up to now; opens it on first use, without the user's interrupts. Returns
+    /// `None` if that failed.
     pub(super) fn history(&self) -> Option<&dyn Run> {
         self.open_history(&|| false);
         self.opened_history()
     }
 
-    /// Returns the history up to now if it is a path; `None` for an exact recording.
+    /// Returns the history up to now if it is a path, opened on first use; `None` for an exact
+    /// recording, which is not opened for this.
     pub(super) fn path(&self) -> Option<&dyn Run> {
         if self.is_exact() { None } else { self.history() }
     }
 
-    /// Saves the recording up to now, and returns its description of the program. Replays nothing.
-    /// Returns `None` if either fails.
+    /// Writes the buffered data of the recording to its files, and returns its description of the
+    /// program from there. Replays nothing. Returns `None` if either fails.
     pub(super) fn description_on_disk(&self) -> Option<Description> {
         let mut program = self.program.borrow_mut();
         let reader = Reader::open(program.save().ok()?).ok()?;
@@ -87,8 +91,9 @@ impl Live {
         self.history.get_mut().and_then(Option::as_mut).map(Past::run_mut)
     }
 
-    /// Opens the history up to now, unless it is open. Returns false if the user interrupted the
-    /// replay.
+    /// Opens the history up to now, unless it is open. Returns false if the user interrupted its
+    /// replay. If it cannot be opened, notes the failure, and returns true: there is no history
+    /// then.
     pub(super) fn open_history(&self, interrupted: &dyn Fn() -> bool) -> bool {
         if self.history.get().is_some() {
             return true;
@@ -111,17 +116,17 @@ impl Live {
         true
     }
 
-    /// Drops the history, since the program continues. Keeps a replay, which can continue as well.
-    pub(super) fn outdate_history(&mut self) {
+    /// Drops the history, since the program continues. Keeps a replay for the next opening.
+    pub(super) fn drop_outdated_history(&mut self) {
         if let Some(Some(Past::Exact(replayed))) = self.history.take() {
-            self.outdated.replace(Some(replayed));
+            self.reusable_replay.replace(Some(replayed));
         }
     }
 
-    /// Drops the history. Ends a replay, whose processes would be detached with the program
-    /// otherwise.
+    /// Drops the history and ends any replay, before the program is detached: the replay's
+    /// processes would be detached with it. The session is at the live end then.
     pub(super) fn close_history(&mut self) {
-        (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
+        (self.history, self.reusable_replay) = (OnceCell::new(), RefCell::new(None));
         self.in_past = false;
     }
 
@@ -130,27 +135,27 @@ impl Live {
         if self.in_past { self.history() } else { None }
     }
 
-    /// Returns a replay of everything up to now. Continues an outdated or interrupted one, if there
+    /// Returns a replay of everything up to now, at its end. Continues the reusable one, if there
     /// is one.
     fn replay_history(&self, interrupted: &dyn Fn() -> bool) -> Result<Box<Replayed>, NoPast> {
         let mut program = self.program.borrow_mut();
         let dir = program.save().map_err(|error| NoPast::failed(&error))?.to_owned();
         let open = || Reader::open(&dir).map_err(|error| NoPast::failed(&error));
         let fail = |error: crate::replay::Error| NoPast::failed(&error);
-        let mut outdated = self.outdated.take();
-        if let Some(replayed) = &mut outdated
+        let mut reusable_replay = self.reusable_replay.take();
+        if let Some(replayed) = &mut reusable_replay
             && !replayed.extend(open()?).map_err(fail)?
         {
-            outdated = None;
+            reusable_replay = None;
         }
-        let mut replayed = match outdated {
+        let mut replayed = match reusable_replay {
             Some(replayed) => replayed,
             None => Box::new(Replayed::at_start(open()?).map_err(fail)?),
         };
         if replayed.go_to_end(interrupted).map_err(fail)? {
             return Ok(replayed);
         }
-        self.outdated.replace(Some(replayed));
+        self.reusable_replay.replace(Some(replayed));
         Err(NoPast::Interrupted)
     }
 
@@ -164,7 +169,7 @@ impl Live {
         let timeline = Timeline::open(reader, Options::default()).map_err(|error| text(&error))?;
         let recording = Recording::new(timeline, state);
         Ok(Recorded::at_end(match program.clock() {
-            Some(clock) => recording.timed_by(clock),
+            Some(clock) => recording.with_clock(clock),
             None => recording,
         }))
     }
@@ -175,7 +180,7 @@ impl Live {
     fn final_state(&self, program: &Program) -> FinalState {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();
-        threads.sort_by_key(|thread| (thread.tid != self.stopped, thread.tid));
+        threads.sort_by_key(|thread| (thread.tid != self.stopped_thread, thread.tid));
         let contents = CoreContents { threads, auxv: program.auxv(), ..CoreContents::default() };
         let mut bytes = std::io::Cursor::new(Vec::new());
         let written = core::write(&mut bytes, &contents, &mut |_: Addr, _: &mut [u8]| 0);

@@ -8,48 +8,49 @@ use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 
 impl Live {
-    /// Returns a session without a program; `request` has the defaults for [`Run::start`].
+    /// Returns a run without a program, as if it were gone. `request` has the settings for
+    /// [`Run::start`], and the program to start first.
     pub fn new(backend: Backend, request: Request) -> Self {
         Self {
             backend,
             program: RefCell::new(Program::vacant(&request)),
             request,
             has_run: false,
-            was_there: false,
+            is_attached: false,
             history: OnceCell::from(None),
-            outdated: RefCell::new(None),
+            reusable_replay: RefCell::new(None),
             in_past: false,
-            stopped: Tid(0),
-            held: None,
-            is_back: false,
+            stopped_thread: Tid(0),
+            stop_signal: None,
+            visited_past: false,
             ended: Some(Ending::Unknown),
-            at_end: false,
-            ends_at_once: false,
+            skips_end_stop: false,
             failure: RefCell::new(None),
-            passed: 0,
-            given: Vec::new(),
+            passed_signals: 0,
+            queued_signals: Vec::new(),
             catches: Catches::None,
             forks: Forks::default(),
-            vfork: None,
+            vfork_wait: None,
         }
     }
 
-    /// Reports the program's exit without a stop before it.
-    pub fn end_at_once(&mut self) {
-        self.ends_at_once = true;
+    /// Makes the run report the program's exit only, without a stop before it.
+    pub fn skip_end_stop(&mut self) {
+        self.skips_end_stop = true;
     }
 
-    /// Returns a session over a program that was started already.
+    /// Returns a run of a program that was started already.
     #[cfg(test)]
     pub(crate) fn over(program: Program, backend: Backend, request: Request) -> Self {
-        let stopped = program.threads()[0];
+        let stopped_thread = program.threads()[0];
         let program = RefCell::new(program);
         let history = OnceCell::new();
         let new = Self::new(backend, request);
-        Self { program, stopped, has_run: true, ended: None, history, ..new }
+        Self { program, stopped_thread, has_run: true, ended: None, history, ..new }
     }
 
-    /// Returns the capture request for a start.
+    /// Returns the capture request for a start. Fails if there is no such program, process or
+    /// working directory.
     fn request_of(&self, start: &Start) -> Result<Request, Error> {
         let mut request =
             Request { force: self.request.force || self.has_run, ..self.request.clone() };
@@ -89,24 +90,25 @@ impl Live {
         Ok(request)
     }
 
-    /// Starts a program or attaches to a process, in place of the current program, which is killed
-    /// unless the request is refused at once.
-    pub(super) fn begin(&mut self, start: &Start) -> Result<(), Error> {
+    /// Starts a program or attaches to a process, in place of the current program. Kills that
+    /// first, unless the request is refused already ([`Self::request_of`]). The started program's
+    /// request is the one for [`Start::Again`].
+    pub(super) fn start_program(&mut self, start: &Start) -> Result<(), Error> {
         let request = self.request_of(start)?;
         self.kill();
         // Waiting for children requires that no other program runs, so the old one is killed first.
         let new = Self::new(self.backend, self.request.clone());
-        let Self { has_run, passed, forks, ends_at_once, .. } = *self;
-        *self = Self { has_run, ends_at_once, passed, forks, ..new };
+        let Self { has_run, passed_signals, forks, skips_end_stop, .. } = *self;
+        *self = Self { has_run, skips_end_stop, passed_signals, forks, ..new };
         let program = match request.attach {
             Some(pid) => Program::attach(self.backend, &request, pid),
             None => Program::launch(self.backend, &request),
         };
         let program = program.map_err(|error| Error::Refused(error.to_string()))?;
-        self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
+        self.stopped_thread = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
         self.program = RefCell::new(program);
         (self.has_run, self.ended, self.history) = (true, None, OnceCell::new());
-        self.was_there = request.attach.is_some();
+        self.is_attached = request.attach.is_some();
         if request.attach.is_none() {
             self.request = Request { force: self.request.force, ..request };
         }

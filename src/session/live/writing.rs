@@ -1,5 +1,5 @@
-//! Changes that a debugger makes to a live program: at its live end, or in a diversion from its
-//! exact past.
+//! Changes that a debugger makes to a live program: at its live end, or in its exact past, where
+//! they are a diversion of the replay, which ends once the run moves.
 
 use super::Live;
 use crate::common::{Addr, Tid};
@@ -21,7 +21,7 @@ impl Live {
     }
 
     /// Returns the history if the debugger is in the past of an exact recording, whose values can
-    /// be changed in a diversion.
+    /// be changed in a diversion; `None` at the live end and for a path.
     fn exact_past(&mut self) -> Option<&mut dyn Run> {
         if self.in_past && self.is_exact() { self.opened_history_mut() } else { None }
     }

@@ -217,7 +217,7 @@ fn a_process_that_was_taken_over_is_left_as_it_was() {
     let order = it.order(Action::Continue, Direction::Forward);
     let soon = || asked.elapsed() > std::time::Duration::from_millis(50);
     assert_eq!(it.session.resume(order, &soon).reason, StopReason::Interrupted);
-    it.session.run_mut().leave();
+    it.session.run_mut().detach();
     assert_eq!(it.session.run().failure(), None);
     assert_eq!((byte(at), tracer(pid, tids[1])), (before, "0".to_owned()));
     let left = child.try_wait().unwrap();

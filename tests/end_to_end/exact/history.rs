@@ -6,7 +6,7 @@ use crate::btrace::gdb_has_libipt;
 use crate::support::{Scene, answer, contraflow, have, run_gdb};
 use contraflow::common::Tid;
 use contraflow::recording::Reader;
-use contraflow::session::{Called, Position, Replayed, Run};
+use contraflow::session::{FunctionArrival, Position, Replayed, Run};
 
 /// The calls before and after a position that are looked at.
 const CALLS: usize = 5;
@@ -37,13 +37,14 @@ fn look_at_calls(run: &mut Replayed) -> usize {
             let calls = run.calls_around(tid, CALLS);
             let order = calls.windows(2).all(|two| two[0].position < two[1].position);
             assert!(order, "{calls:?}");
-            for Called { position, ip, .. } in calls {
+            for FunctionArrival { position, ip, .. } in calls {
                 run.seek(position).expect("a call is at a position");
                 assert_eq!(run.position().unwrap().at, position, "thread {tid} at {here}");
                 assert_eq!(run.pc(tid), Some(ip), "thread {tid} at {position}, from {here}");
                 // From there it is the next one.
                 let again = run.calls_around(tid, 1);
-                let is_same = |called: &Called| called.position == position && called.ip == ip;
+                let is_same =
+                    |called: &FunctionArrival| called.position == position && called.ip == ip;
                 assert!(again.iter().any(is_same), "{position}: {again:?}");
                 seen += 1;
             }

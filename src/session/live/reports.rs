@@ -1,4 +1,4 @@
-//! Translation of capture events to the stop reasons of the session.
+//! Translation of the reports of the capture to the stop reasons of the session.
 
 use super::Live;
 use crate::capture::Report;
@@ -8,16 +8,16 @@ use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
 impl Live {
-    /// Returns the stop reason for a report of the capture. Notes that the program is at its end or
-    /// gone.
-    pub(super) fn reason(
+    /// Returns the stop reason for a report of the capture about a thread. Notes the ending if the
+    /// program is gone.
+    pub(super) fn stop_reason(
         &mut self,
         thread: Tid,
-        news: Report,
+        report: Report,
         breakpoints: &Breakpoints,
     ) -> StopReason {
-        let kind = || self.live_pc(thread).and_then(|pc| breakpoints.at(pc));
-        match news {
+        let kind = || self.live_pc(thread).and_then(|pc| breakpoints.kind_at(pc));
+        match report {
             Report::Breakpoint => {
                 StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software))
             }
@@ -35,10 +35,7 @@ impl Live {
             Report::Executed => StopReason::Executed,
             Report::NoneRuns => StopReason::NoneRuns,
             Report::Interrupted => StopReason::Interrupted,
-            Report::Ending => {
-                self.at_end = true;
-                StopReason::Edge(Edge::End)
-            }
+            Report::Ending => StopReason::Edge(Edge::End),
             Report::Ended(exit) => {
                 let ending = match exit {
                     Some(Exit::Code(status)) => Ending::Exited(status),

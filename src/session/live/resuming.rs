@@ -1,0 +1,93 @@
+//! Resumes of a live program at its live end.
+
+use super::Live;
+use crate::capture::{Go, Report};
+use crate::common::Tid;
+use crate::session::watch_split::split;
+use crate::session::{Action, Breakpoints, Ending, Order, Stop, StopReason};
+use crate::tracee::Watch;
+
+impl Live {
+    /// Resumes the program at the live end, and waits for a stop. Reports another stop instead,
+    /// without a resume: if the program is gone; if the debugger visited the past and does not
+    /// deliver the signal of the last live stop, that signal again; or a new breakpoint at the
+    /// thread's address.
+    pub(super) fn resume_live(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        if let Some(ending) = self.ended {
+            return Stop { thread: self.stopped_thread, reason: StopReason::Gone(ending) };
+        }
+        self.drop_outdated_history();
+        let visited_past = std::mem::take(&mut self.visited_past);
+        if let Some(number) = self.stop_signal.filter(|_| visited_past && order.signal == 0) {
+            return Stop { thread: self.stopped_thread, reason: StopReason::Signal(number) };
+        }
+        // To step over a breakpoint silently, a debugger removes it first, so one inserted at the
+        // thread's address is to be reported.
+        if order.action == Action::Continue
+            && order.signal == 0
+            && self.program.get_mut().mark_stop_reported(order.thread, breakpoints.addrs())
+        {
+            self.queued_signals.clear();
+            let reason = self.stop_reason(order.thread, Report::Breakpoint, breakpoints);
+            self.stopped_thread = order.thread;
+            return Stop { thread: order.thread, reason };
+        }
+        match split(breakpoints.watchpoints()).unwrap_or_default() {
+            split if split.software.is_empty() => {
+                self.resume_program(order, breakpoints, &split.hardware, 0, interrupted)
+            }
+            split => self.step_with_software_watch(order, breakpoints, &split, interrupted),
+        }
+    }
+
+    /// Resumes the program and waits for a stop, which becomes the last live stop. Delivers the
+    /// queued signals. `watches` are the watchpoints of the debug registers; `passed_to_stepper`
+    /// are the signals that do not stop the stepping thread, signal 1 in bit 0. If the program
+    /// cannot be resumed, it counts as gone.
+    pub(in crate::session) fn resume_program(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        watches: &[Watch],
+        passed_to_stepper: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        let go = Go {
+            thread: order.thread,
+            step: order.action == Action::Step,
+            locked: order.locked,
+            signal: order.signal,
+            signals: std::mem::take(&mut self.queued_signals),
+            stops: breakpoints.addrs().clone(),
+            passed: self.passed_signals,
+            passed_to_stepper,
+            watches: watches.to_vec(),
+            catches: self.catches.clone(),
+            forks: self.forks,
+        };
+        let result = self.resume_past_known_reports(&go, interrupted);
+        let (thread, reason) = match result {
+            Ok((thread, report)) => (thread, self.stop_reason(thread, report, breakpoints)),
+            Err(error) => {
+                self.failure.replace(Some(error.to_string()));
+                self.ended = Some(Ending::Unknown);
+                let first = Tid(self.program.borrow().pid().0);
+                (first, StopReason::Gone(Ending::Unknown))
+            }
+        };
+        self.stopped_thread = thread;
+        self.stop_signal =
+            if let StopReason::Signal(number) = reason { Some(number) } else { None };
+        Stop { thread, reason }
+    }
+
+    /// Returns the signals that are delivered without a stop; signal 1 in bit 0.
+    pub(in crate::session) fn passed_signals(&self) -> u64 {
+        self.passed_signals
+    }
+}
