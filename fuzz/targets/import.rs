@@ -8,7 +8,7 @@ use crate::traits::Traits;
 use contraflow::common::{AddrRange, Pid, Tid, Tsc};
 use contraflow::flow::Config;
 use contraflow::image::{Bytes, Section};
-use contraflow::recording::import::{Bundle, Code, CpuSwitch, Imported, open_bundle};
+use contraflow::recording::import::{Bundle, CpuSwitch, Imported, MappedCode, open_bundle};
 use contraflow::recording::{Mapped, Reader, TraceId};
 use contraflow::sideband::{Event, Record, Switch, SwitchKind, perf_switches};
 use contraflow::timeline::{Options, Timeline, Visit, divide_among_threads};
@@ -166,7 +166,7 @@ fn whole(bytes: &[u8], dir: &Path, traits: &mut Traits) {
         threads,
         traces: vec![(TraceId::Cpu(0), Mapped::from(trace.to_vec()).into())],
         switches,
-        code: vec![Code::File(program)],
+        code: vec![MappedCode::File(program)],
         ..Imported::default()
     };
     recorded(&imported, dir, traits);

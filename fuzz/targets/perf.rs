@@ -3,7 +3,7 @@
 use super::import::recorded;
 use crate::seeds;
 use crate::traits::Traits;
-use contraflow::recording::import::{Perf, open_perf};
+use contraflow::recording::import::{PerfOptions, open_perf};
 use contraflow::sideband::perf_data::{PerfData, PerfEvent};
 use std::fs;
 use std::mem::discriminant;
@@ -71,7 +71,7 @@ pub(crate) fn feed(input: &[u8], dir: &Path, traits: &mut Traits) {
     let core = Some(core).filter(|_| orders.is_some_and(seeds::has_core));
     let path = dir.join("perf.data");
     fs::write(&path, bytes).expect("a place for the file");
-    match open_perf(&path, &Perf { core, symfs: Some(root), ..Perf::default() }) {
+    match open_perf(&path, &PerfOptions { core, symfs: Some(root), ..PerfOptions::default() }) {
         Ok(imported) => {
             let size: u64 = imported.traces.iter().map(|(_, trace)| trace.size_bytes()).sum();
             // Each loss adds an OVF, and has a record of its own.

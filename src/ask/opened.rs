@@ -42,7 +42,7 @@ impl Asked {
     pub fn open(recorded: Recorded) -> Result<Self, Error> {
         let replay = recorded.exact.map(Replay::open).transpose()?;
         let places = match &replay {
-            Some(replay) => Some(Places::new(&recorded.path.places()?, replay)),
+            Some(replay) => Some(Places::new(&recorded.path.path_places()?, replay)),
             None => None,
         };
         let timeline = Timeline::open(recorded.path, Options::default())?;

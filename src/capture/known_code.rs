@@ -4,7 +4,7 @@
 use super::space::MappingRecorder;
 use crate::common::{Addr, AddrRange};
 use crate::engine::TranslatedProcess;
-use crate::recording::{self, Store, addresses_in};
+use crate::recording::{self, Store, mapped_addresses};
 use crate::sideband::{ImageId, Mapping};
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl KnownCode {
                 let Some(image) = image_of(&mapping, files).cloned() else { continue };
                 let load = |image: &ImageId| self.lists.load(image);
                 let offsets = self.loaded.entry(image).or_insert_with_key(load);
-                engine.expect_code(addresses_in(mapping.range, mapping.offset, offsets));
+                engine.expect_code(mapped_addresses(mapping.range, mapping.offset, offsets));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::shared_cpu::{HelperPlacement, SharedCpu};
 use super::signals::SnapshotSignal;
 use super::snapshot::SnapshotFile;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
-use crate::recording::log::{Entry, Later};
+use crate::recording::log::{DeferredEntries, Entry};
 use crate::recording::{
     self, Capture, Destination, End, Exit, Hardware, LogTotals, Manifest, Store, ThreadEntry,
     TscClock, Writer, argument_text,
@@ -68,7 +68,7 @@ impl Prepared {
     ) -> Result<Self, recording::Error> {
         if request.follow_forks && request.output.is_some() {
             // Check first that the store can contain the children's recordings.
-            Destination::in_store(&request.store, &request.program)?.give_up();
+            Destination::in_store(&request.store, &request.program)?.roll_back();
         }
         let destination = match &request.output {
             Some(dir) => Destination::named(dir, request.force)?,
@@ -112,7 +112,7 @@ impl Prepared {
                 Ok(Self { destination, writer, manifest, store, keeps_end })
             }
             Err(error) => {
-                destination.give_up();
+                destination.roll_back();
                 Err(error)
             }
         }
@@ -131,7 +131,7 @@ impl Prepared {
 
     /// Removes the recording, as there is no process after all.
     pub(super) fn give_up(self) {
-        self.destination.give_up();
+        self.destination.roll_back();
     }
 
     /// Marks the recording as the store's latest, if it is in the store.
@@ -150,7 +150,7 @@ impl Recorder {
         manifest.started_unix_ns = now_unix_ns();
         writer.rewrite_starting(&manifest)?;
         let snapshot_file = SnapshotFile::create(writer.dir(), SnapshotSignal::is_handled());
-        destination.keep()?;
+        destination.remove_replaced()?;
         Ok(Self {
             snapshot_file,
             store,
@@ -185,14 +185,14 @@ impl Recorder {
     }
 
     /// Appends entries to the log that are made later, by the thread that writes the log.
-    pub(super) fn log_later(&mut self, later: Later) -> Result<(), recording::Error> {
+    pub(super) fn log_later(&mut self, later: DeferredEntries) -> Result<(), recording::Error> {
         self.writer.log_later(later)
     }
 
     /// Writes out the log, and ends the thread that writes it: it starts again when there is much
     /// to write. Called before this process forks, when it must have one thread.
     pub(super) fn pause_log_thread(&mut self) -> Result<(), recording::Error> {
-        self.writer.rest_log()
+        self.writer.pause_log_thread()
     }
 
     /// Moves the thread that writes the log off the CPU of the program, where another has time to

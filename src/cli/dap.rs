@@ -165,7 +165,7 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
     let path = named.map_or_else(|| resolve(name), Ok)?;
-    let recording: PathBuf = Store::of_user().allocate(&path)?;
+    let recording: PathBuf = Store::of_user().create_recording_dir(&path)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["record", "-o"]).arg(&recording).arg("--").arg(path).args(&program.command[1..]);
     if let Some(directory) = &program.directory {
@@ -182,7 +182,7 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
 
 /// Starts `contraflow import` for a trace, with a new recording in the store.
 fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
-    let recording: PathBuf = Store::of_user().allocate(&trace.path)?;
+    let recording: PathBuf = Store::of_user().create_recording_dir(&trace.path)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("import").arg(&trace.path).arg("-o").arg(&recording);
     for (option, value) in [("--core", &trace.core), ("--symfs", &trace.symfs)] {

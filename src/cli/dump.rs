@@ -91,7 +91,7 @@ fn of_trace(
     let mut releaser = Releaser::new(&mapped);
     let watch = &mut |progress: Progress| {
         bar.show(progress);
-        releaser.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
+        releaser.release_before(usize::try_from(progress.done_bytes).unwrap_or(0));
     };
     finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
     drop(bar);

@@ -9,7 +9,7 @@ use super::{Failure, arguments, count_of, say};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::elf::{Elf, FileType};
 use crate::pt::CrystalRatio;
-use crate::recording::import::{Code, Imported, Perf, Totals, open_bundle, open_perf};
+use crate::recording::import::{Imported, MappedCode, PerfOptions, Totals, open_bundle, open_perf};
 use crate::recording::{Destination, Exit, HostCpu, Import, Manifest, Reader, Store, TraceId};
 use crate::sideband::perf_data::is_perf_data;
 use crate::timeline::{Options, Timeline};
@@ -36,11 +36,11 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
     let (manifest, gaps) = match write(&imported, &dir) {
         Ok(written) => written,
         Err(failure) => {
-            place.give_up();
+            place.roll_back();
             return Err(failure);
         }
     };
-    place.keep()?;
+    place.remove_replaced()?;
     store.set_latest(&dir)?;
     if !arguments.quiet {
         report(&imported, &manifest, gaps, &dir, &store);
@@ -53,7 +53,7 @@ impl arguments::Import {
     /// given with a bundle.
     fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
         if is_of_perf(trace)? {
-            let with = Perf {
+            let with = PerfOptions {
                 core: self.raw.core.clone(),
                 symfs: self.symfs.clone(),
                 vdso: self.vdso.clone(),
@@ -140,7 +140,7 @@ impl Raw {
         let final_pcs = first.map(|thread| (tid, Addr(thread.registers.rip)));
         let signal = contents.map(|contents| contents.signal).filter(|signal| *signal > 0);
         let memory = core.iter().flat_map(|(_, core)| core.memory().sections());
-        let memory = memory.cloned().map(Code::Core);
+        let memory = memory.cloned().map(MappedCode::Core);
         let nominal_hz =
             self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
         // `config` also reports on stderr if errata cannot be worked around.
@@ -150,7 +150,7 @@ impl Raw {
             pid: pid.unwrap_or(Pid(tid.0)),
             threads: vec![tid],
             traces: vec![(TraceId::Thread(tid), trace.into())],
-            code: memory.chain(self.files()?.into_iter().map(Code::File)).collect(),
+            code: memory.chain(self.files()?.into_iter().map(MappedCode::File)).collect(),
             final_pcs: final_pcs.into_iter().collect(),
             exit: signal.map(Exit::Signal),
             cpu: self.cpu.map(|cpu| HostCpu {

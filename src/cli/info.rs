@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
     let found = Found::new(arguments.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
-    let damage = reader.damage();
+    let damage = reader.find_damage();
     std::io::stdout().lock().write_all(text(&reader, found.shown(), &damage).as_bytes())?;
     for fault in &damage {
         say(fault);
@@ -133,7 +133,7 @@ fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
 }
 
 fn trace_text(reader: &Reader, trace: TraceId, damaged: &dyn Fn(&str) -> bool) -> String {
-    let bytes = reader.listed_bytes(trace);
+    let bytes = reader.listed_trace_bytes(trace);
     let bytes = bytes.or_else(|| Some(reader.trace(trace).ok()?.as_ref().len() as u64));
     match bytes {
         Some(bytes) if !damaged(&format!("trace/{trace}.pt")) => size(bytes) + " of trace",

@@ -5,7 +5,7 @@ use super::Failure;
 use super::record::signal_name;
 use crate::common::Visible;
 use crate::gdb::date;
-use crate::recording::{BackendName, Entry, Exit, Reader, Store};
+use crate::recording::{BackendName, Exit, Reader, Store, StoredRecording};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(super) fn run() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &StoredRecording) -> String {
     match &entry.opened {
         Ok(reader) => {
             let manifest = reader.manifest();

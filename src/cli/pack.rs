@@ -70,13 +70,14 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
         None => None,
     };
     // Where the temporary directory is made: beside the named directory, or in the store.
-    let parent = named_place.as_ref().map_or_else(|| store.make(), |place| Ok(place.dir().into()));
+    let parent =
+        named_place.as_ref().map_or_else(|| store.create_dir(), |place| Ok(place.dir().into()));
     let unpacked = parent.map_err(Failure::from).and_then(|dir| unpack_beside(arguments, &dir));
     let (temporary, reader) = match unpacked {
         Ok(unpacked) => unpacked,
         Err(failure) => {
             if let Some(place) = named_place {
-                place.give_up();
+                place.roll_back();
             }
             return Err(failure);
         }
@@ -88,10 +89,10 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     let dir = place.dir().to_owned();
     // The place is an empty directory, which a rename replaces.
     if let Err(error) = fs::rename(reader.dir(), &dir) {
-        place.give_up();
+        place.roll_back();
         return Err(format!("{}: {error}", dir.display()).into());
     }
-    place.keep()?;
+    place.remove_replaced()?;
     drop(temporary);
     store.set_latest(&dir)?;
     if !arguments.quiet {

@@ -1,5 +1,5 @@
-//! Files beside the recordings of a store that make later ones faster. All may be removed at any
-//! time.
+//! Files beside the recordings of a store that make later recordings faster: hashes, checksums and
+//! code. All may be removed at any time.
 
 use super::regular::replace_private;
 use super::store::Store;
@@ -13,7 +13,8 @@ use std::time::SystemTime;
 /// The name of the cache's directory in the store. It hides the directory from lists of recordings.
 const DIRECTORY: &str = ".contraflow-cache";
 
-/// Returns the directory for cached files of a kind; `None` if the store's directory is unknown.
+/// Returns the directory for cached files of a kind, which need not exist; `None` if the store's
+/// directory is unknown.
 pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
     store.path().map(|dir| dir.join(DIRECTORY).join(kind))
 }
@@ -22,7 +23,7 @@ pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
 /// is whole.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// The maximum number and size of the files in a directory.
+/// The maximum number of files in a directory, and of their bytes together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) files: usize,
@@ -30,14 +31,14 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Returns limits on the number of files only: small ones.
+    /// Returns limits on the number of files only, for small files.
     pub(super) const fn of_number(files: usize) -> Self {
         Self { files, bytes: u64::MAX }
     }
 }
 
-/// Writes or replaces a cached file atomically, in a directory with these limits. Other recorders
-/// may write the same file at the same time.
+/// Writes or replaces a cached file atomically, after [`make_room`] for it in its directory. Other
+/// recorders may write the same file at the same time.
 pub(super) fn write(path: &Path, bytes: &[u8], limits: Limits) -> io::Result<()> {
     write_parts(path, &[bytes], limits)
 }
@@ -61,9 +62,9 @@ pub(super) fn write_parts(path: &Path, parts: &[&[u8]], limits: Limits) -> io::R
     written
 }
 
-/// Creates a directory if needed. If it has too many files for one more, unless that replaces one,
-/// or more bytes than the limit, removes the files that were modified least recently: a quarter of
-/// the number, and as many as have bytes in excess.
+/// Creates a directory if it is missing. Then removes the files that were modified least recently:
+/// a quarter of the maximum number if there is no room for one more, unless that `replaces` one;
+/// and as many as it takes until the rest has at most the maximum of bytes.
 fn make_room(dir: &Path, limits: Limits, replaces: bool) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let described = |entry: fs::DirEntry| {
@@ -74,17 +75,17 @@ fn make_room(dir: &Path, limits: Limits, replaces: bool) -> io::Result<()> {
     };
     let mut files: Vec<_> = fs::read_dir(dir)?.flatten().map(described).collect();
     let are_many = files.len() >= limits.files && !replaces;
-    let mut count = if are_many { limits.files / 4 } else { 0 };
-    let mut excess =
+    let mut to_remove = if are_many { limits.files / 4 } else { 0 };
+    let mut excess_bytes =
         files.iter().map(|(_, _, size)| size).sum::<u64>().saturating_sub(limits.bytes);
     files.sort();
     for (_, path, size) in files {
-        if count == 0 && excess == 0 {
+        if to_remove == 0 && excess_bytes == 0 {
             break;
         }
         fs::remove_file(path)?;
-        count = count.saturating_sub(1);
-        excess = excess.saturating_sub(size);
+        to_remove = to_remove.saturating_sub(1);
+        excess_bytes = excess_bytes.saturating_sub(size);
     }
     Ok(())
 }

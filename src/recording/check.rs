@@ -8,9 +8,9 @@ use std::fs;
 use std::io;
 
 impl Reader {
-    /// Checks all files of this recording and returns the damage: one error per damaged file, in
-    /// the order of the checks; empty for an intact recording.
-    pub fn damage(&self) -> Vec<Error> {
+    /// Reads and checks all files of this recording. Returns the damage: one error per damaged
+    /// file, in the order of the checks; none for an intact recording. Changes nothing.
+    pub fn find_damage(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());
         damage.extend(self.sideband().err());
@@ -20,7 +20,9 @@ impl Reader {
             Err(error) => damage.push(error),
         }
         match self.image_ids() {
-            Ok(ids) => damage.extend(ids.iter().filter_map(|id| self.named_image(id).err())),
+            Ok(ids) => {
+                damage.extend(ids.iter().filter_map(|id| self.image_checked_by_id(id).err()))
+            }
             Err(error) => damage.push(error),
         }
         // A file can have several faults; the first one is enough.
@@ -36,7 +38,7 @@ impl Reader {
         sums.names().filter_map(|name| sums.check_file(self.dir(), name).err()).collect()
     }
 
-    /// Returns the IDs of the images in the recording.
+    /// Returns the IDs of the images in the recording, by their file names.
     fn image_ids(&self) -> Result<Vec<ImageId>, Error> {
         let dir = self.dir().join(IMAGE_DIR);
         let mut ids = Vec::new();
@@ -58,11 +60,16 @@ impl Reader {
         Ok(ids)
     }
 
-    /// Fails if a thread has a trace but the manifest of a complete recording does not name it.
-    pub(super) fn no_thread_is_left_out(&self) -> Result<(), Error> {
+    /// Fails if a thread has a trace file, but the manifest of a complete recording does not list
+    /// the thread.
+    pub(super) fn check_threads_are_listed(&self) -> Result<(), Error> {
         let Some(end) = &self.manifest().end else { return Ok(()) };
         let dir = self.dir().join(TRACE_DIR);
-        match self.traced()?.iter().find(|tid| end.threads.iter().all(|t| t.tid != **tid)) {
+        match self
+            .threads_with_trace()?
+            .iter()
+            .find(|tid| end.threads.iter().all(|t| t.tid != **tid))
+        {
             Some(tid) => Err(Error::new(&dir.join(format!("{tid}.pt")), ErrorKind::Unlisted)),
             None => Ok(()),
         }

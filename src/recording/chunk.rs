@@ -1,4 +1,5 @@
-//! Chunks with checksums, which keep growing files readable after their writer was killed.
+//! Chunks with checksums, which keep growing files readable after their writer was killed: up to
+//! the first chunk that is not whole.
 //!
 //! There are two forms. A *framed* file (the sideband, the log) is a sequence of `length, CRC-32,
 //! payload`. A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file
@@ -36,8 +37,8 @@ impl Appender {
         self.size_bytes
     }
 
-    /// Closes the file until the next append.
-    pub(super) fn rest(&mut self) {
+    /// Closes the file until the next append, which opens it again, to save a descriptor.
+    pub(super) fn close_until_append(&mut self) {
         self.file = None;
     }
 
@@ -66,7 +67,7 @@ pub(super) fn frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns what comes before a payload in a framed file: its length and its checksum.
+/// Returns the header of a payload in a framed file: its length and its checksum.
 pub(super) fn frame_header(payload: &[u8]) -> [u8; FRAME_HEADER_BYTES] {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let word = u64::from(length) | u64::from(crc32fast::hash(payload)) << 32;
@@ -79,7 +80,7 @@ pub(super) fn frame_header(payload: &[u8]) -> [u8; FRAME_HEADER_BYTES] {
 pub(super) struct FrameReader {
     file: File,
     payload: Vec<u8>,
-    /// The number of bytes of the payload that were read.
+    /// The number of bytes of the payload that were read by [`Read::read`].
     used: usize,
 }
 
@@ -88,7 +89,8 @@ impl FrameReader {
         Self { file, payload: Vec::new(), used: 0 }
     }
 
-    /// Reads the next payload. Fails if the file ends before it, or the chunk is broken.
+    /// Reads the next chunk and returns its payload; drops the unread rest of the one before. Fails
+    /// if the file ends before it, or the chunk is broken.
     pub(super) fn next_payload(&mut self) -> io::Result<Vec<u8>> {
         self.fill()?;
         Ok(std::mem::take(&mut self.payload))
@@ -128,7 +130,8 @@ impl Read for FrameReader {
     }
 }
 
-/// Returns the entry for a chunk that ends at offset `end` of a summed file.
+/// Returns the entry, in the file of checksums, for a chunk that ends at offset `end` of a summed
+/// file.
 pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
     let mut entry = [0; SUM_ENTRY_BYTES];
     entry[..8].copy_from_slice(&end.to_le_bytes());
@@ -140,50 +143,56 @@ pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
 
 /// The extent of the whole chunks at the start of a file: complete, and with the right checksum.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct WholeChunks {
     /// The size of all whole chunks together, in bytes.
     pub(super) size_bytes: u64,
     /// True if something other than a whole chunk follows the whole ones.
     pub(super) broken: bool,
 }
 
-/// Checks the bytes of a summed file against its entries, chunk by chunk. Calls `passed` with the
-/// number of bytes checked so far.
-pub(super) fn check_summed(bytes: &[u8], sums: &[u8], passed: &mut dyn FnMut(usize)) -> Whole {
+/// Checks the bytes of a summed file against `sums`, the entries of its chunks, in order. Calls
+/// `progress` with the number of bytes checked so far, after each whole chunk.
+pub(super) fn check_summed(
+    bytes: &[u8],
+    sums: &[u8],
+    progress: &mut dyn FnMut(usize),
+) -> WholeChunks {
     let mut start = 0;
     for entry in sums.chunks(SUM_ENTRY_BYTES) {
-        let Some(end) = whole_sum(bytes, start, entry) else {
-            return Whole { size_bytes: start as u64, broken: true };
+        let Some(end) = summed_chunk_end(bytes, start, entry) else {
+            return WholeChunks { size_bytes: start as u64, broken: true };
         };
         start = end;
-        passed(start);
+        progress(start);
     }
-    Whole { size_bytes: start as u64, broken: start != bytes.len() }
+    WholeChunks { size_bytes: start as u64, broken: start != bytes.len() }
 }
 
-/// Returns the end of the chunk that starts at `start`, by its entry; `None` unless it is whole.
-fn whole_sum(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
+/// Returns the end of the chunk of a summed file that starts at `start`, by its entry; `None`
+/// unless the chunk is whole.
+fn summed_chunk_end(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
     let entry: &[u8; SUM_ENTRY_BYTES] = entry.try_into().ok()?;
     let end = u64::from_le_bytes(entry[..8].try_into().ok()?);
     let chunk = bytes.get(start..usize::try_from(end).ok()?)?;
     (sum_entry(end, chunk) == *entry).then_some(start + chunk.len())
 }
 
-/// Returns the payloads of a framed file, as ranges of bytes, up to the first broken chunk, and the
-/// extent of their chunks.
-pub(super) fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, Whole) {
+/// Returns the payloads of a framed file, as ranges of its bytes, up to the first broken chunk, and
+/// the extent of their chunks.
+pub(super) fn parse_frames(bytes: &[u8]) -> (Vec<Range<usize>>, WholeChunks) {
     let mut payloads = Vec::new();
     let mut start = 0;
     while start < bytes.len() {
-        let Some(payload) = whole_frame(bytes, start) else { break };
+        let Some(payload) = frame_payload(bytes, start) else { break };
         start = payload.end;
         payloads.push(payload);
     }
-    (payloads, Whole { size_bytes: start as u64, broken: start != bytes.len() })
+    (payloads, WholeChunks { size_bytes: start as u64, broken: start != bytes.len() })
 }
 
-/// Returns the payload of the chunk that starts at `start`; `None` unless it is whole.
-fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
+/// Returns the payload of the chunk of a framed file that starts at `start`, as a range of the
+/// file's bytes; `None` unless the chunk is whole.
+fn frame_payload(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     let header = bytes.get(start..start + FRAME_HEADER_BYTES)?;
     let length = u32::from_le_bytes(header[..4].try_into().ok()?) as usize;
     if length > CHUNK_LIMIT_BYTES {
@@ -195,9 +204,14 @@ fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     (crc32fast::hash(payload) == sum).then_some(from..from + length)
 }
 
-/// Returns the error for a broken file of a complete recording: truncated if its size `found` is
-/// less than `expected`, else a wrong checksum.
-pub(super) fn not_whole(path: &Path, whole: &Whole, expected: Option<u64>, found: u64) -> Error {
+/// Returns the error for a file of a complete recording that has a broken chunk after the `whole`
+/// ones: truncated if its size `found` is less than the `expected` one, else a wrong checksum.
+pub(super) fn broken_file_error(
+    path: &Path,
+    whole: &WholeChunks,
+    expected: Option<u64>,
+    found: u64,
+) -> Error {
     match expected {
         Some(expected) if found < expected => {
             Error::new(path, ErrorKind::Truncated { found, expected })
@@ -228,7 +242,7 @@ mod tests {
         let mut file = Appender::create(path.clone()).unwrap();
         for chunk in [b"one", b"two"] {
             file.append(chunk).unwrap();
-            file.rest();
+            file.close_until_append();
         }
         assert_eq!(
             (std::fs::read(&path).unwrap().as_slice(), file.size_bytes()),
@@ -247,7 +261,7 @@ mod tests {
         ) {
             let bytes = framed(&chunks);
             let cut = cut.index(bytes.len() + 1);
-            let (payloads, whole) = frames(&bytes[..cut]);
+            let (payloads, whole) = parse_frames(&bytes[..cut]);
             for (range, chunk) in payloads.iter().zip(&chunks) {
                 prop_assert_eq!(&bytes[range.clone()], chunk.as_slice());
             }
@@ -268,7 +282,7 @@ mod tests {
                 bytes.extend_from_slice(chunk);
                 sums.extend_from_slice(&sum_entry(bytes.len() as u64, chunk));
             }
-            let all = Whole { size_bytes: bytes.len() as u64, broken: false };
+            let all = WholeChunks { size_bytes: bytes.len() as u64, broken: false };
             prop_assert_eq!(check_summed(&bytes, &sums, &mut |_| ()), all);
             let at = at.index(bytes.len());
             bytes[at] ^= 1;

@@ -1,5 +1,6 @@
-//! Code caches that earlier runs left, one for each program. A run of the same program begins with
-//! the code that is translated already.
+//! Translated code that earlier runs left in a store, one file for each program. A run of the same
+//! program begins with the code that is translated already. The content is the caller's; here it is
+//! a description and a sequence of bytes.
 
 use super::cache;
 use super::chunk::{FrameReader, frame_header};
@@ -12,21 +13,21 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// The maximum number of caches, and the maximum size of one and of all in bytes.
-const MOST: usize = 256;
-const LARGEST_BYTES: u64 = 128 << 20;
-const MOST_BYTES: u64 = 1 << 30;
+const COUNT_LIMIT: usize = 256;
+const SIZE_LIMIT_BYTES: u64 = 128 << 20;
+const TOTAL_LIMIT_BYTES: u64 = 1 << 30;
 /// The code is written in parts of this size, each with its checksum.
 const PART_BYTES: usize = 128 << 10;
 
-/// The place of a program's code cache in a store.
+/// The file of a program's code cache in a store, which need not exist.
 #[derive(Clone, Debug)]
 pub struct CodeCache {
     path: PathBuf,
 }
 
 impl CodeCache {
-    /// Returns the place of the cache for these facts, on which its code depends; `None` if the
-    /// store keeps none. Other facts, or another order of them, have another place.
+    /// Returns the file for these facts, on which the code depends; `None` if the store's directory
+    /// is unknown. Other facts, or another order of them, have another file. Opens nothing.
     pub fn of(store: &Store, facts: &[&[u8]]) -> Option<Self> {
         let mut digest = Sha256::new();
         for fact in facts {
@@ -38,16 +39,16 @@ impl CodeCache {
     }
 
     /// Opens the cache. Returns its description, and a reader of its code; `None` if there is no
-    /// cache, or if its description is damaged. Damaged code fails to be read.
+    /// cache, or if its description is damaged. Reading damaged code, or more than there is, fails.
     pub fn open(&self) -> Option<(Vec<u8>, impl Read + use<>)> {
         let mut reader = FrameReader::new(open_regular(&self.path, Links::Refuse).ok()?);
         Some((reader.next_payload().ok()?, reader))
     }
 
-    /// Writes or replaces the cache, with a description and code. Ignores a cache that is too
-    /// large, and errors, which only make the next run slower.
+    /// Writes or replaces the cache, with a description and code. Writes nothing if they have more
+    /// than [`SIZE_LIMIT_BYTES`]. Ignores errors, which only make the next run slower.
     pub fn write(&self, description: &[u8], code: &[u8]) {
-        if (description.len() + code.len()) as u64 > LARGEST_BYTES {
+        if (description.len() + code.len()) as u64 > SIZE_LIMIT_BYTES {
             return;
         }
         let payloads: Vec<&[u8]> =
@@ -58,7 +59,7 @@ impl CodeCache {
             .zip(&payloads)
             .flat_map(|(header, payload)| [header, *payload])
             .collect();
-        let limits = cache::Limits { files: MOST, bytes: MOST_BYTES };
+        let limits = cache::Limits { files: COUNT_LIMIT, bytes: TOTAL_LIMIT_BYTES };
         let _ = cache::write_parts(&self.path, &parts, limits);
     }
 

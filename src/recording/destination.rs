@@ -1,5 +1,7 @@
 //! The directory of a new recording, checked and created before the program runs, so that no run is
-//! wasted and no file overwritten.
+//! wasted and no file overwritten. A recording that is to be replaced is renamed first. Once the
+//! new one has begun, [`Destination::remove_replaced`] removes it; if there will be no recording,
+//! [`Destination::roll_back`] restores it.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{LOG, MANIFEST, STARTING};
@@ -24,64 +26,69 @@ const STARTING_PARTIAL: &str = "starting.partial";
 #[derive(Debug)]
 pub struct Destination {
     dir: PathBuf,
-    /// True if the directory was created for this recording, so giving up removes it.
-    made: bool,
+    /// True if the directory was created for this recording, so that [`Self::roll_back`] removes
+    /// it.
+    is_new: bool,
     /// The path to which the recording that is being replaced was renamed; `None` if there is none.
-    aside: Option<PathBuf>,
+    replaced: Option<PathBuf>,
 }
 
 impl Destination {
     /// Prepares the directory that the user named: creates it, or uses it if it is empty. With
-    /// `force`, first renames a recording there, which the new one is to replace.
+    /// `force`, first renames a recording there, which the new one is to replace. Fails if there is
+    /// a recording without `force`, or anything else; or if the directory cannot be written to or
+    /// has too little space, and then leaves everything as it was.
     pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
         let mut place = match occupant(dir)? {
-            Occupant::Nothing => Self { dir: dir.to_owned(), made: true, aside: None },
-            Occupant::EmptyDir => Self { dir: dir.to_owned(), made: false, aside: None },
-            Occupant::Recording if force => Self::instead_of(dir)?,
+            Occupant::Nothing => Self { dir: dir.to_owned(), is_new: true, replaced: None },
+            Occupant::EmptyDir => Self { dir: dir.to_owned(), is_new: false, replaced: None },
+            Occupant::Recording if force => Self::set_aside(dir)?,
             Occupant::Recording => return Err(Error::new(dir, ErrorKind::Exists)),
             Occupant::Other => return Err(Error::new(dir, ErrorKind::Occupied)),
         };
-        let made = place.make();
-        place.tried(made)
+        let made = place.create_dir();
+        place.probe(made)
     }
 
-    /// Creates a new directory in the store, for a recording of `program`.
+    /// Creates a new directory in the store, for a recording of `program`, with the next free name
+    /// ([`Store::create_recording_dir`]). Fails as [`Self::named`] does.
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
-        let place = Self { dir: store.allocate(program)?, made: true, aside: None };
-        place.tried(Ok(()))
+        let place =
+            Self { dir: store.create_recording_dir(program)?, is_new: true, replaced: None };
+        place.probe(Ok(()))
     }
 
-    /// Renames the recording in `dir`, until [`Self::keep`] removes or [`Self::give_up`] restores
-    /// it. Returns `dir` as the destination of the new recording.
-    fn instead_of(dir: &Path) -> Result<Self, Error> {
+    /// Renames the recording in `dir`. Returns `dir`, which does not exist then, as the destination
+    /// of the new recording.
+    fn set_aside(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");
         name.push(dir.file_name().unwrap_or_default());
         name.push(format!(".old-{}", std::process::id()));
-        let aside = dir.with_file_name(name);
-        fs::rename(&dir, &aside).at(&dir)?;
-        Ok(Self { dir, made: true, aside: Some(aside) })
+        let replaced = dir.with_file_name(name);
+        fs::rename(&dir, &replaced).at(&dir)?;
+        Ok(Self { dir, is_new: true, replaced: Some(replaced) })
     }
 
-    fn make(&mut self) -> Result<(), Error> {
+    fn create_dir(&mut self) -> Result<(), Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
         builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
     }
 
-    /// Checks that the directory was made, is writable and has enough space. If not, undoes
-    /// everything and returns the error.
-    fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
+    /// Checks that the directory was made, is writable and has the space of a probe file. If not,
+    /// rolls back and returns the error.
+    fn probe(self, made: Result<(), Error>) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
         let probe = || {
-            let written = create_private(&path).and_then(|file| take_space(&file));
+            let written = create_private(&path).and_then(|file| reserve_space(&file));
             let removed = fs::remove_file(&path);
             written.and(removed).at(&self.dir)
         };
         match made.and_then(|()| probe()) {
             Ok(()) => Ok(self),
             Err(error) => {
-                self.give_up();
+                self.roll_back();
                 Err(error)
             }
         }
@@ -92,26 +99,25 @@ impl Destination {
         &self.dir
     }
 
-    /// Removes the recording that is being replaced, if any. To be called once the new one has
-    /// begun.
-    pub fn keep(self) -> Result<(), Error> {
-        match self.aside {
-            Some(aside) => fs::remove_dir_all(&aside).at(&aside),
+    /// Removes the replaced recording, if any. To be called once the new one has begun.
+    pub fn remove_replaced(self) -> Result<(), Error> {
+        match self.replaced {
+            Some(replaced) => fs::remove_dir_all(&replaced).at(&replaced),
             None => Ok(()),
         }
     }
 
-    /// Removes the directory or its contents, and restores the recording that was to be replaced,
-    /// as far as possible. To be called if there will be no recording.
-    pub fn give_up(self) {
-        let _ = if self.made { fs::remove_dir_all(&self.dir) } else { emptied(&self.dir) };
-        if let Some(aside) = &self.aside {
-            let _ = fs::rename(aside, &self.dir);
+    /// Removes the directory if it was created, else its contents, and restores the recording that
+    /// was to be replaced, as far as possible. To be called if there will be no recording.
+    pub fn roll_back(self) {
+        let _ = if self.is_new { fs::remove_dir_all(&self.dir) } else { empty_dir(&self.dir) };
+        if let Some(replaced) = &self.replaced {
+            let _ = fs::rename(replaced, &self.dir);
         }
     }
 }
 
-/// The previous content of a directory that the user named.
+/// The previous content of a directory that the user named; `Nothing` if it does not exist.
 enum Occupant {
     Nothing,
     EmptyDir,
@@ -126,8 +132,8 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nothing),
         result => result.at(dir)?,
     };
-    if is_bare(dir) {
-        emptied(dir).at(dir)?;
+    if is_unused(dir) {
+        empty_dir(dir).at(dir)?;
         return Ok(Occupant::EmptyDir);
     }
     let is_recording = [MANIFEST, STARTING].iter().any(|name| dir.join(name).is_file());
@@ -135,8 +141,8 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
 }
 
 /// Returns true if a directory is empty, or has only the files of a recorder that was killed before
-/// its recording began. Also if it does not exist or cannot be read.
-pub(super) fn is_bare(dir: &Path) -> bool {
+/// its recording began; also true if the directory does not exist or cannot be read.
+pub(super) fn is_unused(dir: &Path) -> bool {
     let is_empty = |file: &fs::DirEntry| file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     fs::read_dir(dir).into_iter().flatten().flatten().all(|file| match file.file_name() {
         name if name == LOG => is_empty(&file),
@@ -144,8 +150,9 @@ pub(super) fn is_bare(dir: &Path) -> bool {
     })
 }
 
-/// Removes everything in a directory that had nothing of the user's before ([`is_bare`]).
-fn emptied(dir: &Path) -> io::Result<()> {
+/// Removes everything in a directory, but not the directory. It had nothing of the user's before
+/// ([`is_unused`]).
+fn empty_dir(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -157,8 +164,8 @@ fn emptied(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the space of the probe. Writes to it only if the file system cannot reserve space.
-fn take_space(mut file: &File) -> io::Result<()> {
+/// Reserves the space of the probe file. Writes to it only if the file system cannot reserve space.
+fn reserve_space(mut file: &File) -> io::Result<()> {
     let size = i64::try_from(PROBE_BYTES).unwrap_or(i64::MAX);
     match fallocate(file, FallocateFlags::empty(), 0, size) {
         Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => file.write_all(&vec![1; PROBE_BYTES]),
@@ -185,13 +192,13 @@ mod tests {
         let dir = base.path().join("new");
         let place = Destination::named(&dir, false).unwrap();
         fs::write(dir.join(STARTING), "").unwrap();
-        place.give_up();
+        place.roll_back();
         assert!(!dir.exists());
         fs::create_dir(&dir).unwrap();
         let place = Destination::named(&dir, false).unwrap();
         assert!(names(&dir).is_empty());
         fs::create_dir(dir.join("trace")).unwrap();
-        place.give_up();
+        place.roll_back();
         assert!(dir.exists() && names(&dir).is_empty());
     }
 
@@ -218,11 +225,11 @@ mod tests {
         assert!(matches!(kind(true), ErrorKind::Occupied));
         fs::write(dir.join(MANIFEST), "").unwrap();
         assert!(matches!(kind(false), ErrorKind::Exists));
-        Destination::named(&dir, true).unwrap().give_up();
+        Destination::named(&dir, true).unwrap().roll_back();
         assert_eq!((names(&dir).len(), names(base.path()).len()), (2, 1));
         let place = Destination::named(&dir, true).unwrap();
         assert!(names(&dir).is_empty());
-        place.keep().unwrap();
+        place.remove_replaced().unwrap();
         assert_eq!(names(base.path()), ["r"]);
     }
 }

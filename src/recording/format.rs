@@ -24,8 +24,8 @@ pub(super) const CHECKSUMS: &str = "checksums";
 pub(super) const SIDEBAND: &str = "sideband.bin";
 /// The log of an exact recording; if the log has several parts, the first one.
 pub(super) const LOG: &str = "log.bin";
-/// The places of an exact recording that its path passes; only in the recording of a path that a
-/// replay made.
+/// The places of an exact recording that its path passes ([`PathPlace`](super::PathPlace)); only in
+/// the recording of a path that a replay made.
 pub(super) const PLACES: &str = "places.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
@@ -77,8 +77,7 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// Returns the file name of the part of a log that begins after the first `first` entries of the
-/// run.
+/// Returns the file name of the part of a log that begins after `first` entries of the run.
 pub(super) fn log_name(first: u64) -> String {
     if first == 0 { LOG.to_owned() } else { format!("log-{first}.bin") }
 }

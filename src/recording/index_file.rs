@@ -12,8 +12,9 @@ use std::io::Write;
 use std::path::Path;
 
 impl Reader {
-    /// Returns a hash over everything that decoding reads: manifest, sideband, checksums of all
-    /// traces, names and sizes of stored images. `None` for a cut recording, which may still grow.
+    /// Returns a hash over everything that decoding depends on: manifest, sideband, checksums of
+    /// all traces, names and sizes of stored images. An index with another fingerprint is of other
+    /// data. Returns `None` for a cut recording, which may still grow.
     pub fn fingerprint(&self) -> Result<Option<[u8; 32]>, Error> {
         if self.is_cut() {
             return Ok(None);
@@ -23,7 +24,7 @@ impl Reader {
         let traces = self.dir().join(TRACE_DIR);
         files.extend(self.traces()?.into_iter().map(|trace| traces.join(sums_name(trace))));
         for path in files {
-            let bytes = Mapped::open_own(&path).at(&path)?;
+            let bytes = Mapped::open_without_link(&path).at(&path)?;
             hash.update((bytes.as_ref().len() as u64).to_le_bytes());
             hash.update(bytes.as_ref());
         }
@@ -36,7 +37,7 @@ impl Reader {
 
     /// Returns the bytes of the saved index, still unchecked; `None` if there is no readable one.
     pub fn saved_index(&self) -> Option<Mapped> {
-        Mapped::open_own(&self.dir().join(INDEX)).ok()
+        Mapped::open_without_link(&self.dir().join(INDEX)).ok()
     }
 
     /// Saves an index beside the recording, and replaces an existing one.
@@ -54,7 +55,7 @@ impl Reader {
     }
 }
 
-/// Returns the names and sizes of the stored images, in order.
+/// Returns the names and sizes of the stored images, in order of the names.
 fn images(dir: &Path) -> Result<Vec<(Vec<u8>, u64)>, Error> {
     let mut images = Vec::new();
     for entry in fs::read_dir(dir).at(dir)? {

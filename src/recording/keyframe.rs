@@ -1,9 +1,12 @@
 //! Keyframes of an exact recording: the whole state of its process at some places of the run, from
 //! which a replay can begin.
 //!
-//! A keyframe is a file like the log. It has the entries that a log would begin with if the
-//! recording had begun at that place, and ends like a whole log. One that does not was not
-//! completed.
+//! A keyframe is a file like the log, named after the number of log entries before its place. It
+//! has the entries that a log would begin with if the recording had begun there, and ends like a
+//! whole log. One that does not was not completed.
+//!
+//! The recorder appends entries while the program waits; a thread compresses and writes them while
+//! the program goes on. Only if no thread can be started, the recorder's thread does so.
 
 use super::chunk::Appender;
 use super::error::{At, Error};
@@ -27,11 +30,11 @@ const EXTENSION: &str = ".bin";
 /// The number of chunks per processor that are collected, and then compressed in parallel.
 const CHUNKS_PER_CPU: usize = 4;
 /// The maximum number of processors that compress: each needs megabytes for its chunks.
-const MOST_CPUS: usize = 8;
-/// The limits of the number of chunks that may wait to be written: 64 MiB and a GiB. Between them,
-/// the chunks may take 1/[`MEMORY_SHARE`] of the free memory.
-const FEW_WAITING: usize = (64 << 20) / CHUNK_BYTES;
-const MOST_WAITING: usize = (1 << 30) / CHUNK_BYTES;
+const CPUS_LIMIT: usize = 8;
+/// The limits of the number of chunks that may wait to be written before the program has to wait:
+/// 64 MiB and a GiB. Between them, the chunks may take 1/[`MEMORY_SHARE`] of the free memory.
+const MIN_WAITING: usize = (64 << 20) / CHUNK_BYTES;
+const MAX_WAITING: usize = (1 << 30) / CHUNK_BYTES;
 const MEMORY_SHARE: usize = 8;
 
 /// A keyframe that is being written. The program waits only while its state is copied: a thread
@@ -39,16 +42,16 @@ const MEMORY_SHARE: usize = 8;
 #[derive(Debug)]
 pub struct KeyframeWriter {
     pending: Vec<u8>,
-    sink: Sink,
+    sink: ChunkSink,
 }
 
 /// The writer of a keyframe's chunks.
 #[derive(Debug)]
-enum Sink {
+enum ChunkSink {
     /// A thread.
     Thread { chunks: SyncSender<Vec<u8>>, written: WrittenKeyframe },
     /// The caller, if the user has as many threads as are allowed.
-    Here { file: Appender, result: Result<(), Error> },
+    Caller { file: Appender, result: Result<(), Error> },
 }
 
 /// A keyframe that a thread may still be writing. Dropping it waits for the thread.
@@ -69,10 +72,11 @@ impl KeyframeWriter {
             made => made.at(&dir)?,
         }
         let file = Appender::create(dir.join(keyframe_name(entry)))?;
-        Ok(Self { pending: Vec::new(), sink: Sink::of(file) })
+        Ok(Self { pending: Vec::new(), sink: ChunkSink::of(file) })
     }
 
-    /// Appends an entry. [`WrittenKeyframe::wait`] returns the error if it cannot be written.
+    /// Appends an entry. Waits only if too many chunks are waiting to be written. If an entry
+    /// cannot be written, [`WrittenKeyframe::wait`] returns the error.
     pub fn append(&mut self, entry: &Entry) {
         encode_entry(entry, &mut self.pending);
         if self.pending.len() >= CHUNK_BYTES {
@@ -80,12 +84,13 @@ impl KeyframeWriter {
         }
     }
 
-    /// Hands over the last entries. Returns without waiting until they are written.
+    /// Hands over the last entries, which complete the keyframe. Does not wait until they are
+    /// written.
     pub fn finish(mut self) -> WrittenKeyframe {
         self.hand_over();
         match self.sink {
-            Sink::Thread { written, .. } => written,
-            Sink::Here { file, result } => {
+            ChunkSink::Thread { written, .. } => written,
+            ChunkSink::Caller { file, result } => {
                 WrittenKeyframe { thread: None, result: result.map(|()| file.size_bytes()) }
             }
         }
@@ -96,8 +101,8 @@ impl KeyframeWriter {
         let chunk = std::mem::take(&mut self.pending);
         match &mut self.sink {
             // A thread that cannot write ends early, and returns the error.
-            Sink::Thread { chunks, .. } => _ = chunks.send(chunk),
-            Sink::Here { file, result } => {
+            ChunkSink::Thread { chunks, .. } => _ = chunks.send(chunk),
+            ChunkSink::Caller { file, result } => {
                 if result.is_ok() {
                     *result = file.append(&framed(&chunk));
                 }
@@ -106,33 +111,34 @@ impl KeyframeWriter {
     }
 }
 
-impl Sink {
-    /// Starts the thread that writes to `file`.
+impl ChunkSink {
+    /// Starts the thread that writes to `file`; if that fails, the caller writes.
     fn of(file: Appender) -> Self {
-        let (chunks, received) = sync_channel(waiting_chunks());
+        let (chunks, received) = sync_channel(waiting_limit());
         // The thread gets the file from here: one that does not start would lose it.
         let (give, given) = sync_channel(1);
         let write = move || given.recv().map_or(Ok(0), |file| write_all(file, &received));
         let Ok(thread) = Builder::new().name("keyframe".to_owned()).spawn(write) else {
-            return Self::Here { file, result: Ok(()) };
+            return Self::Caller { file, result: Ok(()) };
         };
         match give.send(file) {
             Ok(()) => {
                 let written = WrittenKeyframe { thread: Some(thread), result: Ok(0) };
                 Self::Thread { chunks, written }
             }
-            Err(SendError(file)) => Self::Here { file, result: Ok(()) },
+            Err(SendError(file)) => Self::Caller { file, result: Ok(()) },
         }
     }
 }
 
 impl WrittenKeyframe {
-    /// Returns true if the keyframe is written, or cannot be.
+    /// Returns true if the keyframe is written, or failed to be: [`Self::wait`] does not wait then.
     pub fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the keyframe is written. Returns its size in bytes.
+    /// Waits until the keyframe is written. Returns the size of its file in bytes, or the error of
+    /// a write.
     pub fn wait(mut self) -> Result<u64, Error> {
         match self.thread.take().map(JoinHandle::join) {
             Some(joined) => joined.unwrap_or_else(|panic| resume_unwind(panic)),
@@ -148,18 +154,18 @@ impl Drop for WrittenKeyframe {
     }
 }
 
-/// Returns the number of chunks that may wait to be written.
-fn waiting_chunks() -> usize {
+/// Returns the number of chunks that may wait to be written, by the free memory.
+fn waiting_limit() -> usize {
     let free = sysinfo().map_or(0, |info| info.ram_unused());
     let chunks = usize::try_from(free).unwrap_or(0) / MEMORY_SHARE / CHUNK_BYTES;
-    chunks.clamp(FEW_WAITING, MOST_WAITING)
+    chunks.clamp(MIN_WAITING, MAX_WAITING)
 }
 
-/// Writes chunks to a file as they come. Returns its size in bytes. Several processors compress
-/// them; the program has one for itself.
+/// Compresses and writes chunks to a file as they come, until the sender is dropped. Returns the
+/// file's size in bytes. Several processors compress them; the program has one for itself.
 fn write_all(mut file: Appender, chunks: &Receiver<Vec<u8>>) -> Result<u64, Error> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let cpus = cpus.saturating_sub(1).clamp(1, MOST_CPUS);
+    let cpus = cpus.saturating_sub(1).clamp(1, CPUS_LIMIT);
     while let Ok(first) = chunks.recv() {
         let more = chunks.iter().take(cpus * CHUNKS_PER_CPU - 1);
         let chunks: Vec<_> = iter::once(first).chain(more).collect();
@@ -172,13 +178,13 @@ fn write_all(mut file: Appender, chunks: &Receiver<Vec<u8>>) -> Result<u64, Erro
 fn write_chunks(file: &mut Appender, chunks: &[Vec<u8>], cpus: usize) -> Result<(), Error> {
     let of_cpu = chunks.len().div_ceil(cpus).max(1);
     let parts: Vec<Vec<u8>> = thread::scope(|scope| {
-        let spawn = |part| (part, Builder::new().spawn_scoped(scope, move || frame_all(part)));
+        let spawn = |part| (part, Builder::new().spawn_scoped(scope, move || compress_all(part)));
         let threads: Vec<_> = chunks.chunks(of_cpu).skip(1).map(spawn).collect();
-        let own = chunks.chunks(of_cpu).take(1).map(frame_all).collect::<Vec<_>>();
+        let own = chunks.chunks(of_cpu).take(1).map(compress_all).collect::<Vec<_>>();
         let frames = threads.into_iter().map(|(part, thread)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
             // The user already has as many threads as are allowed.
-            Err(_) => frame_all(part),
+            Err(_) => compress_all(part),
         });
         own.into_iter().chain(frames).collect()
     });
@@ -186,7 +192,7 @@ fn write_chunks(file: &mut Appender, chunks: &[Vec<u8>], cpus: usize) -> Result<
 }
 
 /// Returns chunks, compressed and framed as in a log.
-fn frame_all(chunks: &[Vec<u8>]) -> Vec<u8> {
+fn compress_all(chunks: &[Vec<u8>]) -> Vec<u8> {
     chunks.iter().map(|chunk| framed(chunk)).collect::<Vec<_>>().concat()
 }
 
@@ -195,8 +201,8 @@ pub(super) fn keyframe_name(entry: u64) -> String {
     format!("{entry}{EXTENSION}")
 }
 
-/// Returns the path of that keyframe file, relative to its recording.
-pub(super) fn listed_name(entry: u64) -> String {
+/// Returns the path of the keyframe after `entry` entries of the log, relative to its recording.
+pub(super) fn keyframe_path(entry: u64) -> String {
     format!("{KEYFRAME_DIR}/{}", keyframe_name(entry))
 }
 
@@ -213,7 +219,7 @@ impl Reader {
             let name = file.file_name().into_string().ok()?;
             let entry = name.strip_suffix(EXTENSION)?.parse().ok()?;
             // A complete recording lists its keyframes.
-            let is_listed = |sums: &Sums| sums.lists(&listed_name(entry));
+            let is_listed = |sums: &Sums| sums.lists(&keyframe_path(entry));
             (keyframe_name(entry) == name && self.sums().is_none_or(is_listed)).then_some(entry)
         };
         let mut entries: Vec<u64> = files.filter_map(|file| number(&file)).collect();
@@ -221,14 +227,15 @@ impl Reader {
         entries
     }
 
-    /// Opens the keyframe after `entry` entries of the log. Fails if a complete recording has other
-    /// checksums. In a cut recording, the keyframe ends at its first broken chunk.
+    /// Opens the keyframe after `entry` entries of the log, as a log. In a complete recording,
+    /// fails if its checksum is wrong. In a cut recording, the keyframe ends at its first broken
+    /// chunk.
     pub fn open_keyframe(&self, entry: u64) -> Result<Log, Error> {
-        let name = listed_name(entry);
+        let name = keyframe_path(entry);
         let path = self.dir().join(&name);
         let mapped = match self.sums() {
             Some(sums) => Mapped::of_file(&sums.check_file(self.dir(), &name)?),
-            None => Mapped::open_own(&path),
+            None => Mapped::open_without_link(&path),
         };
         Ok(Log::of_file(&path, mapped.at(&path)?).0)
     }

@@ -93,7 +93,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Returns true if a CPU's PT unit wrote the trace.
+    /// Returns true if a CPU's PT unit wrote the trace, here or for another tool.
     pub fn is_of_cpu(&self) -> bool {
         self.import.is_some() || self.hardware.is_some()
     }

@@ -18,13 +18,14 @@ enum Kind {
 }
 
 impl Mapped {
-    /// Maps a whole file. Fails unless it is a regular file.
+    /// Maps a whole file, which may be named by a link. Fails unless it is a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_file(&open_regular(path, Links::Follow)?)
     }
 
-    /// Maps a file of a recording, which must not be a link.
-    pub(super) fn open_own(path: &Path) -> io::Result<Self> {
+    /// Maps a file of a recording. Fails if its last component is a link, or it is not a regular
+    /// file.
+    pub(super) fn open_without_link(path: &Path) -> io::Result<Self> {
         Self::of_file(&open_regular(path, Links::Refuse)?)
     }
 
@@ -45,8 +46,9 @@ impl Mapped {
         Ok(Self(Kind::Map(unsafe { memmap2::Mmap::map(file)? })))
     }
 
-    /// Returns the memory of these bytes to the system until they are read again. A sequential
-    /// reader of a file larger than memory calls this for the bytes that it has read.
+    /// Returns the memory of the bytes in a range to the system, until they are read again. A
+    /// sequential reader of a file larger than memory calls this for the bytes that it has read.
+    /// Does nothing for bytes held in memory.
     pub fn release(&self, range: Range<usize>) {
         let Kind::Map(map) = &self.0 else { return };
         let Some(size_bytes) = range.end.min(map.len()).checked_sub(range.start) else { return };

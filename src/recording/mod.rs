@@ -26,7 +26,7 @@ mod manifest;
 mod mapped;
 pub mod pack;
 mod path_lock;
-mod places;
+mod path_places;
 mod reader;
 mod regular;
 mod shared_images;
@@ -44,15 +44,15 @@ pub use format::{
     COMPLETED_SAVES_VERSION, DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId,
 };
 pub use keyframe::{KeyframeWriter, WrittenKeyframe};
-pub use known_code::{KnownCode, addresses_in};
+pub use known_code::{KnownCode, mapped_addresses};
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,
     TscClock, argument_text,
 };
 pub use mapped::Mapped;
 pub use path_lock::PathLock;
-pub use places::PathPlace;
+pub use path_places::PathPlace;
 pub use reader::{Reader, Releaser, StoredCore, Trace};
 pub use regular::{Links, create_private, open_regular};
-pub use store::{Entry, Store};
+pub use store::{Store, StoredRecording};
 pub use writer::{Writer, image_id};

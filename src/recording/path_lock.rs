@@ -14,8 +14,8 @@ pub struct PathLock {
 }
 
 impl PathLock {
-    /// Takes the lock on a directory. Returns `None` while another process or thread has it, but
-    /// not if the directory cannot be locked.
+    /// Takes the lock on a directory. Does not wait: returns `None` while another process or thread
+    /// has it. If the directory cannot be locked, returns a value that locks nothing.
     pub(super) fn take(dir: &Path) -> Option<Self> {
         let Ok(dir) = File::open(dir) else { return Some(Self { _lock: None }) };
         match Flock::lock(dir, FlockArg::LockExclusiveNonblock) {

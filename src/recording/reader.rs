@@ -1,8 +1,11 @@
-//! Reads a recording. Runs nothing, decodes nothing, trusts nothing: a complete recording with
-//! changed bytes is rejected; one whose recorder was killed is cut at its last whole chunk.
+//! Reads a recording. Runs nothing, decodes nothing, trusts nothing.
+//!
+//! A *complete* recording has a manifest with an end, and a list of checksums: a file with changed
+//! bytes is an error when it is read. A *cut* one has only the starting manifest, since its
+//! recorder was killed or still runs: each file ends at its last whole chunk.
 
 use super::backend::BackendName;
-use super::chunk::{check_summed, frames, not_whole};
+use super::chunk::{broken_file_error, check_summed, parse_frames};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
     CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
@@ -13,9 +16,9 @@ use super::log::{BrokenPart, Log};
 use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
 use super::path_lock::PathLock;
-use super::places::PathPlace;
+use super::path_places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
-use super::sums::{Sum, Sums, data_of};
+use super::sums::{Sum, Sums, data_ranges_of};
 use super::writer::image_id;
 use crate::common::Tid;
 use crate::sideband::{Event, ImageId, Record};
@@ -26,7 +29,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The number of attempts to list the files of a log: the recorder may drop one of them each time.
+/// The number of attempts to open the files of a log: the recorder may drop one of them each time.
 const LOG_TRIES: u32 = 5;
 
 /// A recording that is open for reading.
@@ -75,8 +78,9 @@ impl<'a> Releaser<'a> {
         Self { mapped, released: 0 }
     }
 
-    /// Releases the memory of the bytes before `at`, which have been read, once they are many.
-    pub fn pass(&mut self, at: usize) {
+    /// Releases the memory of the bytes before `at`, which the caller has read, if they are at
+    /// least [`RELEASE_BYTES`] since the last release. They can still be read again, from the file.
+    pub fn release_before(&mut self, at: usize) {
         if at.saturating_sub(self.released) >= RELEASE_BYTES {
             self.mapped.release(self.released..at);
             self.released = at;
@@ -86,7 +90,8 @@ impl<'a> Releaser<'a> {
 
 impl Reader {
     /// Opens the recording in `dir`, and checks its manifest. Other files are checked when they are
-    /// read.
+    /// read. Fails if the directory does not exist or is not a recording, or if the format version
+    /// is unknown.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         if !dir.try_exists().at(dir)? {
             return Err(Error::new(dir, ErrorKind::Missing));
@@ -124,21 +129,23 @@ impl Reader {
         &self.manifest
     }
 
-    /// Returns true if the recorder was killed before the program's end, or is still running.
+    /// Returns true if the recording is not complete: its recorder was killed before the program's
+    /// end, or is still running.
     pub fn is_cut(&self) -> bool {
         self.manifest.end.is_none()
     }
 
-    /// Returns the threads of the manifest. For a cut recording, returns those that have a trace
-    /// or, if the recording is exact, those that start in the sideband, in numerical order.
+    /// Returns the threads of the manifest, in order of creation. For a cut recording, returns
+    /// those that have a trace or, if it is exact, those that start in the sideband, in numerical
+    /// order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         match &self.manifest.end {
             Some(end) => {
-                self.no_thread_is_left_out()?;
+                self.check_threads_are_listed()?;
                 Ok(end.threads.iter().map(|thread| thread.tid).collect())
             }
-            None if self.is_exact() => self.begun(),
-            None => self.traced(),
+            None if self.is_exact() => self.threads_in_sideband(),
+            None => self.threads_with_trace(),
         }
     }
 
@@ -147,7 +154,7 @@ impl Reader {
     }
 
     /// Returns the threads that start in the sideband, in numerical order.
-    fn begun(&self) -> Result<Vec<Tid>, Error> {
+    fn threads_in_sideband(&self) -> Result<Vec<Tid>, Error> {
         let records = self.sideband()?;
         let begun = records.iter().filter(|record| record.event == Event::ThreadStart);
         let tids: BTreeSet<Tid> = begun.map(|record| record.tid).collect();
@@ -155,7 +162,7 @@ impl Reader {
     }
 
     /// Returns the threads with a trace, in numerical order.
-    pub(super) fn traced(&self) -> Result<Vec<Tid>, Error> {
+    pub(super) fn threads_with_trace(&self) -> Result<Vec<Tid>, Error> {
         let dir = self.dir.join(TRACE_DIR);
         let mut tids = Vec::new();
         let entries = match fs::read_dir(&dir) {
@@ -186,8 +193,9 @@ impl Reader {
         }
     }
 
-    /// Opens the path that is kept with this exact recording; `None` if no replay made it, or it is
-    /// not whole or not of this recording.
+    /// Opens the path that a replay made and kept with this exact recording, itself a recording.
+    /// Returns `None` if there is none, or it is not whole or not of this recording; also for a cut
+    /// recording, which may still grow.
     pub fn kept_path(&self) -> Option<Self> {
         let path = Self::open(&self.path_dir()).ok()?;
         // A path that was made before the recording was complete lacks the end.
@@ -200,8 +208,8 @@ impl Reader {
     }
 
     /// Returns the places of the exact recording that this path passes, in the order of the run;
-    /// empty in other recordings.
-    pub fn places(&self) -> Result<Vec<PathPlace>, Error> {
+    /// empty if this is not such a path.
+    pub fn path_places(&self) -> Result<Vec<PathPlace>, Error> {
         let path = self.dir.join(PLACES);
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(PLACES)) else {
             return Ok(Vec::new());
@@ -212,8 +220,8 @@ impl Reader {
     }
 
     /// Removes the path that is kept with this exact recording, if any. Returns the directory for a
-    /// new one.
-    pub fn prepare_path(&self) -> Result<PathBuf, Error> {
+    /// new one, which does not exist then.
+    pub fn remove_kept_path(&self) -> Result<PathBuf, Error> {
         let dir = self.path_dir();
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::new(&dir, error)),
@@ -221,7 +229,8 @@ impl Reader {
         }
     }
 
-    /// Takes the lock for making the path. Returns `None` while another process or thread has it.
+    /// Takes the lock for making the path of this exact recording. Does not wait: returns `None`
+    /// while another process or thread has it.
     pub fn lock_path(&self) -> Option<PathLock> {
         PathLock::take(&self.dir)
     }
@@ -230,26 +239,27 @@ impl Reader {
         self.dir.join(PATH_DIR)
     }
 
-    /// Returns the bytes of a trace, checked against their checksums: of a cut recording, up to the
-    /// last whole chunk.
+    /// Maps a trace, and checks all of its bytes against the checksums of their chunks. A broken
+    /// chunk of a complete recording is an error; a cut one's trace ends before it.
     pub fn trace(&self, trace: TraceId) -> Result<Trace, Error> {
         let path = self.dir.join(TRACE_DIR).join(trace_name(trace));
         let sums_path = self.dir.join(TRACE_DIR).join(sums_name(trace));
-        let mapped = Mapped::open_own(&path).at(&path)?;
+        let mapped = Mapped::open_without_link(&path).at(&path)?;
         let sums = match &self.sums {
             Some(listed) => {
                 let name = format!("{TRACE_DIR}/{}", sums_name(trace));
                 Mapped::of_file(&listed.check_file(&self.dir, &name)?)
             }
-            None => Mapped::open_own(&sums_path),
+            None => Mapped::open_without_link(&sums_path),
         };
         let sums = sums.at(&sums_path)?;
         let mut releaser = Releaser::new(&mapped);
-        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| releaser.pass(at));
+        let whole =
+            check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| releaser.release_before(at));
         let found = mapped.as_ref().len() as u64;
-        let expected = self.listed_bytes(trace);
+        let expected = self.listed_trace_bytes(trace);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
-            return Err(not_whole(&path, &whole, expected, found));
+            return Err(broken_file_error(&path, &whole, expected, found));
         }
         // A mapped file fits in memory, so its size fits in a `usize`.
         let size_bytes = usize::try_from(whole.size_bytes).unwrap_or(0);
@@ -257,7 +267,7 @@ impl Reader {
     }
 
     /// Returns the size of a trace in bytes according to the manifest; `None` if it is not listed.
-    pub fn listed_bytes(&self, trace: TraceId) -> Option<u64> {
+    pub fn listed_trace_bytes(&self, trace: TraceId) -> Option<u64> {
         let end = self.manifest.end.as_ref()?;
         match trace {
             TraceId::Thread(tid) => {
@@ -267,13 +277,13 @@ impl Reader {
         }
     }
 
-    /// Returns all events of the operating system, in the order in which they were written; of a
-    /// cut recording, those up to the last whole chunk.
+    /// Reads all events of the operating system, in the order in which they were written; of a cut
+    /// recording, those up to the last whole chunk. Fails if a record cannot be decoded.
     pub fn sideband(&self) -> Result<Vec<Record>, Error> {
         let path = self.dir.join(SIDEBAND);
         let mapped = match &self.sums {
             Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, SIDEBAND)?),
-            None => Mapped::open_own(&path),
+            None => Mapped::open_without_link(&path),
         };
         let mapped = match mapped {
             Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
@@ -282,9 +292,9 @@ impl Reader {
             mapped => mapped.at(&path)?,
         };
         let bytes = mapped.as_ref();
-        let (payloads, whole) = frames(bytes);
+        let (payloads, whole) = parse_frames(bytes);
         if whole.broken && !self.is_cut() {
-            return Err(not_whole(&path, &whole, None, bytes.len() as u64));
+            return Err(broken_file_error(&path, &whole, None, bytes.len() as u64));
         }
         let mut records = Vec::new();
         for payload in payloads {
@@ -305,14 +315,14 @@ impl Reader {
     pub fn log(&self) -> Result<Option<Log>, Error> {
         match self.open_log_parts()? {
             Some((_, Some(broken))) if !self.is_cut() => {
-                Err(not_whole(&broken.path, &broken.whole, None, broken.file_bytes))
+                Err(broken_file_error(&broken.path, &broken.whole, None, broken.file_bytes))
             }
             opened => Ok(opened.map(|(log, _)| log)),
         }
     }
 
     /// Opens the parts of the log up to the first broken one, which it also returns. Tries again if
-    /// the recorder drops a part; `None` without a log.
+    /// the recorder drops a part at the same time. Returns `None` without a log.
     fn open_log_parts(&self) -> Result<Option<(Log, Option<BrokenPart>)>, Error> {
         for last_try in (0..LOG_TRIES).map(|tried| tried + 1 == LOG_TRIES) {
             let numbers = self.log_parts()?;
@@ -328,7 +338,8 @@ impl Reader {
         Ok(None)
     }
 
-    /// Returns the number of entries of the run before each part of the log, in ascending order.
+    /// Returns the number of entries of the run before each part of the log, in ascending order: by
+    /// it, [`log_name`] names the part's file.
     pub(super) fn log_parts(&self) -> Result<Vec<u64>, Error> {
         let mut parts: Vec<u64> = if let Some(sums) = &self.sums {
             sums.names().filter_map(log_part).collect()
@@ -345,7 +356,7 @@ impl Reader {
         let path = self.dir.join(&name);
         let mapped = match &self.sums {
             Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, &name)?),
-            None => Mapped::open_own(&path),
+            None => Mapped::open_without_link(&path),
         };
         let mapped = mapped.at(&path)?;
         Ok((path, mapped))
@@ -356,15 +367,15 @@ impl Reader {
         self.log()?.map(|log| log.totals()).transpose()
     }
 
-    /// Checks a stored image and returns its path.
+    /// Checks a stored image as [`Self::image`] does, and returns the path of its file.
     pub fn image_path(&self, id: &ImageId) -> Result<PathBuf, Error> {
         self.image(id).map(|_| self.dir.join(IMAGE_DIR).join(&id.0))
     }
 
-    /// Returns the bytes of a stored image, checked against the checksums, or against its ID if the
-    /// recording is cut.
+    /// Maps a stored image. Checks all of its bytes: against the checksum, or if the recording is
+    /// cut, against the hash that is its ID.
     pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
-        let Some(sums) = &self.sums else { return self.named_image(id) };
+        let Some(sums) = &self.sums else { return self.image_checked_by_id(id) };
         let (path, file) = self.open_image(id)?;
         // The CRC-32 is computed several times as fast as the hash in the image's name.
         sums.check(&format!("{IMAGE_DIR}/{id}"), &path, Sum::of_file(&file).at(&path)?)
@@ -372,8 +383,8 @@ impl Reader {
         Mapped::of_file(&file).at(&path)
     }
 
-    /// Returns the bytes of a stored image, checked against the hash that is its ID.
-    pub(super) fn named_image(&self, id: &ImageId) -> Result<Mapped, Error> {
+    /// Maps a stored image, after a check of all its bytes against the hash that is its ID.
+    pub(super) fn image_checked_by_id(&self, id: &ImageId) -> Result<Mapped, Error> {
         let (path, file) = self.open_image(id)?;
         if image_id(&file).at(&path)? != *id {
             return Err(Error::new(&path, ErrorKind::ImageDamaged));
@@ -396,30 +407,30 @@ impl Reader {
         Ok((path, file))
     }
 
-    /// Returns true if the recording has a final state; false for a cut one.
+    /// Returns true if the recording has a core file with the final state; false for a cut one.
     pub fn has_core(&self) -> bool {
         self.sums.as_ref().is_some_and(|sums| sums.lists(CORE))
     }
 
-    /// Returns the core file with the final state, checked; `None` if there is none.
+    /// Maps the core file with the final state, after a check of all its bytes; `None` if there is
+    /// none, as in a cut recording.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
         Ok(self.stored_core()?.map(|state| state.core))
     }
 
-    /// Returns the core file with the final state, checked, and the ranges of its data; `None` if
-    /// there is none.
+    /// Maps the core file as [`Self::core`] does, and finds the ranges of it that are not holes.
     pub fn stored_core(&self) -> Result<Option<StoredCore>, Error> {
         let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(CORE)) else {
             return Ok(None);
         };
         let path = self.dir.join(CORE);
         let file = sums.check_file(&self.dir, CORE)?;
-        let (core, data) = (Mapped::of_file(&file).at(&path)?, data_of(&file).at(&path)?);
+        let (core, data) = (Mapped::of_file(&file).at(&path)?, data_ranges_of(&file).at(&path)?);
         Ok(Some(StoredCore { core, data }))
     }
 }
 
-/// The final state of a recorded process.
+/// The core file with the final state of a recorded process.
 #[derive(Debug)]
 pub struct StoredCore {
     /// An ELF core file.
@@ -428,8 +439,8 @@ pub struct StoredCore {
     pub data: Vec<Range<u64>>,
 }
 
-/// Returns the path of a recording's manifest; `None` if the directory is not a recording. Fails
-/// without access to the directory.
+/// Returns the path of a recording's manifest, else that of the starting one; `None` if the
+/// directory has neither, so that it is not a recording. Fails for a file, and without access.
 pub(super) fn manifest_of(dir: &Path) -> Result<Option<PathBuf>, Error> {
     for path in [MANIFEST, STARTING].map(|name| dir.join(name)) {
         match path.symlink_metadata() {

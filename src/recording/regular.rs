@@ -10,13 +10,13 @@ use std::path::Path;
 /// The treatment of a path whose last part is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Follow it: the user named the path.
+    /// Open the file to which it leads: the user named the path.
     Follow,
-    /// Reject it: no recording contains links, and they could lead to any file.
+    /// Fail: no recording contains links, and they could lead to any file.
     Refuse,
 }
 
-/// Opens a regular file for reading. Never blocks.
+/// Opens a regular file for reading. Fails for all other kinds of files. Never blocks.
 pub fn open_regular(path: &Path, links: Links) -> io::Result<File> {
     let (metadata, no_follow) = match links {
         Links::Follow => (fs::metadata(path)?, OFlag::empty()),
@@ -53,12 +53,13 @@ pub(super) fn replace_private(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reopens a file that is being written. Does not follow a link that replaced it.
+/// Reopens a file that this process writes, to append to it. Fails if a link has replaced it.
 pub(super) fn open_own_for_append(path: &Path) -> io::Result<File> {
     File::options().append(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
 }
 
-/// Reads a regular file of a recording. Fails if it has more than `limit_bytes`.
+/// Reads a whole regular file of a recording, which must not be a link. Fails if it has more than
+/// `limit_bytes`.
 pub(super) fn read_limited(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path, Links::Refuse)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;

@@ -2,7 +2,8 @@
 //! file, with a hard link in every recording that has it, so a recording of a large program neither
 //! copies nor reads it. The number of links shows whether a recording has the file.
 //!
-//! A file is *intact* if nothing has written to it since it was stored: [`seal`] marks it then.
+//! A file is *intact* if nothing has written to it since it was stored: [`mark_intact`] sets its
+//! time of modification then, which any later write changes.
 
 use super::cache;
 use super::regular::read_limited;
@@ -19,8 +20,8 @@ use std::time::{Duration, SystemTime};
 /// The maximum size in bytes of all shared files together that no recording has.
 const UNUSED_LIMIT_BYTES: u64 = 1 << 30;
 /// The maximum number of files whose checksum is kept.
-const MOST_SUMS: usize = 4096;
-const LARGEST_SUM_BYTES: u64 = 64;
+const SUMS_LIMIT: usize = 4096;
+const SUM_LIMIT_BYTES: u64 = 64;
 /// The time of modification of a file that nothing has written to since it was stored.
 const INTACT: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -34,7 +35,7 @@ pub(super) struct SharedImages {
 }
 
 impl SharedImages {
-    /// Returns the shared contents of a store.
+    /// Returns the shared contents of a store; nothing is shared if its directory is unknown.
     pub(super) fn of(store: &Store) -> Self {
         let sums = cache::directory(store, "sums");
         let dirs = cache::directory(store, "contents").zip(sums);
@@ -43,7 +44,7 @@ impl SharedImages {
 
     /// Links the shared file of an image into a recording, as `target`. Returns false if the file
     /// is missing, was written to, or cannot be linked.
-    pub(super) fn take(&self, id: &ImageId, size_bytes: u64, target: &Path) -> bool {
+    pub(super) fn link_into(&self, id: &ImageId, size_bytes: u64, target: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
         let shared = contents.join(&id.0);
         let is_intact = fs::symlink_metadata(&shared)
@@ -52,9 +53,10 @@ impl SharedImages {
         is_intact && fs::hard_link(&shared, target).is_ok()
     }
 
-    /// Shares an image that a recording has stored and sealed ([`seal`]), by a hard link. The first
-    /// call also removes unused contents. Ignores errors, which only make the next run slower.
-    pub(super) fn offer(&self, id: &ImageId, stored: &Path) {
+    /// Shares an image that a recording has stored at `stored` and marked as intact, by a hard
+    /// link, for later recordings to link. The first call also removes unused contents. Ignores
+    /// errors, which only make the next run slower.
+    pub(super) fn share(&self, id: &ImageId, stored: &Path) {
         let Some((contents, _)) = &self.dirs else { return };
         let shared = contents.join(&id.0);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(contents);
@@ -69,8 +71,8 @@ impl SharedImages {
         }
     }
 
-    /// Returns true if the file of an image at `path` is the shared one, and intact.
-    fn has(&self, id: &ImageId, path: &Path) -> bool {
+    /// Returns true if `path` is a hard link to the shared file of an image, and intact.
+    fn is_intact_shared(&self, id: &ImageId, path: &Path) -> bool {
         let Some((contents, _)) = &self.dirs else { return false };
         let found = |path: &Path| fs::symlink_metadata(path).ok().filter(is_intact);
         let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
@@ -78,36 +80,38 @@ impl SharedImages {
         shared.is_some() && shared == found(path).map(identity)
     }
 
-    /// Returns the checksum of an image of a recording, if it is known and the image is intact.
-    pub(super) fn sum(&self, id: &str, image: &Path) -> Option<Sum> {
+    /// Returns the kept checksum of an image of a recording, if the file at `image` is intact and
+    /// has the size of then; else `None`. Does not read the file.
+    pub(super) fn known_sum(&self, id: &str, image: &Path) -> Option<Sum> {
         let (_, sums) = self.dirs.as_ref()?;
         let metadata = fs::symlink_metadata(image).ok().filter(is_intact)?;
-        let text = String::from_utf8(read_limited(&sums.join(id), LARGEST_SUM_BYTES).ok()?).ok()?;
+        let text = String::from_utf8(read_limited(&sums.join(id), SUM_LIMIT_BYTES).ok()?).ok()?;
         let (size, crc32) = text.split_once(' ')?;
         let crc32 = u32::from_str_radix(crc32, 16).ok()?;
         let size_bytes = size.parse().ok().filter(|size| *size == metadata.len())?;
         Some(Sum { size_bytes, crc32 })
     }
 
-    /// Keeps the checksum of an image.
-    pub(super) fn keep_sum(&self, id: &str, sum: Sum) {
+    /// Keeps the checksum of an image for later recordings. Ignores errors.
+    pub(super) fn remember_sum(&self, id: &str, sum: Sum) {
         let Some((_, sums)) = &self.dirs else { return };
         let text = format!("{} {:08x}", sum.size_bytes, sum.crc32);
         // An error only makes the next run slower.
-        let _ = cache::write(&sums.join(id), text.as_bytes(), cache::Limits::of_number(MOST_SUMS));
+        let _ = cache::write(&sums.join(id), text.as_bytes(), cache::Limits::of_number(SUMS_LIMIT));
     }
 }
 
 impl Store {
     /// Returns true if the image of a recording at `path` is a file that a recorder of this store
-    /// made, and nothing has written to since: a recording from elsewhere may have anything there.
-    pub fn has_image(&self, id: &ImageId, path: &Path) -> bool {
-        SharedImages::of(self).has(id, path)
+    /// made, and that nothing has written to since, so that its contents need no check. Returns
+    /// false for the same contents from elsewhere, which were not checked.
+    pub fn is_intact_image(&self, id: &ImageId, path: &Path) -> bool {
+        SharedImages::of(self).is_intact_shared(id, path)
     }
 }
 
-/// Marks a file as intact by its time of modification, which every later write changes.
-pub(super) fn seal(file: &File) -> io::Result<()> {
+/// Marks a file as intact, by setting its time of modification to [`INTACT`].
+pub(super) fn mark_intact(file: &File) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(INTACT))
 }
 
@@ -163,7 +167,7 @@ mod tests {
 
         fn stored(&self, name: &str, bytes: &[u8]) -> PathBuf {
             fs::write(self.path(name), bytes).unwrap();
-            seal(&File::options().write(true).open(self.path(name)).unwrap()).unwrap();
+            mark_intact(&File::options().write(true).open(self.path(name)).unwrap()).unwrap();
             self.path(name)
         }
     }
@@ -172,24 +176,29 @@ mod tests {
     fn a_content_is_shared_until_somebody_writes_to_it() {
         let scene = Scene::new();
         let (shared, id) = (&scene.shared, &scene.id);
-        assert!(!shared.take(id, 4, &scene.path("none")));
+        assert!(!shared.link_into(id, 4, &scene.path("none")));
         let first = scene.stored("first", b"code");
-        shared.offer(id, &first);
-        assert!(!shared.take(id, 5, &scene.path("short")), "another size");
-        assert!(shared.take(id, 4, &scene.path("second")));
+        shared.share(id, &first);
+        assert!(!shared.link_into(id, 5, &scene.path("short")), "another size");
+        assert!(shared.link_into(id, 4, &scene.path("second")));
         assert_eq!(fs::read(scene.path("second")).unwrap(), b"code");
         assert_eq!(fs::metadata(&first).unwrap().nlink(), 3);
-        assert!(shared.has(id, &first) && shared.has(id, &scene.path("second")));
-        assert!(!shared.has(id, &scene.stored("copy", b"code")), "from elsewhere");
+        assert!(
+            shared.is_intact_shared(id, &first)
+                && shared.is_intact_shared(id, &scene.path("second"))
+        );
+        assert!(!shared.is_intact_shared(id, &scene.stored("copy", b"code")), "from elsewhere");
         File::options().append(true).open(&first).unwrap().write_all(b"").unwrap();
-        assert!(shared.take(id, 4, &scene.path("third")), "nothing was written");
+        assert!(shared.link_into(id, 4, &scene.path("third")), "nothing was written");
         fs::write(&first, b"evil").unwrap();
-        assert!(!shared.take(id, 4, &scene.path("fourth")) && !shared.has(id, &first));
+        assert!(
+            !shared.link_into(id, 4, &scene.path("fourth")) && !shared.is_intact_shared(id, &first)
+        );
         // A recording that stores the contents again shares them again.
-        shared.offer(id, &scene.stored("fifth", b"code"));
-        assert!(shared.take(id, 4, &scene.path("sixth")));
+        shared.share(id, &scene.stored("fifth", b"code"));
+        assert!(shared.link_into(id, 4, &scene.path("sixth")));
         assert_eq!(fs::read(scene.path("sixth")).unwrap(), b"code");
-        assert!(!SharedImages::default().take(id, 4, &scene.path("seventh")));
+        assert!(!SharedImages::default().link_into(id, 4, &scene.path("seventh")));
     }
 
     #[test]
@@ -198,12 +207,12 @@ mod tests {
         let (shared, id) = (&scene.shared, &scene.id.0);
         let image = scene.stored("image", b"code");
         let sum = Sum::of_bytes(b"code");
-        assert_eq!(shared.sum(id, &image), None);
-        shared.keep_sum(id, sum);
-        assert_eq!(shared.sum(id, &image), Some(sum));
-        assert_eq!(shared.sum(id, &scene.stored("longer", b"codes")), None);
+        assert_eq!(shared.known_sum(id, &image), None);
+        shared.remember_sum(id, sum);
+        assert_eq!(shared.known_sum(id, &image), Some(sum));
+        assert_eq!(shared.known_sum(id, &scene.stored("longer", b"codes")), None);
         fs::write(&image, b"evil").unwrap();
-        assert_eq!(shared.sum(id, &image), None);
+        assert_eq!(shared.known_sum(id, &image), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The default directory of recordings, and the naming and lookup of recordings.
+//! The directory of recordings without a directory of their own, and the naming and lookup of
+//! recordings. A link named `latest` leads to the newest one.
 
-use super::destination::is_bare;
+use super::destination::is_unused;
 use super::error::{At, Error, ErrorKind};
 use super::reader::{Reader, manifest_of};
 use std::fs::{self, DirBuilder};
@@ -21,7 +22,7 @@ pub struct Store {
 
 /// A recording of the store.
 #[derive(Debug)]
-pub struct Entry {
+pub struct StoredRecording {
     /// The name of the recording's directory.
     pub name: String,
     /// The path of the recording's directory.
@@ -33,7 +34,7 @@ pub struct Entry {
 }
 
 impl Store {
-    /// Returns the store in `dir`, which need not exist.
+    /// Returns the store in `dir`, which need not exist. Creates nothing.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir: Some(dir) }
     }
@@ -59,22 +60,22 @@ impl Store {
         self.dir.as_deref()
     }
 
-    /// Returns true if the recordings are in this directory.
+    /// Returns true if this is the path of the store's directory, as text: links are not resolved.
     pub fn is_at(&self, dir: &Path) -> bool {
         self.dir.as_deref() == Some(dir)
     }
 
-    /// Creates the directory of recordings if there is none, and returns it.
-    pub fn make(&self) -> Result<PathBuf, Error> {
+    /// Creates the directory of recordings if there is none, and returns its path.
+    pub fn create_dir(&self) -> Result<PathBuf, Error> {
         let dir = self.dir()?;
         DirBuilder::new().recursive(true).mode(0o700).create(dir).at(dir)?;
         Ok(dir.to_owned())
     }
 
-    /// Creates a directory for a recording of `program`, named after the program with the next free
-    /// number.
-    pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
-        let dir = self.make()?;
+    /// Creates an empty directory for a recording of `program`, named `PROGRAM-NUMBER` with the
+    /// next free number, and returns its path. Creates the store's directory, too.
+    pub fn create_recording_dir(&self, program: &Path) -> Result<PathBuf, Error> {
+        let dir = self.create_dir()?;
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
         let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
@@ -102,7 +103,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Points the link `latest` at a recording of this store. Does nothing for a recording
+    /// Makes the link `latest` lead to a recording of this store. Does nothing for a recording
     /// elsewhere.
     pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
@@ -112,8 +113,9 @@ impl Store {
         fs::rename(&fresh, dir.join(LATEST)).at(dir)
     }
 
-    /// Returns the directory of the recording that a user named: a path, a name in this store, or
-    /// `None` for the latest.
+    /// Returns the directory of the recording that a user named: an existing path, else a name in
+    /// this store; for `None`, the latest. Fails if there is none. Does not check that it is a
+    /// recording.
     pub fn find(&self, name: Option<&Path>) -> Result<PathBuf, Error> {
         let Some(name) = name else {
             let dir = self.dir()?;
@@ -130,8 +132,9 @@ impl Store {
         Err(Error::new(name, ErrorKind::Missing))
     }
 
-    /// Returns all recordings, oldest first; those that cannot be opened with their errors.
-    pub fn list(&self) -> Result<Vec<Entry>, Error> {
+    /// Opens and returns all recordings of the store, oldest first; those that cannot be opened
+    /// with their errors. Leaves out hidden directories, and those without a recording.
+    pub fn list(&self) -> Result<Vec<StoredRecording>, Error> {
         let mut entries = Vec::new();
         let dir = self.dir()?;
         let there = match fs::read_dir(dir) {
@@ -143,9 +146,9 @@ impl Store {
             let path = entry.path();
             // A recording that is being unpacked has a hidden name, and so have caches.
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(HIDDEN);
-            if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_hidden && !is_bare(&path) {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_hidden && !is_unused(&path) {
                 let modified = entry.metadata().and_then(|m| m.modified());
-                entries.push(Entry {
+                entries.push(StoredRecording {
                     name: entry.file_name().to_string_lossy().into_owned(),
                     modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
                     opened: Reader::open(&path),
@@ -157,7 +160,8 @@ impl Store {
         Ok(entries)
     }
 
-    /// Removes a recording. Fails if the directory is not one.
+    /// Removes a recording, in the store or elsewhere. Fails if the directory is not a recording.
+    /// If it was the latest, the link leads to the newest one that is left.
     pub fn remove(&self, recording: &Path) -> Result<(), Error> {
         if manifest_of(recording)?.is_none() {
             return Err(Error::new(recording, ErrorKind::NotARecording));
@@ -166,8 +170,8 @@ impl Store {
         self.relink_latest(recording)
     }
 
-    /// Points `latest` at the newest recording if it pointed at the removed one; without
-    /// recordings, removes the link.
+    /// Makes `latest` lead to the newest recording if it leads to nothing, since `removed` was the
+    /// latest. Removes the link if the store has no recordings.
     fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let latest = dir.join(LATEST);
@@ -199,8 +203,8 @@ mod tests {
         let store = Store::new(dir.path().join("s"));
         assert!(store.list().unwrap().is_empty());
         assert!(matches!(store.find(None).unwrap_err().kind, ErrorKind::Empty));
-        let first = store.allocate(Path::new("/bin/ls")).unwrap();
-        let second = store.allocate(Path::new("ls")).unwrap();
+        let first = store.create_recording_dir(Path::new("/bin/ls")).unwrap();
+        let second = store.create_recording_dir(Path::new("ls")).unwrap();
         assert!(first.ends_with("ls-0") && second.ends_with("ls-1"));
         for path in [&first, &second] {
             fs::write(path.join(MANIFEST), "{}").unwrap();

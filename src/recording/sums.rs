@@ -1,6 +1,6 @@
-//! Sizes and checksums of a complete recording's files, one line per file. Files that grow during a
-//! run have checksums of their chunks (`chunk`); these are made at the end, over whole files. The
-//! traces have only the former.
+//! The list of sizes and checksums of a complete recording's files, one line per file. It is made
+//! at the end of the recording, over whole files. Files that grow during a run also have checksums
+//! of their chunks (`chunk`); traces have only those.
 
 use super::error::{At, Error, ErrorKind};
 use super::regular::{Links, open_regular};
@@ -17,7 +17,7 @@ use std::path::Path;
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// The name under which the file of checksums lists itself, at its end.
-const OWN: &str = "checksums";
+const OWN_NAME: &str = "checksums";
 
 /// The size of a file and the CRC-32 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl Sum {
         let mut hasher = Hasher::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut at = 0;
-        for Range { start, end } in data_of(file)? {
-            hasher.combine(&zeros(start - at));
+        for Range { start, end } in data_ranges_of(file)? {
+            hasher.combine(&crc_of_zeros(start - at));
             at = start;
             while at < end {
                 let count = usize::try_from(end - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
@@ -48,18 +48,18 @@ impl Sum {
                 at += count as u64;
             }
         }
-        hasher.combine(&zeros(size_bytes.saturating_sub(at)));
+        hasher.combine(&crc_of_zeros(size_bytes.saturating_sub(at)));
         Ok(Self { size_bytes, crc32: hasher.finalize() })
     }
 }
 
 /// Returns the ranges of a file that are not holes, in order.
-pub(super) fn data_of(file: &File) -> io::Result<Vec<Range<u64>>> {
+pub(super) fn data_ranges_of(file: &File) -> io::Result<Vec<Range<u64>>> {
     let size_bytes = file.metadata()?.len();
     let (mut all, mut at) = (Vec::new(), 0);
     while at < size_bytes {
-        let start = seek(file, at, Whence::SeekData, size_bytes)?;
-        at = seek(file, start, Whence::SeekHole, size_bytes)?;
+        let start = seek_data_or_hole(file, at, Whence::SeekData, size_bytes)?;
+        at = seek_data_or_hole(file, start, Whence::SeekHole, size_bytes)?;
         if start < at {
             all.push(start..at);
         }
@@ -67,8 +67,14 @@ pub(super) fn data_of(file: &File) -> io::Result<Vec<Range<u64>>> {
     Ok(all)
 }
 
-/// Returns the offset of the next data or hole, from `at` on; `size_bytes` if there is none.
-pub(super) fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
+/// Returns the offset of the next data or hole of a file of `size_bytes`, from `at` on;
+/// `size_bytes` if there is none.
+pub(super) fn seek_data_or_hole(
+    file: &File,
+    at: u64,
+    what: Whence,
+    size_bytes: u64,
+) -> io::Result<u64> {
     let from = i64::try_from(at).map_err(io::Error::other)?;
     match lseek(file, from, what) {
         // No data up to the end.
@@ -80,8 +86,8 @@ pub(super) fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::R
     }
 }
 
-/// Returns the checksum state over `count` zero bytes, in as many steps as `count` has bits.
-fn zeros(mut count: u64) -> Hasher {
+/// Returns the CRC-32 state over `count` zero bytes, in as many steps as `count` has bits.
+fn crc_of_zeros(mut count: u64) -> Hasher {
     let mut all = Hasher::new();
     let mut power = Hasher::new();
     power.update(&[0]);
@@ -113,7 +119,8 @@ impl Sums {
         self.0.contains_key(name)
     }
 
-    /// Checks that the list has this size and checksum for the file `name`.
+    /// Checks that the list has the size and checksum `found` for the file `name`. The error names
+    /// `path`: the file is truncated, damaged, or not listed.
     pub(super) fn check(&self, name: &str, path: &Path, found: Sum) -> Result<(), Error> {
         let kind = match self.0.get(name) {
             Some(expected) if *expected == found => return Ok(()),
@@ -126,7 +133,8 @@ impl Sums {
         Err(Error::new(path, kind))
     }
 
-    /// Opens a file of the recording in `dir`, and returns it after a check against the list.
+    /// Opens the file `name` of the recording in `dir`, reads all of it for a check against the
+    /// list, and returns it.
     pub(super) fn check_file(&self, dir: &Path, name: &str) -> Result<File, Error> {
         let path = dir.join(name);
         let file = open_regular(&path, Links::Refuse);
@@ -139,17 +147,18 @@ impl Sums {
     }
 
     /// Returns the list as text. The last line has the size and checksum of the lines before it.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         for (name, sum) in &self.0 {
             push_line(&mut text, *sum, name);
         }
         let own = Sum::of_bytes(text.as_bytes());
-        push_line(&mut text, own, OWN);
+        push_line(&mut text, own, OWN_NAME);
         text
     }
 
-    /// Parses the list; `None` unless the bytes are those that [`Self::text`] returned.
+    /// Parses the list; `None` unless these are the bytes that [`Self::to_text`] returns for it, so
+    /// that any changed byte is noticed.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut sums = Self::default();
@@ -159,8 +168,8 @@ impl Sums {
             let size_bytes = fields.next()?.parse().ok()?;
             sums.add(fields.next()?.to_owned(), Sum { size_bytes, crc32 });
         }
-        sums.0.remove(OWN)?;
-        (sums.text() == text).then_some(sums)
+        sums.0.remove(OWN_NAME)?;
+        (sums.to_text() == text).then_some(sums)
     }
 }
 
@@ -197,7 +206,7 @@ mod tests {
             bytes.resize(before.len() + usize::try_from(count).unwrap(), 0);
             let mut hasher = Hasher::new();
             hasher.update(&before);
-            hasher.combine(&zeros(count));
+            hasher.combine(&crc_of_zeros(count));
             prop_assert_eq!(hasher.finalize(), crc32fast::hash(&bytes));
         }
 
@@ -210,7 +219,7 @@ mod tests {
             for (name, (size_bytes, crc32)) in files {
                 sums.add(name, Sum { size_bytes, crc32 });
             }
-            let mut bytes = sums.text().into_bytes();
+            let mut bytes = sums.to_text().into_bytes();
             prop_assert_eq!(Sums::parse(&bytes), Some(sums));
             let at = at.index(bytes.len());
             prop_assert_eq!(Sums::parse(&bytes[..at]), None);

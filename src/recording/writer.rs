@@ -1,4 +1,5 @@
 //! Writes a recording. The capture room decides what is written, and when.
+//! [`Writer::finish`] makes the recording complete; without it, it stays a cut one.
 
 use super::backend::BackendName;
 use super::chunk::Appender;
@@ -9,13 +10,13 @@ use super::format::{
 };
 use super::hexadecimal::hexadecimal;
 use super::keyframe::{KeyframeWriter, keyframe_name};
-use super::known_images::{KnownImages, Seen};
-use super::log::{Entry, Later, LogParts, Placement};
+use super::known_images::{FileState, KnownImages};
+use super::log::{CpuPlacement, DeferredEntries, Entry, LogParts};
 use super::manifest::{LogTotals, Manifest};
-use super::places::PathPlace;
+use super::path_places::PathPlace;
 use super::reader::Reader;
 use super::regular::{Links, open_regular, replace_private};
-use super::shared_images::{SharedImages, seal};
+use super::shared_images::{SharedImages, mark_intact};
 use super::store::Store;
 use super::sums::{Sum, Sums};
 use super::trace_file::TraceFile;
@@ -48,8 +49,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not exist. A recording of the exact
-    /// backend has a log.
+    /// Starts a recording in `dir`, which must be empty or not exist, and writes its starting
+    /// manifest. A recording of the exact backend has a log and no traces.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
@@ -78,7 +79,8 @@ impl Writer {
         })
     }
 
-    /// Reuses the hashes and the contents of files that earlier recordings of a store needed.
+    /// Makes later images reuse the hashes and the contents of files that earlier recordings of a
+    /// store needed, and keeps new ones there for later recordings.
     pub fn use_known_images(&mut self, store: &Store) {
         self.known_images = KnownImages::of(store);
         self.shared_images = SharedImages::of(store);
@@ -112,31 +114,31 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends whole packets to a thread's trace.
+    /// Appends whole packets to a thread's trace, and starts it if there is none.
     pub fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         self.append(TraceId::Thread(tid), packets)
     }
 
     /// Appends bytes to a trace that another tool took, and starts it if there is none. Calls
-    /// `passed` with the number of these bytes written so far.
+    /// `progress` with the number of these bytes appended so far.
     pub fn append_imported(
         &mut self,
         trace: TraceId,
         bytes: &[u8],
-        passed: &mut dyn FnMut(usize),
+        progress: &mut dyn FnMut(usize),
     ) -> Result<(), Error> {
         self.start_trace(trace)?;
         let mut done = 0;
         bytes.chunks(TRACE_CHUNK_BYTES).try_for_each(|chunk| {
             self.append(trace, chunk)?;
             done += chunk.len();
-            passed(done);
+            progress(done);
             Ok(())
         })
     }
 
-    /// Completes a trace and closes its files: there may be more traces than a process can have
-    /// open files.
+    /// Writes out a trace and closes its files: there may be more traces than a process can have
+    /// open files. Does nothing if the trace was not started. Nothing may be appended to it later.
     pub fn end_trace(&mut self, trace: TraceId) -> Result<(), Error> {
         if let Some(mut file) = self.traces.remove(&trace) {
             flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
@@ -146,7 +148,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends packets to a trace, which it starts if there is none. Writes out full chunks.
+    /// Appends packets to a trace, which it starts if there is none. Writes out a full chunk, and
+    /// the sideband before it.
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
         self.start_trace(trace)?;
         let count = self.traces.len();
@@ -174,30 +177,33 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets the function by which the thread that writes the log moves to a CPU: it calls `place` at
-    /// its start and after each flush. It starts when there is much to write.
+    /// Sets the function by which the thread that writes the log moves to a CPU. The thread starts
+    /// when there is much to write; it calls `place` at its start and after each flush. Has no
+    /// effect on a thread that runs already, or without a log.
     pub fn place_log_thread(&mut self, place: impl Fn() + Send + Sync + 'static) {
-        let place = Placement(Some(Arc::new(place)));
-        self.log.iter_mut().for_each(|log| log.place_by(place.clone()));
+        let place = CpuPlacement(Some(Arc::new(place)));
+        self.log.iter_mut().for_each(|log| log.set_placement(place.clone()));
     }
 
-    /// Appends an entry to the log, if this is an exact recording. Another thread may write it:
-    /// errors are those of earlier entries.
+    /// Appends an entry to the log; does nothing unless this is an exact recording. Another thread
+    /// may write it: an error is that of an earlier entry.
     pub fn log(&mut self, entry: &Entry) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
     }
 
-    /// Appends entries that are made where the log is written ([`Later`]), as [`Self::log`] does.
-    pub fn log_later(&mut self, later: Later) -> Result<(), Error> {
+    /// Appends entries that are made where the log is written ([`DeferredEntries`]), as
+    /// [`Self::log`] does.
+    pub fn log_later(&mut self, later: DeferredEntries) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append_later(later))
     }
 
-    /// Writes out the log, and ends the thread that writes it, until there is much to write.
-    pub fn rest_log(&mut self) -> Result<(), Error> {
-        self.log.as_mut().map_or(Ok(()), LogParts::rest)
+    /// Writes out the log, waits for that, and ends the thread that writes it. The thread starts
+    /// again when there is much to write.
+    pub fn pause_log_thread(&mut self) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), LogParts::pause_thread)
     }
 
-    /// Creates the file for the places that this path of an exact recording passes.
+    /// Creates the file for places, in a recording that is the path of an exact one.
     pub fn start_places(&mut self) -> Result<(), Error> {
         self.places = Some(Appender::create(self.dir.join(PLACES))?);
         Ok(())
@@ -221,17 +227,18 @@ impl Writer {
         self.log.as_ref().map_or_else(LogTotals::default, LogParts::totals_since_start)
     }
 
-    /// Begins another part of the log, at the place of a keyframe that was just written.
+    /// Begins another part of the log, in its own file, with the next entry: at the place of a
+    /// keyframe that was just written.
     pub fn begin_log_part(&mut self) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), LogParts::begin_part)
     }
 
-    /// Drops the parts of the log before the one that begins with entry `first`.
+    /// Removes the files with the parts of the log before the one that begins with entry `first`.
     pub fn drop_log_before(&mut self, first: u64) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.drop_before(first))
     }
 
-    /// Begins the keyframe after `entry` entries of the log.
+    /// Begins the keyframe after `entry` entries of the log, which the returned writer writes.
     pub fn begin_keyframe(&self, entry: u64) -> Result<KeyframeWriter, Error> {
         KeyframeWriter::create(&self.dir, entry)
     }
@@ -242,7 +249,8 @@ impl Writer {
         fs::remove_file(&path).at(&path)
     }
 
-    /// Writes out all buffered data, so that they survive the end of this process.
+    /// Writes out all buffered data, and waits for the thread that writes the log, so that they
+    /// survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending_sideband)?;
         self.log.as_mut().map_or(Ok(()), LogParts::flush)?;
@@ -260,8 +268,8 @@ impl Writer {
         trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
-    /// Returns the size in bytes of the files that grow during a run: sideband, log, and traces
-    /// that have not ended.
+    /// Returns the size in bytes of the files that grow during a run, with buffered data: sideband,
+    /// log, and traces that have not ended.
     pub fn grown_bytes(&self) -> u64 {
         let of_trace = |trace: &TraceFile| {
             let pending = trace.pending.len() as u64;
@@ -272,48 +280,48 @@ impl Writer {
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
-    /// Stores a file's contents as an image: by a link to the image of an earlier recording, else
-    /// by reflink if the file system supports it, else by a copy. `source` must be at its start.
-    /// Returns the image's ID.
+    /// Stores a file's contents as an image, unless it is stored: by a link to the image of an
+    /// earlier recording ([`Self::use_known_images`]), else by reflink if the file system supports
+    /// it, else by a copy. `source` must be at its start. Returns the image's ID.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
-        let seen = self.known_images.see(source);
-        if let Some(id) = self.shared_image(source, seen.as_ref()) {
+        let state = self.known_images.state_of(source);
+        if let Some(id) = self.shared_image(source, state.as_ref()) {
             return Ok(id);
         }
         let partial = self.dir.join(IMAGE_DIR).join("partial");
         let mut copy = replace_private(&partial).at(&partial)?;
-        again(|| io::copy(source, &mut copy)).at(&partial)?;
+        retry_interrupted(|| io::copy(source, &mut copy)).at(&partial)?;
         // The source may change during the copy; the name must match the stored bytes.
-        let seen = seen.filter(|seen| seen.is_same(source, &self.known_images));
-        let id = if let Some(id) = seen.as_ref().and_then(Seen::id) {
+        let state = state.filter(|state| state.is_same(source, &self.known_images));
+        let id = if let Some(id) = state.as_ref().and_then(FileState::known_id) {
             id
         } else {
             let id = image_id(&copy).at(&partial)?;
-            if let Some(seen) = seen {
-                seen.keep(&id);
+            if let Some(state) = state {
+                state.remember(&id);
             }
             id
         };
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
-        let is_sealed = seal(&copy).is_ok();
+        let is_marked = mark_intact(&copy).is_ok();
         fs::rename(&partial, &target).at(&target)?;
-        if is_sealed {
-            self.shared_images.offer(&id, &target);
+        if is_marked {
+            self.shared_images.share(&id, &target);
         }
         Ok(id)
     }
 
-    /// Links the image that an earlier recording stored of a file, if the file has not changed;
-    /// `None` if there is no such image.
-    fn shared_image(&self, source: &File, seen: Option<&Seen>) -> Option<ImageId> {
-        let id = seen?.id()?;
+    /// Links the image that an earlier recording stored of a file, if the file has not changed, and
+    /// returns its ID; `None` if there is no such image, or it cannot be linked.
+    fn shared_image(&self, source: &File, state: Option<&FileState>) -> Option<ImageId> {
+        let id = state?.known_id()?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
         let is_there = target.exists();
         let size_bytes = source.metadata().ok()?.len();
-        (is_there || self.shared_images.take(&id, size_bytes, &target)).then_some(id)
+        (is_there || self.shared_images.link_into(&id, size_bytes, &target)).then_some(id)
     }
 
-    /// Stores bytes that are not in a file as an image, and returns its ID.
+    /// Stores bytes as an image, unless it is stored, and returns its ID.
     pub fn image_from_bytes(&self, bytes: &[u8]) -> Result<ImageId, Error> {
         let id = ImageId(hexadecimal(&Sha256::digest(bytes)));
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -323,14 +331,14 @@ impl Writer {
         Ok(id)
     }
 
-    /// Returns the path of a stored image.
+    /// Returns the path of the image with this ID, whether it is stored or not.
     pub fn image_path(&self, id: &ImageId) -> PathBuf {
         self.dir.join(IMAGE_DIR).join(&id.0)
     }
 
-    /// Stores an image of another recording. The two recordings share the file if a hard link can
-    /// be made.
-    pub fn image_of(&self, reader: &Reader, id: &ImageId) -> Result<(), Error> {
+    /// Stores an image of another recording, after a check of its bytes. The two recordings share
+    /// the file if a hard link can be made.
+    pub fn store_image_of(&self, reader: &Reader, id: &ImageId) -> Result<(), Error> {
         let source = reader.image_path(id)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
         if fs::hard_link(&source, &target).is_err() && !target.exists() {
@@ -339,8 +347,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the final core of another recording, if it has one, by a hard link or a copy.
-    pub fn core_of(&self, reader: &Reader) -> Result<(), Error> {
+    /// Stores the core file of another recording, unchecked, if it has one: by a link or a copy.
+    pub fn store_core_of(&self, reader: &Reader) -> Result<(), Error> {
         if !reader.has_core() {
             return Ok(());
         }
@@ -348,12 +356,12 @@ impl Writer {
         if fs::hard_link(&source, &target).is_err() {
             let mut source = open_regular(&source, Links::Refuse).at(&source)?;
             let mut copy = self.core_file()?;
-            again(|| io::copy(&mut source, &mut copy)).at(&target)?;
+            retry_interrupted(|| io::copy(&mut source, &mut copy)).at(&target)?;
         }
         Ok(())
     }
 
-    /// Creates the file for the final core, under a temporary name until [`Self::finish`].
+    /// Creates the core file, which the caller writes; [`Self::finish`] gives it its final name.
     pub fn core_file(&self) -> Result<File, Error> {
         let path = self.core_partial();
         replace_private(&path).at(&path)
@@ -374,7 +382,7 @@ impl Writer {
             fs::rename(&partial, &core).at(&core)?;
         }
         let sums = self.sums()?;
-        complete(&self.dir, manifest, sums)?;
+        write_manifest(&self.dir, manifest, sums)?;
         let starting = self.dir.join(STARTING);
         fs::remove_file(&starting).at(&starting)?;
         Ok(self.dir)
@@ -407,17 +415,18 @@ impl Writer {
         Ok(sums)
     }
 
-    /// Returns the checksum of a file. That of an image may be known from an earlier recording.
+    /// Returns the checksum of the file `name` of the recording. That of an image may be known from
+    /// an earlier recording, or else is kept for later ones.
     fn sum_of(&self, name: &str) -> Result<Sum, Error> {
         let path = self.dir.join(name);
         let image = Path::new(name).strip_prefix(IMAGE_DIR).ok().and_then(Path::to_str);
-        if let Some(sum) = image.and_then(|image| self.shared_images.sum(image, &path)) {
+        if let Some(sum) = image.and_then(|image| self.shared_images.known_sum(image, &path)) {
             return Ok(sum);
         }
         let sum = open_regular(&path, Links::Refuse).and_then(|file| Sum::of_file(&file));
         let sum = sum.at(&path)?;
         if let Some(image) = image {
-            self.shared_images.keep_sum(image, sum);
+            self.shared_images.remember_sum(image, sum);
         }
         Ok(sum)
     }
@@ -437,12 +446,13 @@ fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Erro
     Ok(())
 }
 
-/// Writes the checksums, and the manifest that makes a recording complete.
-pub(super) fn complete(dir: &Path, manifest: &Manifest, mut sums: Sums) -> Result<(), Error> {
+/// Writes the list of checksums with that of the manifest, then the manifest, which makes a
+/// recording complete. Replaces earlier ones.
+pub(super) fn write_manifest(dir: &Path, manifest: &Manifest, mut sums: Sums) -> Result<(), Error> {
     let path = dir.join(MANIFEST);
     let manifest = json(&path, manifest)?;
     sums.add(MANIFEST.to_owned(), Sum::of_bytes(&manifest));
-    write_by_rename(&dir.join(CHECKSUMS), sums.text().as_bytes())?;
+    write_by_rename(&dir.join(CHECKSUMS), sums.to_text().as_bytes())?;
     write_by_rename(&path, &manifest)
 }
 
@@ -453,9 +463,9 @@ fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Repeats an operation that a signal of the recorder interrupted. The bytes copied so far are not
-/// lost: both file offsets are after them.
-fn again<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Calls `act` again while a signal of the recorder interrupts it. The bytes that it has copied are
+/// not lost: both file offsets are after them.
+fn retry_interrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -478,7 +488,7 @@ pub fn image_id(file: &File) -> io::Result<ImageId> {
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;
     loop {
-        match again(|| file.read_at(&mut buffer, at))? {
+        match retry_interrupted(|| file.read_at(&mut buffer, at))? {
             0 => return Ok(ImageId(hexadecimal(&hash.finalize()))),
             n => {
                 hash.update(&buffer[..n]);

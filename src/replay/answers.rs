@@ -12,7 +12,7 @@ use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::Registers;
-use crate::recording::log::{Current, Cursor, Entry, Happening, Write, check_of};
+use crate::recording::log::{Cursor, Entry, Happening, SharedEntry, Write, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 use crate::translate::Counter;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// reached all of them.
 pub(super) struct OfferedAnswers {
     /// The entries that are answered in the cache.
-    entries: Vec<Current>,
+    entries: Vec<SharedEntry>,
     /// The ticks from the replay's last entry to the entry after those in `entries`, at which the
     /// thread stops.
     pub(super) ticks: u64,

@@ -51,7 +51,7 @@ impl Epoch {
         let Content::File { image, offset } = &mapped.content else { return };
         let is_own = || {
             let path = reader.image_path(image);
-            path.is_ok_and(|path| Store::of_user().has_image(image, &path))
+            path.is_ok_and(|path| Store::of_user().is_intact_image(image, &path))
         };
         if mapped.protection.execute && is_own() {
             let (range, file) = (mapped.range, image.0.clone());

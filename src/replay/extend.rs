@@ -26,7 +26,7 @@ impl Replay {
             return Ok(false);
         }
         self.end_diversion()?;
-        self.cursor.move_to(&log);
+        self.cursor.continue_in(&log);
         self.epoch.move_checkpoints_to(&log);
         // A process that was set aside reads the old log.
         self.preparation = Preparation::Nothing;
@@ -70,6 +70,6 @@ impl Epoch {
 
     /// Makes the cursors of all checkpoints read from `log`, at their present places.
     fn move_checkpoints_to(&mut self, log: &Log) {
-        self.checkpoints.cursors().for_each(|cursor: &mut Cursor| cursor.move_to(log));
+        self.checkpoints.cursors().for_each(|cursor: &mut Cursor| cursor.continue_in(log));
     }
 }

@@ -12,14 +12,14 @@ use super::position::Position;
 use super::process::Replay;
 use super::watches::{InsnAccesses, Watch, Watching};
 use crate::common::Tid;
-use crate::recording::log::{Current, Entry, Happening};
+use crate::recording::log::{Entry, Happening, SharedEntry};
 
 /// The result of the smallest move, [`Replay::advance`]: an instruction, or an entry of the log.
 pub(super) enum Advanced {
     /// The thread executed an instruction.
     Executed,
     /// An entry of the log happened.
-    Happened(Current),
+    Happened(SharedEntry),
     /// An entry or an instruction met the watch with this index.
     Watch(usize),
     /// The run has no more instructions.

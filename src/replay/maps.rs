@@ -8,7 +8,7 @@ use super::loader::{STACK_BYTES, STACK_GAP_BYTES};
 use crate::common::{Addr, AddrRange};
 use crate::engine::MappingChanges;
 use crate::recording::log::{Content, MapChange, Mapped, Write};
-use crate::recording::{KnownCode, Reader, addresses_in};
+use crate::recording::{KnownCode, Reader, mapped_addresses};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
 use crate::tracee::{self, PageMap, Tracee, mappings};
@@ -206,7 +206,7 @@ impl Epoch {
                 }
                 if mapped.protection.execute {
                     let offsets = KnownCode::of_user().load(image);
-                    self.engine.expect_code(addresses_in(mapped.range, *offset, &offsets));
+                    self.engine.expect_code(mapped_addresses(mapped.range, *offset, &offsets));
                 }
             }
         }

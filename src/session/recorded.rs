@@ -247,7 +247,7 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Returns the nearest position as [`Self::find_stop`], from `from`, excluded, to `until`, included.
+    /// Returns the nearest such position from `from`, excluded, to `until`, included.
     fn find_stop_from(
         &self,
         from: u64,
@@ -276,8 +276,7 @@ impl<H: History> Recorded<H> {
     }
 
     /// Returns the next stop in `direction` at the current position that the last stop has not
-    /// reported; `None` if there is none. Breakpoints count only as
-    /// [`Self::unreported_breakpoint`].
+    /// reported, if any. Breakpoints count only as [`Self::unreported_breakpoint`].
     fn unreported_stop(&self, inputs: &ResumeInputs<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let is_own = thread == inputs.last.thread;

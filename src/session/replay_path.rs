@@ -40,7 +40,7 @@ impl ReplayPath {
             error => format!("the path cannot be made: {error}"),
         })?;
         let mut places: BTreeMap<Tid, Vec<PathPlace>> = BTreeMap::new();
-        for place in kept.places().map_err(|error| error.to_string())? {
+        for place in kept.path_places().map_err(|error| error.to_string())? {
             places.entry(place.tid).or_default().push(place);
         }
         let opened = Timeline::open(kept, Options::default());

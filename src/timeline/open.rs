@@ -167,7 +167,7 @@ impl IndexBuilder<'_> {
         let mut releaser = whole.map(Trace::releaser);
         let mut report_bytes = |at: usize| {
             if let Some(releaser) = &mut releaser {
-                releaser.pass(at);
+                releaser.release_before(at);
             }
             let done_bytes = self.done + at as u64;
             (self.report)(Progress { done_bytes, total_bytes: self.total });

@@ -58,7 +58,7 @@ impl Timeline {
             if let (Some(releaser), Some(entry)) =
                 (&mut releaser, thread.path.index.entries.get(*number))
             {
-                releaser.pass(entry.start);
+                releaser.release_before(entry.start);
             }
             self.visit_marks(totals.insns, &counted, visitor)?;
             totals.blocks += counted.totals.blocks;

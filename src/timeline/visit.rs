@@ -138,7 +138,7 @@ impl Timeline {
                 continue;
             }
             if let Some(releaser) = &mut releaser {
-                releaser.pass(entry.start);
+                releaser.release_before(entry.start);
             }
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);

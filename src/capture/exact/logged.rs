@@ -14,7 +14,9 @@ use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::{LoggedCalls, MadeCall, Running};
 use crate::insn::Registers;
-use crate::recording::log::{CallEntry, Done, Entry, Happening, Later, LogSink, check_of};
+use crate::recording::log::{
+    CallEntry, DeferredEntries, Done, Entry, Happening, LogSink, check_of,
+};
 use crate::translate::Counter;
 
 impl Process {
@@ -64,7 +66,12 @@ impl Process {
                 budget = call.budget;
             }
         };
-        self.recorder.log_later(Later { entries, ticks: all, size_bytes, make: Box::new(make) })?;
+        self.recorder.log_later(DeferredEntries {
+            entries,
+            ticks: all,
+            size_bytes,
+            make: Box::new(make),
+        })?;
         Ok(ticks)
     }
 

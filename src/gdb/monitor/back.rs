@@ -14,7 +14,7 @@ pub(super) fn back<R: Run>(
 ) -> String {
     let thread = thread.parse().ok().map(Tid).filter(|tid| session.is_alive(*tid));
     let (Some(thread), Some(step)) = (thread, step(how)) else {
-        return "give a thread, and into, over, or out with a cfa and a return address\n"
+        return "give a thread, and into, over, or out with a frame and a return address\n"
             .to_owned();
     };
     if !session.run().is_exact() {

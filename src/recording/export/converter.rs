@@ -1,12 +1,13 @@
 //! Conversion of a recording's sideband to perf's records: threads, programs, mappings, code,
-//! context switches. Besides the records, it writes only the files of the code.
+//! context switches. The records are collected in a [`PerfWriter`]; the files of the code are
+//! stored at once in `symfs`, the directory for perf's `--symfs`.
 
 use super::super::error::{Error, ErrorKind};
 use super::super::format::TraceId;
 use super::super::manifest::Manifest;
 use super::super::reader::{Reader, Trace};
 use super::symfs::Symfs;
-use super::taken::{PMU, clock, how};
+use super::trace_settings::{PMU, clock, trace_settings};
 use super::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::image::core::Core;
@@ -28,10 +29,10 @@ pub(super) struct Converter<'a> {
     paths: HashMap<FileId, String>,
     /// The stored image of each file.
     images: HashMap<FileId, ImageId>,
-    /// The lowest file ID of each path.
-    firsts: HashMap<String, FileId>,
-    /// The build IDs of the files stored in `symfs`, by path; empty if unknown.
-    stored: HashMap<String, Vec<u8>>,
+    /// The lowest file ID of each path: this file keeps the path as its name in `symfs`.
+    first_files: HashMap<String, FileId>,
+    /// The build IDs of the files stored in `symfs` so far, by their names there; empty if unknown.
+    build_ids: HashMap<String, Vec<u8>>,
     /// The contents of [`CODE_NAME`] (code made at run time) and of [`CORE_NAME`] (code from the
     /// core file).
     code: Vec<u8>,
@@ -46,7 +47,7 @@ pub(super) struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    /// Creates a converter. Looks up the files of `records`, and writes the settings of the traces.
+    /// Creates a converter. Looks up the files of `records`, and adds the settings of the traces.
     pub(super) fn new(
         reader: &'a Reader,
         symfs: &'a Symfs,
@@ -60,17 +61,17 @@ impl<'a> Converter<'a> {
         let mut writer = PerfWriter::new(&cpuid);
         let clock = clock(manifest);
         let of_cpus = ids.iter().any(|id| matches!(id, TraceId::Cpu(_)));
-        let (info, config) = how(manifest, clock, of_cpus);
+        let (info, config) = trace_settings(manifest, clock, of_cpus);
         writer.add_intel_pt_events(PMU, config);
         writer.set_aux_info(&info);
         let (mut paths, mut images) = (HashMap::new(), HashMap::new());
-        let mut firsts: HashMap<String, FileId> = HashMap::new();
+        let mut first_files: HashMap<String, FileId> = HashMap::new();
         let mut needs_core = false;
         for record in records {
             match &record.event {
                 Event::File { file, path } => {
                     paths.insert(*file, path.clone());
-                    let first = firsts.entry(path.clone()).or_insert(*file);
+                    let first = first_files.entry(path.clone()).or_insert(*file);
                     *first = (*file).min(*first);
                 }
                 Event::Image { file, image } => drop(images.insert(*file, image.clone())),
@@ -88,8 +89,8 @@ impl<'a> Converter<'a> {
             pid: manifest.pid,
             paths,
             images,
-            firsts,
-            stored: HashMap::new(),
+            first_files,
+            build_ids: HashMap::new(),
             code: Vec::new(),
             core_code: Vec::new(),
             core,
@@ -99,9 +100,9 @@ impl<'a> Converter<'a> {
         })
     }
 
-    /// Writes perf's records for threads, and names of threads, that are in the manifest but not in
-    /// `records`. To be called before all other records.
-    pub(super) fn threads(&mut self, manifest: &Manifest, records: &[Record]) {
+    /// Adds perf's records for threads, and names of threads, that are in the manifest but not in
+    /// `records`. To be called before all other records are added.
+    pub(super) fn add_threads(&mut self, manifest: &Manifest, records: &[Record]) {
         let (pid, id) = (self.pid, SampleId::default());
         let (mut born, mut named) = (HashSet::new(), HashSet::new());
         for record in records {
@@ -124,9 +125,9 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Writes an `AUX` record with the size of each trace. To be called before the sideband's
-    /// records.
-    pub(super) fn traces(&mut self, ids: &[TraceId], traces: &[Trace]) {
+    /// Adds an `AUX` record with the size of each trace. To be called before the sideband's records
+    /// are added.
+    pub(super) fn add_traces(&mut self, ids: &[TraceId], traces: &[Trace]) {
         let pid = self.pid;
         for (id, trace) in ids.iter().zip(traces) {
             let size = trace.as_ref().len() as u64;
@@ -139,8 +140,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Writes an exec(2) with the new name of the thread, and forgets all mappings.
-    pub(super) fn exec(&mut self, record: &Record, name: String) {
+    /// Adds an exec(2) with the new name of the thread, and forgets all mappings.
+    pub(super) fn add_exec(&mut self, record: &Record, name: String) {
         let (pid, tid, id) = (record.pid, record.tid, self.id(record));
         self.push(id, PerfEvent::Comm { pid, tid, name, exec: true });
         self.of_core.clear();
@@ -156,18 +157,18 @@ impl<'a> Converter<'a> {
         SampleId { task: Some((record.pid, record.tid)), time_ns, cpu: None }
     }
 
-    /// Writes perf's records for a sideband record; none for an event that perf does not have.
-    pub(super) fn record(&mut self, record: &Record) -> Result<(), Error> {
+    /// Adds perf's records for a sideband record; none for an event that perf does not have.
+    pub(super) fn add_record(&mut self, record: &Record) -> Result<(), Error> {
         let (pid, tid, id) = (record.pid, record.tid, self.id(record));
         let of_cpu = |cpu| SampleId { cpu: Some(cpu), ..id };
         match &record.event {
             Event::Map { range, protection, backing } => {
-                self.map(record, *range, *protection, backing)?;
+                self.add_mapping(record, *range, *protection, backing)?;
             }
-            Event::Code { addr, bytes } => self.code(record, *addr, bytes),
+            Event::Code { addr, bytes } => self.add_code(record, *addr, bytes),
             Event::Exec { path } => {
                 let name = path.rsplit('/').next().unwrap_or_default();
-                self.exec(record, name.chars().take(15).collect());
+                self.add_exec(record, name.chars().take(15).collect());
             }
             Event::Comm { name } => {
                 self.push(id, PerfEvent::Comm { pid, tid, name: name.clone(), exec: false });
@@ -197,9 +198,9 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// Writes a mapping, and stores its file in `symfs`. Skips memory without a file that is not
+    /// Adds a mapping, and stores its file in `symfs`. Skips memory without a file that is not
     /// executable, which perf does not need.
-    fn map(
+    fn add_mapping(
         &mut self,
         record: &Record,
         range: AddrRange,
@@ -213,13 +214,13 @@ impl<'a> Converter<'a> {
                     return Ok(());
                 }
                 let image = self.images.get(file).cloned();
-                (self.stored_as(&path, *file, image.as_ref())?, *offset)
+                (self.store_file(&path, *file, image.as_ref())?, *offset)
             }
             Backing::Special { name, image } if protection.execute => {
                 let is_vdso = name == "[vdso]" && image.is_some();
                 let name = if is_vdso { VDSO_NAME } else { name };
                 match image.as_ref().filter(|_| is_vdso) {
-                    Some(image) => (self.stored_as(name, FileId(u32::MAX), Some(image))?, 0),
+                    Some(image) => (self.store_file(name, FileId(u32::MAX), Some(image))?, 0),
                     None => (name.to_owned(), 0),
                 }
             }
@@ -229,7 +230,7 @@ impl<'a> Converter<'a> {
                 let is_below = !self.of_core.overlaps(range) && !self.mapped.overlaps(range);
                 self.of_core.insert(range);
                 if is_below {
-                    self.core_code(record, range);
+                    self.add_core_code(record, range);
                     return Ok(());
                 }
                 (CORE_MAP_NAME.to_owned(), 0)
@@ -240,7 +241,7 @@ impl<'a> Converter<'a> {
         if name.is_empty() {
             return Ok(());
         }
-        let build_id = self.stored.get(&name).cloned().unwrap_or_default();
+        let build_id = self.build_ids.get(&name).cloned().unwrap_or_default();
         let map = PerfMap {
             pid: record.pid,
             tid: record.tid,
@@ -257,7 +258,7 @@ impl<'a> Converter<'a> {
         }
         self.push(self.id(record), PerfEvent::Map(Box::new(map)));
         if matches!(backing, Backing::Core) {
-            self.core_code(record, range);
+            self.add_core_code(record, range);
         }
         Ok(())
     }
@@ -265,40 +266,40 @@ impl<'a> Converter<'a> {
     /// Stores a file's image in `symfs`, unless it is there, and returns its name there; without an
     /// image returns `path`. If several files have one path, the names of the later ones include
     /// their IDs.
-    fn stored_as(
+    fn store_file(
         &mut self,
         path: &str,
         file: FileId,
         image: Option<&ImageId>,
     ) -> Result<String, Error> {
         let Some(image) = image else { return Ok(path.to_owned()) };
-        let is_first = self.firsts.get(path).is_none_or(|first| *first == file);
+        let is_first = self.first_files.get(path).is_none_or(|first| *first == file);
         let name = if is_first { path.to_owned() } else { format!("{path}~{}", file.0) };
-        if self.stored.contains_key(&name) {
+        if self.build_ids.contains_key(&name) {
             return Ok(name);
         }
-        match self.symfs.image(self.reader, image, &name) {
+        match self.symfs.store_image(self.reader, image, &name) {
             Ok(bytes) => {
                 let elf = Elf::parse(&Bytes::new(bytes).aligned());
                 let build_id = elf.ok().and_then(|elf| elf.build_id).unwrap_or_default();
                 if !build_id.is_empty() {
                     self.writer.add_build_id(&BuildId { id: build_id.clone(), name: name.clone() });
                 }
-                self.stored.insert(name.clone(), build_id);
+                self.build_ids.insert(name.clone(), build_id);
             }
             Err(Error { kind: ErrorKind::Io(error), path }) => {
                 return Err(Error::new(&path, error));
             }
             Err(error) => {
                 self.lost.push(error.to_string());
-                self.stored.insert(name.clone(), Vec::new());
+                self.build_ids.insert(name.clone(), Vec::new());
             }
         }
         Ok(name)
     }
 
-    /// Writes code made at run time, as a mapping of a part of [`CODE_NAME`].
-    fn code(&mut self, record: &Record, addr: Addr, bytes: &[u8]) {
+    /// Adds code made at run time, as a mapping of a part of [`CODE_NAME`].
+    fn add_code(&mut self, record: &Record, addr: Addr, bytes: &[u8]) {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.mapped.insert(range);
         let map = code_map(record, range, CODE_NAME, self.code.len());
@@ -306,8 +307,8 @@ impl<'a> Converter<'a> {
         self.push(self.id(record), map);
     }
 
-    /// Writes the code that the core file contains in a range, as mappings of [`CORE_NAME`].
-    fn core_code(&mut self, record: &Record, range: AddrRange) {
+    /// Adds the code that the core file contains in a range, as mappings of [`CORE_NAME`].
+    fn add_core_code(&mut self, record: &Record, range: AddrRange) {
         let Some(core) = &self.core else { return };
         let known: Vec<_> = core.memory().sections().filter_map(|part| part.cut(range)).collect();
         for part in known {
@@ -320,8 +321,9 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Stores the collected code that was in no file in `symfs`.
-    pub(super) fn code_files(&self) -> Result<(), Error> {
+    /// Stores the files [`CODE_NAME`] and [`CORE_NAME`] with the collected code in `symfs`, unless
+    /// they are empty. To be called after all records are added.
+    pub(super) fn store_code_files(&self) -> Result<(), Error> {
         let files = [(CODE_NAME, &self.code), (CORE_NAME, &self.core_code)];
         let mut files = files.into_iter().filter(|(_, bytes)| !bytes.is_empty());
         files.try_for_each(|(name, bytes)| self.symfs.store(name, bytes))

@@ -3,7 +3,7 @@
 mod converter;
 mod perf;
 mod symfs;
-mod taken;
+mod trace_settings;
 
 pub use perf::{ExportedPerf, export_perf};
 

@@ -25,7 +25,8 @@ pub struct ExportedPerf {
 }
 
 /// Writes a recording as perf.data to `out`, and its code to the directory `out` with the suffix
-/// `.symfs`. Neither may exist; with `replace`, a previous export is removed first.
+/// `.symfs`. Neither may exist; with `replace`, a previous export is removed first. A failed export
+/// leaves no file `out`. Missing images are no failure ([`ExportedPerf::lost`]).
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");
@@ -73,20 +74,20 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     let symfs = Symfs::create(root)?;
     symfs.store(MARK, b"made by contraflow export\n")?;
     let mut converter = Converter::new(reader, &symfs, &records, &ids)?;
-    converter.threads(reader.manifest(), &records);
-    converter.traces(&ids, &traces);
+    converter.add_threads(reader.manifest(), &records);
+    converter.add_traces(&ids, &traces);
     let mut rest = records.iter().peekable();
     while let Some(record) = rest.next() {
         // perf reports an exec(2) and the new name in one record.
         let name = rest.next_if(|next| is_name_of(next, record));
         match (&record.event, name.map(|name| &name.event)) {
             (Event::Exec { .. }, Some(Event::Comm { name })) => {
-                converter.exec(record, name.clone());
+                converter.add_exec(record, name.clone());
             }
-            _ => converter.record(record)?,
+            _ => converter.add_record(record)?,
         }
     }
-    converter.code_files()?;
+    converter.store_code_files()?;
     // perf ignores times without a reference, and 0 means none.
     let reference = records.iter().map(|record| record.tsc.0).max().unwrap_or(0).max(1);
     let pieces = ids.iter().zip(&traces).zip(0..);

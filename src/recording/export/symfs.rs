@@ -31,8 +31,14 @@ impl Symfs {
         &self.root
     }
 
-    /// Stores an image of the recording below the root, under `path`, and returns its bytes.
-    pub(super) fn image(&self, reader: &Reader, id: &ImageId, path: &str) -> Result<Mapped, Error> {
+    /// Stores a copy of an image of the recording below the root, under `path`, and returns its
+    /// bytes, mapped. Fails if the image is missing or damaged.
+    pub(super) fn store_image(
+        &self,
+        reader: &Reader,
+        id: &ImageId,
+        path: &str,
+    ) -> Result<Mapped, Error> {
         let bytes = reader.image(id)?;
         self.store(path, bytes.as_ref())?;
         Ok(bytes)

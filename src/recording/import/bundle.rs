@@ -61,7 +61,7 @@ pub struct BundleCpu {
 const MAX_TID: u64 = i32::MAX as u64;
 
 impl Bundle {
-    /// Parses a description.
+    /// Parses a description. Fails at the first value that is missing or wrong.
     pub fn parse(json: &[u8]) -> Result<Self, BadBundle> {
         let value = serde_json::from_slice(json).map_err(|error| BadBundle {
             place: ROOT.to_owned(),

@@ -31,7 +31,8 @@ impl<'a> Field<'a> {
         Self { place: String::new(), value: Some(value) }
     }
 
-    /// Returns an error at the place of this value.
+    /// Returns an error at the place of this value; `what` ends a sentence that begins with the
+    /// place.
     pub(super) fn wrong(&self, what: impl Into<String>) -> BadBundle {
         let place = if self.place.is_empty() { ROOT } else { &self.place };
         BadBundle { place: place.to_owned(), what: what.into() }

@@ -6,7 +6,7 @@ use super::super::format::TraceId;
 use super::super::manifest::Import;
 use super::super::mapped::Mapped;
 use super::bundle::{Bundle, Module};
-use super::imported::{Code, CpuSwitch, Imported};
+use super::imported::{CpuSwitch, Imported, MappedCode};
 use super::trace_bytes::TraceBytes;
 use crate::common::Tid;
 use crate::image::elf::{Elf, FileType, load_at};
@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 /// The maximum size of a bundle's description, in bytes.
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
 
-/// Opens a bundle, given the path of its description or directory.
+/// Opens a bundle, given the path of its description, or of its directory with `trace.json`. Parses
+/// the description, and maps and checks the files that it names.
 pub fn open_bundle(path: &Path) -> Result<Imported, Error> {
     let path = if path.is_dir() { path.join("trace.json") } else { path.to_owned() };
     let description = open(&path)?;
@@ -78,7 +79,11 @@ impl Opening {
             threads: bundle.threads.iter().map(|thread| thread.tid).collect(),
             traces,
             switches,
-            code: modules.into_iter().flat_map(|module| module.sections).map(Code::File).collect(),
+            code: modules
+                .into_iter()
+                .flat_map(|module| module.sections)
+                .map(MappedCode::File)
+                .collect(),
             cpu: Some(bundle.cpu.clone()),
             import: Import { kind: "LLDB trace bundle".to_owned(), source, ..Import::default() },
             ticks_per_second: bundle.clock.map(ticks_per_second),
@@ -132,7 +137,8 @@ impl Opening {
         }
     }
 
-    /// Opens a module. Fails if its build ID is not the one that the bundle lists.
+    /// Opens a module and loads its sections at its address. Fails if its build ID is not the one
+    /// that the bundle lists.
     fn module(&self, module: &Module) -> Result<Loaded, Error> {
         let path = self.dir.join(&module.file);
         let bytes = open(&path)?;

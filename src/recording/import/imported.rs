@@ -1,4 +1,5 @@
-//! An imported trace in memory, and its conversion to a recording.
+//! An imported trace in memory, and its conversion to a recording. Facts that only decoding shows,
+//! such as the number of instructions, are unknown then; [`Reader::note_totals`] adds it later.
 
 use super::super::backend::BackendName;
 use super::super::error::Error;
@@ -7,7 +8,7 @@ use super::super::manifest::{
     Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
 };
 use super::super::reader::{Reader, Releaser};
-use super::super::writer::{Writer, complete};
+use super::super::writer::{Writer, write_manifest};
 use super::trace_bytes::TraceBytes;
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Section};
@@ -31,7 +32,7 @@ pub struct Imported {
     /// The context switches of the CPUs.
     pub switches: Vec<CpuSwitch>,
     /// The code mapped at the start of the trace. Later elements lie over earlier ones.
-    pub code: Vec<Code>,
+    pub code: Vec<MappedCode>,
     /// The events of the process, including later mappings of code, in order of time.
     pub history: Vec<ImportedEvent>,
     /// The core file of the process at its end.
@@ -58,21 +59,21 @@ pub struct ImportedEvent {
     /// The thread of the event.
     pub tid: Tid,
     /// The event.
-    pub what: What,
+    pub kind: ImportedEventKind,
 }
 
-/// The content of an event.
+/// The kind of an event, with its content.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum ImportedEventKind {
     /// An event other than a mapping.
-    Event(Event),
+    Sideband(Event),
     /// A mapping of code over anything mapped there before.
-    Map(Code),
+    Map(MappedCode),
 }
 
-/// A mapping of code, by the source of the code.
+/// A mapping of code. The section has its addresses; the variant is the source of its bytes.
 #[derive(Clone, Debug)]
-pub enum Code {
+pub enum MappedCode {
     /// Code of a file; the section has the file's path as its name.
     File(Section),
     /// Code whose bytes the core file contains, at the section's addresses.
@@ -84,7 +85,7 @@ pub enum Code {
     Anonymous(Section),
 }
 
-impl Code {
+impl MappedCode {
     fn section(&self) -> &Section {
         let (Self::File(section)
         | Self::Core(section)
@@ -115,8 +116,8 @@ pub struct Totals {
 }
 
 impl Imported {
-    /// Writes a recording of this trace to `dir`, which must be empty or not exist. Returns its
-    /// directory.
+    /// Writes a complete recording of this trace to `dir`, which must be empty or not exist.
+    /// Returns its directory. Releases the memory of the imported traces as it goes.
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let starting = self.manifest(None);
         let mut writer = Writer::create(dir, &starting)?;
@@ -128,7 +129,7 @@ impl Imported {
             writer.append_imported(*id, &[], &mut |_| ())?;
             for (part, end) in bytes.parts() {
                 let start = end.saturating_sub(part.len());
-                writer.append_imported(*id, part, &mut |at| releaser.pass(start + at))?;
+                writer.append_imported(*id, part, &mut |at| releaser.release_before(start + at))?;
             }
             writer.end_trace(*id)?;
         }
@@ -143,7 +144,7 @@ impl Imported {
         writer.finish(&self.manifest(Some(self.end())))
     }
 
-    /// Returns the threads without a trace; none if the traces are of CPUs.
+    /// Returns the threads without a trace, which get an empty one; none if the traces are of CPUs.
     fn untraced(&self) -> Vec<Tid> {
         if self.traces.iter().any(|(id, _)| matches!(id, TraceId::Cpu(_))) {
             return Vec::new();
@@ -179,7 +180,7 @@ impl Imported {
         }
     }
 
-    /// Returns the end of the manifest, without the facts that only decoding shows ([`Totals`]).
+    /// Returns the end of the manifest. The facts that only decoding shows ([`Totals`]) are 0.
     fn end(&self) -> End {
         let sizes = self.traces.iter().map(|(id, bytes)| (*id, bytes.size_bytes()));
         let sizes: HashMap<TraceId, u64> = sizes.collect();
@@ -211,30 +212,31 @@ impl Imported {
 
     /// Returns the last name of each thread.
     fn names(&self) -> HashMap<Tid, &str> {
-        let names = self.history.iter().filter_map(|reported| match &reported.what {
-            What::Event(Event::Comm { name }) => Some((reported.tid, name.as_str())),
+        let names = self.history.iter().filter_map(|event| match &event.kind {
+            ImportedEventKind::Sideband(Event::Comm { name }) => Some((event.tid, name.as_str())),
             _ => None,
         });
         names.collect()
     }
 
-    /// Stores the code as images. Returns the records of the sideband, in order of time.
+    /// Stores the code as images of the recording. Returns the records of the sideband, in order of
+    /// time: the first code, the history and the context switches.
     fn records(&self, writer: &Writer) -> Result<Vec<Record>, Error> {
         let (pid, tid) = (self.pid, self.threads.first().copied().unwrap_or(Tid(self.pid.0)));
         let mut files =
-            Files { writer, ids: HashMap::new(), images: Vec::new(), events: Vec::new() };
+            CodeImages { writer, ids: HashMap::new(), images: Vec::new(), events: Vec::new() };
         for code in &self.code {
-            files.map(code)?;
+            files.add_mapping(code)?;
         }
-        let code = files.take().map(|event| Record { tsc: Tsc(0), pid, tid, event });
-        let mut reported: Vec<_> = code.collect();
-        for ImportedEvent { tsc, tid, what } in &self.history {
-            match what {
-                What::Event(event) => files.events.push(event.clone()),
-                What::Map(code) => files.map(code)?,
+        let code = files.take_events().map(|event| Record { tsc: Tsc(0), pid, tid, event });
+        let mut events: Vec<_> = code.collect();
+        for ImportedEvent { tsc, tid, kind } in &self.history {
+            match kind {
+                ImportedEventKind::Sideband(event) => files.events.push(event.clone()),
+                ImportedEventKind::Map(code) => files.add_mapping(code)?,
             }
             let (tsc, tid) = (*tsc, *tid);
-            reported.extend(files.take().map(|event| Record { tsc, pid, tid, event }));
+            events.extend(files.take_events().map(|event| Record { tsc, pid, tid, event }));
         }
         let switch = |switch: &CpuSwitch| {
             let CpuSwitch { cpu, tsc, kind } = *switch;
@@ -246,32 +248,33 @@ impl Imported {
             Record { tsc, pid, tid, event }
         };
         let mut records: Vec<_> =
-            reported.into_iter().chain(self.switches.iter().map(switch)).collect();
+            events.into_iter().chain(self.switches.iter().map(switch)).collect();
         records.sort_by_key(|record| record.tsc);
         Ok(records)
     }
 }
 
-/// The files of mapped code, numbered in the order of first use, and the events to be written.
-struct Files<'a> {
+/// The files of mapped code, numbered in the order of first use, and the events of the mappings
+/// that are to be written.
+struct CodeImages<'a> {
     writer: &'a Writer,
     ids: HashMap<Arc<str>, (FileId, Bytes)>,
     images: Vec<(Bytes, ImageId)>,
     events: Vec<Event>,
 }
 
-impl Files<'_> {
-    /// Adds the events of a mapping of code, and stores the code.
-    fn map(&mut self, code: &Code) -> Result<(), Error> {
+impl CodeImages<'_> {
+    /// Adds the events of a mapping of code, and stores the code as an image unless it is stored.
+    fn add_mapping(&mut self, code: &MappedCode) -> Result<(), Error> {
         let section = code.section();
         let backing = match code {
-            Code::Core(_) => Backing::Core,
-            Code::File(section) => self.backing(section)?,
-            Code::Special(section) => Backing::Special {
+            MappedCode::Core(_) => Backing::Core,
+            MappedCode::File(section) => self.file_backing(section)?,
+            MappedCode::Special(section) => Backing::Special {
                 name: section.name.to_string(),
-                image: self.image(&section.bytes)?,
+                image: self.store_image(&section.bytes)?,
             },
-            Code::Anonymous(_) => Backing::Anonymous,
+            MappedCode::Anonymous(_) => Backing::Anonymous,
         };
         let Section { range, writable: write, executable: execute, .. } = *section;
         let protection = Protection { read: true, write, execute, shared: false };
@@ -279,18 +282,18 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Returns the source of a mapping of a file. At the first mapping of the file, stores the file
-    /// and adds its events.
-    fn backing(&mut self, section: &Section) -> Result<Backing, Error> {
+    /// Returns the backing of a mapping of a file. At the first mapping of the file, stores the
+    /// file as an image and adds its events.
+    fn file_backing(&mut self, section: &Section) -> Result<Backing, Error> {
         let offset = section.offset;
         if let Some((file, bytes)) = self.ids.get(&section.name) {
             // A section of zeros after a file's end has the file's name, but not its contents.
-            let same = is_same(bytes, &section.bytes) || bytes[..] == section.bytes[..];
+            let same = are_same_bytes(bytes, &section.bytes) || bytes[..] == section.bytes[..];
             let backing = Backing::File { file: *file, offset };
             return Ok(if same { backing } else { Backing::Anonymous });
         }
         let file = FileId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX));
-        let image = self.image(&section.bytes)?;
+        let image = self.store_image(&section.bytes)?;
         self.ids.insert(section.name.clone(), (file, section.bytes.clone()));
         self.events.push(Event::File { file, path: section.name.to_string() });
         self.events.extend(image.map(|image| Event::Image { file, image }));
@@ -298,11 +301,11 @@ impl Files<'_> {
     }
 
     /// Stores bytes as an image of the recording, unless they are stored; `None` for no bytes.
-    fn image(&mut self, bytes: &Bytes) -> Result<Option<ImageId>, Error> {
+    fn store_image(&mut self, bytes: &Bytes) -> Result<Option<ImageId>, Error> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let known = self.images.iter().find(|(known, _)| is_same(known, bytes));
+        let known = self.images.iter().find(|(known, _)| are_same_bytes(known, bytes));
         if let Some((_, image)) = known {
             return Ok(Some(image.clone()));
         }
@@ -312,19 +315,19 @@ impl Files<'_> {
     }
 
     /// Removes and returns the events since the last call.
-    fn take(&mut self) -> impl Iterator<Item = Event> + use<> {
+    fn take_events(&mut self) -> impl Iterator<Item = Event> + use<> {
         std::mem::take(&mut self.events).into_iter()
     }
 }
 
 /// Returns true if these are the same bytes in memory, not only equal ones.
-fn is_same(a: &Bytes, b: &Bytes) -> bool {
+fn are_same_bytes(a: &Bytes, b: &Bytes) -> bool {
     std::ptr::eq(a.as_ptr(), b.as_ptr()) && a.len() == b.len()
 }
 
 impl Reader {
-    /// Adds facts known only after decoding to the manifest, and writes it to the recording.
-    /// Returns the new manifest.
+    /// Adds facts known only after decoding to the manifest of an import, and replaces the
+    /// recording's manifest and checksums. Returns the new manifest; this reader keeps the old one.
     pub fn note_totals(&self, totals: &Totals) -> Result<Manifest, Error> {
         let mut manifest = self.manifest().clone();
         if let Some(end) = &mut manifest.end {
@@ -338,7 +341,7 @@ impl Reader {
                     if end.clock.is_known() { end.clock.nanoseconds(last) } else { 0 };
             }
         }
-        complete(self.dir(), &manifest, self.sums().cloned().unwrap_or_default())?;
+        write_manifest(self.dir(), &manifest, self.sums().cloned().unwrap_or_default())?;
         Ok(manifest)
     }
 }

@@ -15,9 +15,9 @@ mod trace_bytes;
 pub use bundle::{Bundle, BundleCpu, BundleThread, Module};
 pub use fields::BadBundle;
 pub use files::open_bundle;
-pub use imported::{Code, CpuSwitch, Imported, ImportedEvent, Totals, What};
-pub use perf::{CHILDREN_LEFT_OUT, CODE_NOT_FOUND, Perf, open_perf};
-pub use trace_bytes::{Part, TraceBytes};
+pub use imported::{CpuSwitch, Imported, ImportedEvent, ImportedEventKind, MappedCode, Totals};
+pub use perf::{CHILDREN_LEFT_OUT, CODE_NOT_FOUND, PerfOptions, open_perf};
+pub use trace_bytes::{TraceBytes, TracePart};
 
 #[cfg(test)]
 mod tests;

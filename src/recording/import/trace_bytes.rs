@@ -11,12 +11,12 @@ const LOST: [u8; 2] = [0x02, 0xf3];
 #[derive(Clone, Debug)]
 pub struct TraceBytes {
     file: Arc<Mapped>,
-    parts: Vec<Part>,
+    parts: Vec<TracePart>,
 }
 
 /// A part of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TracePart {
     /// The bytes in a range of the file.
     Bytes(Range<usize>),
     /// A loss: packets are missing.
@@ -25,7 +25,7 @@ pub enum Part {
 
 impl TraceBytes {
     /// Returns the trace that consists of these parts of a file; ranges beyond its end are empty.
-    pub fn new(file: Arc<Mapped>, parts: Vec<Part>) -> Self {
+    pub fn new(file: Arc<Mapped>, parts: Vec<TracePart>) -> Self {
         Self { file, parts }
     }
 
@@ -34,10 +34,11 @@ impl TraceBytes {
         self.parts.iter().map(|part| self.bytes(part).len() as u64).sum()
     }
 
-    /// Returns the bytes of all parts, each with its end offset in the file; 0 for a loss.
+    /// Returns the bytes of all parts in order, each with the offset of its end in the file; 0 for
+    /// a loss, whose bytes are a packet.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
         self.parts.iter().map(|part| {
-            let end = if let Part::Bytes(range) = part { range.end } else { 0 };
+            let end = if let TracePart::Bytes(range) = part { range.end } else { 0 };
             (self.bytes(part), end)
         })
     }
@@ -46,17 +47,17 @@ impl TraceBytes {
         &self.file
     }
 
-    fn bytes(&self, part: &Part) -> &[u8] {
+    fn bytes(&self, part: &TracePart) -> &[u8] {
         match part {
-            Part::Bytes(range) => (*self.file).as_ref().get(range.clone()).unwrap_or_default(),
-            Part::Lost => &LOST,
+            TracePart::Bytes(range) => (*self.file).as_ref().get(range.clone()).unwrap_or_default(),
+            TracePart::Lost => &LOST,
         }
     }
 }
 
 impl From<Mapped> for TraceBytes {
     fn from(file: Mapped) -> Self {
-        let all = Part::Bytes(0..file.as_ref().len());
+        let all = TracePart::Bytes(0..file.as_ref().len());
         Self { file: Arc::new(file), parts: vec![all] }
     }
 }

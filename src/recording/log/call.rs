@@ -28,7 +28,7 @@ const CALL: u64 = 2;
 const LARGEST_HEAD_BYTES: usize = 90;
 
 impl CallEntry<'_> {
-    /// Encodes the entry as postcard encodes a [`super::Entry`], and appends it to `to`.
+    /// Encodes the entry as postcard encodes the same [`super::Entry`], and appends it to `to`.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         let &Self { tid, ticks, check, number, result, written: (addr, bytes) } = self;
         let mut head = Head { bytes: [0; LARGEST_HEAD_BYTES], len: 0 };

@@ -2,7 +2,7 @@
 
 use super::super::chunk::frame;
 use super::entry::Entry;
-use super::pack::pack;
+use super::pack::pack_chunk;
 use std::convert::Infallible;
 
 /// The number of encoded bytes at which a chunk is written.
@@ -11,7 +11,7 @@ pub(in crate::recording) const CHUNK_BYTES: usize = 256 << 10;
 /// The maximum encoded size in bytes of entries that are encoded on the stack.
 const SMALL_BYTES: usize = 256;
 
-/// Returns the bytes of a log with these entries.
+/// Returns the bytes of a log file with these entries, in chunks.
 pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     let (mut log, mut pending) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -25,10 +25,11 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     log
 }
 
-/// Returns a chunk of encoded entries, packed and framed as in a log.
+/// Returns a chunk of encoded entries as it is in a log file: compressed, and framed with
+/// checksums.
 pub(in crate::recording) fn framed(chunk: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
-    let Ok(()) = pack(chunk, |payload| {
+    let Ok(()) = pack_chunk(chunk, |payload| {
         frames.extend_from_slice(&frame(payload));
         Ok::<(), Infallible>(())
     });

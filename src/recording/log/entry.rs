@@ -133,8 +133,8 @@ pub enum Happening {
 }
 
 impl Happening {
-    /// Returns true if this may belong to the beginning of a program, right after
-    /// [`Happening::Start`]: its memory or another of its threads.
+    /// Returns true if this may be among the events right after [`Happening::Start`], which give
+    /// the first state of a program: its memory or another of its threads.
     pub fn may_follow_start(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
@@ -160,8 +160,9 @@ impl Happening {
         }
     }
 
-    /// Returns true if this may follow the memory of a keyframe: the threads, the calls and signals
-    /// that they are in, foreign memory, or [`Happening::FinalMemory`].
+    /// Returns true if this may be among the events after the memory of a keyframe, which give the
+    /// rest of its state: the threads, the calls and signals that they are in, foreign memory, or
+    /// [`Happening::FinalMemory`].
     pub fn may_follow_keyframe(&self) -> bool {
         match self {
             Self::Signal { handler: None, writes, .. } => writes.is_empty(),
@@ -173,7 +174,7 @@ impl Happening {
     }
 }
 
-/// The effects of a system call.
+/// The effects of a completed system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// RAX after the call.
@@ -187,8 +188,8 @@ pub struct Done {
     pub state: Option<Box<ThreadState>>,
 }
 
-/// Returns a thread's registers after a system call with this result, which changed no registers
-/// but those that every call changes.
+/// Returns a thread's registers after a system call, given those before it and the call's result.
+/// The call changed no registers but those that every call changes: RIP, RAX, RCX and R11.
 pub fn after_call(before: &Registers, result: i64) -> Registers {
     /// Bytes of SYSCALL.
     const SYSCALL_BYTES: u64 = 2;
@@ -244,7 +245,8 @@ impl From<Words> for Registers {
     }
 }
 
-/// The place of a thread at an event that no instruction of the thread asked for.
+/// The exact instruction of a thread at an event that none of its instructions caused: within a
+/// tick, [`Entry::ticks`] does not determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The thread's instruction pointer. Within a tick, no address occurs twice.
@@ -306,8 +308,8 @@ pub struct Mapped {
     pub shared: Option<Shared>,
 }
 
-/// The identity of the bytes of a shared mapping: a place in a file, or in shared memory without a
-/// name.
+/// The identity of the bytes of a shared mapping: an offset in a file, or in shared memory without
+/// a name. Two mappings with the same one show the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
     /// A number made of the file's device and inode, by which mappings of one file are found.
@@ -330,8 +332,8 @@ pub enum Content {
     },
 }
 
-/// Returns a hash of a thread's general registers, by which a replay checks itself. `orig_rax`, TF
-/// and RF do not count.
+/// Returns a hash of a thread's general registers, which a replay compares with [`Entry::check`].
+/// `orig_rax`, and TF and RF of EFLAGS, do not count.
 pub fn check_of(registers: &Registers) -> u32 {
     const ORIG_RAX: usize = 15;
     const EFLAGS: usize = 18;

@@ -2,9 +2,13 @@
 //! state. It is one sequence of entries, in the order in which they happened, for all threads,
 //! since only one thread of the program executes at a time.
 //!
-//! The position of an entry is a position of its thread: [`Entry::ticks`] after that thread's last
-//! entry. [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at
-//! once that it differs from the recorded run.
+//! The position of an entry is a position of its thread: [`Entry::ticks`] (counted branches) after
+//! that thread's last entry. [`Entry::check`] is a hash of the thread's registers there, by which a
+//! replay notices at once that it differs from the recorded run.
+//!
+//! Entries are encoded (`encode`, `call`), compressed in chunks (`pack`) and written to a file
+//! (`sink`), mostly by another thread (`write`, `thread`). `parts` divides the log into files,
+//! whose oldest can be dropped; `read` reads it.
 
 mod bytes;
 mod call;
@@ -29,7 +33,7 @@ pub use entry::{
 };
 pub(super) use parts::LogParts;
 pub(super) use read::BrokenPart;
-pub use read::{Current, Cursor, Log};
+pub use read::{Cursor, Log, SharedEntry};
 pub use sink::LogSink;
-pub use write::Later;
-pub(super) use write::Placement;
+pub(super) use write::CpuPlacement;
+pub use write::DeferredEntries;

@@ -21,8 +21,9 @@ pub(super) const COMPRESSED_LIMIT_BYTES: usize = 4 << 20;
 /// The size in bytes of the pieces of a chunk that one frame cannot hold.
 pub(super) const PIECE_BYTES: usize = 16 << 20;
 
-/// Divides a chunk's encoded entries into payloads, and calls `write` with each payload.
-pub(super) fn pack<E>(
+/// Compresses a chunk's encoded entries to one payload, or divides them into several plain ones if
+/// that is not possible. Calls `write` with each payload in order, and returns its first error.
+pub(super) fn pack_chunk<E>(
     entries: &[u8],
     mut write: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -37,8 +38,8 @@ pub(super) fn pack<E>(
     Ok(())
 }
 
-/// Returns the payload with compressed entries; `None` if they are too large, or do not get
-/// smaller.
+/// Returns the payload with compressed entries; `None` if they are larger than
+/// [`COMPRESSED_LIMIT_BYTES`], or do not get smaller.
 fn compress(entries: &[u8]) -> Option<Vec<u8>> {
     if entries.len() > COMPRESSED_LIMIT_BYTES {
         return None;
@@ -59,7 +60,7 @@ pub(super) fn is_continued(payload: &[u8]) -> bool {
 
 /// Appends the encoded entries of a payload, decompressed. Returns `None` if the payload is
 /// invalid.
-pub(super) fn unpack(payload: &[u8], entries: &mut Vec<u8>) -> Option<()> {
+pub(super) fn unpack_payload(payload: &[u8], entries: &mut Vec<u8>) -> Option<()> {
     match payload.split_first()? {
         (&(STORED | CONTINUED), rest) => entries.extend_from_slice(rest),
         (&LZ4, rest) => {

@@ -8,7 +8,7 @@ use super::super::error::{At, Error};
 use super::super::format::log_name;
 use super::super::manifest::LogTotals;
 use super::entry::Entry;
-use super::write::{Later, LogFile, Placement};
+use super::write::{CpuPlacement, DeferredEntries, LogFile};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(in crate::recording) struct LogParts {
     file: LogFile,
     /// The entries and the ticks before the last part. The size in it is not used.
     before: LogTotals,
-    place: Placement,
+    place: CpuPlacement,
 }
 
 /// A complete part of a log.
@@ -36,15 +36,15 @@ struct Part {
 
 impl LogParts {
     pub(in crate::recording) fn create(dir: &Path) -> Result<Self, Error> {
-        let place = Placement::default();
+        let place = CpuPlacement::default();
         let file = LogFile::create(dir.join(log_name(0)), place.clone())?;
         let (complete, before) = (VecDeque::new(), LogTotals::default());
         Ok(Self { dir: dir.to_owned(), complete, file, before, place })
     }
 
-    /// Sets the function by which the thread that writes the log moves to a CPU.
-    pub(in crate::recording) fn place_by(&mut self, place: Placement) {
-        self.file.place_by(place.clone());
+    /// Sets the function by which threads that are started later to write the log move to a CPU.
+    pub(in crate::recording) fn set_placement(&mut self, place: CpuPlacement) {
+        self.file.set_placement(place.clone());
         self.place = place;
     }
 
@@ -52,7 +52,10 @@ impl LogParts {
         self.file.append(entry)
     }
 
-    pub(in crate::recording) fn append_later(&mut self, later: Later) -> Result<(), Error> {
+    pub(in crate::recording) fn append_later(
+        &mut self,
+        later: DeferredEntries,
+    ) -> Result<(), Error> {
         self.file.append_later(later)
     }
 
@@ -60,12 +63,13 @@ impl LogParts {
         self.file.flush()
     }
 
-    /// Writes out all entries, and ends the thread that writes, until there is much to write.
-    pub(in crate::recording) fn rest(&mut self) -> Result<(), Error> {
-        self.file.rest()
+    /// Writes out all entries, and ends the thread that writes. It starts again when there is much
+    /// to write.
+    pub(in crate::recording) fn pause_thread(&mut self) -> Result<(), Error> {
+        self.file.pause_thread()
     }
 
-    /// Completes the last part and begins another one, with the next entry.
+    /// Writes out the last part and begins another one, in its own file, with the next entry.
     pub(in crate::recording) fn begin_part(&mut self) -> Result<(), Error> {
         self.file.flush()?;
         let since_start = self.totals_since_start();
@@ -77,7 +81,7 @@ impl LogParts {
         Ok(())
     }
 
-    /// Removes the parts before the one that begins with entry `first`.
+    /// Removes the files of the complete parts before the one that begins with entry `first`.
     pub(in crate::recording) fn drop_before(&mut self, first: u64) -> Result<(), Error> {
         while let Some(part) = self.complete.front().filter(|part| part.before.entries < first) {
             let path = self.dir.join(log_name(part.before.entries));
@@ -130,7 +134,8 @@ mod tests {
     }
 
     fn open(dir: &Path, first: u64, names: &[&str]) -> Log {
-        let open = |name: &&str| (dir.join(name), Mapped::open_own(&dir.join(name)).unwrap());
+        let open =
+            |name: &&str| (dir.join(name), Mapped::open_without_link(&dir.join(name)).unwrap());
         Log::of_parts(first, names.iter().map(open).collect()).0
     }
 

@@ -1,34 +1,35 @@
-//! Reads the log, a chunk at a time.
+//! Reads the log, a chunk at a time. Entries are numbered from the beginning of the run, even if
+//! the first parts of the log were dropped.
 
-use super::super::chunk::{Whole, frames};
+use super::super::chunk::{WholeChunks, parse_frames};
 use super::super::error::{Error, ErrorKind};
 use super::super::format::LOG;
 use super::super::manifest::LogTotals;
 use super::super::mapped::Mapped;
 use super::entry::Entry;
-use super::pack::{is_continued, unpack};
+use super::pack::{is_continued, unpack_payload};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A log that is open for reading. Copies share its bytes.
+/// A log that is open for reading, in one or more files. Copies share its bytes.
 #[derive(Clone, Debug)]
 pub struct Log {
-    shared: Arc<Shared>,
+    files: Arc<LogFiles>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LogFiles {
     /// The number of entries before the first part, which were dropped.
     first: u64,
-    parts: Vec<Part>,
+    parts: Vec<LogFile>,
     /// The whole chunks of all parts, in order.
     chunks: Vec<Chunk>,
 }
 
 /// A file of a log.
 #[derive(Debug)]
-struct Part {
+struct LogFile {
     path: PathBuf,
     bytes: Mapped,
 }
@@ -37,7 +38,7 @@ struct Part {
 #[derive(Debug)]
 pub(in crate::recording) struct BrokenPart {
     pub(in crate::recording) path: PathBuf,
-    pub(in crate::recording) whole: Whole,
+    pub(in crate::recording) whole: WholeChunks,
     pub(in crate::recording) file_bytes: u64,
 }
 
@@ -50,7 +51,7 @@ struct Chunk {
     frames: Vec<Range<usize>>,
 }
 
-/// A reader's place in a log. A copy of it moves independently.
+/// A position in a log, before the next entry to read. A copy of it moves independently.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     log: Log,
@@ -67,14 +68,15 @@ pub struct Cursor {
 }
 
 /// A shared entry, which stays valid when the cursor that returned it moves on.
-pub type Current = Arc<Entry>;
+pub type SharedEntry = Arc<Entry>;
 
 impl Log {
-    /// Opens the whole chunks of a log that is one file. Returns their extent as well.
-    pub(in crate::recording) fn of_file(path: &Path, bytes: Mapped) -> (Self, Whole) {
-        let mut shared = Shared { first: 0, parts: Vec::new(), chunks: Vec::new() };
-        let whole = shared.append(path, bytes);
-        (Self { shared: Arc::new(shared) }, whole)
+    /// Opens the whole chunks of a log that is one file, whose `path` errors name. Returns their
+    /// extent as well.
+    pub(in crate::recording) fn of_file(path: &Path, bytes: Mapped) -> (Self, WholeChunks) {
+        let mut files = LogFiles { first: 0, parts: Vec::new(), chunks: Vec::new() };
+        let whole = files.append(path, bytes);
+        (Self { files: Arc::new(files) }, whole)
     }
 
     /// Opens the whole chunks of a log of several files, in their order, after `first` entries that
@@ -84,17 +86,17 @@ impl Log {
         first: u64,
         parts: Vec<(PathBuf, Mapped)>,
     ) -> (Self, Option<BrokenPart>) {
-        let mut shared = Shared { first, parts: Vec::new(), chunks: Vec::new() };
+        let mut files = LogFiles { first, parts: Vec::new(), chunks: Vec::new() };
         let mut broken = None;
         for (path, bytes) in parts {
             let file_bytes = bytes.as_ref().len() as u64;
-            let whole = shared.append(&path, bytes);
+            let whole = files.append(&path, bytes);
             if whole.broken {
                 broken = Some(BrokenPart { path, whole, file_bytes });
                 break;
             }
         }
-        (Self { shared: Arc::new(shared) }, broken)
+        (Self { files: Arc::new(files) }, broken)
     }
 
     /// Opens the whole chunks of a log that is in memory.
@@ -104,7 +106,7 @@ impl Log {
 
     /// Returns the number of entries before the first one, which were dropped; 0 for a whole log.
     pub fn first(&self) -> u64 {
-        self.shared.first
+        self.files.first
     }
 
     /// Returns a cursor at the first entry.
@@ -122,8 +124,8 @@ impl Log {
     /// Returns the number of entries, their ticks, and the size of the whole chunks. Decodes all
     /// entries.
     pub fn totals(&self) -> Result<LogTotals, Error> {
-        let last = self.shared.chunks.last();
-        let before = last.and_then(|chunk| self.shared.parts.get(..chunk.part)).unwrap_or_default();
+        let last = self.files.chunks.last();
+        let before = last.and_then(|chunk| self.files.parts.get(..chunk.part)).unwrap_or_default();
         let before = before.iter().map(|part| part.bytes.as_ref().len()).sum::<usize>();
         let end = last.and_then(|chunk| chunk.frames.last()).map_or(0, |frame| frame.end);
         let size_bytes = (before + end) as u64;
@@ -137,32 +139,33 @@ impl Log {
 
     /// Returns the encoded entries of a chunk; `None` after the last one.
     fn chunk(&self, number: usize) -> Result<Option<Vec<u8>>, Error> {
-        let Some(chunk) = self.shared.chunks.get(number) else { return Ok(None) };
-        let part = self.shared.parts.get(chunk.part);
+        let Some(chunk) = self.files.chunks.get(number) else { return Ok(None) };
+        let part = self.files.parts.get(chunk.part);
         let bytes = part.map(|part| part.bytes.as_ref()).unwrap_or_default();
         let mut entries = Vec::new();
         for frame in &chunk.frames {
             let payload = bytes.get(frame.clone()).unwrap_or_default();
-            unpack(payload, &mut entries).ok_or_else(|| self.damage(number))?;
+            unpack_payload(payload, &mut entries).ok_or_else(|| self.damage(number))?;
         }
         Ok(Some(entries))
     }
 
     /// Returns the error for a chunk that cannot be read.
     fn damage(&self, number: usize) -> Error {
-        let chunk = self.shared.chunks.get(number);
+        let chunk = self.files.chunks.get(number);
         let first = chunk.and_then(|chunk| chunk.frames.first());
         let offset = first.map_or(0, |frame| frame.start) as u64;
-        let part = chunk.and_then(|chunk| self.shared.parts.get(chunk.part));
+        let part = chunk.and_then(|chunk| self.files.parts.get(chunk.part));
         let path = part.map_or(Path::new(LOG), |part| &part.path);
         Error::new(path, ErrorKind::LogEntry { offset })
     }
 }
 
-impl Shared {
-    /// Appends the whole chunks of a file, and returns their extent.
-    fn append(&mut self, path: &Path, bytes: Mapped) -> Whole {
-        let (payloads, mut whole) = frames(bytes.as_ref());
+impl LogFiles {
+    /// Appends the whole chunks of a file, and returns their extent. A last chunk that continues in
+    /// a missing frame is not whole.
+    fn append(&mut self, path: &Path, bytes: Mapped) -> WholeChunks {
+        let (payloads, mut whole) = parse_frames(bytes.as_ref());
         let part = self.parts.len();
         let (mut chunks, mut is_open): (Vec<Chunk>, _) = (Vec::new(), false);
         for payload in payloads {
@@ -176,21 +179,24 @@ impl Shared {
         if is_open {
             chunks.pop();
             let last = chunks.last().and_then(|chunk| chunk.frames.last());
-            whole = Whole { size_bytes: last.map_or(0, |frame| frame.end) as u64, broken: true };
+            whole =
+                WholeChunks { size_bytes: last.map_or(0, |frame| frame.end) as u64, broken: true };
         }
         self.chunks.append(&mut chunks);
-        self.parts.push(Part { path: path.to_owned(), bytes });
+        self.parts.push(LogFile { path: path.to_owned(), bytes });
         whole
     }
 }
 
 impl Cursor {
-    /// Continues in `log`, which begins with all of this cursor's log: more was written since.
-    pub fn move_to(&mut self, log: &Log) {
+    /// Makes this cursor continue in `log`, which has all entries of the cursor's log, and those
+    /// that were written since. The cursor stays at its entry.
+    pub fn continue_in(&mut self, log: &Log) {
         self.log = log.clone();
     }
 
-    /// Returns the number of the next entry. That of the first is [`Log::first`].
+    /// Returns the number of the next entry: the number of entries of the run before it. That of
+    /// the log's first entry is [`Log::first`].
     pub fn index(&self) -> u64 {
         self.index
     }
@@ -212,8 +218,9 @@ impl Cursor {
         Ok(self.next.as_ref().map(|(entry, _)| entry.as_ref()))
     }
 
-    /// Returns the next entry, for the caller to keep, without moving past it; `None` at the end.
-    pub fn current(&mut self) -> Result<Option<Current>, Error> {
+    /// Returns the next entry as a shared one, for the caller to keep, without moving past it;
+    /// `None` at the end.
+    pub fn current(&mut self) -> Result<Option<SharedEntry>, Error> {
         self.peek()?;
         Ok(self.next.as_ref().map(|(entry, _)| Arc::clone(entry)))
     }
@@ -229,7 +236,7 @@ impl Cursor {
     }
 
     /// Returns the next entry and moves past it, as [`Self::read`] does, without a copy.
-    fn take(&mut self) -> Result<Option<Current>, Error> {
+    fn take(&mut self) -> Result<Option<SharedEntry>, Error> {
         self.peek()?;
         let Some((entry, end)) = self.next.take() else { return Ok(None) };
         self.at = end;

@@ -1,11 +1,11 @@
-//! Encodes entries, and writes them to a file in chunks.
+//! Encodes entries, and writes them to a file of the log in chunks.
 
 use super::super::chunk::Appender;
 use super::super::error::Error;
 use super::call::CallEntry;
 use super::encode::{CHUNK_BYTES, encode_entry};
 use super::entry::Entry;
-use super::pack::pack;
+use super::pack::pack_chunk;
 
 /// A file of a log, and its entries that are not written yet.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl LogSink {
         self.write_if_full();
     }
 
-    /// Appends the entry of a system call.
+    /// Appends the entry of a system call, as [`Self::entry`] does.
     pub fn call(&mut self, call: &CallEntry<'_>) {
         call.encode(&mut self.pending);
         self.write_if_full();
@@ -41,7 +41,7 @@ impl LogSink {
         self.write_if_full();
     }
 
-    /// Returns true if a write has failed.
+    /// Returns true if any write has failed: nothing is written since.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -55,7 +55,7 @@ impl LogSink {
     /// Writes the pending entries as a chunk. Drops them if a write has failed.
     fn write(&mut self) {
         if !self.has_failed {
-            let written = pack(&self.pending, |payload| self.file.append_framed(payload));
+            let written = pack_chunk(&self.pending, |payload| self.file.append_framed(payload));
             self.error = written.err();
             self.has_failed = self.error.is_some();
         }

@@ -1,6 +1,6 @@
 //! Round trips, cuts, damage, and hostile bytes.
 
-use super::pack::{COMPRESSED_LIMIT_BYTES, PIECE_BYTES, pack};
+use super::pack::{COMPRESSED_LIMIT_BYTES, PIECE_BYTES, pack_chunk};
 use super::*;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::insn::Registers;
@@ -83,7 +83,7 @@ fn done() -> impl Strategy<Value = Done> {
         .prop_map(|(result, writes, maps, state)| Done { result, writes, maps, state })
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn move_to_cpu() -> impl Strategy<Value = Place> {
     any::<(u64, u64)>().prop_map(|(ip, rcx)| Place { ip: Addr(ip), rcx })
 }
 
@@ -100,7 +100,7 @@ fn start() -> impl Strategy<Value = Start> {
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
-    let signal = (place(), bytes(), option::of(state().prop_map(Box::new)), writes());
+    let signal = (move_to_cpu(), bytes(), option::of(state().prop_map(Box::new)), writes());
     let executes = (words(), option::of(bytes()), writes());
     prop_oneof![
         start().prop_map(|start| Happening::Start(Box::new(start))),
@@ -119,16 +119,16 @@ fn happening() -> impl Strategy<Value = Happening> {
             handler,
             writes,
         }),
-        place().prop_map(|place| Happening::Switch { place }),
+        move_to_cpu().prop_map(|place| Happening::Switch { place }),
         (state(), writes())
             .prop_map(|(state, writes)| Happening::Born { state: Box::new(state), writes }),
         writes().prop_map(|writes| Happening::Ends { writes }),
-        option::of(place()).prop_map(|place| Happening::Finish { place }),
-        (place(), option::of(state().prop_map(Box::new)), writes())
+        option::of(move_to_cpu()).prop_map(|place| Happening::Finish { place }),
+        (move_to_cpu(), option::of(state().prop_map(Box::new)), writes())
             .prop_map(|(place, state, writes)| Happening::Changed { place, state, writes }),
         range().prop_map(|range| Happening::Foreign { range }),
         Just(Happening::FinalMemory),
-        (place(), words(), option::of(bytes()), writes()).prop_map(
+        (move_to_cpu(), words(), option::of(bytes()), writes()).prop_map(
             |(place, registers, extended, writes)| {
                 let registers = Box::new(registers);
                 Happening::Accesses { place, registers, extended, writes }
@@ -164,7 +164,7 @@ fn read_all(bytes: Vec<u8>) -> Vec<Entry> {
 /// Returns a log of one chunk whose entries are these bytes.
 fn chunk_of(entries: &[u8]) -> Vec<u8> {
     let mut log = Vec::new();
-    let Ok(()) = pack(entries, |payload| {
+    let Ok(()) = pack_chunk(entries, |payload| {
         log.extend_from_slice(&frame(payload));
         Ok::<(), Infallible>(())
     });

@@ -14,14 +14,14 @@ use std::thread::{Builder, JoinHandle};
 const WAITING: usize = 4;
 
 /// Entries for a log, in order.
-pub(super) enum Part {
+pub(super) enum PendingEntries {
     /// Encoded entries.
     Encoded(Vec<u8>),
     /// Entries that are made where they are written.
     Made(Box<dyn FnOnce(&mut LogSink) + Send>),
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for PendingEntries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Encoded(bytes) => write!(f, "{} encoded bytes", bytes.len()),
@@ -30,7 +30,7 @@ impl fmt::Debug for Part {
     }
 }
 
-impl Part {
+impl PendingEntries {
     /// Writes these entries to a sink.
     pub(super) fn write(self, to: &mut LogSink) {
         match self {
@@ -41,8 +41,8 @@ impl Part {
 }
 
 /// An order to the thread.
-enum Order {
-    Write(Vec<Part>),
+enum LogOrder {
+    Write(Vec<PendingEntries>),
     /// Write out everything, and send the size of the file in bytes.
     Flush(SyncSender<Result<u64, Error>>),
 }
@@ -50,17 +50,17 @@ enum Order {
 /// A thread that writes a log.
 #[derive(Debug)]
 pub(super) struct LogThread {
-    orders: Option<SyncSender<Order>>,
+    orders: Option<SyncSender<LogOrder>>,
     thread: Option<JoinHandle<Option<Box<LogSink>>>>,
     has_failed: Arc<AtomicBool>,
 }
 
 impl LogThread {
-    /// Starts the thread, which calls `place` first, and after each flush. Returns the sink if the
-    /// user has as many threads as are allowed.
+    /// Starts the thread, which calls `move_to_cpu` first, and after each flush. If it cannot be
+    /// started, since the user has as many threads as are allowed, returns the sink as the error.
     pub(super) fn start(
         sink: Box<LogSink>,
-        place: impl Fn() + Send + 'static,
+        move_to_cpu: impl Fn() + Send + 'static,
     ) -> Result<Self, Box<LogSink>> {
         let (orders, received) = sync_channel(WAITING);
         // The thread gets the sink from here: one that does not start would lose it.
@@ -68,9 +68,9 @@ impl LogThread {
         let has_failed = Arc::new(AtomicBool::new(false));
         let failed = Arc::clone(&has_failed);
         let run = move || {
-            place();
+            move_to_cpu();
             let mut sink: Box<LogSink> = given.recv().ok()?;
-            write_all(&mut sink, &received, &failed, &place);
+            write_all(&mut sink, &received, &failed, &move_to_cpu);
             Some(sink)
         };
         let Ok(thread) = Builder::new().name("log".to_owned()).spawn(run) else { return Err(sink) };
@@ -80,31 +80,34 @@ impl LogThread {
         }
     }
 
-    /// Returns true if a write has failed. [`Self::flush`] returns the error.
+    /// Returns true if a write has failed, as far as is known yet. [`Self::flush`] returns the
+    /// error.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Hands over entries to write.
-    pub(super) fn write(&mut self, parts: Vec<Part>) {
-        self.send(Order::Write(parts));
+    /// Hands over entries to write. Waits if [`WAITING`] batches are waiting already.
+    pub(super) fn write(&mut self, parts: Vec<PendingEntries>) {
+        self.send(LogOrder::Write(parts));
     }
 
-    /// Waits until everything is written. Returns the size of the file in bytes.
+    /// Waits until everything is written. Returns the size of the file in bytes, or the first error
+    /// of all writes, once.
     pub(super) fn flush(&mut self) -> Result<u64, Error> {
         let (reply, size) = sync_channel(1);
-        self.send(Order::Flush(reply));
+        self.send(LogOrder::Flush(reply));
         size.recv().unwrap_or_else(|_| self.report_panic())
     }
 
-    /// Waits until all orders are executed, and ends the thread. Returns its sink.
+    /// Waits until all orders are executed, and ends the thread. Returns its sink; `None` if it
+    /// never got it.
     pub(super) fn end(mut self) -> Option<Box<LogSink>> {
         self.orders = None;
         let thread = self.thread.take()?;
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn send(&mut self, order: Order) {
+    fn send(&mut self, order: LogOrder) {
         let is_received = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
         if !is_received {
             self.report_panic();
@@ -133,22 +136,22 @@ impl Drop for LogThread {
 /// Executes orders until the sender is dropped.
 fn write_all(
     sink: &mut LogSink,
-    orders: &Receiver<Order>,
+    orders: &Receiver<LogOrder>,
     has_failed: &AtomicBool,
-    place: &dyn Fn(),
+    move_to_cpu: &dyn Fn(),
 ) {
     for order in orders {
         match order {
-            Order::Write(parts) => {
+            LogOrder::Write(parts) => {
                 for part in parts {
                     part.write(sink);
                 }
                 has_failed.store(sink.has_failed(), Ordering::Relaxed);
             }
-            Order::Flush(reply) => {
+            LogOrder::Flush(reply) => {
                 // If nothing waits for the reply, nothing needs it.
                 let _ = reply.send(sink.flush());
-                place();
+                move_to_cpu();
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Writes a file of the log. Entries are collected in batches, and handed over to a thread if there
-//! is much to write.
+//! Writes a file of the log. Entries are collected in batches. The caller's thread writes until the
+//! first batch is full; then another thread is started, which gets this batch and all later ones.
+//! So an error of a write is returned by a later call.
 
 use super::super::chunk::Appender;
 use super::super::error::Error;
@@ -7,7 +8,7 @@ use super::super::manifest::LogTotals;
 use super::encode::encode_entry;
 use super::entry::Entry;
 use super::sink::LogSink;
-use super::thread::{LogThread, Part};
+use super::thread::{LogThread, PendingEntries};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,20 +23,20 @@ pub(in crate::recording) struct LogFile {
     /// `None` only while it is replaced.
     sink: Option<Sink>,
     /// The entries that are not handed over yet.
-    pending: Vec<Part>,
+    pending: Vec<PendingEntries>,
     /// Their size in bytes.
     pending_bytes: usize,
     /// The size of the file in bytes at the last flush.
     size_bytes: u64,
     totals: LogTotals,
-    place: Placement,
+    place: CpuPlacement,
 }
 
 /// The writer of a log.
 #[derive(Debug)]
 enum Sink {
     /// The caller.
-    Here(Box<LogSink>),
+    Caller(Box<LogSink>),
     /// A thread.
     Thread(LogThread),
 }
@@ -43,19 +44,19 @@ enum Sink {
 /// A function by which the thread that writes a log moves to a CPU; `None` if it stays where it
 /// starts.
 #[derive(Clone, Default)]
-pub(in crate::recording) struct Placement(
+pub(in crate::recording) struct CpuPlacement(
     pub(in crate::recording) Option<Arc<dyn Fn() + Send + Sync>>,
 );
 
-impl fmt::Debug for Placement {
+impl fmt::Debug for CpuPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Placement").field(&self.0.is_some()).finish()
+        f.debug_tuple("CpuPlacement").field(&self.0.is_some()).finish()
     }
 }
 
 /// Entries that are made only when they are written, on the thread that writes the log if there is
 /// one. That saves time of the caller.
-pub struct Later {
+pub struct DeferredEntries {
     /// The number of the entries.
     pub entries: u64,
     /// The ticks of all of them.
@@ -67,9 +68,9 @@ pub struct Later {
 }
 
 impl LogFile {
-    pub(in crate::recording) fn create(path: PathBuf, place: Placement) -> Result<Self, Error> {
+    pub(in crate::recording) fn create(path: PathBuf, place: CpuPlacement) -> Result<Self, Error> {
         Ok(Self {
-            sink: Some(Sink::Here(Box::new(LogSink::new(Appender::create(path)?)))),
+            sink: Some(Sink::Caller(Box::new(LogSink::new(Appender::create(path)?)))),
             pending: Vec::new(),
             pending_bytes: 0,
             size_bytes: 0,
@@ -78,17 +79,17 @@ impl LogFile {
         })
     }
 
-    /// Sets the function by which the thread that writes moves to a CPU.
-    pub(in crate::recording) fn place_by(&mut self, place: Placement) {
+    /// Sets the function by which a thread that is started later to write moves to a CPU.
+    pub(in crate::recording) fn set_placement(&mut self, place: CpuPlacement) {
         self.place = place;
     }
 
     /// Appends an entry. Returns an error of an earlier write.
     pub(in crate::recording) fn append(&mut self, entry: &Entry) -> Result<(), Error> {
-        if !matches!(self.pending.last(), Some(Part::Encoded(_))) {
-            self.pending.push(Part::Encoded(Vec::new()));
+        if !matches!(self.pending.last(), Some(PendingEntries::Encoded(_))) {
+            self.pending.push(PendingEntries::Encoded(Vec::new()));
         }
-        if let Some(Part::Encoded(bytes)) = self.pending.last_mut() {
+        if let Some(PendingEntries::Encoded(bytes)) = self.pending.last_mut() {
             let before = bytes.len();
             encode_entry(entry, bytes);
             self.pending_bytes += bytes.len() - before;
@@ -98,8 +99,11 @@ impl LogFile {
     }
 
     /// Appends entries that are made where they are written. Returns an error of an earlier write.
-    pub(in crate::recording) fn append_later(&mut self, later: Later) -> Result<(), Error> {
-        self.pending.push(Part::Made(later.make));
+    pub(in crate::recording) fn append_later(
+        &mut self,
+        later: DeferredEntries,
+    ) -> Result<(), Error> {
+        self.pending.push(PendingEntries::Made(later.make));
         self.pending_bytes += later.size_bytes;
         self.totals.add(later.entries, later.ticks);
         self.hand_over_if_large()
@@ -111,12 +115,13 @@ impl LogFile {
         if self.pending_bytes < BATCH_BYTES {
             return Ok(());
         }
-        if let Some(Sink::Here(sink)) = self.sink.take_if(|sink| matches!(sink, Sink::Here(_))) {
+        if let Some(Sink::Caller(sink)) = self.sink.take_if(|sink| matches!(sink, Sink::Caller(_)))
+        {
             self.sink = Some(self.start_thread(sink));
         }
         self.hand_over();
         let has_failed = match &self.sink {
-            Some(Sink::Here(sink)) => sink.has_failed(),
+            Some(Sink::Caller(sink)) => sink.has_failed(),
             Some(Sink::Thread(thread)) => thread.has_failed(),
             None => false,
         };
@@ -126,8 +131,9 @@ impl LogFile {
     /// Starts the thread; if that is not possible, the caller goes on writing.
     fn start_thread(&self, sink: Box<LogSink>) -> Sink {
         let place = self.place.0.clone();
-        let started = LogThread::start(sink, move || place.iter().for_each(|place| place()));
-        started.map_or_else(Sink::Here, Sink::Thread)
+        let started =
+            LogThread::start(sink, move || place.iter().for_each(|move_to_cpu| move_to_cpu()));
+        started.map_or_else(Sink::Caller, Sink::Thread)
     }
 
     /// Hands over the pending entries to the thread, or writes them if there is none.
@@ -135,7 +141,7 @@ impl LogFile {
         let parts = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         match &mut self.sink {
-            Some(Sink::Here(sink)) => parts.into_iter().for_each(|part| part.write(sink)),
+            Some(Sink::Caller(sink)) => parts.into_iter().for_each(|part| part.write(sink)),
             Some(Sink::Thread(thread)) => thread.write(parts),
             None => {}
         }
@@ -145,7 +151,7 @@ impl LogFile {
     pub(in crate::recording) fn flush(&mut self) -> Result<(), Error> {
         self.hand_over();
         self.size_bytes = match &mut self.sink {
-            Some(Sink::Here(sink)) => sink.flush()?,
+            Some(Sink::Caller(sink)) => sink.flush()?,
             Some(Sink::Thread(thread)) => thread.flush()?,
             None => 0,
         };
@@ -154,12 +160,12 @@ impl LogFile {
 
     /// Writes out all entries, and ends the thread that writes. It starts again when there is much
     /// to write.
-    pub(in crate::recording) fn rest(&mut self) -> Result<(), Error> {
+    pub(in crate::recording) fn pause_thread(&mut self) -> Result<(), Error> {
         self.flush()?;
         if let Some(Sink::Thread(thread)) =
             self.sink.take_if(|sink| matches!(sink, Sink::Thread(_)))
         {
-            self.sink = thread.end().map(Sink::Here);
+            self.sink = thread.end().map(Sink::Caller);
         }
         Ok(())
     }
@@ -189,7 +195,7 @@ mod tests {
         Entry { tid: Tid(1), ticks, check: 7, happening: Happening::Switch { place } }
     }
 
-    fn later(first: u64, count: u64) -> Later {
+    fn later(first: u64, count: u64) -> DeferredEntries {
         let make = move |log: &mut LogSink| {
             for ticks in first..first + count {
                 let (tid, bytes) = (Tid(1), [1; 100]);
@@ -198,7 +204,7 @@ mod tests {
             }
         };
         let ticks = (first..first + count).sum();
-        Later { entries: count, ticks, size_bytes: 100 << 10, make: Box::new(make) }
+        DeferredEntries { entries: count, ticks, size_bytes: 100 << 10, make: Box::new(make) }
     }
 
     #[test]
@@ -207,7 +213,7 @@ mod tests {
         let path = dir.path().join("log");
         let placed = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&placed);
-        let place = Placement(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
+        let place = CpuPlacement(Some(Arc::new(move || _ = count.fetch_add(1, Ordering::Relaxed))));
         let mut log = LogFile::create(path.clone(), place).unwrap();
         let mut next = 0;
         while next < 30_000 {
@@ -215,12 +221,12 @@ mod tests {
             log.append_later(later(next + 1, 500)).unwrap();
             next += 501;
         }
-        log.rest().unwrap();
+        log.pause_thread().unwrap();
         log.append(&entry(next)).unwrap();
         log.flush().unwrap();
         assert_eq!(placed.load(Ordering::Relaxed), 2, "at its start, and after a flush");
         assert_eq!(log.size_bytes(), std::fs::metadata(&path).unwrap().len());
-        let (read, whole) = Log::of_file(&path, Mapped::open_own(&path).unwrap());
+        let (read, whole) = Log::of_file(&path, Mapped::open_without_link(&path).unwrap());
         assert!(!whole.broken);
         assert_eq!(read.totals().unwrap(), log.totals());
         let mut cursor = read.cursor();

@@ -44,7 +44,8 @@ pub(super) fn text(members: &[Member]) -> String {
     })
 }
 
-/// Parses the list. Accepts only what [`text`] returns, for the files of one recording.
+/// Parses the list. Accepts only what [`text`] returns for the files of one recording: names that a
+/// recording can have, none of them twice, with a manifest as the last.
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, ErrorKind> {
     let list = std::str::from_utf8(bytes).map_err(|_| ErrorKind::NotPacked)?;
     let mut lines = list.lines();
@@ -76,7 +77,8 @@ fn member(line: &str) -> Option<Member> {
     Some(Member { name: name.to_owned(), size_bytes: size.parse().ok()? })
 }
 
-/// Returns true if a recording can have a file with this path in it.
+/// Returns true if a recording can have a file with this path in it, so that unpacking may write
+/// it.
 pub(super) fn is_known(name: &str) -> bool {
     let Some((dir, file)) = name.split_once('/') else {
         let is_log = log_part(name).is_some();

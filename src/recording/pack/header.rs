@@ -37,16 +37,17 @@ const HOLEY: u8 = b'S';
 /// header.
 const LONG_NAME_FILE: &str = "././@LongLink";
 
-/// Returns the header of a file, of one or more blocks. Only the segments of the file are stored.
+/// Returns the header of a file, of one or more blocks. After it follow the `segments` of the file,
+/// the parts of it that are not holes.
 pub(super) fn header(name: &str, size_bytes: u64, segments: &[Segment]) -> Vec<u8> {
     let mut blocks = Vec::new();
-    let short = name.as_bytes().get(NAME);
-    if let Some(short) = short {
+    let truncated = name.as_bytes().get(NAME);
+    if let Some(truncated) = truncated {
         let with_end = [name.as_bytes(), b"\0"].concat();
         blocks.extend(plain(LONG_NAME_FILE.as_bytes(), LONG_NAME, with_end.len() as u64));
         blocks.extend_from_slice(&with_end);
         blocks.resize(blocks.len().next_multiple_of(BLOCK_BYTES), 0);
-        blocks.extend(of_file(short, size_bytes, segments));
+        blocks.extend(of_file(truncated, size_bytes, segments));
     } else {
         blocks.extend(of_file(name.as_bytes(), size_bytes, segments));
     }

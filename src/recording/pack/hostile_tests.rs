@@ -171,7 +171,7 @@ fn a_changed_byte_is_found() {
         if let Ok(reader) = scene.unpack(&changed) {
             assert!(at < 10 || at == packed.len() - 9, "{at}");
             assert_eq!(files_below(reader.dir()).len(), files_below(&scene.recording()).len());
-            assert!(reader.damage().is_empty());
+            assert!(reader.find_damage().is_empty());
         }
     }
 }

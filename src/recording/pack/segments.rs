@@ -1,6 +1,6 @@
 //! The parts of a file with holes that are stored: a core file may have terabytes of holes.
 
-use super::super::sums::seek;
+use super::super::sums::seek_data_or_hole;
 use nix::unistd::Whence;
 use std::fs::File;
 use std::io;
@@ -27,8 +27,8 @@ pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segmen
     let mut segments: Vec<Segment> = Vec::new();
     let mut at = 0;
     while at < size_bytes {
-        let data = seek(file, at, Whence::SeekData, size_bytes)?;
-        let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
+        let data = seek_data_or_hole(file, at, Whence::SeekData, size_bytes)?;
+        let hole = seek_data_or_hole(file, data, Whence::SeekHole, size_bytes)?;
         match segments.last_mut() {
             // The hole is too small: this segment joins the one before it.
             Some(before) if data - at < least => before.size_bytes = hole - before.offset,

@@ -204,7 +204,7 @@ fn files_are_added_and_are_checked_from_then_on() {
     assert!(members(&bytes).iter().any(|(name, _)| *name == deep));
     let reader = scene.unpack(&bytes).unwrap();
     fs::write(reader.dir().join(&deep), "int Main;").unwrap();
-    assert_eq!(reader.damage().len(), 1);
+    assert_eq!(reader.find_damage().len(), 1);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn tar_extracts_the_same_files() {
         "core".to_owned(),
         super::super::sums::Sum::of_file(&File::open(&core).unwrap()).unwrap(),
     );
-    fs::write(scene.recording().join("checksums"), sums.text()).unwrap();
+    fs::write(scene.recording().join("checksums"), sums.to_text()).unwrap();
     let packed = scene.pack(Vec::new());
     assert!(packed.len() < 1 << 20, "{}", packed.len());
     let reader = scene.unpack(&packed).unwrap();

@@ -21,11 +21,11 @@ const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Unpacks a recording into `dir`, which must not exist, and opens it. Leaves nothing if it fails.
-/// Calls `watch` with the number of bytes done and that of all, and fails if it returns false.
+/// Calls `progress` with the number of bytes done and that of all, and fails if it returns false.
 pub fn unpack(
     file: &Path,
     dir: &Path,
-    watch: &mut dyn FnMut(u64, u64) -> bool,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Reader, Error> {
     let packed = open_regular(file, Links::Follow).at(file)?;
     let mut from = BufReader::with_capacity(BUFFER_BYTES, packed);
@@ -34,7 +34,7 @@ pub fn unpack(
     }
     private_dirs().recursive(false).create(dir).at(dir)?;
     let unpacking = Unpacking { file, dir, from: GzDecoder::new(from) };
-    let unpacked = unpacking.run(watch).and_then(|members| checked(file, dir, &members));
+    let unpacked = unpacking.run(progress).and_then(|members| open_checked(file, dir, &members));
     if unpacked.is_err() {
         // The original error is more important than this one.
         let _ = fs::remove_dir_all(dir);
@@ -50,9 +50,9 @@ fn private_dirs() -> DirBuilder {
     builder
 }
 
-/// Opens the unpacked recording, and checks all of it. In errors, its files are parts of the packed
-/// file.
-fn checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, Error> {
+/// Opens the unpacked recording, and checks all of its files. Also creates the directories of
+/// source files without files in them. In errors, the paths are below that of the packed file.
+fn open_checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, Error> {
     let opened = Reader::open(dir).and_then(|reader| {
         let traces: Vec<_> = reader.traces()?.into_iter().map(trace_name).collect();
         if let Some(unlisted) =
@@ -60,7 +60,7 @@ fn checked(file: &Path, dir: &Path, members: &[Member]) -> Result<Reader, Error>
         {
             return Err(Error::new(&dir.join(&unlisted.name), ErrorKind::Unlisted));
         }
-        if let Some(fault) = reader.damage().into_iter().next() {
+        if let Some(fault) = reader.find_damage().into_iter().next() {
             return Err(fault);
         }
         // Names of files can lead through directories without files (`../main.c`).
@@ -93,8 +93,8 @@ struct Unpacking<'a> {
 
 impl Unpacking<'_> {
     /// Writes the files of the archive to the directory, and returns their list.
-    fn run(mut self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<Member>, Error> {
-        let members = self.contents()?;
+    fn run(mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Vec<Member>, Error> {
+        let members = self.read_contents()?;
         for sub in [TRACE_DIR, IMAGE_DIR] {
             let sub = self.dir.join(sub);
             private_dirs().create(&sub).at(&sub)?;
@@ -102,15 +102,15 @@ impl Unpacking<'_> {
         let total = members.iter().fold(0, |sum: u64, one| sum.saturating_add(one.size_bytes));
         let mut done = 0_u64;
         for member in &members {
-            self.member(member, &mut |at| watch(done.saturating_add(at), total))?;
+            self.unpack_member(member, &mut |at| progress(done.saturating_add(at), total))?;
             done = done.saturating_add(member.size_bytes);
         }
-        self.end()?;
+        self.read_end()?;
         Ok(members)
     }
 
     /// Reads the first file of the archive, the list of the others.
-    fn contents(&mut self) -> Result<Vec<Member>, Error> {
+    fn read_contents(&mut self) -> Result<Vec<Member>, Error> {
         let file = self.file;
         let size_bytes = self.read(|from| read_first(from, CONTENTS))?;
         let size_bytes = size_bytes.ok_or_else(|| Error::new(file, ErrorKind::NotPacked))?;
@@ -123,12 +123,17 @@ impl Unpacking<'_> {
         if bytes.len() as u64 != size_bytes {
             return Err(Error::new(file, ErrorKind::PackCut));
         }
-        self.padding(size_bytes)?;
+        self.read_padding(size_bytes)?;
         parse(&bytes).map_err(|kind| Error::new(file, kind))
     }
 
-    /// Reads a file of the archive, and writes it to the directory. Fails if `watch` returns false.
-    fn member(&mut self, member: &Member, watch: &mut dyn FnMut(u64) -> bool) -> Result<(), Error> {
+    /// Reads a file of the archive, and writes it to the directory. Fails if `progress` returns
+    /// false.
+    fn unpack_member(
+        &mut self,
+        member: &Member,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(), Error> {
         let Member { name, size_bytes } = member;
         let segments = self.read(|from| read_header(from, name, *size_bytes))?;
         let segments = segments.ok_or_else(|| self.damaged())?;
@@ -143,7 +148,7 @@ impl Unpacking<'_> {
             let end = segment.offset + segment.size_bytes;
             let mut at = segment.offset;
             while at < end {
-                if !watch(at) {
+                if !progress(at) {
                     return Err(Error::new(self.file, io::Error::from(io::ErrorKind::Interrupted)));
                 }
                 let count = usize::try_from(end - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
@@ -156,11 +161,11 @@ impl Unpacking<'_> {
         }
         // A hole at the end.
         file.set_len(*size_bytes).at(&path)?;
-        self.padding(stored)
+        self.read_padding(stored)
     }
 
     /// Reads the zeros after the data of a file.
-    fn padding(&mut self, size_bytes: u64) -> Result<(), Error> {
+    fn read_padding(&mut self, size_bytes: u64) -> Result<(), Error> {
         let mut block = [0; BLOCK_BYTES];
         let padding = &mut block[..padding_bytes(size_bytes)];
         self.read(|from| from.read_exact(padding))?;
@@ -168,7 +173,7 @@ impl Unpacking<'_> {
     }
 
     /// Reads the end of the archive, and of the file: nothing may follow.
-    fn end(mut self) -> Result<(), Error> {
+    fn read_end(mut self) -> Result<(), Error> {
         let mut blocks = [0; 2 * BLOCK_BYTES];
         self.read(|from| from.read_exact(&mut blocks))?;
         // This also compares the checksum of gzip.

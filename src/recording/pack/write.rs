@@ -1,11 +1,13 @@
-//! Packs a recording.
+//! Packs a recording: its files, and others that belong to it, to a tar archive that gzip
+//! compresses. A cut recording may grow at the same time; the files are packed with the sizes that
+//! they have when they are listed.
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::{
     CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, MANIFEST, SIDEBAND, SOURCE_DIR, STARTING, TRACE_DIR,
     log_name, trace_name,
 };
-use super::super::keyframe::listed_name;
+use super::super::keyframe::keyframe_path;
 use super::super::reader::Reader;
 use super::super::regular::{Links, create_private, open_regular};
 use super::super::sums::{Sum, Sums};
@@ -70,20 +72,20 @@ struct Item {
 }
 
 /// Packs a recording and additional files into `out`, which must not exist. Fails if the recording
-/// is damaged. Calls `watch` with the number of bytes done and that of all, and fails if it returns
-/// false. Removes a partial file.
+/// is damaged. Calls `progress` with the number of bytes done and that of all, and fails if it
+/// returns false. Removes a partial file.
 pub fn pack(
     reader: &Reader,
     extras: Vec<Extra>,
     out: &Path,
-    watch: &mut dyn FnMut(u64, u64) -> bool,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(), Error> {
-    if let Some(fault) = reader.damage().into_iter().next() {
+    if let Some(fault) = reader.find_damage().into_iter().next() {
         return Err(fault);
     }
     let items = match reader.sums() {
-        Some(sums) => of_complete(reader, sums, extras)?,
-        None => of_cut(reader, extras)?,
+        Some(sums) => items_of_complete(reader, sums, extras)?,
+        None => items_of_cut(reader, extras)?,
     };
     if let Some(item) = items.iter().find(|item| !is_known(&item.member.name)) {
         let name = item.member.name.clone();
@@ -91,7 +93,7 @@ pub fn pack(
     }
     let file = create_private(out).at(out)?;
     let written = Packing { out, to: GzEncoder::new(BufWriter::new(file), Compression::default()) }
-        .write(&items, watch);
+        .write(&items, progress);
     if written.is_err() {
         // A part of a packed recording is useless, and the original error is more important.
         let _ = fs::remove_file(out);
@@ -101,7 +103,7 @@ pub fn pack(
 
 /// Returns the files of a complete recording: those with a checksum, and the traces. The manifest
 /// comes last.
-fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
+fn items_of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut sums = sums.clone();
     let own = |name: &str| Content::File(reader.dir().join(name));
     let mut items: Vec<(String, Content)> = sums
@@ -121,7 +123,7 @@ fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<I
         }
     }
     items.sort_by(|one, other| one.0.cmp(&other.0));
-    items.push((CHECKSUMS.to_owned(), Content::Bytes(sums.text().into_bytes().into())));
+    items.push((CHECKSUMS.to_owned(), Content::Bytes(sums.to_text().into_bytes().into())));
     items.push((MANIFEST.to_owned(), own(MANIFEST)));
     items.into_iter().map(|(name, content)| item(name, content)).collect()
 }
@@ -129,29 +131,29 @@ fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<I
 /// Returns the files of a cut recording. If its recorder is still running, they grow: their sizes
 /// are read in such an order that no trace runs on code that the sideband has not announced, and no
 /// keyframe is of a place after the end of the log.
-fn of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
+fn items_of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
-    items.extend(below(reader.dir(), TRACE_DIR)?);
-    for name in reader.keyframes().into_iter().map(listed_name) {
-        items.extend(open(reader.dir(), name)?);
+    items.extend(items_below(reader.dir(), TRACE_DIR)?);
+    for name in reader.keyframes().into_iter().map(keyframe_path) {
+        items.extend(open_item(reader.dir(), name)?);
     }
     for name in reader.log_parts()?.into_iter().map(log_name) {
-        items.extend(open(reader.dir(), name)?);
+        items.extend(open_item(reader.dir(), name)?);
     }
     for name in [SIDEBAND, IMAGE_DIR, CORE, DEBUG_DIR, SOURCE_DIR] {
-        items.extend(below(reader.dir(), name)?);
+        items.extend(items_below(reader.dir(), name)?);
     }
     for extra in extras {
         if items.iter().all(|item| item.member.name != extra.name) {
             items.push(item(extra.name, extra.content)?);
         }
     }
-    items.extend(below(reader.dir(), STARTING)?);
+    items.extend(items_below(reader.dir(), STARTING)?);
     Ok(items)
 }
 
 /// Opens a file of a recording; `None` if the recorder has just removed it.
-fn open(dir: &Path, name: String) -> Result<Option<Item>, Error> {
+fn open_item(dir: &Path, name: String) -> Result<Option<Item>, Error> {
     let path = dir.join(&name);
     match open_regular(&path, Links::Refuse) {
         Ok(file) => item(name, Content::Open(path, file)).map(Some),
@@ -162,7 +164,7 @@ fn open(dir: &Path, name: String) -> Result<Option<Item>, Error> {
 
 /// Returns the file at a path in a recording, or all files below a directory; none if there is
 /// nothing.
-fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
+fn items_below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     let path = dir.join(name);
     let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(Vec::new()) };
     if !metadata.is_dir() {
@@ -174,13 +176,13 @@ fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
     for entry in fs::read_dir(&path).at(&path)? {
         // Names of a recording are UTF-8.
         if let Some(file) = entry.at(&path)?.file_name().to_str() {
-            items.extend(below(dir, &format!("{name}/{file}"))?);
+            items.extend(items_below(dir, &format!("{name}/{file}"))?);
         }
     }
     Ok(items)
 }
 
-/// Returns the file to be packed, with its present size.
+/// Returns a file that is to be packed, with its present size.
 fn item(name: String, content: Content) -> Result<Item, Error> {
     let size_bytes = match &content {
         Content::File(path) => fs::metadata(path).at(path)?.len(),
@@ -201,7 +203,7 @@ impl Packing<'_> {
     fn write(
         mut self,
         items: &[Item],
-        watch: &mut dyn FnMut(u64, u64) -> bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), Error> {
         let members: Vec<_> = items.iter().map(|item| item.member.clone()).collect();
         self.bytes(CONTENTS, text(&members).as_bytes())?;
@@ -213,12 +215,12 @@ impl Packing<'_> {
                 Content::Bytes(bytes) => self.bytes(name, bytes)?,
                 Content::File(path) => {
                     let file = open_regular(path, Links::Follow).at(path)?;
-                    let mut watch = |at| watch(done + at, total);
-                    self.file(member, path, &file, &mut watch)?;
+                    let mut progress = |at| progress(done + at, total);
+                    self.file(member, path, &file, &mut progress)?;
                 }
                 Content::Open(path, file) => {
-                    let mut watch = |at| watch(done + at, total);
-                    self.file(member, path, file, &mut watch)?;
+                    let mut progress = |at| progress(done + at, total);
+                    self.file(member, path, file, &mut progress)?;
                 }
             }
             done += size_bytes;
@@ -244,7 +246,7 @@ impl Packing<'_> {
         member: &Member,
         path: &Path,
         file: &File,
-        watch: &mut dyn FnMut(u64) -> bool,
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), Error> {
         let (name, size_bytes) = (member.name.as_str(), member.size_bytes);
         let segments = segments_of(file, size_bytes).at(path)?;
@@ -255,7 +257,7 @@ impl Packing<'_> {
             let end = segment.offset + segment.size_bytes;
             let mut at = segment.offset;
             while at < end {
-                if !watch(at) {
+                if !progress(at) {
                     return Err(Error::new(path, io::Error::from(io::ErrorKind::Interrupted)));
                 }
                 let count = usize::try_from(end - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);

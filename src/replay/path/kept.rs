@@ -26,7 +26,7 @@ pub fn path_of(
     if let Some(path) = reader.kept_path() {
         return Ok(path);
     }
-    let dir = reader.prepare_path()?;
+    let dir = reader.remove_kept_path()?;
     write_path(Reader::open(reader.dir())?, &dir, goes_on)?;
     Ok(Reader::open(&dir)?)
 }

@@ -169,7 +169,7 @@ impl WrittenPath {
         if let Some(file) = self.files.get(&image) {
             return Ok(Backing::File { file: *file, offset });
         }
-        self.writer.image_of(&self.source, &image)?;
+        self.writer.store_image_of(&self.source, &image)?;
         let file = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
         self.files.insert(image.clone(), file);
         self.event(tsc, tid, Event::File { file, path })?;
@@ -199,7 +199,7 @@ impl WrittenPath {
                 final_pc: of_source(tid).and_then(|thread| thread.final_pc),
             })
             .collect();
-        self.writer.core_of(source)?;
+        self.writer.store_core_of(source)?;
         self.manifest.end = Some(End {
             exit: known.and_then(|end| end.exit),
             duration_ns: known.map_or(0, |end| end.duration_ns),

@@ -9,7 +9,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::flow::{Event, Gap};
 use crate::image::Section;
 use crate::pt::unit::{Config, RtitCtl, Unit};
-use crate::recording::import::{Code, CpuSwitch, Imported};
+use crate::recording::import::{CpuSwitch, Imported, MappedCode};
 use crate::recording::{Mapped, Reader, TraceId};
 use crate::sideband::SwitchKind;
 use crate::timeline::{Options, Timeline, Totals, Visit};
@@ -157,7 +157,7 @@ fn run(seed: u64, setting: Setting, insns: usize) -> RanProgram {
 
 /// Returns the timeline of the same run, imported from perf.data.
 fn open_of_perf(ran: &RanProgram, dir: &std::path::Path) -> Timeline {
-    use crate::recording::import::{Perf, open_perf};
+    use crate::recording::import::{PerfOptions, open_perf};
     use crate::sideband::perf_data as perf;
     let mut writer = perf::PerfWriter::new("GenuineIntel,6,85,4");
     writer.add_intel_pt_events(8, 1);
@@ -227,7 +227,8 @@ fn open_of_perf(ran: &RanProgram, dir: &std::path::Path) -> Timeline {
     std::fs::write(dir.join("p"), ran.program.bytes()).unwrap();
     let mut file = std::fs::File::create(dir.join("perf.data")).unwrap();
     writer.write(&areas, &mut file).unwrap();
-    let with = Perf { pid: Some(OURS), symfs: Some(dir.to_owned()), ..Perf::default() };
+    let with =
+        PerfOptions { pid: Some(OURS), symfs: Some(dir.to_owned()), ..PerfOptions::default() };
     let imported = open_perf(&dir.join("perf.data"), &with).unwrap();
     let recording = dir.join("recording");
     imported.write(&recording).unwrap();
@@ -254,7 +255,7 @@ fn open(ran: &RanProgram, dir: &std::path::Path) -> [Timeline; 2] {
             .map(|(cpu, trace)| (TraceId::Cpu(cpu), Mapped::from(trace.clone()).into()))
             .collect(),
         switches: ran.switches.clone(),
-        code: vec![Code::File(section)],
+        code: vec![MappedCode::File(section)],
         ..Imported::default()
     };
     imported.write(dir).unwrap();

@@ -4,7 +4,7 @@
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::VDSO_NAME;
 use super::super::super::mapped::Mapped;
-use super::{Perf, open};
+use super::{PerfOptions, open};
 use crate::image::Bytes;
 use crate::image::elf::Elf;
 use crate::sideband::perf_data::{BuildId, PerfMap};
@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A finder of the program's files, which opens each file once, whatever its names.
 pub(super) struct Binaries<'a> {
-    with: &'a Perf,
+    options: &'a PerfOptions,
     /// The build IDs that perf.data lists, by file name.
     listed: HashMap<&'a str, &'a [u8]>,
     /// The opened files, by canonical path.
@@ -24,10 +24,10 @@ pub(super) struct Binaries<'a> {
 }
 
 impl<'a> Binaries<'a> {
-    pub(super) fn new(with: &'a Perf, listed: &'a [BuildId]) -> Self {
+    pub(super) fn new(options: &'a PerfOptions, listed: &'a [BuildId]) -> Self {
         // If a name is listed repeatedly, the first entry counts.
         let listed = listed.iter().rev().map(|listed| (&*listed.name, &*listed.id)).collect();
-        Self { with, listed, opened: HashMap::new(), vdsos: HashMap::new() }
+        Self { options, listed, opened: HashMap::new(), vdsos: HashMap::new() }
     }
 
     /// Returns the contents of a mapping's file; `None` if it is not found. Fails if all files
@@ -37,13 +37,14 @@ impl<'a> Binaries<'a> {
         self.find(&map.name, &build_id)
     }
 
-    /// Returns the vdso that the user gave, or that perf's cache contains; `None` without either.
+    /// Returns the vdso that the user gave, else the one with the mapping's build ID in perf's
+    /// cache; `None` without either.
     pub(super) fn vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         if let Some(known) = self.vdsos.get(&build_id) {
             return Ok(known.clone());
         }
-        let found = if let Some(path) = &self.with.vdso {
+        let found = if let Some(path) = &self.options.vdso {
             Some(open(path)?)
         } else {
             let kept = cached(&build_id, "vdso").and_then(|path| self.open(&path));
@@ -67,13 +68,13 @@ impl<'a> Binaries<'a> {
         self.listed.get(&*map.name).map(|id| id.to_vec()).unwrap_or_default()
     }
 
-    /// Returns the first file that is found under a name and has the build ID; `None` if no file is
-    /// found. Fails if all files found have other build IDs.
+    /// Returns the first file that is found for a name and has the build ID, or any file if the
+    /// user accepts all; `None` if no file is found. Fails if all files found have other build IDs.
     fn find(&mut self, name: &str, build_id: &[u8]) -> Result<Option<Bytes>, Error> {
         let mut other = None;
-        for path in places(name, build_id, self.with) {
+        for path in places(name, build_id, self.options) {
             let Some(bytes) = self.open(&path) else { continue };
-            if self.with.any_binary || has_build_id(&bytes, build_id) {
+            if self.options.any_binary || has_build_id(&bytes, build_id) {
                 return Ok(Some(bytes));
             }
             other.get_or_insert(path);
@@ -92,10 +93,11 @@ impl<'a> Binaries<'a> {
     }
 }
 
-/// Returns the paths at which a file may be, in order of preference.
-fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {
+/// Returns the paths at which a file may be, in order of preference: its own, below the directory
+/// `symfs` if the user gave that, then the one in perf's cache.
+fn places(name: &str, build_id: &[u8], options: &PerfOptions) -> Vec<PathBuf> {
     let path = Path::new(name);
-    let mut places = match &with.symfs {
+    let mut places = match &options.symfs {
         Some(root) => {
             // Hostile paths must not lead out of the root.
             let parts = path.components().filter(|part| matches!(part, Component::Normal(_)));

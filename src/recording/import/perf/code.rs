@@ -2,8 +2,8 @@
 
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
-use super::super::imported::{Code, ImportedEvent, What};
-use super::Perf;
+use super::super::imported::{ImportedEvent, ImportedEventKind, MappedCode};
+use super::PerfOptions;
 use super::binaries::Binaries;
 use super::process::Process;
 use crate::common::{Addr, Tid, Tsc};
@@ -16,79 +16,86 @@ use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap, PerfRecord};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// The inputs of [`history`] besides the records of perf.data.
-pub(super) struct Known<'a> {
-    pub(super) with: &'a Perf,
+/// The sources of code besides the records of perf.data, and the clock of their times.
+pub(super) struct CodeSources<'a> {
+    pub(super) options: &'a PerfOptions,
     pub(super) core: Option<&'a Core>,
     pub(super) clock: Option<TscToNs>,
 }
 
-/// Returns the events of the process and the path of its program, if it is known. Adds notes about
-/// files that were not found.
+/// Returns the events of the process, in order of time, and the path of its program, if it is
+/// known. Among them are the mappings of code, with the code of the files that were found. Adds
+/// notes about files that were not.
 pub(super) fn history(
     data: &PerfData,
     process: &Process,
-    known: &Known<'_>,
+    sources: &CodeSources<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<ImportedEvent>, Option<String>), Error> {
     let is_exec = |record: &PerfRecord| matches!(&record.event, PerfEvent::Comm { pid, exec: true, .. } if *pid == process.pid);
     let last_exec = process.records(data).filter(|(_, record)| is_exec(record)).last();
     let last_exec = last_exec.map(|(_, record)| record);
-    let mut history = Builder {
+    let mut history = HistoryBuilder {
         process,
-        known,
+        sources,
         notes,
         threads: process.threads.iter().copied().collect(),
-        binaries: Binaries::new(known.with, &data.build_ids),
+        binaries: Binaries::new(sources.options, &data.build_ids),
         files: HashMap::new(),
         reported: Vec::new(),
         floors: Floors::default(),
-        left_bytes: COMPARED_BYTES,
-        missing: 0,
+        comparable_bytes: COMPARED_LIMIT_BYTES,
+        missing_files: 0,
         has_core: false,
         code_bytes: HashMap::new(),
     };
     if last_exec.is_none() {
-        history.core(Tsc(0), Tid(process.pid.0));
+        history.add_core(Tsc(0), Tid(process.pid.0));
     }
     let mut program = None;
     // The index in `reported` of the last exec(2), until its file is mapped.
     let mut executed: Option<usize> = None;
     for (owner, record) in process.records(data) {
-        let tsc = record.id.time_ns.zip(known.clock).map_or(Tsc(0), |(ns, clock)| clock.tsc(ns));
+        let tsc = record.id.time_ns.zip(sources.clock).map_or(Tsc(0), |(ns, clock)| clock.tsc(ns));
         if let PerfEvent::Map(map) = &record.event
             && map.pid == owner
         {
             let is_program = map.executable && is_file(&map.name) && !map.name.contains('[');
             if is_program && (executed.is_some() || program.is_none()) {
                 program = Some(map.name.clone());
-                if let Some(ImportedEvent { what: What::Event(Event::Exec { path }), .. }) =
-                    executed.take().and_then(|place| history.reported.get_mut(place))
+                if let Some(ImportedEvent {
+                    kind: ImportedEventKind::Sideband(Event::Exec { path }),
+                    ..
+                }) = executed.take().and_then(|place| history.reported.get_mut(place))
                 {
                     path.clone_from(&map.name);
                 }
             }
-            history.map(tsc, map)?;
+            history.add_mapping(tsc, map)?;
         } else if let Some((tid, event)) = event(process, record) {
             let mut tsc = tsc;
             if matches!(event, Event::Exec { .. }) {
                 tsc = history.floors.exec(tsc);
                 executed = Some(history.reported.len());
             }
-            history.reported.push(ImportedEvent { tsc, tid, what: What::Event(event) });
+            history.reported.push(ImportedEvent {
+                tsc,
+                tid,
+                kind: ImportedEventKind::Sideband(event),
+            });
             if let PerfEvent::Comm { name, exec: true, .. } = &record.event {
-                let what = What::Event(Event::Comm { name: name.clone() });
-                history.reported.push(ImportedEvent { tsc, tid, what });
+                let kind = ImportedEventKind::Sideband(Event::Comm { name: name.clone() });
+                history.reported.push(ImportedEvent { tsc, tid, kind });
             }
             if last_exec.is_some_and(|last| std::ptr::eq(last, record)) {
                 // Later mappings lie over the memory of the core file.
-                history.core(tsc, tid);
+                history.add_core(tsc, tid);
             }
         }
     }
-    let Builder { reported, missing, .. } = history;
-    if missing > NAMED {
-        notes.push(format!("{} more files were not found", missing - NAMED));
+    let HistoryBuilder { reported, missing_files, .. } = history;
+    if missing_files > NAMED_LIMIT {
+        notes.push(format!("{} more files were not found", missing_files - NAMED_LIMIT));
     }
     Ok((reported, program))
 }
@@ -119,8 +126,9 @@ fn is_file(name: &str) -> bool {
     name.starts_with('/') && !name.starts_with("//")
 }
 
-/// Returns true if a mapping's name is that of a file which an export made for code in no file.
-fn is_code(name: &str) -> bool {
+/// Returns true if a mapping's name is [`CODE_NAME`] or [`CORE_NAME`]: a file that contraflow's
+/// export made for code that was in no file.
+fn is_exported_code(name: &str) -> bool {
     name == CODE_NAME || name == CORE_NAME
 }
 
@@ -129,9 +137,9 @@ fn clamp(size: u64) -> usize {
 }
 
 /// The history of a process while it is made from the records of perf.data.
-struct Builder<'a> {
+struct HistoryBuilder<'a> {
     process: &'a Process,
-    known: &'a Known<'a>,
+    sources: &'a CodeSources<'a>,
     notes: &'a mut Vec<String>,
     /// The threads of the process.
     threads: HashSet<Tid>,
@@ -142,9 +150,9 @@ struct Builder<'a> {
     floors: Floors,
     /// The number of bytes that may still be compared with the core file. It is limited, since a
     /// hostile file may claim any number.
-    left_bytes: u64,
+    comparable_bytes: u64,
     /// The number of files that were not found.
-    missing: usize,
+    missing_files: usize,
     /// True once the memory of the core file was added: from the last exec(2) on, as it is the last
     /// program's.
     has_core: bool,
@@ -157,25 +165,25 @@ struct Builder<'a> {
 pub const CODE_NOT_FOUND: &str = "not found, so its code is unknown";
 
 /// The maximum number of missing files that notes name.
-const NAMED: usize = 16;
+const NAMED_LIMIT: usize = 16;
 
 /// The maximum number of bytes compared with the core file, more than the code of any program.
-const COMPARED_BYTES: u64 = 4 << 30;
+const COMPARED_LIMIT_BYTES: u64 = 4 << 30;
 
-impl Builder<'_> {
-    /// Adds the memory of the core file, below all later mappings.
-    fn core(&mut self, tsc: Tsc, tid: Tid) {
+impl HistoryBuilder<'_> {
+    /// Adds the memory of the core file at this time, below all later mappings.
+    fn add_core(&mut self, tsc: Tsc, tid: Tid) {
         self.has_core = true;
-        let sections = self.known.core.into_iter().flat_map(|core| core.memory().sections());
+        let sections = self.sources.core.into_iter().flat_map(|core| core.memory().sections());
         let reported = |section: &Section| {
-            let what = What::Map(Code::Core(section.clone()));
-            ImportedEvent { tsc, tid, what }
+            let kind = ImportedEventKind::Map(MappedCode::Core(section.clone()));
+            ImportedEvent { tsc, tid, kind }
         };
         self.reported.extend(sections.map(reported));
     }
 
     /// Adds a mapping of code. Ignores mappings without execute permission.
-    fn map(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
+    fn add_mapping(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
         let is_file = is_file(&map.name);
         // Memory without execute permission may have been written before, like relocated data.
         // Exported code of the core file is below all other mappings if the core file is given.
@@ -192,37 +200,39 @@ impl Builder<'_> {
             ..Section::default()
         };
         let code = if ["[vdso]", VDSO_NAME].contains(&map.name.as_str()) {
-            self.vdso(map, section)?
+            self.vdso_code(map, section)?
         } else if is_file {
-            self.file(map, section)?
+            self.file_code(map, section)?
         } else {
-            self.no_file(map, section)
+            self.code_without_file(map, section)
         };
         let is_own = self.threads.contains(&map.tid);
         let tid = if is_own { map.tid } else { Tid(self.process.pid.0) };
-        let what = match code {
-            Code::File(section) if is_code(&map.name) && !section.bytes.is_empty() => {
-                self.code(&map.name, section)
+        let kind = match code {
+            MappedCode::File(section)
+                if is_exported_code(&map.name) && !section.bytes.is_empty() =>
+            {
+                self.exported_code(&map.name, section)
             }
-            code => What::Map(code),
+            code => ImportedEventKind::Map(code),
         };
-        self.reported.push(ImportedEvent { tsc, tid, what });
+        self.reported.push(ImportedEvent { tsc, tid, kind });
         Ok(())
     }
 
     /// Returns the code of a mapping without a file.
-    fn no_file(&self, map: &PerfMap, section: Section) -> Code {
+    fn code_without_file(&self, map: &PerfMap, section: Section) -> MappedCode {
         match map.name.as_str() {
-            ANONYMOUS_NAME => Code::Anonymous(section),
-            _ if self.core_holds(map.range.start) => Code::Core(section),
-            name if name.starts_with('[') && name != CORE_MAP_NAME => Code::Special(section),
-            _ => Code::Anonymous(section),
+            ANONYMOUS_NAME => MappedCode::Anonymous(section),
+            _ if self.core_holds(map.range.start) => MappedCode::Core(section),
+            name if name.starts_with('[') && name != CORE_MAP_NAME => MappedCode::Special(section),
+            _ => MappedCode::Anonymous(section),
         }
     }
 
     /// Returns the event of a mapping of exported code ([`is_code`]). The code is unknown if all
     /// mappings together have more bytes than the file.
-    fn code(&mut self, name: &str, section: Section) -> What {
+    fn exported_code(&mut self, name: &str, section: Section) -> ImportedEventKind {
         let (range, offset) = (section.range, clamp(section.offset));
         let bytes = section.bytes.get(offset..).unwrap_or_default();
         let bytes = bytes.get(..clamp(range.size_bytes()).min(bytes.len())).unwrap_or_default();
@@ -230,37 +240,40 @@ impl Builder<'_> {
         match left.checked_sub(bytes.len()) {
             Some(rest) => {
                 *left = rest;
-                What::Event(Event::Code { addr: range.start, bytes: bytes.to_vec() })
+                ImportedEventKind::Sideband(Event::Code {
+                    addr: range.start,
+                    bytes: bytes.to_vec(),
+                })
             }
-            None => What::Map(Code::Anonymous(section)),
+            None => ImportedEventKind::Map(MappedCode::Anonymous(section)),
         }
     }
 
-    /// Returns the code of a mapping of the vdso.
-    fn vdso(&mut self, map: &PerfMap, section: Section) -> Result<Code, Error> {
+    /// Returns the code of a mapping of the vdso, else that of the core file, else unknown code.
+    fn vdso_code(&mut self, map: &PerfMap, section: Section) -> Result<MappedCode, Error> {
         let section = Section { name: "[vdso]".into(), ..section };
         let bytes = match self.binaries.vdso(map)? {
-            None if self.known.with.symfs.is_some() => self.binaries.exported_vdso(map)?,
+            None if self.sources.options.symfs.is_some() => self.binaries.exported_vdso(map)?,
             kept => kept,
         };
         Ok(match bytes {
-            Some(bytes) => Code::Special(Section { bytes, ..section }),
-            None if self.core_holds(map.range.start) => Code::Core(section),
-            None => Code::Special(section),
+            Some(bytes) => MappedCode::Special(Section { bytes, ..section }),
+            None if self.core_holds(map.range.start) => MappedCode::Core(section),
+            None => MappedCode::Special(section),
         })
     }
 
-    /// Returns the code of a mapping of a file, else that of the core file. Notes a file that is
-    /// not found. Fails if the core file has other code there.
-    fn file(&mut self, map: &PerfMap, section: Section) -> Result<Code, Error> {
+    /// Returns the code of a mapping of a file. If the file is not found, notes that, and returns
+    /// the code of the core file, else unknown code. Fails if file and core file differ.
+    fn file_code(&mut self, map: &PerfMap, section: Section) -> Result<MappedCode, Error> {
         let bytes = if let Some(known) = self.files.get(&map.name) {
             known.clone()
         } else {
             let bytes = self.binaries.of_map(map)?;
             if bytes.is_none() {
-                self.missing += 1;
+                self.missing_files += 1;
             }
-            if bytes.is_none() && self.missing <= NAMED {
+            if bytes.is_none() && self.missing_files <= NAMED_LIMIT {
                 self.notes.push(format!("{}: {CODE_NOT_FOUND}", map.name));
             }
             self.files.insert(map.name.clone(), bytes.clone());
@@ -270,26 +283,28 @@ impl Builder<'_> {
             Some(bytes) => {
                 let section = Section { bytes, ..section };
                 // Code made at run time may have changed by the end.
-                if !is_code(&map.name) {
-                    self.check(&section)?;
+                if !is_exported_code(&map.name) {
+                    self.compare_with_core(&section)?;
                 }
-                Ok(Code::File(section))
+                Ok(MappedCode::File(section))
             }
-            None if self.core_holds(map.range.start) => Ok(Code::Core(section)),
-            None => Ok(Code::File(section)),
+            None if self.core_holds(map.range.start) => Ok(MappedCode::Core(section)),
+            None => Ok(MappedCode::File(section)),
         }
     }
 
     /// Returns true if the core file has the memory at `addr`, and was added already.
     fn core_holds(&self, addr: Addr) -> bool {
-        let core = self.known.core.filter(|_| self.has_core);
+        let core = self.sources.core.filter(|_| self.has_core);
         core.is_some_and(|core| core.read(addr, &mut [0]) == 1)
     }
 
-    /// Checks that code without write permission is the same in the core file as in its file.
-    fn check(&mut self, section: &Section) -> Result<(), Error> {
-        let with = self.known.with;
-        let Some(core) = self.known.core.filter(|_| !with.any_binary && !section.writable) else {
+    /// Checks that code without write permission is the same in the core file as in its file,
+    /// unless the user accepts any binary. Checks at most [`COMPARED_LIMIT_BYTES`] in all.
+    fn compare_with_core(&mut self, section: &Section) -> Result<(), Error> {
+        let options = self.sources.options;
+        let Some(core) = self.sources.core.filter(|_| !options.any_binary && !section.writable)
+        else {
             return Ok(());
         };
         let (mut ran, mut found) = ([0; 4096], [0; 4096]);
@@ -297,8 +312,8 @@ impl Builder<'_> {
         // There are no bytes beyond the file's end.
         let size = (section.bytes.len() as u64).saturating_sub(section.offset);
         let end = section.range.end.min(Addr(section.range.start.0.saturating_add(size)));
-        while at < end && self.left_bytes > 0 {
-            self.left_bytes = self.left_bytes.saturating_sub(PAGE_SIZE_BYTES);
+        while at < end && self.comparable_bytes > 0 {
+            self.comparable_bytes = self.comparable_bytes.saturating_sub(PAGE_SIZE_BYTES);
             let held = core.read(at, &mut ran).min(section.read(at, &mut found));
             let differs = ran.iter().zip(&found).take(held).position(|(ran, found)| ran != found);
             if let Some(place) = differs {

@@ -32,12 +32,13 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the files whose code was traced; empty for all files.
+/// Returns the names of the files whose code was traced; empty for all files.
 pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }
 
-/// Returns the addresses of the traced code; empty for all code.
+/// Returns the addresses of the traced code of a process, where its files are mapped first; empty
+/// for all code. Leaves out parts of files that are not mapped.
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
     let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
     let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// The inputs of an import besides the perf.data file.
 #[derive(Clone, Debug, Default)]
-pub struct Perf {
+pub struct PerfOptions {
     /// The path of the process's core file.
     pub core: Option<PathBuf>,
     /// A directory that has the program's files below it, by their paths (perf's `--symfs`).
@@ -42,7 +42,7 @@ pub struct Perf {
     pub any_binary: bool,
 }
 
-impl Perf {
+impl PerfOptions {
     fn core(&self) -> Result<Option<(Bytes, Core)>, Error> {
         let Some(path) = &self.core else { return Ok(None) };
         let bytes = open(path)?;
@@ -55,8 +55,10 @@ fn open(path: &Path) -> Result<Bytes, Error> {
     Ok(Bytes::new(Mapped::open(path).at(path)?))
 }
 
-/// Opens a perf.data file, or the directory that `perf record --kcore` makes.
-pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
+/// Opens a perf.data file, or the directory that `perf record --kcore` makes, and the files of the
+/// program. Imports one process: the one in `options`, else that of the core file, else the only
+/// one that was traced.
+pub fn open_perf(path: &Path, options: &PerfOptions) -> Result<Imported, Error> {
     let path = &if path.is_dir() { path.join("data") } else { path.to_owned() };
     if path.ends_with("data") && path.with_extension("0").exists() {
         return Err(Error::new(path, ErrorKind::PerfDirectory));
@@ -67,10 +69,10 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     let data = PerfData::parse((*file).as_ref()).map_err(bad)?;
     let info = data.aux_info.clone().ok_or_else(|| refused(ErrorKind::NoIntelPt))?;
     let config = check_events(&data, &info).map_err(refused)?;
-    let core = with.core()?;
+    let core = options.core()?;
     let contents = core.as_ref().map(|(_, core)| &core.contents);
     let of_core = contents.map(|core| core.process.pid).filter(|pid| pid.0 > 0);
-    let process = Process::choose(&data, &info, with.pid.or(of_core)).map_err(refused)?;
+    let process = Process::choose(&data, &info, options.pid.or(of_core)).map_err(refused)?;
     if let Some(of_core) = of_core.filter(|of_core| *of_core != process.pid) {
         return Err(refused(ErrorKind::OtherCore { of_core, process: process.pid }));
     }
@@ -89,8 +91,8 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     }
     let switches = switches::switches(&data, &process, clock, &traces);
     let mut notes = process.notes(&data);
-    let known = code::Known { with, core: core.as_ref().map(|(_, core)| core), clock };
-    let (history, program) = code::history(&data, &process, &known, &mut notes)?;
+    let sources = code::CodeSources { options, core: core.as_ref().map(|(_, core)| core), clock };
+    let (history, program) = code::history(&data, &process, &sources, &mut notes)?;
     let mut threads = process.threads.clone();
     let mut known_threads = threads.iter().copied().collect();
     for thread in contents.iter().flat_map(|core| &core.threads) {

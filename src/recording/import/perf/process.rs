@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub const CHILDREN_LEFT_OUT: &str = "which are not recorded";
 
 /// The maximum number of processes that an error lists.
-const LISTED: usize = 8;
+const LISTED_LIMIT: usize = 8;
 
 /// A process of a perf.data file.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Returns the process `wanted`, else the traced one. Fails if it does not exist or several are
-    /// traced.
+    /// Returns the process `wanted`; for `None`, the only traced one. Fails if it does not exist,
+    /// or if several are traced.
     pub(super) fn choose(
         data: &PerfData,
         info: &AuxInfo,
@@ -41,10 +41,10 @@ impl Process {
         let names = names(data);
         let pid = match wanted {
             Some(pid) if names.contains_key(&pid) => pid,
-            Some(pid) => return Err(ErrorKind::NoSuchProcess(pid, list(&names, |_| true))),
-            None => traced(data, info, &names)?,
+            Some(pid) => return Err(ErrorKind::NoSuchProcess(pid, listed(&names, |_| true))),
+            None => only_traced_process(data, info, &names)?,
         };
-        let threads = threads(data, pid);
+        let threads = threads_of(data, pid);
         let lineage = lineage(data, &order, pid);
         Ok(Self { pid, threads, order, lineage })
     }
@@ -63,7 +63,7 @@ impl Process {
         })
     }
 
-    /// Returns notes about the file for the user.
+    /// Returns notes for the user: that children are left out, and that perf lost records.
     pub(super) fn notes(&self, data: &PerfData) -> Vec<String> {
         let mut children = HashSet::new();
         let (mut lost, mut places) = (0_u64, 0_u64);
@@ -114,7 +114,7 @@ fn names(data: &PerfData) -> BTreeMap<Pid, String> {
 
 /// Returns the only process that the AUX areas name, else the only one that maps the filter's
 /// files, else the only one in the records. Fails if no candidate is the only one.
-fn traced(
+fn only_traced_process(
     data: &PerfData,
     info: &AuxInfo,
     names: &BTreeMap<Pid, String>,
@@ -137,7 +137,7 @@ fn traced(
     }
     let candidates = [of_areas, of_files].into_iter().find(|pids| !pids.is_empty());
     let candidates = candidates.unwrap_or(all);
-    Err(ErrorKind::WhichProcess(list(names, |pid| candidates.contains(pid))))
+    Err(ErrorKind::WhichProcess(listed(names, |pid| candidates.contains(pid))))
 }
 
 /// Returns the process of each thread.
@@ -155,14 +155,14 @@ fn processes_of(data: &PerfData) -> HashMap<Tid, Pid> {
     of_thread
 }
 
-fn list(names: &BTreeMap<Pid, String>, is_listed: impl Fn(&Pid) -> bool) -> String {
+fn listed(names: &BTreeMap<Pid, String>, is_listed: impl Fn(&Pid) -> bool) -> String {
     let listed: Vec<_> = names.iter().filter(|(pid, _)| is_listed(pid)).collect();
-    let shown = listed.iter().take(LISTED).map(|(pid, name)| match name.as_str() {
+    let shown = listed.iter().take(LISTED_LIMIT).map(|(pid, name)| match name.as_str() {
         "" => pid.to_string(),
         name => format!("{pid} ({name})"),
     });
     let shown = shown.collect::<Vec<_>>().join(", ");
-    match listed.len().saturating_sub(LISTED) {
+    match listed.len().saturating_sub(LISTED_LIMIT) {
         0 if listed.is_empty() => "none".to_owned(),
         0 => shown,
         more => format!("{shown}, and {more} more"),
@@ -170,7 +170,7 @@ fn list(names: &BTreeMap<Pid, String>, is_listed: impl Fn(&Pid) -> bool) -> Stri
 }
 
 /// Returns the threads of the process in the records, its first thread first.
-fn threads(data: &PerfData, pid: Pid) -> Vec<Tid> {
+fn threads_of(data: &PerfData, pid: Pid) -> Vec<Tid> {
     let (mut threads, mut known) = (Vec::new(), HashSet::new());
     note_thread(&mut threads, &mut known, Tid(pid.0));
     for record in &data.records {

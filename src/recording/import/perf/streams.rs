@@ -1,11 +1,13 @@
 //! The pieces of the AUX areas as traces of CPUs or threads, in stream order. A *stream* is the
-//! bytes of one CPU or thread, and a *piece* is a part of it that perf copied to the file. Missing
-//! bytes become an overflow packet, and the trace continues at the next PSB.
+//! bytes of one CPU or thread, a *piece* is a part of it that perf copied to the file, and a
+//! *stretch* is successive pieces without a loss between them. perf pads pieces, and successive
+//! snapshots repeat bytes; both are removed. Between two stretches, an overflow packet represents
+//! the loss, and the trace continues at the next PSB.
 
 use super::super::super::error::ErrorKind;
 use super::super::super::format::TraceId;
 use super::super::super::mapped::Mapped;
-use super::super::trace_bytes::{Part, TraceBytes};
+use super::super::trace_bytes::{TraceBytes, TracePart};
 use super::process::Process;
 use crate::common::Tid;
 use crate::pt::{Packets, find_psb, overlap};
@@ -20,7 +22,8 @@ const ALIGNMENT: u64 = 8;
 /// than the longest period of PSBs.
 const WINDOWS_BYTES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 128 << 20];
 
-/// Returns the traces of CPUs, else those of the process's threads.
+/// Returns the traces of CPUs, if there are any; else those of the process's threads. Fails if
+/// pieces overlap.
 pub(super) fn traces(
     data: &PerfData,
     info: &AuxInfo,
@@ -44,12 +47,12 @@ pub(super) fn traces(
     let reported = AuxRecords::of_all(data);
     let mut traces = Vec::new();
     for (id, pieces) in areas {
-        let runs = if info.snapshot {
-            snapshots(bytes, &pieces)
+        let stretches = if info.snapshot {
+            stretches_of_snapshots(bytes, &pieces)
         } else {
-            full(&pieces, reported.get(&id).unwrap_or(&AuxRecords::default()))?
+            stretches_of_full(&pieces, reported.get(&id).unwrap_or(&AuxRecords::default()))?
         };
-        traces.push((id, TraceBytes::new(file.clone(), joined(bytes, runs))));
+        traces.push((id, TraceBytes::new(file.clone(), join(bytes, stretches))));
     }
     Ok(traces)
 }
@@ -88,9 +91,9 @@ impl AuxRecords {
         all
     }
 
-    /// Returns the stream offset of a piece's end without its padding, given the offset with
-    /// padding.
-    fn end_in(&self, padded: u64) -> u64 {
+    /// Returns the stream offset of a piece's end without its padding, given the offset `padded`
+    /// with it; `padded` itself if no record ends within the padding.
+    fn unpadded_end(&self, padded: u64) -> u64 {
         let last = self.ends.partition_point(|end| *end <= padded).checked_sub(1);
         let end = last.and_then(|last| self.ends.get(last)).copied();
         end.filter(|end| padded - end < ALIGNMENT).unwrap_or(padded)
@@ -98,74 +101,77 @@ impl AuxRecords {
 }
 
 /// Ranges of the file that follow each other in the stream without a loss.
-type Run = Vec<Range<usize>>;
+type Stretch = Vec<Range<usize>>;
 
-/// Returns the runs of a stream that was read while it was written, not by snapshots: each byte is
-/// in one piece. Fails if pieces overlap.
-fn full(pieces: &[AuxTrace], reported: &AuxRecords) -> Result<Vec<Run>, ErrorKind> {
+/// Returns the stretches of a stream that was read while it was written, not by snapshots: each
+/// byte is in one piece. Fails if pieces overlap.
+fn stretches_of_full(
+    pieces: &[AuxTrace],
+    reported: &AuxRecords,
+) -> Result<Vec<Stretch>, ErrorKind> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.stream_offset);
-    let mut runs: Vec<Run> = vec![Vec::new()];
+    let mut stretches: Vec<Stretch> = vec![Vec::new()];
     let mut losses = reported.losses.iter().copied().peekable();
     let mut before: Option<u64> = None;
     for (number, piece) in pieces.iter().enumerate() {
         let padded = piece.stream_offset.saturating_add(piece.size_bytes as u64);
         // Where the next piece begins inside this one, only padding may be left.
         let next = pieces.get(number + 1).filter(|next| next.stream_offset < padded);
-        let end = next.map_or_else(|| reported.end_in(padded), |next| next.stream_offset);
+        let end = next.map_or_else(|| reported.unpadded_end(padded), |next| next.stream_offset);
         if let Some(next) = next.filter(|_| padded - end >= ALIGNMENT) {
             return Err(ErrorKind::Overlapping { offset: next.record_offset });
         }
         // Bytes between the pieces are missing.
         if before.is_some_and(|before| before < piece.stream_offset) {
-            runs.push(Vec::new());
+            stretches.push(Vec::new());
         }
         let mut start = piece.stream_offset;
         let place =
             |at: u64| piece.start + usize::try_from(at - piece.stream_offset).unwrap_or(usize::MAX);
         while let Some(loss) = losses.next_if(|loss| *loss <= end) {
             if loss > start {
-                push(&mut runs, place(start)..place(loss));
+                push(&mut stretches, place(start)..place(loss));
                 start = loss;
             }
-            runs.push(Vec::new());
+            stretches.push(Vec::new());
         }
         if end > start {
-            push(&mut runs, place(start)..place(end));
+            push(&mut stretches, place(start)..place(end));
         }
         before = Some(end);
     }
-    Ok(runs)
+    Ok(stretches)
 }
 
-fn push(runs: &mut [Run], range: Range<usize>) {
-    if let Some(run) = runs.last_mut() {
-        run.push(range);
+fn push(stretches: &mut [Stretch], range: Range<usize>) {
+    if let Some(stretch) = stretches.last_mut() {
+        stretch.push(range);
     }
 }
 
-/// Returns the runs of successive snapshots of a ring, without the bytes that a snapshot shares
-/// with the one before.
-fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+/// Returns the stretches of successive snapshots of a ring, without the bytes that a snapshot
+/// shares with the one before.
+fn stretches_of_snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::new();
     let mut before: Option<Range<usize>> = None;
     for piece in pieces {
         let range = piece.start..piece.start.saturating_add(piece.size_bytes);
-        let (common, padding) = before.map_or((0, 0), |before| shared(file, &before, &range));
+        let (common, padding) = before.map_or((0, 0), |before| shared_bytes(file, &before, &range));
         if common == 0 {
-            runs.push(Vec::new());
-        } else if let Some(last) = runs.last_mut().and_then(|run| run.last_mut()) {
+            stretches.push(Vec::new());
+        } else if let Some(last) = stretches.last_mut().and_then(|stretch| stretch.last_mut()) {
             last.end = last.end.saturating_sub(padding).max(last.start);
         }
-        push(&mut runs, range.start + common..range.end);
+        push(&mut stretches, range.start + common..range.end);
         before = Some(range);
     }
-    runs
+    stretches
 }
 
 /// Returns the number of bytes that two pieces share, and of padding bytes after the first; zeros
 /// if they share none.
-fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
+fn shared_bytes(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
     let bytes = |range: &Range<usize>| file.get(range.clone()).unwrap_or_default();
     let (mut earlier, later) = (bytes(before), bytes(after));
     for padding in 0..8 {
@@ -179,36 +185,36 @@ fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, u
     (0, 0)
 }
 
-/// Joins the runs, with a loss between each two. All but the last are cut after their last whole
-/// packet, and all but the first before their first PSB. Those without a PSB are dropped.
-fn joined(file: &[u8], runs: Vec<Run>) -> Vec<Part> {
+/// Joins the stretches, with a loss between each two. All but the last are cut after their last
+/// whole packet, and all but the first before their first PSB. Those without a PSB are dropped.
+fn join(file: &[u8], stretches: Vec<Stretch>) -> Vec<TracePart> {
     let mut parts = Vec::new();
-    let last = runs.len().saturating_sub(1);
+    let last = stretches.len().saturating_sub(1);
     let mut is_lost = false;
-    for (number, run) in runs.into_iter().enumerate() {
-        let run = if number > 0 { from_first_psb(file, &run) } else { run };
-        let run = if number < last { to_last_packet(file, &run) } else { run };
+    for (number, stretch) in stretches.into_iter().enumerate() {
+        let stretch = if number > 0 { from_first_psb(file, &stretch) } else { stretch };
+        let stretch = if number < last { to_last_packet(file, &stretch) } else { stretch };
         if number > 0 && !is_lost {
-            parts.push(Part::Lost);
+            parts.push(TracePart::Lost);
             is_lost = true;
         }
-        for range in run.into_iter().filter(|range| !range.is_empty()) {
-            parts.push(Part::Bytes(range));
+        for range in stretch.into_iter().filter(|range| !range.is_empty()) {
+            parts.push(TracePart::Bytes(range));
             is_lost = false;
         }
     }
     parts
 }
 
-fn size(run: &Run) -> usize {
-    run.iter().map(ExactSizeIterator::len).sum()
+fn size_of(stretch: &Stretch) -> usize {
+    stretch.iter().map(ExactSizeIterator::len).sum()
 }
 
-/// Returns the bytes of a run between two offsets in it.
-fn cut(run: &Run, from: usize, to: usize) -> Run {
+/// Returns the bytes of a stretch between two offsets in it.
+fn cut(stretch: &Stretch, from: usize, to: usize) -> Stretch {
     let mut at = 0;
     let mut parts = Vec::new();
-    for range in run {
+    for range in stretch {
         let (start, end) = (at, at + range.len());
         at = end;
         let (from, to) = (from.max(start), to.min(end));
@@ -219,27 +225,27 @@ fn cut(run: &Run, from: usize, to: usize) -> Run {
     parts
 }
 
-fn bytes(file: &[u8], run: &Run) -> Vec<u8> {
-    let parts = run.iter().map(|range| file.get(range.clone()).unwrap_or_default());
+fn bytes_of(file: &[u8], stretch: &Stretch) -> Vec<u8> {
+    let parts = stretch.iter().map(|range| file.get(range.clone()).unwrap_or_default());
     parts.collect::<Vec<_>>().concat()
 }
 
-/// Returns the part of a run from its first PSB on; empty if it has none.
-fn from_first_psb(file: &[u8], run: &Run) -> Run {
+/// Returns the part of a stretch from its first PSB on; empty if it has none.
+fn from_first_psb(file: &[u8], stretch: &Stretch) -> Stretch {
     for window in WINDOWS_BYTES {
-        if let Some(psb) = find_psb(&bytes(file, &cut(run, 0, window)), 0) {
-            return cut(run, psb, size(run));
+        if let Some(psb) = find_psb(&bytes_of(file, &cut(stretch, 0, window)), 0) {
+            return cut(stretch, psb, size_of(stretch));
         }
     }
     Vec::new()
 }
 
-/// Returns the part of a run up to the end of its last whole packet; empty if it has no PSB.
-fn to_last_packet(file: &[u8], run: &Run) -> Run {
-    let size = size(run);
+/// Returns the part of a stretch up to the end of its last whole packet; empty if it has no PSB.
+fn to_last_packet(file: &[u8], stretch: &Stretch) -> Stretch {
+    let size = size_of(stretch);
     for window in WINDOWS_BYTES {
         let from = size.saturating_sub(window);
-        let tail = bytes(file, &cut(run, from, size));
+        let tail = bytes_of(file, &cut(stretch, from, size));
         let Some(mut psb) = find_psb(&tail, 0) else { continue };
         while let Some(next) = find_psb(&tail, psb + 1) {
             psb = next;
@@ -249,7 +255,7 @@ fn to_last_packet(file: &[u8], run: &Run) -> Run {
         while let Some((_, Ok(_))) = packets.next() {
             end = packets.offset();
         }
-        return cut(run, 0, from + end);
+        return cut(stretch, 0, from + end);
     }
     Vec::new()
 }

@@ -11,7 +11,8 @@ use crate::sideband::SwitchKind;
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent};
 use std::collections::{BTreeSet, HashMap};
 
-/// Checks that the switches suffice to assign the traces of CPUs to threads.
+/// Checks that there are context switches, and a clock for their times, to assign the traces of
+/// CPUs to threads.
 pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
     let is_switch = |event: &PerfEvent| {
         matches!(event, PerfEvent::Switch { .. } | PerfEvent::ItraceStart { .. })

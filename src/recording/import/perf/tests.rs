@@ -1,8 +1,8 @@
 //! Synthetic perf.data files: the assignment of trace bytes and code, and rejected files.
 
-use super::super::imported::{Code, Imported, What};
+use super::super::imported::{Imported, ImportedEventKind, MappedCode};
 use super::super::trace_bytes::TraceBytes;
-use super::{Perf, open_perf};
+use super::{PerfOptions, open_perf};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{ErrorKind, Reader, TraceId};
 use crate::sideband::perf_data::{
@@ -73,15 +73,15 @@ impl Made {
         self.areas.push((piece, bytes.to_vec()));
     }
 
-    fn open(&self, with: &Perf) -> Result<Imported, ErrorKind> {
+    fn open(&self, options: &PerfOptions) -> Result<Imported, ErrorKind> {
         let path = self.dir.path().join("perf.data");
         let areas: Vec<_> = self.areas.iter().map(|(piece, bytes)| (*piece, &bytes[..])).collect();
         self.writer.write(&areas, &mut fs::File::create(&path).unwrap()).unwrap();
-        open_perf(&path, with).map_err(|error| error.kind)
+        open_perf(&path, options).map_err(|error| error.kind)
     }
 
     fn opened(&self) -> Imported {
-        self.open(&Perf::default()).unwrap()
+        self.open(&PerfOptions::default()).unwrap()
     }
 }
 
@@ -176,7 +176,7 @@ fn pieces_that_lie_over_each_other_are_refused() {
     made.area(Some(7), None, 0, &psb_and(&[0; 32]));
     made.area(Some(7), None, 16, &psb_and(&[0; 32]));
     made.record(0, 7, None, comm(PID, false));
-    let refused = made.open(&Perf::default());
+    let refused = made.open(&PerfOptions::default());
     assert!(matches!(refused, Err(ErrorKind::Overlapping { offset }) if offset > 100));
 }
 
@@ -224,7 +224,7 @@ fn traces_of_cpus_hold_the_threads_that_were_traced() {
         if lost {
             made.record(16, 7, Some(2), PerfEvent::Lost(1));
         }
-        made.open(&Perf { pid: Some(PID), ..Perf::default() }).unwrap().import.traced
+        made.open(&PerfOptions { pid: Some(PID), ..PerfOptions::default() }).unwrap().import.traced
     };
     assert_eq!(of(Some(7), false), Some([3, 4, 7, 8, 9].map(Tid).to_vec()));
     assert_eq!(of(None, false), None);
@@ -237,7 +237,7 @@ fn traces_of_cpus_need_switches_and_a_clock() {
         let mut made = Made::new(info);
         made.area(None, Some(1), 0, &psb_and(&TIP));
         made.record(0, 7, None, comm(PID, false));
-        made.open(&Perf::default()).unwrap_err().to_string()
+        made.open(&PerfOptions::default()).unwrap_err().to_string()
     };
     assert!(refused(&info()).contains("no context switches"));
     assert!(refused(&AuxInfo { sched_switch: 1, ..info() }).contains("sched:sched_switch"));
@@ -251,11 +251,12 @@ fn of_several_processes_one_is_chosen() {
     made.record(0, 7, None, comm(PID, false));
     made.record(0, 9, None, comm(Pid(9), false));
     made.record(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
-    let refused = made.open(&Perf::default()).unwrap_err().to_string();
+    let refused = made.open(&PerfOptions::default()).unwrap_err().to_string();
     assert!(refused.contains("several processes: 7 (p), 9 (p)"), "{refused}");
-    let chosen = made.open(&Perf { pid: Some(Pid(9)), ..Perf::default() }).unwrap();
+    let chosen = made.open(&PerfOptions { pid: Some(Pid(9)), ..PerfOptions::default() }).unwrap();
     assert_eq!((chosen.pid, chosen.threads), (Pid(9), vec![Tid(9)]));
-    let refused = made.open(&Perf { pid: Some(Pid(5)), ..Perf::default() }).unwrap_err();
+    let refused =
+        made.open(&PerfOptions { pid: Some(Pid(5)), ..PerfOptions::default() }).unwrap_err();
     assert!(refused.to_string().contains("has no process 5"), "{refused}");
 }
 
@@ -273,9 +274,13 @@ fn memory_is_inherited_up_to_exec() {
     made.map(22, child, 0x3000, "/nowhere/c");
     made.map(23, child, 0x3000, "/nowhere/d");
     let reported = |imported: &Imported| -> Vec<(u64, String)> {
-        let name = |event: &super::super::imported::ImportedEvent| match &event.what {
-            What::Map(Code::File(section)) => Some((event.tsc.0, section.name.to_string())),
-            What::Event(Event::Exec { path }) => Some((event.tsc.0, format!("exec {path}"))),
+        let name = |event: &super::super::imported::ImportedEvent| match &event.kind {
+            ImportedEventKind::Map(MappedCode::File(section)) => {
+                Some((event.tsc.0, section.name.to_string()))
+            }
+            ImportedEventKind::Sideband(Event::Exec { path }) => {
+                Some((event.tsc.0, format!("exec {path}")))
+            }
             _ => None,
         };
         imported.history.iter().filter_map(name).collect()
@@ -310,23 +315,23 @@ fn files_are_taken_below_the_root_and_checked() {
     let root = made.dir.path().join("root");
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::write(root.join("bin/p"), &program).unwrap();
-    let with = Perf { symfs: Some(root.clone()), ..Perf::default() };
+    let options = PerfOptions { symfs: Some(root.clone()), ..PerfOptions::default() };
     let code = |imported: &Imported| -> usize {
-        let reported = imported.history.iter().find_map(|event| match &event.what {
-            What::Map(Code::File(section)) => Some(section.bytes.len()),
+        let reported = imported.history.iter().find_map(|event| match &event.kind {
+            ImportedEventKind::Map(MappedCode::File(section)) => Some(section.bytes.len()),
             _ => None,
         });
         reported.unwrap()
     };
-    assert_eq!(code(&made.open(&with).unwrap()), program.len());
+    assert_eq!(code(&made.open(&options).unwrap()), program.len());
     made.writer.add_build_id(&crate::sideband::perf_data::BuildId {
         id: vec![0xab; 20],
         name: "/../../bin/p".to_owned(),
     });
     let has_build_id = crate::image::elf::Elf::parse(&program.clone().into()).unwrap().build_id;
     if has_build_id.is_some() {
-        assert!(matches!(made.open(&with), Err(ErrorKind::OtherBinary)));
-        let forced = Perf { any_binary: true, ..with };
+        assert!(matches!(made.open(&options), Err(ErrorKind::OtherBinary)));
+        let forced = PerfOptions { any_binary: true, ..options };
         assert_eq!(code(&made.open(&forced).unwrap()), program.len());
     }
 }
@@ -335,16 +340,16 @@ fn files_are_taken_below_the_root_and_checked() {
 fn what_holds_no_user_trace_is_refused() {
     let mut made = Made::new(&info());
     made.record(0, 7, None, comm(PID, false));
-    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoTrace)));
+    assert!(matches!(made.open(&PerfOptions::default()), Err(ErrorKind::NoTrace)));
     let mut writer = PerfWriter::new("");
     writer.add_event("cpu-clock", 1, 0, 0);
     made.writer = writer;
-    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoIntelPt)));
+    assert!(matches!(made.open(&PerfOptions::default()), Err(ErrorKind::NoIntelPt)));
     let mut writer = PerfWriter::new("");
     writer.add_event("intel_pt//", 8, 1, 0);
     writer.set_aux_info(&info());
     made.writer = writer;
-    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::TracesKernel)));
+    assert!(matches!(made.open(&PerfOptions::default()), Err(ErrorKind::TracesKernel)));
 }
 
 /// Writes an import as a recording and opens it.
@@ -366,7 +371,7 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
     let size = |tid| reader.trace(TraceId::Thread(Tid(tid))).unwrap().as_ref().len();
     // The size includes padding, since no record has the exact size.
     assert_eq!((size(7), size(8)), (psb_and(&TIP).len().next_multiple_of(8), 0));
-    assert_eq!(reader.damage().len(), 0);
+    assert_eq!(reader.find_damage().len(), 0);
 }
 
 #[test]
@@ -423,11 +428,11 @@ fn code_of_an_export_is_reported_once_and_no_more() {
         made.map(1, PID, start, "/[code]");
     }
     made.area(Some(7), None, 0, &psb_and(&TIP));
-    let with = Perf { symfs: Some(symfs), ..Perf::default() };
-    let reported = made.open(&with).unwrap().history;
-    let sizes = reported.iter().filter_map(|event| match &event.what {
-        What::Event(Event::Code { bytes, .. }) => Some(bytes.len()),
-        What::Map(Code::Anonymous(_)) => Some(0),
+    let options = PerfOptions { symfs: Some(symfs), ..PerfOptions::default() };
+    let reported = made.open(&options).unwrap().history;
+    let sizes = reported.iter().filter_map(|event| match &event.kind {
+        ImportedEventKind::Sideband(Event::Code { bytes, .. }) => Some(bytes.len()),
+        ImportedEventKind::Map(MappedCode::Anonymous(_)) => Some(0),
         _ => None,
     });
     assert_eq!(sizes.collect::<Vec<_>>(), [0x1000, 0, 0]);

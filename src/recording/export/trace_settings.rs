@@ -33,7 +33,7 @@ pub(super) fn clock(manifest: &Manifest) -> TscToNs {
 }
 
 /// Returns the settings of the traces in perf's form, and `intel_pt`'s `config`.
-pub(super) fn how(manifest: &Manifest, clock: TscToNs, of_cpus: bool) -> (AuxInfo, u64) {
+pub(super) fn trace_settings(manifest: &Manifest, clock: TscToNs, of_cpus: bool) -> (AuxInfo, u64) {
     let capture = &manifest.capture;
     let import = match &capture.hardware {
         None => capture.import.clone().unwrap_or_default(),

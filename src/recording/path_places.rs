@@ -1,11 +1,12 @@
-//! Places of an exact recording that its path passes. Each assigns a thread and a count of its
-//! instructions to a number of log entries and ticks.
+//! Places of an exact recording that its path passes. A path counts the instructions of each
+//! thread, the exact recording counts entries of the log and ticks; a place has both counts, so
+//! that positions of one can be found in the other.
 
 use crate::common::Tid;
 
-/// A place of an exact recording that a replay passed as it made the path. Right after an entry
-/// (`ticks` is 0), it is the first instruction of its tick. Elsewhere it may be any instruction of
-/// its tick.
+/// A place of an exact recording that a replay passed as it made the path. If `ticks` is 0,
+/// no instruction was executed since the entry. Elsewhere it is any instruction after the last tick
+/// and before the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathPlace {
     /// The number of entries of the log before this place.
