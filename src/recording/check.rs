@@ -21,7 +21,7 @@ impl Reader {
         }
         match self.image_ids() {
             Ok(ids) => {
-                damage.extend(ids.iter().filter_map(|id| self.image_checked_by_id(id).err()))
+                damage.extend(ids.iter().filter_map(|id| self.image_checked_by_id(id).err()));
             }
             Err(error) => damage.push(error),
         }
