@@ -1,14 +1,19 @@
 //! Every call, with arguments, returned values and durations.
+//!
+//! A walk of each thread's path sends the steps of its calls ([`CallStep`]): a call begins, its
+//! prologue ends, it returns or is lost. The merged steps build the calls up. If values are wanted,
+//! a replay stops at the ends of prologues and at returns, and the steps of the path up to each
+//! stop are processed there: the step at the stop gets the values.
 
-use super::called::Called;
 use super::error::Error;
 use super::functions::Functions;
-use super::machine::Stopped;
+use super::machine::StoppedThread;
 use super::merge::{Event, Merged, Sender, merged};
 use super::opened::Asked;
 use super::place::Place;
 use super::sites::Sites;
-use super::tracker::{Beginning, Change, Tracker};
+use super::tracker::{Change, EntryKind, Tracker};
+use super::wanted::WantedFunctions;
 use crate::common::{Addr, Tid};
 use crate::replay::{Goals, Replay};
 use crate::session::Position;
@@ -33,7 +38,7 @@ pub struct CallsQuestion<'a> {
     /// True if the durations are wanted.
     pub duration: bool,
     /// True if only calls of functions in the program's own file are wanted.
-    pub is_own: bool,
+    pub in_program_file: bool,
 }
 
 /// A call.
@@ -47,7 +52,7 @@ pub struct Call {
     pub addr: Addr,
     /// The name of the function; `None` if its code has no symbols.
     pub function: Option<Arc<str>>,
-    /// The number of open calls around this one.
+    /// The number of open calls around this one, whether they are wanted or not.
     pub depth: usize,
     /// The place from which the function was called; `None` for the function in which a thread
     /// begins.
@@ -80,28 +85,29 @@ pub enum CallKind {
     Start,
 }
 
-/// An event of the call with this number. Calls are numbered per thread.
+/// A step of a call on the path of a thread.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct CallStep {
+    /// The number of the call. The wanted calls of a thread are numbered.
     number: u64,
     /// The address of the next instruction.
     ip: Addr,
-    what: What,
+    kind: StepKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum StepKind {
     Began {
+        /// The number of open calls around it.
         depth: usize,
+        /// The address of the call instruction, jump or interrupted instruction.
         site: Option<Addr>,
         how: CallKind,
     },
     /// The prologue has ended: the arguments are where the debug information describes them.
     Prepared,
     /// The call returned after the thread executed this number of instructions in it.
-    Returned {
-        instructions: u64,
-    },
+    Returned { instructions: u64 },
     /// The call ended without a return: by longjmp(3), an exception, a gap or the end of the path.
     Lost,
 }
@@ -115,7 +121,7 @@ enum Values {
 }
 
 /// The data that a walk keeps of an open activation.
-struct Activation {
+struct CallData {
     /// The number of the call; `None` if it is not wanted.
     number: Option<u64>,
     /// The number of the function's first instruction, counted per thread.
@@ -129,15 +135,16 @@ struct Activation {
 type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
-    /// Fails if one of the named functions does not exist.
+    /// Fails if one of the named functions does not exist. A caller can report this before it
+    /// begins an answer.
     pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
-        self.called(question.functions, question.is_own).map(|_| ())
+        self.wanted_functions(question.functions, question.in_program_file).map(|_| ())
     }
 
     /// Finds calls, and passes each to `sink` when everything that is wanted of it is known (when
-    /// it begins, after its prologue, or when it returns), until `sink` breaks or `interrupted`
-    /// returns true. Without an exact recording, no values are known. Calls `reached` with
-    /// positions, as progress.
+    /// it begins, after its prologue, or when it returns or is lost), until `sink` breaks or
+    /// `interrupted` returns true: the calls that are open then are not passed. Without an exact
+    /// recording, no values are known. Calls `reached` with positions, as progress.
     pub fn calls(
         &mut self,
         question: CallsQuestion<'_>,
@@ -145,11 +152,11 @@ impl Asked {
         reached: &dyn Fn(u64),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
-        let called = self.called(question.functions, question.is_own)?;
+        let wanted = self.wanted_functions(question.functions, question.in_program_file)?;
         let has_values = self.replay.is_some() && (question.arguments || question.returns);
         let mut sites = Sites::default();
         if has_values {
-            sites = self.sites(&called, interrupted);
+            sites = self.sites(&wanted, interrupted);
         }
         let mut bodies = HashMap::new();
         if has_values && question.arguments {
@@ -165,14 +172,14 @@ impl Asked {
         }
         let mut replay = self.replay.take();
         let asked = &*self;
-        let walker = Walker { asked, called: &called, bodies: &bodies };
-        let walk_one = |tid, sender: &mut Sender<Step>| walker.walk(tid, sender);
+        let walker = Walker { asked, wanted: &wanted, bodies: &bodies };
+        let walk_one = |tid, sender: &mut Sender<CallStep>| walker.send_steps(tid, sender);
         let result = merged(&asked.tids(), walk_one, |events| {
             let mut calls = Calls::new(asked, question, sink, events);
             calls.waits_for_arguments = has_values && question.arguments;
             match replay.as_mut().filter(|_| has_values) {
-                Some(replay) => calls.replayed(replay, &stops, reached, interrupted),
-                None => calls.walked(reached, interrupted),
+                Some(replay) => calls.process_with_replay(replay, &stops, reached, interrupted),
+                None => calls.process_without_values(reached, interrupted),
             }
         });
         self.replay = replay;
@@ -183,7 +190,7 @@ impl Asked {
 /// Walks paths, and sends the steps of the wanted calls.
 struct Walker<'a> {
     asked: &'a Asked,
-    called: &'a Called,
+    wanted: &'a WantedFunctions,
     /// The address after the prologue of each function whose arguments are wanted, by its start.
     bodies: &'a HashMap<Addr, Addr>,
 }
@@ -191,45 +198,45 @@ struct Walker<'a> {
 impl Walker<'_> {
     /// Sends the steps of a thread's wanted calls. The calls that are open at the end of the path
     /// are lost at position `u64::MAX`.
-    fn walk(&self, tid: Tid, sender: &mut Sender<Step>) {
+    fn send_steps(&self, tid: Tid, sender: &mut Sender<CallStep>) {
         let functions = self.asked.functions();
-        let mut tracker: Tracker<Activation> = Tracker::default();
+        let mut tracker: Tracker<CallData> = Tracker::default();
         let (mut count, mut steps) = (0, Vec::new());
-        let end = self.asked.path(tid).walk(&functions, &mut |passed| {
-            tracker.pass(passed, &mut |change| match change {
+        let end = self.asked.path(tid).walk(&functions, &mut |item| {
+            tracker.process(item, &mut |change| match change {
                 Change::Began(begins) => {
-                    let number = self.called.has(begins.ip).then_some(count);
+                    let number = self.wanted.contains(begins.ip).then_some(count);
                     count += u64::from(number.is_some());
                     let (ip, depth, site) = (begins.ip, begins.depth, begins.site);
-                    let what = What::Began { depth, site, how: kind_of(begins.how) };
-                    steps.extend(number.map(|number| Step { number, ip, what }));
+                    let kind = StepKind::Began { depth, site, how: kind_of(begins.entry) };
+                    steps.extend(number.map(|number| CallStep { number, ip, kind }));
                     let body = number.and_then(|_| self.bodies.get(&ip).copied());
-                    Some(Activation { number, index: begins.index, body })
+                    Some(CallData { number, index: begins.index, body })
                 }
                 Change::Ended(open, returned) => {
-                    let what = returned.map_or(What::Lost, |index| What::Returned {
-                        instructions: index.saturating_sub(open.kept.index),
+                    let kind = returned.map_or(StepKind::Lost, |index| StepKind::Returned {
+                        instructions: index.saturating_sub(open.data.index),
                     });
-                    let ip = passed.next_ip().unwrap_or_default();
-                    steps.extend(open.kept.number.map(|number| Step { number, ip, what }));
+                    let ip = item.next_ip().unwrap_or_default();
+                    steps.extend(open.data.number.map(|number| CallStep { number, ip, kind }));
                     None
                 }
             });
-            let Visit::Block { index, code, .. } = passed.visit else {
+            let Visit::Block { index, code, .. } = item.visit else {
                 return ControlFlow::Continue(());
             };
-            sender.step(|| passed.clock.position(*index))?;
+            sender.count_step(|| item.clock.position(*index))?;
             for step in steps.drain(..) {
-                sender.send(passed.clock.position(*index), step)?;
+                sender.send(item.clock.position(*index), step)?;
             }
             if let Some(open) = tracker.innermost()
-                && let Some(body) = open.kept.body
+                && let Some(body) = open.data.body
                 && let Some(at) = code.addrs().iter().position(|addr| *addr == body)
             {
-                open.kept.body = None;
-                if let Some(number) = open.kept.number {
-                    let step = Step { number, ip: body, what: What::Prepared };
-                    sender.send(passed.clock.position(index + at as u64), step)?;
+                open.data.body = None;
+                if let Some(number) = open.data.number {
+                    let step = CallStep { number, ip: body, kind: StepKind::Prepared };
+                    sender.send(item.clock.position(index + at as u64), step)?;
                 }
             }
             ControlFlow::Continue(())
@@ -240,9 +247,9 @@ impl Walker<'_> {
         // The calls that are open at the end of the path.
         tracker.finish(&mut |change| {
             if let Change::Ended(open, _) = change
-                && let Some(number) = open.kept.number
+                && let Some(number) = open.data.number
             {
-                let step = Step { number, ip: open.ip, what: What::Lost };
+                let step = CallStep { number, ip: open.ip, kind: StepKind::Lost };
                 // If the receiver is gone, the step is dropped.
                 let _ = sender.send(u64::MAX, step);
             }
@@ -251,20 +258,21 @@ impl Walker<'_> {
     }
 }
 
-const fn kind_of(how: Beginning) -> CallKind {
+const fn kind_of(how: EntryKind) -> CallKind {
     match how {
-        Beginning::Start => CallKind::Start,
-        Beginning::Call => CallKind::Call,
-        Beginning::TailCall => CallKind::TailCall,
-        Beginning::Signal => CallKind::Signal,
+        EntryKind::Start => CallKind::Start,
+        EntryKind::Call => CallKind::Call,
+        EntryKind::TailCall => CallKind::TailCall,
+        EntryKind::Signal => CallKind::Signal,
     }
 }
 
-/// A search for calls: the open calls, and the sink of those that are known.
+/// A search for calls: the steps of the path, the open calls, and the sink of complete calls.
 struct Calls<'a> {
     question: CallsQuestion<'a>,
     sink: Sink<'a>,
-    events: Merged<Step>,
+    /// The steps of all threads that are not processed yet.
+    events: Merged<CallStep>,
     /// The calls that are not complete, by thread and number.
     open: HashMap<(Tid, u64), Call>,
     /// True if a call is complete only after its prologue, where its arguments are read.
@@ -275,7 +283,8 @@ struct Calls<'a> {
     arguments: HashMap<Addr, Option<Bound>>,
     /// A cache of the functions' signatures, by the address of their first instruction.
     signatures: HashMap<Addr, Option<Signature>>,
-    /// The outcome of the steps up to the last stop of the replay.
+    /// The result of [`Self::process_up_to_stop`] at the last stop of the replay. The replay ends
+    /// if it is not `Continue`.
     outcome: Result<ControlFlow<()>, Error>,
 }
 
@@ -284,7 +293,7 @@ impl<'a> Calls<'a> {
         asked: &'a Asked,
         question: CallsQuestion<'a>,
         sink: Sink<'a>,
-        events: Merged<Step>,
+        events: Merged<CallStep>,
     ) -> Self {
         Self {
             question,
@@ -300,24 +309,26 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Processes the remaining steps of the path, without values.
-    fn walked(
+    /// Processes the remaining steps of the path, without values, until the sink breaks or the user
+    /// interrupts it.
+    fn process_without_values(
         mut self,
         reached: &dyn Fn(u64),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
         while let Some(event) = self.events.next() {
             reached(event.position);
-            if interrupted() || self.take(&event, None)?.is_break() {
+            if interrupted() || self.process_step(&event, None)?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Replays the run, stops where arguments or returned values are to be read, and processes the
-    /// steps of the path up to each stop. The steps after the last stop get no values.
-    fn replayed(
+    /// Replays the run from its start, stops at the addresses `stops`, where arguments or returned
+    /// values are to be read, and processes the steps of the path up to each stop. The steps after
+    /// the last stop get no values.
+    fn process_with_replay(
         self,
         replay: &mut Replay,
         stops: &BTreeSet<Addr>,
@@ -328,10 +339,10 @@ impl<'a> Calls<'a> {
         let calls = RefCell::new(self);
         let accepts = |replay: &Replay| {
             let mut calls = calls.borrow_mut();
-            let Some(state) = Stopped::of(replay) else { return false };
+            let Some(state) = StoppedThread::next(replay) else { return false };
             let moment = replay.moment(replay.position());
             reached(Position::exact(moment, 0));
-            calls.outcome = calls.reach(&state, moment);
+            calls.outcome = calls.process_up_to_stop(&state, moment);
             replay.needs_stop() || !matches!(calls.outcome, Ok(ControlFlow::Continue(())))
         };
         let goals = Goals { accepts: &accepts, ..Goals::at(stops, interrupted) };
@@ -345,68 +356,80 @@ impl<'a> Calls<'a> {
         if outcome.is_break() || interrupted() {
             return Ok(());
         }
-        calls.walked(reached, interrupted)
+        calls.process_without_values(reached, interrupted)
     }
 
-    /// Processes the steps of the path up to a stop of the replay. Steps at the stop get its
-    /// values. A step that needs more registers than are known ([`Replay::needs_stop`]) is left for
-    /// a second call. Breaks if the sink does.
-    fn reach(&mut self, state: &Stopped<'_>, moment: u64) -> Result<ControlFlow<()>, Error> {
+    /// Processes the steps of the path up to a stop of the replay in `moment`. Steps at the stop
+    /// get its values. While the replay runs, only some registers are known: at a step that needs
+    /// others ([`Replay::needs_stop`]), the processing ends, and the replay stops and calls this
+    /// again. Breaks if the sink does.
+    fn process_up_to_stop(
+        &mut self,
+        state: &StoppedThread<'_>,
+        moment: u64,
+    ) -> Result<ControlFlow<()>, Error> {
         let addr = Addr(state.registers.rip);
         while let Some(next) = self.events.peek() {
-            let (of, _) = Position::parts(next.position);
-            let is_here = of == moment && next.what.ip == addr;
-            let needs_values = match next.what.what {
-                What::Prepared => true,
-                What::Returned { .. } => self.question.returns,
-                What::Began { .. } | What::Lost => false,
+            let (step_moment, _) = Position::parts(next.position);
+            let is_here = step_moment == moment && next.data.ip == addr;
+            let needs_values = match next.data.kind {
+                StepKind::Prepared => true,
+                StepKind::Returned { .. } => self.question.returns,
+                StepKind::Began { .. } | StepKind::Lost => false,
             };
             // The event is after this stop, or needs the values of a later stop in this moment.
-            if of > moment || of == moment && needs_values && !is_here {
+            if step_moment > moment || step_moment == moment && needs_values && !is_here {
                 break;
             }
-            let step = next.what;
+            let step = next.data;
             let key = (next.tid, step.number);
-            let values = if is_here && needs_values { self.read(key, step, state) } else { None };
+            let values =
+                if is_here && needs_values { self.read_values(key, step, state) } else { None };
             // The values need more than the known registers: the replay stops and asks again.
             if state.replay.needs_stop() {
                 break;
             }
             let Some(event) = self.events.next() else { break };
-            if self.take(&event, values)?.is_break() {
+            if self.process_step(&event, values)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads the values that a step of a call needs.
-    fn read(&mut self, key: (Tid, u64), step: Step, state: &Stopped<'_>) -> Option<Values> {
-        match step.what {
-            What::Prepared => self.read_arguments(step.ip, state).map(Values::Arguments),
-            What::Returned { .. } => {
+    /// Reads the values that a step of a call needs; `None` if it needs none, or they are unknown.
+    fn read_values(
+        &mut self,
+        key: (Tid, u64),
+        step: CallStep,
+        state: &StoppedThread<'_>,
+    ) -> Option<Values> {
+        match step.kind {
+            StepKind::Prepared => self.read_arguments(step.ip, state).map(Values::Arguments),
+            StepKind::Returned { .. } => {
                 let addr = self.open.get(&key)?.addr;
                 self.read_result(addr, state).map(Values::Result)
             }
-            What::Began { .. } | What::Lost => None,
+            StepKind::Began { .. } | StepKind::Lost => None,
         }
     }
 
-    /// Processes a step, with its values if they are known. Passes the call on if it is complete.
-    fn take(
+    /// Processes a step, with its values if they are known. Passes the call to the sink if it is
+    /// complete. Breaks if the sink does.
+    fn process_step(
         &mut self,
-        event: &Event<Step>,
+        event: &Event<CallStep>,
         values: Option<Values>,
     ) -> Result<ControlFlow<()>, Error> {
-        let key = (event.tid, event.what.number);
-        let is_over = match event.what.what {
-            What::Began { depth, site, how } => {
-                let call = self.begin(event, depth, site, how);
+        let key = (event.tid, event.data.number);
+        let is_complete = match event.data.kind {
+            StepKind::Began { depth, site, how } => {
+                let call = self.new_call(event, depth, site, how);
                 self.open.insert(key, call);
                 let is_plain = !self.question.returns && !self.question.duration;
                 is_plain && !self.waits_for_arguments
             }
-            What::Prepared => {
+            StepKind::Prepared => {
                 if let Some(call) = self.open.get_mut(&key)
                     && let Some(Values::Arguments(arguments)) = values
                 {
@@ -414,7 +437,7 @@ impl<'a> Calls<'a> {
                 }
                 !self.question.returns && !self.question.duration
             }
-            What::Returned { instructions } => {
+            StepKind::Returned { instructions } => {
                 if let Some(call) = self.open.get_mut(&key) {
                     if let Some(Values::Result(value)) = values {
                         call.returned = Some(value);
@@ -424,21 +447,28 @@ impl<'a> Calls<'a> {
                 }
                 true
             }
-            What::Lost => true,
+            StepKind::Lost => true,
         };
-        let known = if is_over { self.open.remove(&key) } else { None };
+        let known = if is_complete { self.open.remove(&key) } else { None };
         match known {
             Some(call) => (self.sink)(call),
             None => Ok(ControlFlow::Continue(())),
         }
     }
 
-    fn begin(&self, event: &Event<Step>, depth: usize, site: Option<Addr>, how: CallKind) -> Call {
+    /// Returns a call that begins at a step, without the facts that later steps add.
+    fn new_call(
+        &self,
+        event: &Event<CallStep>,
+        depth: usize,
+        site: Option<Addr>,
+        how: CallKind,
+    ) -> Call {
         Call {
             position: event.position,
             tid: event.tid,
-            addr: event.what.ip,
-            function: self.functions.name_at(event.what.ip),
+            addr: event.data.ip,
+            function: self.functions.name_at(event.data.ip),
             depth,
             caller: site.map(|site| self.functions.place(site)),
             how,
@@ -449,7 +479,11 @@ impl<'a> Calls<'a> {
         }
     }
 
-    fn read_arguments(&mut self, body: Addr, state: &Stopped<'_>) -> Option<Vec<(String, Shown)>> {
+    fn read_arguments(
+        &mut self,
+        body: Addr,
+        state: &StoppedThread<'_>,
+    ) -> Option<Vec<(String, Shown)>> {
         let evaluator = &self.evaluator;
         let bound = self.arguments.entry(body).or_insert_with(|| evaluator.bind_arguments(body));
         let bound = bound.as_ref()?;
@@ -459,7 +493,7 @@ impl<'a> Calls<'a> {
         Some(bound.texts().map(str::to_owned).zip(values).collect())
     }
 
-    fn read_result(&mut self, start: Addr, state: &Stopped<'_>) -> Option<Shown> {
+    fn read_result(&mut self, start: Addr, state: &StoppedThread<'_>) -> Option<Shown> {
         let evaluator = &self.evaluator;
         let signature =
             self.signatures.entry(start).or_insert_with(|| evaluator.signature_at(start));

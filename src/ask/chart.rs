@@ -84,12 +84,12 @@ impl Asked {
         let width = question.width.clamp(1, WIDTH_LIMIT);
         let to = question.to.max(question.from.saturating_add(1));
         let question = ChartQuestion { to, width, ..question };
-        let starts = self.starts();
+        let moments = self.place_moments();
         let functions = self.functions();
         let mut names = Names { functions: &functions, numbers: HashMap::new(), list: Vec::new() };
         let (mut threads, mut scales) = (Vec::new(), HashMap::new());
         for tid in self.tids() {
-            let scale = scales.entry(tid).or_insert_with(|| self.scale(tid, &starts));
+            let scale = scales.entry(tid).or_insert_with(|| self.scale(tid, &moments));
             let pen = Pen { asked: self, tid, scale, question };
             threads.push(pen.draw(&mut names, interrupted)?);
         }

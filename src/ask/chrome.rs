@@ -1,7 +1,7 @@
 //! The JSON of Chrome's tracing ("Trace Event Format"), which many viewers read. One instruction is
 //! a microsecond.
 
-use super::slices::{Slice, SliceSink, SlicedThread};
+use super::slices::{SliceEvent, SliceSink, SlicedThread};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -40,19 +40,19 @@ impl SliceSink for Chrome<'_> {
         self.event(thread, name)
     }
 
-    fn slice(&mut self, thread: &SlicedThread, slice: &Slice) -> io::Result<()> {
+    fn slice(&mut self, thread: &SlicedThread, slice: &SliceEvent) -> io::Result<()> {
         let event = match slice {
-            Slice::Begin { at, position, function } => {
+            SliceEvent::Begin { at, position, function } => {
                 let position = (self.text)(*position);
                 json!({"ph": "B", "ts": at, "name": function, "args": {"position": position}})
             }
-            Slice::End { at } => json!({"ph": "E", "ts": at}),
-            Slice::SystemCall { at, position } => {
+            SliceEvent::End { at } => json!({"ph": "E", "ts": at}),
+            SliceEvent::SystemCall { at, position } => {
                 let position = (self.text)(*position);
                 let args = json!({"position": position});
                 json!({"ph": "i", "s": "t", "ts": at, "name": "system call", "args": args})
             }
-            Slice::Gap { at, reason } => {
+            SliceEvent::Gap { at, reason } => {
                 json!({"ph": "i", "s": "t", "ts": at, "name": format!("gap: {reason}")})
             }
         };

@@ -24,12 +24,13 @@ pub struct FileCoverage {
 
 impl Asked {
     /// Returns the coverage of each source file with debug information in the program itself, by
-    /// path. `None`: the user interrupted it.
+    /// path. Lines and functions that were not executed are included, with count 0. `None`:
+    /// `interrupted` returned true.
     pub fn coverage(
         &self,
-        is_over: &(dyn Fn() -> bool + Sync),
+        interrupted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<BTreeMap<Arc<str>, FileCoverage>>, Error> {
-        let Some(blocks) = self.counted_blocks(is_over) else { return Ok(None) };
+        let Some(blocks) = self.counted_blocks(interrupted) else { return Ok(None) };
         let mut counts: BTreeMap<Addr, u64> = BTreeMap::new();
         for block in blocks.values() {
             for addr in &block.addrs {
@@ -50,7 +51,7 @@ impl Asked {
                 let count = counts.get(&start).copied().unwrap_or(0);
                 file.functions.insert(function.name.to_string(), (source.line, count));
             }
-            note(&mut lines, &source.range, &counts, &source.file, source.line);
+            add_lines(&mut lines, &source.range, &counts, &source.file, source.line);
         }
         for ((.., exit), block) in &blocks {
             let Some((at, (file, line))) =
@@ -71,8 +72,8 @@ impl Asked {
         Ok(Some(files))
     }
 
-    /// Counts the blocks of all threads. `None`: the user interrupted it.
-    fn counted_blocks(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Option<CountedBlocks> {
+    /// Counts the blocks of all threads. `None`: `interrupted` returned true.
+    fn counted_blocks(&self, interrupted: &(dyn Fn() -> bool + Sync)) -> Option<CountedBlocks> {
         let mut all = CountedBlocks::default();
         let add = |one: CountedBlocks| {
             for (key, block) in one {
@@ -83,13 +84,13 @@ impl Asked {
                 }
             }
         };
-        let count = |tid| self.timeline.count_blocks(tid, is_over);
-        self.each_thread(count, add, is_over).then_some(all)
+        let count = |tid| self.timeline.count_blocks(tid, interrupted);
+        self.for_each_thread(count, add, interrupted).then_some(all)
     }
 }
 
-/// Stores the line of each executed instruction in a range of code.
-fn note(
+/// Adds `file` and `line` to `lines` for each executed instruction in a range of code.
+fn add_lines(
     lines: &mut HashMap<Addr, (Arc<str>, u32)>,
     range: &AddrRange,
     counts: &BTreeMap<Addr, u64>,

@@ -12,15 +12,16 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// The number of items (blocks, events and gaps) of a path between two checks for an interrupt.
-const BLOCKS: u64 = 1 << 16;
+const ITEMS_BETWEEN_CHECKS: u64 = 1 << 16;
 /// The bits of an address that are the start of its page.
-const PAGE: u64 = !0xfff;
+const PAGE_MASK: u64 = !0xfff;
 
 /// The counts of a run, or of a part of it.
 #[derive(Debug, Default)]
-pub(super) struct Executed {
+pub(super) struct ExecutionCounts {
+    /// The blocks, by their identity.
     pub(super) blocks: AddressMap<BlockKey, Block>,
-    pub(super) functions: AddressMap<Callee, Counts>,
+    pub(super) functions: AddressMap<Callee, FunctionCounts>,
     pub(super) stacks: Stacks,
     pub(super) instructions: u64,
     /// The number of gaps in the path.
@@ -37,61 +38,75 @@ pub(super) struct Block {
     callee: Callee,
 }
 
-/// A sequence of blocks that were executed in one function, under the same calls.
+/// Successive blocks that were executed in one function, under the same calls. Their instructions
+/// are added to the counts at once, when the stay ends.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
+    /// The number of the stack of the innermost call; `None` if no call is open.
     stack: Option<usize>,
+    /// The function with the blocks. A jump may have led to another one than the innermost call.
     callee: Callee,
     instructions: u64,
 }
 
 /// The counts of a function.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct FunctionCounts {
     /// The number of instructions that the function executed itself.
     pub(super) own: u64,
+    /// The number of calls of the function, with tail calls, signals and entries of unknown kind.
     pub(super) calls: u64,
 }
 
 impl Asked {
-    /// Counts all that the threads executed. `None`: the user interrupted it.
-    pub(super) fn executed(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Option<Executed> {
-        let mut all = Executed::default();
-        let is_whole =
-            self.each_thread(|tid| self.executed_by(tid, is_over), |one| all.add(one), is_over);
+    /// Counts all that the threads executed. `None`: `interrupted` returned true.
+    pub(super) fn execution_counts(
+        &self,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Option<ExecutionCounts> {
+        let mut all = ExecutionCounts::default();
+        let is_whole = self.for_each_thread(
+            |tid| self.counts_of_thread(tid, interrupted),
+            |one| all.add_thread(one),
+            interrupted,
+        );
         is_whole.then_some(all)
     }
 
-    /// Counts all that one thread executed. With each open call, the tracker keeps the number of
-    /// its stack.
-    fn executed_by(&self, tid: Tid, is_over: &(dyn Fn() -> bool + Sync)) -> Executed {
+    /// Counts all that one thread executed, or only a part of it if `interrupted` returns true.
+    /// With each open call, the tracker keeps the number of its stack.
+    fn counts_of_thread(
+        &self,
+        tid: Tid,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> ExecutionCounts {
         let functions = self.functions();
-        let mut counts = Executed::default();
+        let mut counts = ExecutionCounts::default();
         let mut tracker: Tracker<usize> = Tracker::default();
         // The blocks by their numbers in the walk.
         let mut blocks: Vec<Block> = Vec::new();
-        let (mut passed_blocks, mut stay) = (0_u64, None);
-        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |passed| {
+        let (mut items, mut stay) = (0_u64, None);
+        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |item| {
             // The stack of the innermost call, which the changes before this item replace.
-            let mut current = tracker.innermost().map(|open| open.kept);
-            tracker.pass(passed, &mut |change| match change {
+            let mut current = tracker.innermost().map(|open| open.data);
+            tracker.process(item, &mut |change| match change {
                 Change::Began(begins) => {
                     // Calls that ended before are no longer around this one.
                     let callee = callee_at(&functions, begins.ip);
-                    let stack = counts.stacks.enter(current, callee);
+                    let stack = counts.stacks.stack_of_call(current, callee);
                     counts.functions.entry(callee).or_default().calls += 1;
                     current = Some(stack);
                     current
                 }
                 Change::Ended(open, _) => {
-                    current = counts.stacks.parent(open.kept);
+                    current = counts.stacks.parent(open.data);
                     None
                 }
             });
-            match (passed.visit, passed.block) {
+            match (item.visit, item.block) {
                 (Visit::Block { span, code, .. }, Some(facts)) => {
                     let number = facts.number as usize;
-                    if passed.is_new {
+                    if item.is_new {
                         let key = (span.ip, span.insns, span.exit);
                         let callee = callee_at(&functions, span.ip);
                         let block = Block { key, count: 0, addrs: code.addrs().into(), callee };
@@ -103,14 +118,14 @@ impl Asked {
                     }
                     let block = &mut blocks[number];
                     block.count += 1;
-                    let stack = tracker.innermost().map(|open| open.kept);
-                    counts.stay(&mut stay, stack, block.callee, span.insns.into());
+                    let stack = tracker.innermost().map(|open| open.data);
+                    counts.extend_stay(&mut stay, stack, block.callee, span.insns.into());
                 }
                 (Visit::Gap { .. }, _) => counts.gaps += 1,
                 _ => {}
             }
-            passed_blocks += 1;
-            if passed_blocks.is_multiple_of(BLOCKS) && is_over() {
+            items += 1;
+            if items.is_multiple_of(ITEMS_BETWEEN_CHECKS) && interrupted() {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -123,16 +138,24 @@ impl Asked {
     }
 }
 
+/// Returns the function at an address, or the page of code without symbols.
 fn callee_at(functions: &Functions<'_>, ip: Addr) -> Callee {
     functions
         .at(ip)
-        .map_or(Callee::Page(Addr(ip.0 & PAGE)), |function| Callee::Function(function.start))
+        .map_or(Callee::Page(Addr(ip.0 & PAGE_MASK)), |function| Callee::Function(function.start))
 }
 
-impl Executed {
-    /// Counts the instructions of a block. It continues the current stay if it is in the same
-    /// function and under the same calls; else it begins another.
-    fn stay(&mut self, stay: &mut Option<Stay>, stack: Option<usize>, callee: Callee, insns: u64) {
+impl ExecutionCounts {
+    /// Counts the instructions of a block in `callee`, under the call with number `stack`. It
+    /// continues the current stay if that has the same function and calls; else that ends and
+    /// another one begins.
+    fn extend_stay(
+        &mut self,
+        stay: &mut Option<Stay>,
+        stack: Option<usize>,
+        callee: Callee,
+        insns: u64,
+    ) {
         match stay {
             Some(stay) if (stay.stack, stay.callee) == (stack, callee) => {
                 stay.instructions += insns;
@@ -144,32 +167,34 @@ impl Executed {
         }
     }
 
-    /// Adds the instructions of a stay to the counts of its stack and its function.
+    /// Adds the instructions of a stay, if there is one, to the counts of its stack and its
+    /// function.
     fn end_stay(&mut self, stay: Option<Stay>) {
         let Some(Stay { stack, callee, instructions: insns }) = stay else { return };
         self.instructions += insns;
         let innermost = stack.and_then(|stack| Some((stack, self.stacks.callee(stack)?)));
         let (stack, callee) = match (innermost, callee) {
             // Beyond the limits of the stacks, only the function's count is exact.
-            (Some((stack, Callee::More)), callee) => (stack, callee),
+            (Some((stack, Callee::BeyondLimits)), callee) => (stack, callee),
             // Code without symbols may be a part of any function.
             (Some((stack, of)), Callee::Page(_)) => (stack, of),
             (Some((stack, of)), callee) if of == callee => (stack, callee),
             // A jump may have led to a separate part of a function, or to one that was not called.
             // It counts as a call by the innermost function.
-            (_, callee) => (self.stacks.enter(stack, callee), callee),
+            (_, callee) => (self.stacks.stack_of_call(stack, callee), callee),
         };
-        self.stacks.count(stack, insns);
+        self.stacks.count_own(stack, insns);
         self.functions.entry(callee).or_default().own += insns;
     }
 
+    /// Adds the executions of a block to those of the same block.
     fn add_block(&mut self, block: Block) {
         let Block { key, count, .. } = block;
         self.blocks.entry(key).or_insert(Block { count: 0, ..block }).count += count;
     }
 
     /// Adds the counts of another thread.
-    fn add(&mut self, other: Self) {
+    fn add_thread(&mut self, other: Self) {
         self.instructions += other.instructions;
         self.gaps += other.gaps;
         other.blocks.into_values().for_each(|block| self.add_block(block));
@@ -177,11 +202,11 @@ impl Executed {
             let all = self.functions.entry(callee).or_default();
             (all.own, all.calls) = (all.own + counts.own, all.calls + counts.calls);
         }
-        self.stacks.add(&other.stacks);
+        self.stacks.add_thread(&other.stacks);
     }
 
     /// Returns the number of executions of each instruction.
-    pub(super) fn counts(&self) -> HashMap<Addr, u64> {
+    pub(super) fn by_instruction(&self) -> HashMap<Addr, u64> {
         let mut counts = HashMap::new();
         for block in self.blocks.values() {
             for addr in &block.addrs {

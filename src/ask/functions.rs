@@ -1,4 +1,5 @@
-//! The functions and lines of code addresses, which are cached.
+//! The functions and lines of code addresses. Lookups are cached, as most addresses are asked for
+//! again.
 
 use super::place::Place;
 use crate::common::Addr;
@@ -8,8 +9,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The maximum number of addresses in the cache.
-const PLACES: usize = 1 << 20;
+/// The number of addresses in a cache at which it is cleared.
+const CACHE_LIMIT: usize = 1 << 20;
 
 /// A function: its name, and the address of its first instruction.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(super) struct Function {
     pub(super) start: Addr,
 }
 
-/// The functions of a recording's code, by address.
+/// The functions of a recording's code, by address, as a cache over its symbols.
 pub(super) struct Functions<'s> {
     symbols: &'s Symbols,
     by_address: RefCell<AddressMap<Addr, Option<Rc<Function>>>>,
@@ -43,7 +44,7 @@ impl<'s> Functions<'s> {
             by_start.entry(found.start).or_insert_with(new).clone()
         });
         let mut by_address = self.by_address.borrow_mut();
-        if by_address.len() >= PLACES {
+        if by_address.len() >= CACHE_LIMIT {
             by_address.clear();
         }
         by_address.insert(addr, found.clone());
@@ -62,7 +63,7 @@ impl<'s> Functions<'s> {
         }
         let found = Arc::new(Place::new(self.name_at(addr), self.symbols.location_at(addr)));
         let mut places = self.places.borrow_mut();
-        if places.len() >= PLACES {
+        if places.len() >= CACHE_LIMIT {
             places.clear();
         }
         places.insert(addr, found.clone());

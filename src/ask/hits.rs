@@ -1,11 +1,15 @@
 //! Every execution of some code, with values.
+//!
+//! A walk of each thread's path sends the executions. For a path recording, these are the hits. For
+//! an exact recording, a replay stops at the same code and evaluates the expressions; the path adds
+//! the position inside the moment, the depth and the caller.
 
 use super::error::Error;
-use super::machine::Stopped;
+use super::machine::StoppedThread;
 use super::merge::{Merged, Sender, merged};
 use super::opened::Asked;
 use super::place::Place;
-use super::tracker::{Beginning, Begins, Change, Tracker};
+use super::tracker::{Change, EntryKind, NewActivation, Tracker};
 use crate::common::{Addr, Tid};
 use crate::replay::{Goals, MoveEnd, Replay};
 use crate::session::Position;
@@ -24,7 +28,7 @@ pub struct HitsQuestion<'a> {
     pub at: &'a str,
     /// The expressions to evaluate.
     pub print: &'a Question,
-    /// The position from which on executions count.
+    /// The first position at which executions count.
     pub from: u64,
 }
 
@@ -50,8 +54,9 @@ pub struct Hit {
 
 /// An execution as the path shows it.
 #[derive(Clone, Copy, Debug)]
-struct Executed {
+struct Execution {
     addr: Addr,
+    /// The number of open calls around its function.
     depth: usize,
     /// The address of the call of its function; `None` if the path does not show a call.
     site: Option<Addr>,
@@ -62,8 +67,9 @@ type Sink<'a> = &'a mut dyn FnMut(Hit) -> Result<ControlFlow<()>, Error>;
 
 impl Asked {
     /// Finds all executions of some code, in the order of the run, and passes each to `sink` when
-    /// it is found, until `sink` breaks or `interrupted` returns true. Calls `reached` with
-    /// positions, as progress.
+    /// it is found, until `sink` breaks or `interrupted` returns true. Fails as
+    /// [`Self::check_hits`] does, before the first one. Calls `reached` with positions, as
+    /// progress.
     pub fn hits(
         &mut self,
         question: &HitsQuestion<'_>,
@@ -71,33 +77,38 @@ impl Asked {
         reached: &dyn Fn(u64),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
-        let addrs = self.code_of(question.at)?;
+        let addrs = self.addresses_of_code(question.at)?;
         let stops: BTreeSet<Addr> = addrs.into_iter().collect();
         let evaluator = Evaluator::new(&self.symbols);
         let bound = evaluator.bind_all(question.print, stops.iter().copied())?;
         let mut replay = self.replay.take();
         let walked = &*self;
         let tids = walked.tids();
-        let walk_one = |tid, sender: &mut Sender<Executed>| walked.executions(tid, &stops, sender);
-        let search = Search { asked: walked, stops: &stops, bound: &bound, evaluator: &evaluator };
+        let walk_one = |tid, sender: &mut Sender<Execution>| walked.executions(tid, &stops, sender);
+        let search =
+            HitSearch { asked: walked, stops: &stops, bound: &bound, evaluator: &evaluator };
         let result = merged(&tids, walk_one, |events| match &mut replay {
-            Some(replay) => search.replayed(replay, events, question, sink, reached, interrupted),
-            None => search.walked(events, question, sink, reached, interrupted),
+            Some(replay) => {
+                search.hits_of_replay(replay, events, question, sink, reached, interrupted)
+            }
+            None => search.hits_of_path(events, question, sink, reached, interrupted),
         });
         drop(evaluator);
         self.replay = replay;
         result
     }
 
-    /// Parses expressions as one question. Returns `None` if a text contains several expressions.
-    pub fn question_of(expressions: &[String]) -> Result<Option<Question>, Error> {
+    /// Parses expressions as one question, with one value for each. Returns `None` if one of the
+    /// texts contains several expressions.
+    pub fn parse_expressions(expressions: &[String]) -> Result<Option<Question>, Error> {
         let question = Question::parse(&expressions.join(", "))?;
         Ok(Some(question).filter(|question| question.texts().count() == expressions.len()))
     }
 
-    /// Fails if there is no such code, or if the expressions have no meaning there.
-    pub fn check(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
-        let addrs = self.code_of(question.at)?;
+    /// Fails if there is no such code, or if the expressions have no meaning there, such as names
+    /// that are unknown. A caller can report this before it begins an answer.
+    pub fn check_hits(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
+        let addrs = self.addresses_of_code(question.at)?;
         let evaluator = Evaluator::new(&self.symbols);
         evaluator.bind_all(question.print, addrs.into_iter())?;
         Ok(())
@@ -105,29 +116,29 @@ impl Asked {
 
     /// Walks a thread's path, and sends the executions of some addresses. Without an exact
     /// recording, they include the instruction at which the thread was killed, if it is known.
-    fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Executed>) {
+    fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Execution>) {
         let functions = self.functions();
         let (Some(first), Some(last)) = (stops.first(), stops.last()) else { return };
         let mut tracker: Tracker<Option<Addr>> = Tracker::default();
-        let end = self.path(tid).walk(&functions, &mut |passed| {
-            tracker.pass(passed, &mut |change| match change {
-                Change::Began(Begins { how: Beginning::Call, site, .. }) => Some(site),
+        let end = self.path(tid).walk(&functions, &mut |item| {
+            tracker.process(item, &mut |change| match change {
+                Change::Began(NewActivation { entry: EntryKind::Call, site, .. }) => Some(site),
                 Change::Began(_) => Some(None),
                 Change::Ended(..) => None,
             });
-            let Visit::Block { index, span, code, .. } = passed.visit else {
+            let Visit::Block { index, span, code, .. } = item.visit else {
                 return ControlFlow::Continue(());
             };
-            sender.step(|| passed.clock.position(*index))?;
+            sender.count_step(|| item.clock.position(*index))?;
             // Most blocks are elsewhere.
             if span.ip > *last || span.last < *first {
                 return ControlFlow::Continue(());
             }
             for (number, addr) in (*index..).zip(code.addrs()) {
                 if stops.contains(addr) {
-                    let (depth, site) = (tracker.depth(), tracker.caller());
-                    let executed = Executed { addr: *addr, depth, site };
-                    sender.send(passed.clock.position(number), executed)?;
+                    let (depth, site) = (tracker.depth(), tracker.call_site());
+                    let executed = Execution { addr: *addr, depth, site };
+                    sender.send(item.clock.position(number), executed)?;
                 }
             }
             ControlFlow::Continue(())
@@ -139,30 +150,30 @@ impl Asked {
         // The instructions of the path do not include the one at which the program was killed.
         let count = self.timeline.instructions(tid);
         if let Some(addr) = self.timeline.pc(tid, count).filter(|addr| stops.contains(addr)) {
-            let (depth, site) = (tracker.depth(), tracker.caller());
+            let (depth, site) = (tracker.depth(), tracker.call_site());
             let position = match count.checked_sub(1) {
                 Some(last) => self.timeline.global_of(tid, last).map(|last| last + 1),
                 None => Some(0),
             };
             let position = position.unwrap_or_else(|| self.timeline.total());
-            let _ = sender.send(position, Executed { addr, depth, site });
+            let _ = sender.send(position, Execution { addr, depth, site });
         }
     }
 }
 
-/// A search for executions.
-struct Search<'a, 's> {
+/// A search for executions of the code at `stops`.
+struct HitSearch<'a, 's> {
     asked: &'a Asked,
     stops: &'a BTreeSet<Addr>,
     bound: &'a HashMap<Addr, Bound>,
     evaluator: &'a Evaluator<'s>,
 }
 
-impl Search<'_, '_> {
-    /// Passes on the executions of a path from `question.from` on, without values.
-    fn walked(
+impl HitSearch<'_, '_> {
+    /// Passes the executions of a path from `question.from` on to `sink`, without values.
+    fn hits_of_path(
         &self,
-        events: Merged<Executed>,
+        events: Merged<Execution>,
         question: &HitsQuestion<'_>,
         sink: Sink<'_>,
         reached: &dyn Fn(u64),
@@ -181,10 +192,10 @@ impl Search<'_, '_> {
             let hit = Hit {
                 position: event.position,
                 tid: event.tid,
-                addr: event.what.addr,
-                place: functions.place(event.what.addr),
-                depth: Some(event.what.depth),
-                caller: event.what.site.map(|site| functions.place(site)),
+                addr: event.data.addr,
+                place: functions.place(event.data.addr),
+                depth: Some(event.data.depth),
+                caller: event.data.site.map(|site| functions.place(site)),
                 values: question.print.texts().map(|_| unknown.clone()).collect(),
             };
             if sink(hit)?.is_break() {
@@ -194,14 +205,14 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Replays the run once from `question.from` on, evaluates the expressions at each execution,
-    /// and passes it to `sink`. The path's `events` have the instructions since the last tick,
-    /// which a replay at full speed does not count, and the callers. An instruction that faults is
-    /// a hit without an event. Calls `reached` with positions, as progress.
-    fn replayed(
+    /// Replays the run once from the moment of `question.from` on, evaluates the expressions at
+    /// each execution, and passes it to `sink`. The path's `events` have the number of instructions
+    /// since the last tick, which a replay at full speed does not count, and the callers. An
+    /// instruction that faults is not in the path, and is a hit without depth and caller.
+    fn hits_of_replay(
         &self,
         replay: &mut Replay,
-        events: Merged<Executed>,
+        events: Merged<Execution>,
         question: &HitsQuestion<'_>,
         sink: Sink<'_>,
         reached: &dyn Fn(u64),
@@ -210,46 +221,48 @@ impl Search<'_, '_> {
         let (from, _) = Position::parts(question.from);
         replay.seek(replay.position_of_moment(from))?;
         let functions = self.asked.functions();
-        let join = RefCell::new(Join { events, sink, outcome: Ok(ControlFlow::Continue(())) });
+        let search =
+            RefCell::new(ReplayedSearch { events, sink, outcome: Ok(ControlFlow::Continue(())) });
         let accepts = |replay: &Replay| {
-            let mut join = join.borrow_mut();
-            let Some(state) = Stopped::of(replay) else { return true };
+            let mut search = search.borrow_mut();
+            let Some(state) = StoppedThread::next(replay) else { return true };
             let moment = replay.moment(replay.position());
             reached(Position::exact(moment, 0));
             let addr = Addr(state.registers.rip);
             // An instruction that is not executed, as it faults, is not in the path.
-            let Some((position, executed)) = join.executed_at(moment, addr) else { return true };
+            let Some((position, executed)) = search.execution_at(moment, addr) else { return true };
             let hit = self.hit(&state, position, Some(executed), question, &functions);
             if replay.needs_stop() {
                 return true;
             }
-            join.events.next();
-            join.outcome = hit
-                .and_then(|hit| hit.map_or(Ok(ControlFlow::Continue(())), |hit| (join.sink)(hit)));
-            !matches!(join.outcome, Ok(ControlFlow::Continue(())))
+            search.events.next();
+            search.outcome = hit.and_then(|hit| {
+                hit.map_or(Ok(ControlFlow::Continue(())), |hit| (search.sink)(hit))
+            });
+            !matches!(search.outcome, Ok(ControlFlow::Continue(())))
         };
         let goals = Goals { accepts: &accepts, ..Goals::at(self.stops, interrupted) };
         let mut is_first = true;
         loop {
             // A run does not stop where it begins.
-            let stands = is_first && replay.is_at(self.stops)? && accepts(replay);
+            let is_at_first = is_first && replay.is_at(self.stops)? && accepts(replay);
             is_first = false;
-            let found = if stands { MoveEnd::Stop } else { replay.run_forward(&goals, &[])? };
-            let mut join = join.borrow_mut();
-            match std::mem::replace(&mut join.outcome, Ok(ControlFlow::Continue(())))? {
+            let found = if is_at_first { MoveEnd::Stop } else { replay.run_forward(&goals, &[])? };
+            let mut search = search.borrow_mut();
+            match std::mem::replace(&mut search.outcome, Ok(ControlFlow::Continue(())))? {
                 ControlFlow::Break(()) => return Ok(()),
                 ControlFlow::Continue(()) if found != MoveEnd::Stop => return Ok(()),
                 ControlFlow::Continue(()) => {}
             }
             let at = replay.exact_position()?;
             let position = Position::exact(replay.moment(at), at.instructions);
-            let state = Stopped::of(replay);
+            let state = StoppedThread::next(replay);
             let hit = match &state {
                 Some(state) => self.hit(state, position, None, question, &functions)?,
                 None => None,
             };
             if let Some(hit) = hit
-                && (join.sink)(hit)?.is_break()
+                && (search.sink)(hit)?.is_break()
             {
                 return Ok(());
             }
@@ -259,9 +272,9 @@ impl Search<'_, '_> {
     /// Returns an execution with its values; `None` if it is before the first wanted position.
     fn hit(
         &self,
-        state: &Stopped<'_>,
+        state: &StoppedThread<'_>,
         position: u64,
-        executed: Option<Executed>,
+        executed: Option<Execution>,
         question: &HitsQuestion<'_>,
         functions: &super::functions::Functions<'_>,
     ) -> Result<Option<Hit>, Error> {
@@ -288,26 +301,27 @@ impl Search<'_, '_> {
     }
 }
 
-/// The state of a search in a replay: executions in the path, the sink of hits, and the outcome.
-struct Join<'a> {
-    events: Merged<Executed>,
+/// The state of a search in a replay: the executions in the path, the sink of hits, and what the
+/// sink returned last.
+struct ReplayedSearch<'a> {
+    events: Merged<Execution>,
     sink: Sink<'a>,
     outcome: Result<ControlFlow<()>, Error>,
 }
 
-impl Join<'_> {
-    /// Returns the position and the details of the execution of an address at a moment; `None` if
-    /// the path has none. The execution stays the next event. Drops earlier events: the replay has
-    /// passed them.
-    fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Executed)> {
+impl ReplayedSearch<'_> {
+    /// Returns the position and the details of the next execution of an address in a moment; `None`
+    /// if the path has none. The execution remains in `events`. Drops earlier events: the replay
+    /// has passed them.
+    fn execution_at(&mut self, moment: u64, addr: Addr) -> Option<(u64, Execution)> {
         loop {
             let next = self.events.peek()?;
-            let (of, _) = Position::parts(next.position);
-            if of > moment {
+            let (event_moment, _) = Position::parts(next.position);
+            if event_moment > moment {
                 return None;
             }
-            if of == moment && next.what.addr == addr {
-                return Some((next.position, next.what));
+            if event_moment == moment && next.data.addr == addr {
+                return Some((next.position, next.data));
             }
             self.events.next();
         }

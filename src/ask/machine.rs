@@ -1,4 +1,5 @@
-//! A replay's registers and memory, as the evaluation of expressions needs them.
+//! A replay's registers and memory, as the evaluation of expressions needs them. None of these
+//! functions moves the replay, except [`seek`].
 
 use crate::common::Addr;
 use crate::insn::xsave::{SSE, XMM, XSTATE_BV};
@@ -9,43 +10,44 @@ use crate::symbols::{Machine, XMM0};
 use std::cell::OnceCell;
 
 /// The registers of a stopped thread of a replay, and the replay's memory.
-pub(super) struct Stopped<'a> {
+pub(super) struct StoppedThread<'a> {
     pub(super) replay: &'a Replay,
     pub(super) registers: Registers,
     /// The thread's XSAVE area, read at its first use; `None` in it if it is unknown.
-    extended: OnceCell<Option<Vec<u8>>>,
+    xsave_area: OnceCell<Option<Vec<u8>>>,
 }
 
-impl<'a> Stopped<'a> {
-    /// Returns the state of the thread that executes next; `None` if there is none.
-    pub(super) fn of(replay: &'a Replay) -> Option<Self> {
+impl<'a> StoppedThread<'a> {
+    /// Returns the state of the thread that executes next; `None` if there is none. Vector
+    /// registers are read when they are needed.
+    pub(super) fn next(replay: &'a Replay) -> Option<Self> {
         let registers = replay.loaded()?.registers;
-        Some(Self { replay, registers, extended: OnceCell::new() })
+        Some(Self { replay, registers, xsave_area: OnceCell::new() })
     }
 
-    /// Returns the state of a thread, whose registers are all known.
+    /// Returns the state of the thread of `thread`, which need not be the one that executes next.
     pub(super) fn of_thread(replay: &'a Replay, thread: ThreadView) -> Self {
-        let extended = OnceCell::from(thread.xstate);
-        Self { replay, registers: thread.registers, extended }
+        let xsave_area = OnceCell::from(thread.xstate);
+        Self { replay, registers: thread.registers, xsave_area }
     }
 
-    fn extended(&self) -> Option<&[u8]> {
+    fn xsave_area(&self) -> Option<&[u8]> {
         let read = || {
             let tid = self.replay.loaded()?.tid;
             self.replay.thread(tid).ok().flatten()?.xstate
         };
-        self.extended.get_or_init(read).as_deref()
+        self.xsave_area.get_or_init(read).as_deref()
     }
 }
 
-impl Machine for Stopped<'_> {
+impl Machine for StoppedThread<'_> {
     fn register(&self, number: u16) -> Option<u64> {
         self.registers.by_dwarf_number(number)
     }
 
     fn vector(&self, number: u16) -> Option<[u8; 16]> {
         let at = XMM + 16 * usize::from(number.checked_sub(XMM0).filter(|n| *n < 16)?);
-        let area = self.extended()?;
+        let area = self.xsave_area()?;
         let is_used = u64::from(*area.get(XSTATE_BV)?) & SSE != 0;
         if is_used { area.get(at..)?.first_chunk().copied() } else { Some([0; 16]) }
     }
@@ -72,7 +74,7 @@ pub(super) fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
 }
 
 /// Reads the bytes of a memory range or of a part of a register; `None` if they are unknown.
-pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
+pub(super) fn read_value(state: &StoppedThread<'_>, at: ValuePlace) -> Option<Vec<u8>> {
     match at {
         ValuePlace::Memory(range) => {
             let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];

@@ -10,84 +10,94 @@ use std::thread;
 /// The number of events that a walker sends at a time.
 const CHUNK: usize = 512;
 /// The maximum number of chunks of a walker that wait to be received.
-const AHEAD: usize = 4;
+const MOST_WAITING: usize = 4;
 /// The number of steps of a walk after which it sends a chunk that is not full.
-const STEPS: u32 = 1 << 14;
+const MOST_STEPS: u32 = 1 << 14;
 
 /// An event at a position of the run.
 #[derive(Debug)]
 pub(super) struct Event<T> {
     pub(super) position: u64,
     pub(super) tid: Tid,
-    pub(super) what: T,
+    pub(super) data: T,
 }
 
-/// Events of a thread, and a lower bound of the positions of later ones.
+/// Events of a thread, as they are sent in one piece, and a lower bound of the positions of later
+/// ones.
 struct Chunk<T> {
     events: Vec<Event<T>>,
-    until: u64,
+    lower_bound: u64,
 }
 
-/// The sending end of a walk, for its events.
+/// The sending end of the walk of one thread: it collects events, and sends them in chunks.
 pub(super) struct Sender<T> {
     tid: Tid,
+    /// The events that are not sent yet.
     events: Vec<Event<T>>,
+    /// The steps of the walk since the last chunk was sent.
     steps: u32,
     chunks: SyncSender<Chunk<T>>,
 }
 
 impl<T> Sender<T> {
-    /// Adds an event, and sends the chunk if it is full. The positions of a thread's events must
-    /// not descend. Breaks if the receiver is gone.
-    pub(super) fn send(&mut self, position: u64, what: T) -> ControlFlow<()> {
-        self.events.push(Event { position, tid: self.tid, what });
+    /// Adds an event, and sends the chunk if it is full; blocks while too many chunks wait to be
+    /// received. The positions of a thread's events must not descend. Breaks if the receiver is
+    /// gone.
+    pub(super) fn send(&mut self, position: u64, data: T) -> ControlFlow<()> {
+        self.events.push(Event { position, tid: self.tid, data });
         if self.events.len() >= CHUNK { self.flush(position) } else { ControlFlow::Continue(()) }
     }
 
     /// Counts a step of the walk, which is at the position that `position` returns. If none of the
-    /// last [`STEPS`] steps filled a chunk, sends the chunk as it is, since the receiver may wait
-    /// for this thread. Breaks if the receiver is gone.
-    pub(super) fn step(&mut self, position: impl FnOnce() -> u64) -> ControlFlow<()> {
+    /// last [`MOST_STEPS`] steps filled a chunk, sends the chunk as it is, since the receiver may
+    /// wait for this thread. Breaks if the receiver is gone.
+    pub(super) fn count_step(&mut self, position: impl FnOnce() -> u64) -> ControlFlow<()> {
         self.steps += 1;
-        if self.steps < STEPS { ControlFlow::Continue(()) } else { self.flush(position()) }
+        if self.steps < MOST_STEPS { ControlFlow::Continue(()) } else { self.flush(position()) }
     }
 
-    fn flush(&mut self, until: u64) -> ControlFlow<()> {
+    /// Sends the collected events, even if there are none. Later events must not be before
+    /// `lower_bound`.
+    fn flush(&mut self, lower_bound: u64) -> ControlFlow<()> {
         self.steps = 0;
         let events = std::mem::take(&mut self.events);
-        match self.chunks.send(Chunk { events, until }) {
+        match self.chunks.send(Chunk { events, lower_bound }) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     }
 }
 
-/// The events of all threads, in order.
+/// The events of all threads, in the order of their positions; at the same position, in the order
+/// of the threads.
 pub(super) struct Merged<T> {
-    sources: Vec<Source<T>>,
+    sources: Vec<ThreadEvents<T>>,
 }
 
-struct Source<T> {
+/// The receiving end of the walk of one thread.
+struct ThreadEvents<T> {
     chunks: Receiver<Chunk<T>>,
+    /// The events that are received and not taken yet.
     events: VecDeque<Event<T>>,
     /// A lower bound of the positions of events that are not received yet.
-    until: u64,
-    /// True if all events were received and taken, and no more follow.
+    lower_bound: u64,
+    /// True if the walk has ended and all of its events were received and taken.
     is_over: bool,
 }
 
-impl<T> Source<T> {
+impl<T> ThreadEvents<T> {
     /// Returns the position of the next event, or a lower bound of it if it is not received yet.
-    fn next(&self) -> u64 {
-        self.events.front().map_or(self.until, |event| event.position)
+    fn next_position(&self) -> u64 {
+        self.events.front().map_or(self.lower_bound, |event| event.position)
     }
 
-    /// Waits for the next chunk. At the end of the walk, `until` becomes `u64::MAX`.
+    /// Waits for the next chunk. Sets `is_over` if the walk has ended; its last chunk has set
+    /// `lower_bound` to `u64::MAX`.
     fn receive(&mut self) {
         match self.chunks.recv() {
             Ok(chunk) => {
                 self.events.extend(chunk.events);
-                self.until = chunk.until;
+                self.lower_bound = chunk.lower_bound;
             }
             Err(_) => self.is_over = true,
         }
@@ -95,21 +105,21 @@ impl<T> Source<T> {
 }
 
 impl<T> Merged<T> {
-    /// Returns the next event without taking it; waits for it. `None` at the end of all walks.
+    /// Waits for the next event, and returns it without taking it. `None` at the end of all walks.
     pub(super) fn peek(&mut self) -> Option<&Event<T>> {
-        let first = self.first()?;
-        self.sources.get(first)?.events.front()
+        let next = self.source_of_next()?;
+        self.sources.get(next)?.events.front()
     }
 
     /// Returns the number of the source with the next event, and waits until this event is
     /// received. `None` at the end of all walks.
-    fn first(&mut self) -> Option<usize> {
+    fn source_of_next(&mut self) -> Option<usize> {
         loop {
-            let ready = |source: &Source<T>| !source.events.is_empty();
+            let ready = |source: &ThreadEvents<T>| !source.events.is_empty();
             let open = self.sources.iter().enumerate().filter(|(_, source)| !source.is_over);
             // At the same position, a source without a received event comes first: it may have one
             // there.
-            let first = open.min_by_key(|(_, source)| (source.next(), ready(source)));
+            let first = open.min_by_key(|(_, source)| (source.next_position(), ready(source)));
             let first = first.map(|(number, _)| number)?;
             let source = self.sources.get_mut(first)?;
             if ready(source) {
@@ -124,14 +134,14 @@ impl<T> Iterator for Merged<T> {
     type Item = Event<T>;
 
     fn next(&mut self) -> Option<Event<T>> {
-        let first = self.first()?;
-        self.sources.get_mut(first)?.events.pop_front()
+        let next = self.source_of_next()?;
+        self.sources.get_mut(next)?.events.pop_front()
     }
 }
 
 /// Walks the path of each thread with `walk` in a separate thread, and passes the merged events to
-/// `consume`. Returns its result. A walk has to end when its sender breaks, as it does after
-/// `consume` returned.
+/// `consume`, which runs in the calling thread. Returns the result of `consume` after all walks
+/// have ended. A walk has to end when its sender breaks, as it does after `consume` returned.
 pub(super) fn merged<T: Send, R>(
     tids: &[Tid],
     walk: impl Fn(Tid, &mut Sender<T>) + Sync,
@@ -140,7 +150,7 @@ pub(super) fn merged<T: Send, R>(
     thread::scope(|scope| {
         let mut sources = Vec::new();
         for tid in tids {
-            let (ours, chunks) = sync_channel(AHEAD);
+            let (ours, chunks) = sync_channel(MOST_WAITING);
             let walk = &walk;
             scope.spawn(move || {
                 let mut sender = Sender { tid: *tid, events: Vec::new(), steps: 0, chunks: ours };
@@ -148,7 +158,12 @@ pub(super) fn merged<T: Send, R>(
                 // If the receiver is gone, the last events are dropped.
                 let _ = sender.flush(u64::MAX);
             });
-            sources.push(Source { chunks, events: VecDeque::new(), until: 0, is_over: false });
+            sources.push(ThreadEvents {
+                chunks,
+                events: VecDeque::new(),
+                lower_bound: 0,
+                is_over: false,
+            });
         }
         consume(Merged { sources })
     })
@@ -166,7 +181,7 @@ mod tests {
             let sent = lists[number].iter().try_for_each(|at| sender.send(*at, number));
             assert!(sent.is_continue());
         };
-        merged(&tids, walk, |all| all.map(|event| (event.position, event.what)).collect())
+        merged(&tids, walk, |all| all.map(|event| (event.position, event.data)).collect())
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! streamed: no question keeps a list of all that was executed.
 
 mod blocks;
-mod called;
 mod calls;
 mod chart;
 mod chrome;
@@ -34,6 +33,7 @@ mod speedscope;
 mod stacks;
 mod tracker;
 mod walk;
+mod wanted;
 
 pub use calls::{Call, CallKind, CallsQuestion};
 pub use chart::{Chart, ChartQuestion, ChartSlice, ChartThread};

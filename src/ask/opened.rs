@@ -1,10 +1,12 @@
-//! A recording that is open for questions.
+//! A recording that is open for questions. Positions are numbers: in a path, of instructions in the
+//! order of all threads; in an exact recording, a moment and the instructions since it began
+//! ([`Position::exact`]).
 
-use super::clock::Places;
+use super::clock::TimedPlaces;
 use super::error::Error;
 use super::functions::Functions;
 use super::place::Place;
-use super::walk::Path;
+use super::walk::ThreadPath;
 use crate::common::{Addr, Tid};
 use crate::recording::Reader;
 use crate::replay::Replay;
@@ -30,19 +32,21 @@ pub struct Recorded {
 /// A recording that is open for questions.
 pub struct Asked {
     pub(super) timeline: Timeline,
-    /// The places of an exact recording.
-    pub(super) places: Option<Places>,
-    /// The replay of an exact recording. A question that moves it takes it out and puts it back.
+    /// The places of an exact recording's path, with their moments; `None` for a path recording.
+    pub(super) places: Option<TimedPlaces>,
+    /// The replay of an exact recording; `None` for a path recording. A question that moves it
+    /// takes it out and puts it back.
     pub(super) replay: Option<Replay>,
     pub(super) symbols: Symbols,
 }
 
 impl Asked {
-    /// Opens a recording for questions, and stores the index of its path for the next open.
+    /// Opens a recording for questions, and stores the index of its path in the recording, so that
+    /// the next open is fast.
     pub fn open(recorded: Recorded) -> Result<Self, Error> {
         let replay = recorded.exact.map(Replay::open).transpose()?;
         let places = match &replay {
-            Some(replay) => Some(Places::new(&recorded.path.path_places()?, replay)),
+            Some(replay) => Some(TimedPlaces::new(&recorded.path.path_places()?, replay)),
             None => None,
         };
         let timeline = Timeline::open(recorded.path, Options::default())?;
@@ -67,12 +71,12 @@ impl Asked {
         self.functions().place(addr)
     }
 
-    /// Returns true if all values of the run are known.
+    /// Returns true if the recording is exact, so that all values of the run are known.
     pub fn is_exact(&self) -> bool {
         self.replay.is_some()
     }
 
-    /// Formats a position as users read and write it.
+    /// Formats a position as users read and write it: `1234`, or `1234.5` in an exact recording.
     pub fn text_of(&self, position: u64) -> String {
         Position::text(position, self.is_exact())
     }
@@ -83,7 +87,7 @@ impl Asked {
         position.ok_or_else(|| Error::NoPosition(text.to_owned()))
     }
 
-    /// Returns the last position of the run.
+    /// Returns the position at the end of the run: of an exact run, the start of its last moment.
     pub fn last_position(&self) -> u64 {
         match &self.replay {
             Some(replay) => Position::exact(replay.last_moment(), 0),
@@ -97,18 +101,19 @@ impl Asked {
         Position::exact(replay.last_moment(), u64::MAX)
     }
 
+    /// Returns the threads in the order of their beginnings.
     pub(super) fn tids(&self) -> Vec<Tid> {
         self.timeline.threads().collect()
     }
 
-    /// Calls `walk` for each thread, for several at the same time, and passes the results to `take`
-    /// in the order of the threads. Returns false if `is_over` returned true between them: then
-    /// results may be missing.
-    pub(super) fn each_thread<T: Send>(
+    /// Calls `walk` for each thread of the run, for several at the same time in threads that it
+    /// starts, and passes the results to `consume` in the order of the threads. Returns false if
+    /// `interrupted` returned true after some of them: then results may be missing.
+    pub(super) fn for_each_thread<T: Send>(
         &self,
         walk: impl Fn(Tid) -> T + Sync,
-        mut take: impl FnMut(T),
-        is_over: &dyn Fn() -> bool,
+        mut consume: impl FnMut(T),
+        interrupted: &dyn Fn() -> bool,
     ) -> bool {
         for tids in self.tids().chunks(AT_A_TIME) {
             let results = thread::scope(|scope| {
@@ -119,45 +124,46 @@ impl Asked {
                 walks.into_iter().map(join).collect::<Vec<_>>()
             });
             for result in results {
-                take(result.unwrap_or_else(|panic| resume_unwind(panic)));
+                consume(result.unwrap_or_else(|panic| resume_unwind(panic)));
             }
-            if is_over() {
+            if interrupted() {
                 return false;
             }
         }
         true
     }
 
-    /// Returns the path of a thread.
-    pub(super) fn path(&self, tid: Tid) -> Path<'_> {
-        Path { timeline: &self.timeline, places: self.places.as_ref(), tid }
+    /// Returns the path of a thread. The positions of a walk are those of the recording.
+    pub(super) fn path(&self, tid: Tid) -> ThreadPath<'_> {
+        ThreadPath { timeline: &self.timeline, places: self.places.as_ref(), tid }
     }
 
+    /// Returns a new cache of functions and lines; it can be used by one thread only.
     pub(super) fn functions(&self) -> Functions<'_> {
         Functions::new(&self.symbols)
     }
 
-    /// Returns the addresses that `what` names: those of a line (`FILE:LINE`), that after the
-    /// prologue of each function with a name, or an address (`0x401136`), which is not checked.
-    /// Fails if there are none.
-    pub fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
-        let text = what.strip_prefix('*').unwrap_or(what);
+    /// Returns the addresses that `code` names, ascending: those at which a line begins
+    /// (`FILE:LINE`), those after the prologues of the functions with a name, or an address
+    /// (`0x401136`, or `*0x401136`), which is not checked. Fails if there are none.
+    pub fn addresses_of_code(&self, code: &str) -> Result<Vec<Addr>, Error> {
+        let text = code.strip_prefix('*').unwrap_or(code);
         if let Some(digits) = text.strip_prefix("0x") {
             let addr = u64::from_str_radix(digits, 16).map(Addr);
-            return Ok(vec![addr.map_err(|_| Error::NoCode(what.to_owned()))?]);
+            return Ok(vec![addr.map_err(|_| Error::NoCode(code.to_owned()))?]);
         }
-        let mut addrs = match what.rsplit_once(':') {
+        let mut addrs = match code.rsplit_once(':') {
             Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let line = line.parse();
                 line.map_or_else(|_| Vec::new(), |line| self.symbols.addresses_of_line(file, line))
             }
             _ => {
-                let starts = self.symbols.addresses_of_function(what);
+                let starts = self.symbols.addresses_of_function(code);
                 starts.into_iter().map(|start| self.symbols.address_after_prologue(start)).collect()
             }
         };
         addrs.sort_unstable();
         addrs.dedup();
-        if addrs.is_empty() { Err(Error::NoCode(what.to_owned())) } else { Ok(addrs) }
+        if addrs.is_empty() { Err(Error::NoCode(code.to_owned())) } else { Ok(addrs) }
     }
 }

@@ -2,7 +2,7 @@
 //! `protos/perfetto/trace/perfetto_trace.proto`. One instruction is a nanosecond.
 
 use super::proto::Message;
-use super::slices::{Slice, SliceSink, SlicedThread};
+use super::slices::{SliceEvent, SliceSink, SlicedThread};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -144,16 +144,16 @@ impl SliceSink for Perfetto<'_> {
         })
     }
 
-    fn slice(&mut self, thread: &SlicedThread, slice: &Slice) -> io::Result<()> {
+    fn slice(&mut self, thread: &SlicedThread, slice: &SliceEvent) -> io::Result<()> {
         match slice {
-            Slice::Begin { at, position, function } => {
+            SliceEvent::Begin { at, position, function } => {
                 self.event(thread, *at, SLICE_BEGIN, Some(function), Some(*position))
             }
-            Slice::End { at } => self.event(thread, *at, SLICE_END, None, None),
-            Slice::SystemCall { at, position } => {
+            SliceEvent::End { at } => self.event(thread, *at, SLICE_END, None, None),
+            SliceEvent::SystemCall { at, position } => {
                 self.event(thread, *at, INSTANT, Some("system call"), Some(*position))
             }
-            Slice::Gap { at, reason } => {
+            SliceEvent::Gap { at, reason } => {
                 self.event(thread, *at, INSTANT, Some(&format!("gap: {reason}")), None)
             }
         }

@@ -1,7 +1,7 @@
 //! The instructions of each function and line, exactly: no sampling.
 
 use super::error::Error;
-use super::executed::Executed;
+use super::executed::ExecutionCounts;
 use super::functions::Functions;
 use super::opened::Asked;
 use super::stacks::Callee;
@@ -56,22 +56,25 @@ pub struct LineCost {
 }
 
 impl Asked {
-    /// Counts the instructions of the whole run. `None`: the user interrupted it.
-    pub fn profile(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Option<Profile>, Error> {
-        let Some(executed) = self.executed(is_over) else { return Ok(None) };
-        let names = Names::new(&executed, &self.functions());
-        let functions = functions_of(&executed, &names);
-        let lines = self.lines_of(&executed);
-        let stacks = stacks_of(&executed, &names);
-        let (instructions, gaps) = (executed.instructions, executed.gaps);
+    /// Counts the instructions of the whole run. `None`: `interrupted` returned true.
+    pub fn profile(
+        &self,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Profile>, Error> {
+        let Some(counts) = self.execution_counts(interrupted) else { return Ok(None) };
+        let names = Names::new(&counts, &self.functions());
+        let functions = function_costs(&counts, &names);
+        let lines = self.line_costs(&counts);
+        let stacks = named_stacks(&counts, &names);
+        let (instructions, gaps) = (counts.instructions, counts.gaps);
         Ok(Some(Profile { instructions, gaps, functions, lines, stacks }))
     }
 
     /// Returns the lines that were executed, in descending order of their instructions.
-    fn lines_of(&self, executed: &Executed) -> Vec<LineCost> {
+    fn line_costs(&self, counts: &ExecutionCounts) -> Vec<LineCost> {
         let mut lines: HashMap<(Arc<str>, u32, Arc<str>), u64> = HashMap::new();
         let functions = self.functions();
-        for (addr, count) in executed.counts() {
+        for (addr, count) in counts.by_instruction() {
             let place = functions.place(addr);
             if let Some((file, line)) = place.line.clone() {
                 let function = place.function.clone().unwrap_or_default();
@@ -87,20 +90,22 @@ impl Asked {
     }
 }
 
-/// The functions of a profile, numbered: functions with the same name have the same number.
+/// The functions of a profile, numbered: functions with the same name have the same number, and
+/// count as one.
 struct Names {
+    /// The names, by number.
     names: Vec<String>,
     numbers: HashMap<Callee, usize>,
 }
 
 impl Names {
-    fn new(executed: &Executed, functions: &Functions<'_>) -> Self {
+    fn new(counts: &ExecutionCounts, functions: &Functions<'_>) -> Self {
         let (mut names, mut by_name) = (Vec::new(), HashMap::new());
         let mut number = |callee| {
             let name = match callee {
                 Callee::Function(start) => functions.name_at(start).map(|name| name.to_string()),
                 Callee::Page(page) => Some(format!("[{:#x}]", page.0)),
-                Callee::More => None,
+                Callee::BeyondLimits => None,
             };
             let name = name.unwrap_or_else(|| MORE.to_owned());
             let next = names.len();
@@ -109,7 +114,7 @@ impl Names {
                 next
             })
         };
-        let callees = executed.functions.keys().copied().chain([Callee::More]);
+        let callees = counts.functions.keys().copied().chain([Callee::BeyondLimits]);
         let numbers = callees.map(|callee| (callee, number(callee))).collect();
         Self { names, numbers }
     }
@@ -124,15 +129,15 @@ impl Names {
 }
 
 /// Returns the functions that were executed, in descending order of their own instructions.
-fn functions_of(executed: &Executed, names: &Names) -> Vec<FunctionCost> {
-    let totals = executed.stacks.totals(|callee| names.number(callee));
+fn function_costs(counts: &ExecutionCounts, names: &Names) -> Vec<FunctionCost> {
+    let totals = counts.stacks.totals(|callee| names.number(callee));
     let mut functions: HashMap<usize, FunctionCost> = HashMap::new();
-    for (callee, counts) in &executed.functions {
+    for (callee, cost) in &counts.functions {
         let number = names.number(*callee);
         let new = || FunctionCost { name: names.name(*callee), own: 0, total: 0, calls: 0 };
         let function = functions.entry(number).or_insert_with(new);
-        function.own += counts.own;
-        function.calls += counts.calls;
+        function.own += cost.own;
+        function.calls += cost.calls;
         // Calls without a stack count for the functions around them only.
         function.total = totals.get(&number).copied().unwrap_or(0).max(function.own);
     }
@@ -141,10 +146,11 @@ fn functions_of(executed: &Executed, names: &Names) -> Vec<FunctionCost> {
     functions
 }
 
-/// Returns the stacks by function names. Stacks with the same names are one.
-fn stacks_of(executed: &Executed, names: &Names) -> Vec<(Vec<String>, u64)> {
+/// Returns the stacks by function names, each with the instructions that its innermost function
+/// executed itself. Stacks with the same names are one.
+fn named_stacks(counts: &ExecutionCounts, names: &Names) -> Vec<(Vec<String>, u64)> {
     let mut by_names: BTreeMap<Vec<String>, u64> = BTreeMap::new();
-    for (chain, own) in executed.stacks.chains() {
+    for (chain, own) in counts.stacks.executed_stacks() {
         let chain = chain.into_iter().map(|callee| names.name(callee)).collect();
         *by_names.entry(chain).or_default() += own;
     }

@@ -1,7 +1,7 @@
 //! Conversion between a thread's instructions and positions, for drawings. In an exact recording it
 //! is an estimate between two places whose positions are known.
 
-use super::clock::Places;
+use super::clock::TimedPlaces;
 use super::opened::Asked;
 use crate::common::Tid;
 use crate::session::Position;
@@ -28,24 +28,24 @@ pub(super) enum Scale<'a> {
 }
 
 impl Asked {
-    /// Returns a converter between a thread's instruction numbers and positions. `starts` are the
-    /// moments at which the intervals of all threads begin ([`Places::starts`]).
-    pub(super) fn scale(&self, tid: Tid, starts: &[u64]) -> Scale<'_> {
+    /// Returns a converter between a thread's instruction numbers and positions. `moments` are the
+    /// moments at which the intervals of all threads begin ([`TimedPlaces::moments`]).
+    pub(super) fn scale(&self, tid: Tid, moments: &[u64]) -> Scale<'_> {
         let (timeline, count) = (&self.timeline, self.timeline.instructions(tid));
         let Some(places) = &self.places else { return Scale::Path { timeline, tid } };
         let last = Position::parts(self.last_position()).0;
         let interval = |(moment, index)| {
-            let after = starts.partition_point(|start| *start <= moment);
-            let end = starts.get(after).copied().unwrap_or(last.max(moment));
+            let after = moments.partition_point(|start| *start <= moment);
+            let end = moments.get(after).copied().unwrap_or(last.max(moment));
             let [position, end] = [moment, end].map(|moment| Position::exact(moment, 0));
             Interval { position, end, index }
         };
-        Scale::Exact { intervals: places.timed(tid).map(interval).collect(), count }
+        Scale::Exact { intervals: places.moments_and_indexes(tid).map(interval).collect(), count }
     }
 
     /// Returns the moments of all places, ascending; empty for a path recording.
-    pub(super) fn starts(&self) -> Vec<u64> {
-        self.places.as_ref().map(Places::starts).unwrap_or_default()
+    pub(super) fn place_moments(&self) -> Vec<u64> {
+        self.places.as_ref().map(TimedPlaces::moments).unwrap_or_default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The addresses at which the calls of a run begin, and to which they return.
 
-use super::called::Called;
 use super::opened::Asked;
 use super::tracker::{Change, Tracker};
+use super::wanted::WantedFunctions;
 use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,34 +17,35 @@ pub(super) struct Sites {
 }
 
 impl Asked {
-    /// Walks all paths, and collects the sites of the calls of some functions, or of all. If the
-    /// user interrupts it, some are missing.
-    pub(super) fn sites(&self, called: &Called, interrupted: &dyn Fn() -> bool) -> Sites {
+    /// Walks all paths, and collects the sites of the calls of the wanted functions: a replay has
+    /// to stop there to read arguments and returned values. If `interrupted` returns true, some are
+    /// missing.
+    pub(super) fn sites(&self, wanted: &WantedFunctions, interrupted: &dyn Fn() -> bool) -> Sites {
         let mut sites = Sites::default();
         let add = |of_thread: Sites| {
             sites.starts.extend(of_thread.starts);
             sites.returns.extend(of_thread.returns);
         };
-        self.each_thread(|tid| self.sites_of(tid, called), add, interrupted);
+        self.for_each_thread(|tid| self.sites_of(tid, wanted), add, interrupted);
         sites
     }
 
-    fn sites_of(&self, tid: Tid, called: &Called) -> Sites {
+    fn sites_of(&self, tid: Tid, wanted: &WantedFunctions) -> Sites {
         let functions = self.functions();
         let mut tracker: Tracker<bool> = Tracker::default();
         let mut sites = Sites::default();
-        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |passed| {
-            tracker.pass(passed, &mut |change| match change {
+        let _: ControlFlow<()> = self.path(tid).walk(&functions, &mut |item| {
+            tracker.process(item, &mut |change| match change {
                 Change::Began(begins) => {
-                    let is_wanted = called.has(begins.ip);
+                    let is_wanted = wanted.contains(begins.ip);
                     if is_wanted {
                         sites.starts.insert(begins.ip);
                     }
                     Some(is_wanted)
                 }
                 Change::Ended(open, returned) => {
-                    if open.kept && returned.is_some() {
-                        sites.returns.extend(passed.next_ip());
+                    if open.data && returned.is_some() {
+                        sites.returns.extend(item.next_ip());
                     }
                     None
                 }

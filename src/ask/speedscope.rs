@@ -1,7 +1,7 @@
 //! A file of speedscope: an evented profile for each thread
 //! (speedscope.app/file-format-schema.json).
 
-use super::slices::{Slice, SliceSink, SlicedThread};
+use super::slices::{SliceEvent, SliceSink, SlicedThread};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -62,9 +62,9 @@ impl SliceSink for Speedscope<'_> {
         )
     }
 
-    fn slice(&mut self, _: &SlicedThread, slice: &Slice) -> io::Result<()> {
+    fn slice(&mut self, _: &SlicedThread, slice: &SliceEvent) -> io::Result<()> {
         match slice {
-            Slice::Begin { at, function, .. } => {
+            SliceEvent::Begin { at, function, .. } => {
                 let next = self.frames.len();
                 let frame = *self.numbers.entry(function.clone()).or_insert(next);
                 if frame == next {
@@ -73,11 +73,11 @@ impl SliceSink for Speedscope<'_> {
                 self.open.push(frame);
                 self.event("O", frame, *at)
             }
-            Slice::End { at } => match self.open.pop() {
+            SliceEvent::End { at } => match self.open.pop() {
                 Some(frame) => self.event("C", frame, *at),
                 None => Ok(()),
             },
-            Slice::SystemCall { .. } | Slice::Gap { .. } => Ok(()),
+            SliceEvent::SystemCall { .. } | SliceEvent::Gap { .. } => Ok(()),
         }
     }
 

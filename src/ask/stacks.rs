@@ -1,13 +1,14 @@
-//! The stacks of calls of a run, as a tree. Its size is bounded, whatever the run does.
+//! The stacks of calls of a run, as a tree: a stack is a node, and its parent is the stack of the
+//! caller. The number of stacks is bounded, whatever the run does: calls beyond the limits of depth
+//! and number have no separate stacks, and count for a common one under the same parent.
 
 use crate::common::Addr;
 use crate::translate::AddressMap;
 use std::collections::HashMap;
 
-/// The depth from which on calls get no stacks of their own: a recursion would add one for each
-/// level.
+/// The depth from which on calls get no separate stacks: a recursion would add one for each level.
 const MAX_DEPTH: usize = 256;
-/// The maximum number of stacks. Further calls get no stacks of their own.
+/// The number of stacks from which on calls get no separate stacks.
 const MAX_STACKS: usize = 1 << 18;
 
 /// The innermost function of a stack.
@@ -17,8 +18,8 @@ pub(super) enum Callee {
     Function(Addr),
     /// Code without symbols, counted per page: the address of the page.
     Page(Addr),
-    /// All calls that have no stack of their own.
-    More,
+    /// All calls that have no separate stack.
+    BeyondLimits,
 }
 
 /// A call stack, as a node of a tree: its innermost function and the number of the caller's stack.
@@ -36,68 +37,69 @@ struct Stack {
 /// A tree of stacks, each with a number. A parent has a lower number than its children.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
-    list: Vec<Stack>,
-    /// The index in `list` of each stack, by the caller's stack and the innermost function.
-    inner: AddressMap<(Option<usize>, Callee), usize>,
+    all: Vec<Stack>,
+    /// The index in `all` of each stack, by the caller's stack and the innermost function.
+    numbers: AddressMap<(Option<usize>, Callee), usize>,
 }
 
 impl Stacks {
     /// Returns the number of the stack of a call of `callee` from the stack `parent`. Adds the
-    /// stack if it is new. Beyond the limits, it is a stack of [`Callee::More`].
-    pub(super) fn enter(&mut self, parent: Option<usize>, callee: Callee) -> usize {
-        let outer = parent.and_then(|number| Some((number, self.list.get(number)?)));
-        if let Some((number, Stack { callee: Callee::More, .. })) = outer {
+    /// stack if it is new. Beyond the limits, it is the stack of [`Callee::BeyondLimits`] under
+    /// `parent`, or `parent` itself if that is such a stack.
+    pub(super) fn stack_of_call(&mut self, parent: Option<usize>, callee: Callee) -> usize {
+        let outer = parent.and_then(|number| Some((number, self.all.get(number)?)));
+        if let Some((number, Stack { callee: Callee::BeyondLimits, .. })) = outer {
             return number;
         }
         let depth = outer.map_or(0, |(_, outer)| outer.depth + 1);
-        if let Some(known) = self.inner.get(&(parent, callee)) {
+        if let Some(known) = self.numbers.get(&(parent, callee)) {
             return *known;
         }
-        let has_own = depth < MAX_DEPTH && self.list.len() < MAX_STACKS;
-        let callee = if has_own { callee } else { Callee::More };
-        let next = self.list.len();
-        let number = *self.inner.entry((parent, callee)).or_insert(next);
+        let has_own = depth < MAX_DEPTH && self.all.len() < MAX_STACKS;
+        let callee = if has_own { callee } else { Callee::BeyondLimits };
+        let next = self.all.len();
+        let number = *self.numbers.entry((parent, callee)).or_insert(next);
         if number == next {
-            self.list.push(Stack { parent, callee, depth, own: 0 });
+            self.all.push(Stack { parent, callee, depth, own: 0 });
         }
         number
     }
 
     /// Returns the innermost function of the stack with a number; `None` if there is no such stack.
     pub(super) fn callee(&self, number: usize) -> Option<Callee> {
-        self.list.get(number).map(|stack| stack.callee)
+        self.all.get(number).map(|stack| stack.callee)
     }
 
     /// Returns the number of the caller's stack; `None` for an outermost function.
     pub(super) fn parent(&self, number: usize) -> Option<usize> {
-        self.list.get(number)?.parent
+        self.all.get(number)?.parent
     }
 
     /// Adds to the number of instructions that the innermost function of a stack executed itself.
-    pub(super) fn count(&mut self, number: usize, instructions: u64) {
-        if let Some(stack) = self.list.get_mut(number) {
+    pub(super) fn count_own(&mut self, number: usize, instructions: u64) {
+        if let Some(stack) = self.all.get_mut(number) {
             stack.own += instructions;
         }
     }
 
-    /// Adds the stacks of another thread.
-    pub(super) fn add(&mut self, other: &Self) {
-        let mut numbers: Vec<usize> = Vec::with_capacity(other.list.len());
-        for Stack { parent, callee, own, .. } in &other.list {
+    /// Adds the stacks of another thread, with their instructions.
+    pub(super) fn add_thread(&mut self, other: &Self) {
+        let mut numbers: Vec<usize> = Vec::with_capacity(other.all.len());
+        for Stack { parent, callee, own, .. } in &other.all {
             let parent = parent.and_then(|parent| numbers.get(parent).copied());
-            let number = self.enter(parent, *callee);
-            self.count(number, *own);
+            let number = self.stack_of_call(parent, *callee);
+            self.count_own(number, *own);
             numbers.push(number);
         }
     }
 
     /// Returns the functions of each stack, outermost first, and the number of instructions that
-    /// the innermost one executed itself.
-    pub(super) fn chains(&self) -> impl Iterator<Item = (Vec<Callee>, u64)> {
-        self.list.iter().enumerate().filter(|(_, stack)| stack.own > 0).map(|(number, stack)| {
+    /// the innermost one executed itself. Leaves out the stacks with none.
+    pub(super) fn executed_stacks(&self) -> impl Iterator<Item = (Vec<Callee>, u64)> {
+        self.all.iter().enumerate().filter(|(_, stack)| stack.own > 0).map(|(number, stack)| {
             let mut chain = Vec::with_capacity(stack.depth + 1);
             let mut next = Some(number);
-            while let Some(of) = next.and_then(|number| self.list.get(number)) {
+            while let Some(of) = next.and_then(|number| self.all.get(number)) {
                 chain.push(of.callee);
                 next = of.parent;
             }
@@ -107,13 +109,15 @@ impl Stacks {
     }
 
     /// Returns the instructions of each function and of all that it called, by function number.
-    /// `number_of` numbers the functions: callees with the same number are one function. A function
-    /// counts once on each stack.
-    pub(super) fn totals(&self, number_of: impl Fn(Callee) -> usize) -> HashMap<usize, u64> {
-        let mut sums: Vec<u64> = self.list.iter().map(|stack| stack.own).collect();
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.list.len()];
+    /// `function_number` numbers the functions: callees with the same number are one function. The
+    /// instructions inside a recursion count once for its function.
+    pub(super) fn totals(&self, function_number: impl Fn(Callee) -> usize) -> HashMap<usize, u64> {
+        // The instructions of each stack and of all its descendants. Children have higher numbers,
+        // so they are complete when they are added to their parent.
+        let mut sums: Vec<u64> = self.all.iter().map(|stack| stack.own).collect();
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
         let mut roots = Vec::new();
-        for (number, stack) in self.list.iter().enumerate().rev() {
+        for (number, stack) in self.all.iter().enumerate().rev() {
             match stack.parent {
                 Some(parent) => {
                     sums[parent] += sums[number];
@@ -122,11 +126,14 @@ impl Stacks {
                 None => roots.push(number),
             }
         }
+        // A walk of the tree, depth first. `open` counts the functions on the current stack: only
+        // the outermost activation of each is added.
         let (mut totals, mut open) = (HashMap::new(), HashMap::<usize, u32>::new());
         // Each stack is visited twice; true is for the second visit, when it is left.
-        let mut path: Vec<(usize, bool)> = roots.into_iter().map(|root| (root, false)).collect();
-        while let Some((number, is_left)) = path.pop() {
-            let function = number_of(self.list[number].callee);
+        let mut to_visit: Vec<(usize, bool)> =
+            roots.into_iter().map(|root| (root, false)).collect();
+        while let Some((number, is_left)) = to_visit.pop() {
+            let function = function_number(self.all[number].callee);
             let times = open.entry(function).or_default();
             if is_left {
                 *times -= 1;
@@ -136,8 +143,8 @@ impl Stacks {
                 *totals.entry(function).or_insert(0) += sums[number];
             }
             *times += 1;
-            path.push((number, true));
-            path.extend(children[number].iter().map(|child| (*child, false)));
+            to_visit.push((number, true));
+            to_visit.extend(children[number].iter().map(|child| (*child, false)));
         }
         totals
     }
@@ -150,31 +157,31 @@ mod tests {
     const A: Callee = Callee::Function(Addr(1));
     const B: Callee = Callee::Function(Addr(2));
 
-    fn number_of(callee: Callee) -> usize {
+    fn function_number(callee: Callee) -> usize {
         match callee {
             Callee::Function(addr) | Callee::Page(addr) => usize::try_from(addr.0).unwrap(),
-            Callee::More => 0,
+            Callee::BeyondLimits => 0,
         }
     }
 
     #[test]
     fn a_function_counts_once_on_each_stack() {
         let mut stacks = Stacks::default();
-        let a = stacks.enter(None, A);
-        let b = stacks.enter(Some(a), B);
-        let again = stacks.enter(Some(b), A);
+        let a = stacks.stack_of_call(None, A);
+        let b = stacks.stack_of_call(Some(a), B);
+        let again = stacks.stack_of_call(Some(b), A);
         for (stack, own) in [(a, 1), (b, 10), (again, 100)] {
-            stacks.count(stack, own);
+            stacks.count_own(stack, own);
         }
         let both = {
             let mut both = Stacks::default();
-            both.add(&stacks);
-            both.add(&stacks);
+            both.add_thread(&stacks);
+            both.add_thread(&stacks);
             both
         };
-        assert_eq!(both.totals(number_of), HashMap::from([(1, 222), (2, 220)]));
-        let chains: Vec<_> = both.chains().collect();
-        assert_eq!(chains, [(vec![A], 2), (vec![A, B], 20), (vec![A, B, A], 200)]);
+        assert_eq!(both.totals(function_number), HashMap::from([(1, 222), (2, 220)]));
+        let executed_stacks: Vec<_> = both.executed_stacks().collect();
+        assert_eq!(executed_stacks, [(vec![A], 2), (vec![A, B], 20), (vec![A, B, A], 200)]);
     }
 
     #[test]
@@ -182,14 +189,14 @@ mod tests {
         let mut stacks = Stacks::default();
         let mut current = None;
         for _ in 0..1_000_000 {
-            let stack = stacks.enter(current, A);
-            stacks.count(stack, 1);
+            let stack = stacks.stack_of_call(current, A);
+            stacks.count_own(stack, 1);
             current = Some(stack);
         }
-        assert_eq!(stacks.list.len(), MAX_DEPTH + 1);
-        assert_eq!(stacks.totals(number_of)[&1], 1_000_000);
-        let (chain, own) = stacks.chains().last().unwrap();
-        assert_eq!((chain.len(), *chain.last().unwrap()), (MAX_DEPTH + 1, Callee::More));
+        assert_eq!(stacks.all.len(), MAX_DEPTH + 1);
+        assert_eq!(stacks.totals(function_number)[&1], 1_000_000);
+        let (chain, own) = stacks.executed_stacks().last().unwrap();
+        assert_eq!((chain.len(), *chain.last().unwrap()), (MAX_DEPTH + 1, Callee::BeyondLimits));
         assert_eq!(own, 1_000_000 - MAX_DEPTH as u64);
     }
 }

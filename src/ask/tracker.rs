@@ -1,7 +1,11 @@
 //! The calls of a thread that are open, as its path is walked.
+//!
+//! An activation is one run of a function, from its entry to its return or loss. [`CallTrace`]
+//! counts the depth of the calls that the path shows; a tail call begins another activation at the
+//! same depth. An activation is open as long as the depth is not lower than its own.
 
 use super::blocks::BlockFacts;
-use super::walk::Passed;
+use super::walk::PathItem;
 use crate::common::Addr;
 use crate::flow::Exit;
 use crate::timeline::{Arrival, ArrivalKind, CallTrace, Visit};
@@ -11,33 +15,35 @@ const OPEN_LIMIT: usize = 1 << 22;
 
 /// An activation of a function that has not ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open<T> {
+pub(super) struct OpenActivation<T> {
     /// The value of [`CallTrace::depth`] in the activation: at a lower one it has ended.
     depth: usize,
     /// True if the function is a signal handler.
     is_signal: bool,
     /// The address of the activation's first instruction in the path.
     pub(super) ip: Addr,
-    /// The data that the user of the tracker keeps with the activation.
-    pub(super) kept: T,
+    /// The data that the caller of [`Tracker::process`] keeps with the activation.
+    pub(super) data: T,
 }
 
-/// The beginning of an activation.
+/// An activation that begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begins {
+pub(super) struct NewActivation {
+    /// The address of its first instruction in the path.
     pub(super) ip: Addr,
+    /// The number of this instruction, counted per thread.
     pub(super) index: u64,
     /// The number of open activations around the new one.
     pub(super) depth: usize,
-    pub(super) how: Beginning,
+    pub(super) entry: EntryKind,
     /// The address of the call, jump or interrupted instruction that led to it; `None` if it is
-    /// [`Beginning::Start`].
+    /// [`EntryKind::Start`].
     pub(super) site: Option<Addr>,
 }
 
-/// A kind of beginning of an activation.
+/// The way in which control entered an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum EntryKind {
     /// The path begins, or goes on after a gap or in a function that was called before.
     Start,
     /// A CALL instruction.
@@ -48,17 +54,19 @@ pub(super) enum Beginning {
     Signal,
 }
 
-/// A tracker of the open calls of a thread, which follows a walk of its path.
+/// A tracker of the open activations of a thread, which follows a walk of its path.
 #[derive(Debug)]
 pub(super) struct Tracker<T> {
     trace: CallTrace,
-    open: Vec<Open<T>>,
-    left: Left,
+    /// The open activations, outermost first, without those that were skipped.
+    open: Vec<OpenActivation<T>>,
+    /// The end of the last block.
+    last_end: BlockEnd,
 }
 
-/// The end of the last block; nothing if there is none.
+/// The end of a block; all `None` if there was no block yet.
 #[derive(Debug, Default)]
-struct Left {
+struct BlockEnd {
     /// The address of the block's last instruction.
     site: Option<Addr>,
     exit: Option<Exit>,
@@ -68,51 +76,56 @@ struct Left {
 
 /// A change of the open activations.
 pub(super) enum Change<T> {
-    /// An activation ended. The number is that of the thread's next instruction after a return;
-    /// `None` where the path does not show a return.
-    Ended(Open<T>, Option<u64>),
+    /// An activation ended. If the path shows its return, the number is that of the thread's next
+    /// instruction; else `None`.
+    Ended(OpenActivation<T>, Option<u64>),
     /// An activation begins.
-    Began(Begins),
+    Began(NewActivation),
 }
 
 impl<T> Default for Tracker<T> {
     fn default() -> Self {
-        Self { trace: CallTrace::default(), open: Vec::new(), left: Left::default() }
+        Self { trace: CallTrace::default(), open: Vec::new(), last_end: BlockEnd::default() }
     }
 }
 
 impl<T> Tracker<T> {
-    /// Returns the number of open activations around the innermost one.
+    /// Returns the number of open activations around the innermost one; 0 also if none is open.
     pub(super) fn depth(&self) -> usize {
         self.open.len().saturating_sub(1)
     }
 
     /// Returns the innermost open activation.
-    pub(super) fn innermost(&mut self) -> Option<&mut Open<T>> {
+    pub(super) fn innermost(&mut self) -> Option<&mut OpenActivation<T>> {
         self.open.last_mut()
     }
 
-    /// Processes the next item of the path. Calls `changed` with each change before the item; for
-    /// [`Change::Began`], `changed` returns the data to keep, or `None` to skip the activation.
+    /// Processes the next item of the path. Calls `changed` with each change that happened before
+    /// the item: first the ends, innermost first, then a beginning. For [`Change::Began`],
+    /// `changed` returns the data to keep, or `None` to skip the activation: its end is not
+    /// reported. For [`Change::Ended`], the result is ignored.
     #[inline]
-    pub(super) fn pass(
+    pub(super) fn process(
         &mut self,
-        passed: &Passed<'_>,
+        item: &PathItem<'_>,
         changed: &mut impl FnMut(Change<T>) -> Option<T>,
     ) {
-        let arrival = self.trace.visit(passed.visit);
-        let (Visit::Block { index, span, .. }, Some(block)) = (passed.visit, passed.block) else {
+        let arrival = self.trace.visit(item.visit);
+        let (Visit::Block { index, span, .. }, Some(block)) = (item.visit, item.block) else {
             return;
         };
-        let is_tail_call = self.left.is_tail_call(span.ip, block);
+        let is_tail_call = self.last_end.is_tail_call(span.ip, block);
         let depth = self.trace.depth();
         // Most blocks change nothing.
         if arrival.is_some() || is_tail_call || self.open.last().is_some_and(|of| of.depth > depth)
         {
             self.change(arrival, is_tail_call, (span.ip, *index), changed);
         }
-        self.left =
-            Left { site: Some(span.last), exit: Some(span.exit), function: block.last_function };
+        self.last_end = BlockEnd {
+            site: Some(span.last),
+            exit: Some(span.exit),
+            function: block.last_function,
+        };
     }
 
     /// Ends and begins activations before the thread's instruction `index`, which is at `ip`.
@@ -126,15 +139,15 @@ impl<T> Tracker<T> {
     ) {
         self.end_returned(index, arrival.is_none(), changed);
         if let Some(arrival) = arrival {
-            self.arrive(arrival, changed);
+            self.begin_at_arrival(arrival, changed);
         } else if is_tail_call {
-            self.begin(Beginning::TailCall, ip, index, changed);
+            self.begin(EntryKind::TailCall, ip, index, changed);
         }
     }
 
-    /// Ends the activations that the path has left. If the path `goes_on` in an open activation,
-    /// the outermost of them returned to it at the thread's instruction `index`, with its tail
-    /// calls.
+    /// Ends the activations that the path has left, before the thread's instruction `index`. If the
+    /// path `goes_on` in an open activation, those that it called directly (a function with its
+    /// tail calls) have returned; deeper ones have not.
     fn end_returned(
         &mut self,
         index: u64,
@@ -149,15 +162,19 @@ impl<T> Tracker<T> {
         }
     }
 
-    /// Begins an activation at an arrival. If no call and no signal led there, ends those at the
-    /// same depth first.
-    fn arrive(&mut self, arrival: Arrival, changed: &mut dyn FnMut(Change<T>) -> Option<T>) {
-        let how = match arrival.kind {
-            ArrivalKind::Start | ArrivalKind::Return => Beginning::Start,
-            ArrivalKind::Call => Beginning::Call,
-            ArrivalKind::Signal => Beginning::Signal,
+    /// Begins an activation at an arrival, which is a point where [`CallTrace`] sees an entry into
+    /// a function. If no call and no signal led there, ends those at the same depth first.
+    fn begin_at_arrival(
+        &mut self,
+        arrival: Arrival,
+        changed: &mut dyn FnMut(Change<T>) -> Option<T>,
+    ) {
+        let entry = match arrival.kind {
+            ArrivalKind::Start | ArrivalKind::Return => EntryKind::Start,
+            ArrivalKind::Call => EntryKind::Call,
+            ArrivalKind::Signal => EntryKind::Signal,
         };
-        if how == Beginning::Start {
+        if entry == EntryKind::Start {
             let depth = self.trace.depth();
             // Activations of the same depth are lost.
             while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
@@ -165,32 +182,32 @@ impl<T> Tracker<T> {
                 let returned = arrival.kind == ArrivalKind::Return
                     && open.is_signal
                     && open.depth == depth
-                    && self.left.exit == Some(Exit::Ret);
+                    && self.last_end.exit == Some(Exit::Ret);
                 changed(Change::Ended(open, returned.then_some(arrival.index)));
             }
         }
-        self.begin(how, arrival.ip, arrival.index, changed);
+        self.begin(entry, arrival.ip, arrival.index, changed);
     }
 
     /// Begins an activation at the thread's instruction `index`, which is at `ip`.
     fn begin(
         &mut self,
-        how: Beginning,
+        entry: EntryKind,
         ip: Addr,
         index: u64,
         changed: &mut dyn FnMut(Change<T>) -> Option<T>,
     ) {
-        let site = self.left.site.filter(|_| how != Beginning::Start);
-        let begins = Begins { ip, index, depth: self.open.len(), how, site };
-        if let Some(kept) = changed(Change::Began(begins))
+        let site = self.last_end.site.filter(|_| entry != EntryKind::Start);
+        let begins = NewActivation { ip, index, depth: self.open.len(), entry, site };
+        if let Some(data) = changed(Change::Began(begins))
             && self.open.len() < OPEN_LIMIT
         {
-            let is_signal = how == Beginning::Signal;
-            self.open.push(Open { depth: self.trace.depth(), is_signal, ip, kept });
+            let is_signal = entry == EntryKind::Signal;
+            self.open.push(OpenActivation { depth: self.trace.depth(), is_signal, ip, data });
         }
     }
 
-    /// Ends all activations: the path is over.
+    /// Ends all activations, innermost first, at the end of the path. None of them returned.
     pub(super) fn finish(&mut self, changed: &mut dyn FnMut(Change<T>) -> Option<T>) {
         while let Some(open) = self.open.pop() {
             changed(Change::Ended(open, None));
@@ -198,9 +215,9 @@ impl<T> Tracker<T> {
     }
 }
 
-impl Left {
-    /// Returns true if a jump at the end of this block led to the first instruction of another
-    /// function, at `ip`.
+impl BlockEnd {
+    /// Returns true if a jump at the end of this block led to `block`, at `ip`, which is the first
+    /// instruction of another function.
     fn is_tail_call(&self, ip: Addr, block: &BlockFacts) -> bool {
         block.function == Some(ip)
             && matches!(self.exit, Some(Exit::Jmp | Exit::JmpIndirect | Exit::Taken))
@@ -209,9 +226,9 @@ impl Left {
 }
 
 impl Tracker<Option<Addr>> {
-    /// Returns the address from which the innermost function was called; `None` if the path does
-    /// not show a call.
-    pub(super) fn caller(&self) -> Option<Addr> {
-        self.open.last()?.kept
+    /// Returns the address from which the innermost function was called, for callers that keep this
+    /// address as data. `None` if the path does not show a call.
+    pub(super) fn call_site(&self) -> Option<Addr> {
+        self.open.last()?.data
     }
 }

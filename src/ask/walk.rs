@@ -1,32 +1,32 @@
 //! A thread's path from front to back, block by block, with positions.
 
 use super::blocks::{BlockFacts, Blocks};
-use super::clock::{Clock, Places};
+use super::clock::{Clock, TimedPlaces};
 use super::functions::Functions;
 use crate::common::{Addr, Tid};
 use crate::timeline::{Timeline, Visit};
 use std::ops::ControlFlow;
 
-/// A thread's path that is to be walked.
-pub(super) struct Path<'a> {
+/// A thread's path.
+pub(super) struct ThreadPath<'a> {
     pub(super) timeline: &'a Timeline,
     /// The places of an exact recording, if positions are to be those of its replay.
-    pub(super) places: Option<&'a Places>,
+    pub(super) places: Option<&'a TimedPlaces>,
     pub(super) tid: Tid,
 }
 
 /// An item of a path (a block, an event or a gap), and the positions there.
-pub(super) struct Passed<'a> {
+pub(super) struct PathItem<'a> {
     pub(super) visit: &'a Visit<'a>,
-    /// The facts of the block; `None` if the item is none.
+    /// The facts of the block; `None` if the item is an event or a gap.
     pub(super) block: Option<&'a BlockFacts>,
     /// True if the number of the block is new ([`Blocks::is_new`]).
     pub(super) is_new: bool,
-    /// The converter to positions, for instructions of this item.
+    /// Converts the numbers of instructions to positions; only for instructions of this item.
     pub(super) clock: &'a Clock<'a>,
 }
 
-impl Passed<'_> {
+impl PathItem<'_> {
     /// Returns the address of the item's first instruction; `None` if the item is no block.
     pub(super) fn next_ip(&self) -> Option<Addr> {
         match self.visit {
@@ -36,28 +36,30 @@ impl Passed<'_> {
     }
 }
 
-impl Path<'_> {
-    /// Walks the whole path: calls `visitor` with each item until it breaks.
+impl ThreadPath<'_> {
+    /// Walks the whole path: calls `visitor` with each item until it breaks. Returns `Break` if it
+    /// broke.
     pub(super) fn walk(
         &self,
         functions: &Functions<'_>,
-        visitor: &mut impl FnMut(&Passed<'_>) -> ControlFlow<()>,
+        visitor: &mut impl FnMut(&PathItem<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut clock = Clock::new(self.timeline, self.places, self.tid);
         let mut blocks = Blocks::new(functions);
         self.timeline.visit(self.tid, 0, &mut |visit| {
             let Visit::Block { index, span, code, .. } = &visit else {
                 let clock = &clock;
-                return visitor(&Passed { visit: &visit, block: None, is_new: false, clock });
+                return visitor(&PathItem { visit: &visit, block: None, is_new: false, clock });
             };
-            clock.reach(*index);
+            clock.advance_to(*index);
             blocks.pass(span, code);
             let (block, is_new) = (blocks.last(), blocks.is_new());
-            visitor(&Passed { visit: &visit, block, is_new, clock: &clock })?;
+            visitor(&PathItem { visit: &visit, block, is_new, clock: &clock })?;
+            // Places up to the tick come before it.
             if block.is_some_and(|block| block.ticks) {
                 let after = index + u64::from(span.insns);
-                clock.reach(after - 1);
-                clock.tick(after);
+                clock.advance_to(after - 1);
+                clock.count_tick(after);
             }
             ControlFlow::Continue(())
         })

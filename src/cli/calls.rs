@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure>
         arguments: arguments.args,
         returns: arguments.returns,
         duration: arguments.duration,
-        is_own: arguments.own,
+        in_program_file: arguments.own,
     };
     asked.check_calls(&wanted)?;
     let names = names(&wanted).into_iter().map(str::to_owned).collect();

@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
     let print = Some(Question::parse(&arguments.print)?).filter(|print| !print.is_empty());
     let question = DatasetQuestion {
         functions: arguments.function.clone(),
-        is_own: arguments.own,
+        in_program_file: arguments.own,
         arguments: arguments.args,
         returns: arguments.returns,
         hits: arguments.at.clone(),

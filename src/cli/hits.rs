@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> 
     let names = NAMES.iter().map(|name| (*name).to_owned()).chain(texts.iter().cloned()).collect();
     let from = from.unwrap_or_default();
     let wanted = HitsQuestion { at: &arguments.at, print: &question, from };
-    asked.check(&wanted)?;
+    asked.check_hits(&wanted)?;
     if !is_exact && !question.is_empty() {
         say(&NO_VALUES);
     }

@@ -173,7 +173,7 @@ impl Adapter<'_> {
             return Ok(Asking::None);
         }
         // Only gdb knows the meaning of other expressions.
-        if !matches!(Asked::question_of(&arguments.values), Ok(Some(_))) {
+        if !matches!(Asked::parse_expressions(&arguments.values), Ok(Some(_))) {
             return Ok(Asking::None);
         }
         let is_function = arguments.function.is_some() && arguments.line.is_none();
@@ -362,9 +362,9 @@ impl Hits {
         answers: &Sender<Input>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Option<Result<Value, Fault>> {
-        let print = Asked::question_of(&self.values).ok()??;
+        let print = Asked::parse_expressions(&self.values).ok()??;
         let question = HitsQuestion { at: &self.what.clone(), print: &print, from: 0 };
-        asked.check(&question).ok()?;
+        asked.check_hits(&question).ok()?;
         let until = self.from.as_deref().map(|until| asked.position_of(until)).transpose();
         let until = match until {
             Ok(until) => until.unwrap_or(u64::MAX),

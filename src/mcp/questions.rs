@@ -51,7 +51,7 @@ impl Debuggee {
             arguments: wanted.arguments,
             returns: wanted.results,
             duration: wanted.durations,
-            is_own: wanted.own,
+            in_program_file: wanted.own,
         };
         self.asked.check_calls(&question).map_err(|error| error.to_string())?;
         let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());

@@ -73,7 +73,7 @@ impl Debuggee {
             let found = found.map(|path| (path.to_owned(), line));
             return found.ok_or_else(|| format!("the program has no code of a file {file:?}"));
         }
-        let code = self.asked.code_of(at).map_err(|error| error.to_string())?;
+        let code = self.asked.addresses_of_code(at).map_err(|error| error.to_string())?;
         self.location_at(code.first().copied())
     }
 

@@ -81,7 +81,7 @@ impl Debuggee {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let when = when.map(Question::parse).transpose().map_err(|error| error.to_string())?;
-        for addr in self.asked.code_of(code).map_err(|error| error.to_string())? {
+        for addr in self.asked.addresses_of_code(code).map_err(|error| error.to_string())? {
             self.session.insert_breakpoint(BreakpointKind::Software, addr);
         }
         let mut left = count;
@@ -225,8 +225,8 @@ impl Debuggee {
             let is_returned = self.run().pc(tid) == current.returns_to;
             let machine = ThreadMachine::new(self.run(), tid);
             let registers = FrameRegisters::innermost(&machine);
-            // At the return address, the stack pointer is the CFA of the function that has returned.
-            // Inner activations have lower ones: the stack grows down.
+            // At the return address, the stack pointer is the CFA of the function that has
+            // returned. Inner activations have lower ones: the stack grows down.
             let cfa = if is_returned {
                 registers.get(crate::symbols::RSP)
             } else {

@@ -82,14 +82,14 @@ impl Asked {
     /// Walks a thread's path, and sends its system calls.
     fn kernel_entries(&self, tid: Tid, sender: &mut Sender<()>) {
         // The walk breaks only after the receiver is gone.
-        let _: ControlFlow<()> = self.path(tid).walk(&self.functions(), &mut |passed| {
-            let Visit::Block { index, span, .. } = passed.visit else {
+        let _: ControlFlow<()> = self.path(tid).walk(&self.functions(), &mut |item| {
+            let Visit::Block { index, span, .. } = item.visit else {
                 return ControlFlow::Continue(());
             };
-            sender.step(|| passed.clock.position(*index))?;
+            sender.count_step(|| item.clock.position(*index))?;
             if span.exit == Exit::FarCall {
                 let last = index + u64::from(span.insns) - 1;
-                sender.send(passed.clock.position(last), ())?;
+                sender.send(item.clock.position(last), ())?;
             }
             ControlFlow::Continue(())
         });

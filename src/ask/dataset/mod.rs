@@ -37,7 +37,7 @@ pub struct DatasetQuestion {
     /// The functions whose calls are wanted; empty for all calls.
     pub functions: Vec<String>,
     /// True if only calls of functions in the program's own file are wanted.
-    pub is_own: bool,
+    pub in_program_file: bool,
     /// True if the arguments are wanted.
     pub arguments: bool,
     /// True if the returned values are wanted.
@@ -163,7 +163,7 @@ impl Asked {
             arguments: question.arguments,
             returns: question.returns,
             duration: true,
-            is_own: question.is_own,
+            in_program_file: question.in_program_file,
         };
         self.check_calls(&wanted)?;
         let mut texts = Texts::default();

@@ -7,7 +7,7 @@ use crate::ask::clock::Clock;
 use crate::ask::functions::Functions;
 use crate::ask::opened::Asked;
 use crate::ask::tracker::{Change, Tracker};
-use crate::ask::walk::Passed;
+use crate::ask::walk::PathItem;
 use crate::common::{Addr, Tid};
 use crate::flow::Exit;
 use crate::image::{Image, Section};
@@ -336,8 +336,9 @@ struct Stretcher<'a> {
 impl Stretcher<'_> {
     /// Follows the next item of the path. A block continues the last stretch or begins another one;
     /// in code that is compared by lines, each line does. Breaks if the receiver is gone.
-    fn pass(&mut self, passed: &Passed<'_>) -> ControlFlow<()> {
-        self.tracker.pass(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
+    fn pass(&mut self, passed: &PathItem<'_>) -> ControlFlow<()> {
+        self.tracker
+            .process(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
         let (Visit::Block { index, span, code, .. }, Some(block)) = (passed.visit, passed.block)
         else {
             return ControlFlow::Continue(());
@@ -376,7 +377,7 @@ impl Stretcher<'_> {
     }
 
     /// Returns the key of a block at `ip`.
-    fn key_of(&mut self, passed: &Passed<'_>, block: &BlockFacts, ip: Addr) -> Key {
+    fn key_of(&mut self, passed: &PathItem<'_>, block: &BlockFacts, ip: Addr) -> Key {
         let number = block.number as usize;
         if let Some(known) = self.of_blocks.get(number).filter(|_| !passed.is_new) {
             return *known;

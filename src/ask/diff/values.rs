@@ -4,7 +4,7 @@
 use super::Comparison;
 use super::stream::Stretch;
 use crate::ask::error::Error;
-use crate::ask::machine::{Stopped, code_at, read, seek};
+use crate::ask::machine::{StoppedThread, code_at, read_value, seek};
 use crate::common::Addr;
 use crate::insn::{ExecMode, decode, inputs_of, sets_flags};
 use crate::replay::Replay;
@@ -72,11 +72,13 @@ impl Comparison<'_> {
             return Ok(Vec::new());
         };
         seek(replay, Position::exact(moment, instructions))?;
-        let Some(state) = Stopped::of(replay) else { return Ok(Vec::new()) };
+        let Some(state) = StoppedThread::next(replay) else { return Ok(Vec::new()) };
         let mut values = self.variables(side, at.last, &state);
         let code = code_at(replay, deciding.addr);
         for place in inputs_of(&code, &state.registers) {
-            let Some(value) = read(&state, place).map(|bytes| number(&bytes)) else { continue };
+            let Some(value) = read_value(&state, place).map(|bytes| number(&bytes)) else {
+                continue;
+            };
             // Most values are also those of variables of the line.
             if !values.iter().any(|(_, known)| *known == value) {
                 values.push((place.to_string(), value));
@@ -87,7 +89,12 @@ impl Comparison<'_> {
 
     /// Returns the variables in the source line of an address, each with its value as text. Leaves
     /// out variables whose value is not known.
-    fn variables(&self, side: usize, addr: Addr, state: &Stopped<'_>) -> Vec<(String, String)> {
+    fn variables(
+        &self,
+        side: usize,
+        addr: Addr,
+        state: &StoppedThread<'_>,
+    ) -> Vec<(String, String)> {
         let symbols = &self.runs[side].symbols;
         let Some(text) = symbols.location_at(addr).and_then(|at| line_of(&at.file, at.line)) else {
             return Vec::new();

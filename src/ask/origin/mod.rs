@@ -12,7 +12,7 @@ mod value;
 pub use input::{Input, SystemCall};
 
 use super::error::Error;
-use super::machine::{Stopped, code_at, read, seek};
+use super::machine::{StoppedThread, code_at, read_value, seek};
 use super::opened::Asked;
 use super::place::Place;
 use crate::common::{Addr, AddrRange, Tid};
@@ -226,16 +226,16 @@ impl Following<'_> {
         position: u64,
         at: ValuePlace,
         did: Did,
-        state: &Stopped<'_>,
+        state: &StoppedThread<'_>,
     ) -> OriginStep {
         let (place, code) = (self.asked.functions().place(addr), code_at(self.replay, addr));
-        OriginStep { position, tid, addr, code, place, at, bytes: read(state, at), did }
+        OriginStep { position, tid, addr, code, place, at, bytes: read_value(state, at), did }
     }
 
     /// Returns the step of the next instruction at the replay's position.
     fn step_here(&mut self, tid: Tid, at: ValuePlace, did: Did) -> Result<OriginStep, Error> {
         let position = self.position()?;
-        let state = Stopped::of(self.replay).ok_or(Error::NoValues)?;
+        let state = StoppedThread::next(self.replay).ok_or(Error::NoValues)?;
         let addr = Addr(state.registers.rip);
         Ok(self.step(tid, addr, position, at, did, &state))
     }
@@ -382,7 +382,7 @@ impl Following<'_> {
 
     fn value_of(&self, tid: Tid, at: ValuePlace) -> Result<Option<Vec<u8>>, Error> {
         let thread = self.replay.thread(tid)?;
-        Ok(thread.and_then(|thread| read(&Stopped::of_thread(self.replay, thread), at)))
+        Ok(thread.and_then(|thread| read_value(&StoppedThread::of_thread(self.replay, thread), at)))
     }
 
     /// Returns the part of a value that the next entry of the log writes, or all of the value if
@@ -434,7 +434,7 @@ impl Following<'_> {
             return Ok((step(wanted, Did::Input(input)), None));
         };
         let thread = self.replay.thread(*tid)?.ok_or(Error::NoValues)?;
-        let state = Stopped::of_thread(self.replay, thread);
+        let state = StoppedThread::of_thread(self.replay, thread);
         let did = match from {
             Origin::Copied(from) => {
                 return Ok((step(of, Did::Copied { from }), Some(from)));
@@ -444,7 +444,7 @@ impl Following<'_> {
             Origin::Kernel => Did::Input(Input::OfKernel),
             Origin::Computed(_) if hook_of(&code).is_some() => Did::Input(Input::OfProcessor),
             Origin::Computed(operands) => {
-                let with_value = |place| (place, read(&state, place));
+                let with_value = |place| (place, read_value(&state, place));
                 Did::Computed { operands: operands.into_iter().map(with_value).collect() }
             }
         };

@@ -2,7 +2,7 @@
 //! values, so a conditional write is found too, even if it wrote nothing: the caller checks it in a
 //! replay.
 
-use crate::ask::clock::Places;
+use crate::ask::clock::TimedPlaces;
 use crate::common::{Addr, Tid};
 use crate::flow::{EventKind, Exit, Span};
 use crate::insn::{
@@ -32,12 +32,12 @@ pub(super) enum Definition {
 /// The path of one thread.
 pub(super) struct Path<'a> {
     pub(super) timeline: &'a Timeline,
-    pub(super) places: &'a Places,
+    pub(super) places: &'a TimedPlaces,
     pub(super) tid: Tid,
 }
 
 /// An item of a segment of the path.
-enum Passed {
+enum SegmentItem {
     /// Instructions in a straight line: the number of the first one, and the index of their block
     /// in [`Search::blocks`].
     Block(u64, usize),
@@ -109,7 +109,7 @@ impl Path<'_> {
     /// Returns the items of the segment that contains the instruction before `until`, up to
     /// `until`, and first the number of the segment's first instruction. The last block may reach
     /// beyond `until`.
-    fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<Passed>) {
+    fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<SegmentItem>) {
         // The code may differ between segments.
         search.blocks.clear();
         search.known.clear();
@@ -137,7 +137,7 @@ impl Path<'_> {
                 None => is_interrupted,
             };
             if is_elsewhere {
-                all.push(Passed::Handler(*index));
+                all.push(SegmentItem::Handler(*index));
             }
             is_interrupted = false;
             if *index == until {
@@ -146,7 +146,7 @@ impl Path<'_> {
             first = first.min(*index);
             let block = search.learn(span, code);
             next = search.blocks[block].next;
-            all.push(Passed::Block(*index, block));
+            all.push(SegmentItem::Block(*index, block));
             ControlFlow::Continue(())
         });
         (first, all)
@@ -206,14 +206,14 @@ impl Search {
 
     /// Searches the items of a segment before instruction `until` from last to first. The state of
     /// the search remains for the segment before.
-    fn back_through(&mut self, passed: &[Passed], until: u64) -> Option<Definition> {
+    fn back_through(&mut self, passed: &[SegmentItem], until: u64) -> Option<Definition> {
         passed.iter().rev().find_map(|passed| match passed {
-            Passed::Block(_, block)
+            SegmentItem::Block(_, block)
                 if self.after_call.is_none() && self.blocks.get(*block)?.is_plain =>
             {
                 None
             }
-            Passed::Block(first, block) => {
+            SegmentItem::Block(first, block) => {
                 let effects = std::mem::take(&mut self.blocks.get_mut(*block)?.back);
                 let last = first + effects.len() as u64;
                 let numbered = (0..).zip(&effects).map(|(back, effect)| (last - 1 - back, effect));
@@ -222,7 +222,7 @@ impl Search {
                 self.blocks.get_mut(*block)?.back = effects;
                 found
             }
-            Passed::Handler(index) => self.back_out_of_handler(*index),
+            SegmentItem::Handler(index) => self.back_out_of_handler(*index),
         })
     }
 

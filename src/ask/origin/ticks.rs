@@ -48,7 +48,7 @@ impl Ticks<'_> {
     pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
-        let start = self.path.places.last_start(self.path.tid, |at| at.moment <= moment);
+        let start = self.path.places.last_tick_start(self.path.tid, |at| at.moment <= moment);
         let Some(interval) = start.map(|at| self.interval(at.index, at.moment)) else { return 0 };
         let begins = if moment > interval.last {
             // The thread executes nothing from the end of the interval to the position.
@@ -63,7 +63,7 @@ impl Ticks<'_> {
 
     /// Returns the position of instruction `index` of the thread; `None` before its first interval.
     pub(super) fn position_of(&self, index: u64) -> Option<u64> {
-        let at = self.path.places.last_start(self.path.tid, |at| at.index <= index)?;
+        let at = self.path.places.last_tick_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
         let (mut moment, mut begins) = (interval.first, interval.range.start);
         if index - interval.range.start <= interval.range.end.saturating_sub(index) {
@@ -90,7 +90,7 @@ impl Ticks<'_> {
 
     /// Returns the interval that begins at instruction `start`, in moment `first`.
     fn interval(&self, start: u64, first: u64) -> Interval {
-        let next = self.path.places.next_start(self.path.tid, first);
+        let next = self.path.places.next_tick_start(self.path.tid, first);
         let end =
             next.map_or_else(|| self.path.timeline.instructions(self.path.tid), |next| next.index);
         let after = self.starts.partition_point(|start| *start <= first);

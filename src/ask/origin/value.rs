@@ -2,7 +2,7 @@
 
 use super::{Did, Following, OriginQuestion, OriginStep, Wanted};
 use crate::ask::error::Error;
-use crate::ask::machine::Stopped;
+use crate::ask::machine::StoppedThread;
 use crate::common::{Addr, AddrRange};
 use crate::insn::{FullRegister, RegisterPart, ValuePlace};
 use crate::symbols::{FrameRegisters, Piece};
@@ -24,7 +24,7 @@ impl Following<'_> {
         let executing = self.replay.loaded().map(|thread| thread.tid);
         let tid = question.thread.or(executing).ok_or(Error::NoValues)?;
         let thread = self.replay.thread(tid)?.ok_or(Error::NoThread(tid))?;
-        let state = Stopped::of_thread(self.replay, thread);
+        let state = StoppedThread::of_thread(self.replay, thread);
         match question.value {
             Wanted::Memory(range) if range.is_empty() => Err(Error::NoMemory(range.start)),
             Wanted::Memory(range) if range.size_bytes() > LARGEST_VALUE_BYTES => {
@@ -52,7 +52,7 @@ impl Following<'_> {
         &self,
         text: &Question,
         frame: Option<usize>,
-        state: &Stopped<'_>,
+        state: &StoppedThread<'_>,
     ) -> Result<(Located, Addr), Error> {
         let symbols = &self.asked.symbols;
         let evaluator = Evaluator::new(symbols);

@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 
 /// A set of functions, by the addresses of their first instructions.
 #[derive(Debug, Default)]
-pub(super) struct Called {
+pub(super) struct WantedFunctions {
     /// The addresses of functions with wanted names; `None` for all names.
     starts: Option<BTreeSet<Addr>>,
     /// The code in which wanted functions begin; `None` for all code.
     own: Option<Vec<AddrRange>>,
 }
 
-impl Called {
+impl WantedFunctions {
     /// Returns true if the set contains the function that begins at an address.
-    pub(super) fn has(&self, start: Addr) -> bool {
+    pub(super) fn contains(&self, start: Addr) -> bool {
         self.starts.as_ref().is_none_or(|starts| starts.contains(&start))
             && self.own.as_ref().is_none_or(|own| own.iter().any(|range| range.contains(start)))
     }
@@ -24,8 +24,13 @@ impl Called {
 
 impl Asked {
     /// Returns the functions with some names, or all functions if there are no names; with
-    /// `is_own`, only those in the program's own file. Fails at a name that no function has.
-    pub(super) fn called(&self, names: &[String], is_own: bool) -> Result<Called, Error> {
+    /// `in_program_file`, only those in the program's own file. Fails at a name that no function
+    /// has.
+    pub(super) fn wanted_functions(
+        &self,
+        names: &[String],
+        in_program_file: bool,
+    ) -> Result<WantedFunctions, Error> {
         let mut starts = BTreeSet::new();
         for name in names {
             let found = self.symbols.addresses_of_function(name);
@@ -35,7 +40,7 @@ impl Asked {
             starts.extend(found);
         }
         let starts = (!names.is_empty()).then_some(starts);
-        Ok(Called { starts, own: is_own.then(|| self.own_code()) })
+        Ok(WantedFunctions { starts, own: in_program_file.then(|| self.own_code()) })
     }
 
     /// Returns the ranges of the program's own executable code, over the whole run.
