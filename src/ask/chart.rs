@@ -14,8 +14,9 @@ use std::collections::HashMap;
 const WIDTH_LIMIT: u64 = 10_000;
 /// The maximum number of levels of calls, from the outermost one on.
 const LEVELS: usize = 200;
-/// The minimum number of columns for each segment of the path, if segments are to be decoded. With
-/// fewer columns, the starts of the segments are close enough together to be the samples.
+/// The minimum number of columns for each segment of the path (the part from one PSB to the next),
+/// if segments are to be decoded. With fewer columns, the starts of the segments are close enough
+/// together to be the samples.
 const COLUMNS_A_SEGMENT: u64 = 6;
 
 /// A question for the calls in a part of the history.
@@ -58,7 +59,7 @@ pub struct ChartThread {
     /// The calls that are open in at least one column.
     pub slices: Vec<ChartSlice>,
     /// True if calls were left out, as they are deeper than the maximum level.
-    pub is_deeper: bool,
+    pub has_deeper_calls: bool,
 }
 
 /// A call, or the part of a call in one function: a tail call begins another slice.
@@ -79,19 +80,20 @@ pub struct ChartSlice {
 }
 
 impl Asked {
-    /// Draws the calls of all threads. Returns `None` if the user interrupted it.
+    /// Draws the calls of all threads. A width or an empty part that is out of range is corrected.
+    /// Returns `None` if the user interrupted it.
     pub fn chart(&self, question: ChartQuestion, interrupted: &dyn Fn() -> bool) -> Option<Chart> {
         let width = question.width.clamp(1, WIDTH_LIMIT);
         let to = question.to.max(question.from.saturating_add(1));
         let question = ChartQuestion { to, width, ..question };
         let moments = self.place_moments();
         let functions = self.functions();
-        let mut names = Names { functions: &functions, numbers: HashMap::new(), list: Vec::new() };
+        let mut names = Names { functions: &functions, indices: HashMap::new(), list: Vec::new() };
         let (mut threads, mut scales) = (Vec::new(), HashMap::new());
         for tid in self.tids() {
             let scale = scales.entry(tid).or_insert_with(|| self.scale(tid, &moments));
-            let pen = Pen { asked: self, tid, scale, question };
-            threads.push(pen.draw(&mut names, interrupted)?);
+            let drawing = ThreadDrawing { asked: self, tid, scale, question };
+            threads.push(drawing.draw(&mut names, interrupted)?);
         }
         threads.sort_by_key(|thread| thread.from);
         Some(Chart { threads, signals: self.signals(&scales), names: names.list })
@@ -106,7 +108,7 @@ impl Asked {
             let global = timeline.position_after(tid, record.tsc);
             let global = global.unwrap_or_else(|| timeline.total());
             let index = timeline.index_of(tid, global);
-            Some((scales.get(&tid)?.position(index), tid, number))
+            Some((scales.get(&tid)?.position_of(index), tid, number))
         };
         self.timeline.records().iter().filter_map(signal).collect()
     }
@@ -115,17 +117,17 @@ impl Asked {
 /// The names of the functions of a drawing, and their indices by address.
 struct Names<'a> {
     functions: &'a Functions<'a>,
-    numbers: HashMap<Addr, usize>,
+    indices: HashMap<Addr, usize>,
     list: Vec<String>,
 }
 
 impl Names<'_> {
     /// Returns the index of the name of the function at an address. The name is the address itself
     /// if it is in no function.
-    fn number(&mut self, addr: Addr) -> usize {
+    fn name_index(&mut self, addr: Addr) -> usize {
         let function = self.functions.at(addr);
         let start = function.as_ref().map_or(addr, |function| function.start);
-        *self.numbers.entry(start).or_insert_with(|| {
+        *self.indices.entry(start).or_insert_with(|| {
             self.list
                 .push(function.map_or_else(|| addr.to_string(), |found| found.name.to_string()));
             self.list.len() - 1
@@ -143,51 +145,52 @@ struct Sample {
     frames: Vec<Frame>,
     /// The address of the instruction, or of one that executed in the same function.
     pc: Option<Addr>,
-    is_deeper: bool,
+    has_deeper_calls: bool,
 }
 
 /// A slice that is still open at the current column.
-struct Open {
+struct OpenSlice {
     /// The number of the instruction that called its function; `None` for the outermost function.
     call: Option<u64>,
     slice: ChartSlice,
 }
 
 /// The drawing of one thread.
-struct Pen<'a> {
+struct ThreadDrawing<'a> {
     asked: &'a Asked,
     tid: Tid,
     scale: &'a Scale<'a>,
     question: ChartQuestion,
 }
 
-impl Pen<'_> {
+impl ThreadDrawing<'_> {
     /// Returns the position where a column begins.
-    fn edge(&self, column: u64) -> u64 {
+    fn column_start(&self, column: u64) -> u64 {
         let ChartQuestion { from, to, width } = self.question;
         let part = u128::from(to - from) * u128::from(column) / u128::from(width);
         from.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
     }
 
-    /// Samples the call stack in each column, and makes slices of the samples. Returns `None` if
-    /// the user interrupted it.
+    /// Samples the call stack at the middle of each column in which the thread exists, and makes
+    /// slices of the samples. Returns `None` if the user interrupted it.
     fn draw(&self, names: &mut Names<'_>, interrupted: &dyn Fn() -> bool) -> Option<ChartThread> {
-        let (from, to) = self.scale.life();
-        let mut thread = self.thread(from, to);
+        let (from, to) = self.scale.start_and_end();
+        let mut thread = self.new_thread(from, to);
         let count = self.asked.timeline.instructions(self.tid);
-        let decodes = self.segments() <= self.question.width / COLUMNS_A_SEGMENT;
-        let mut open: Vec<Open> = Vec::new();
+        let decodes = self.segment_count() <= self.question.width / COLUMNS_A_SEGMENT;
+        let mut open: Vec<OpenSlice> = Vec::new();
         let mut last = None;
         for column in 0..self.question.width {
-            let (edge, next) = (self.edge(column), self.edge(column + 1));
-            let middle = edge + (next - edge) / 2;
-            if next <= from || edge >= to || count == 0 {
-                close(&mut open, 0, edge, &mut thread);
+            let (column_start, next) = (self.column_start(column), self.column_start(column + 1));
+            let middle = column_start + (next - column_start) / 2;
+            if next <= from || column_start >= to || count == 0 {
+                close_slices(&mut open, 0, column_start, &mut thread);
                 continue;
             }
-            let [begins, index, ends] = [edge, middle, next].map(|at| self.scale.index(at));
+            let [begins, index, ends] =
+                [column_start, middle, next].map(|at| self.scale.index_of(at));
             if begins < ends {
-                thread.busy(edge.max(from), next.min(to));
+                thread.add_busy(column_start.max(from), next.min(to));
             }
             let index = index.min(count - 1);
             if last == Some(index) {
@@ -197,35 +200,35 @@ impl Pen<'_> {
                 return None;
             }
             // A damaged path has no segment here.
-            let Some(sample) = self.sample(middle, index, decodes) else { continue };
-            thread.is_deeper |= sample.is_deeper;
-            self.enter(&mut open, &sample, edge.max(from), names, &mut thread);
+            let Some(sample) = self.sample_stack(middle, index, decodes) else { continue };
+            thread.has_deeper_calls |= sample.has_deeper_calls;
+            self.apply_sample(&mut open, &sample, column_start.max(from), names, &mut thread);
             last = Some(index);
         }
-        close(&mut open, 0, self.question.to.min(to), &mut thread);
+        close_slices(&mut open, 0, self.question.to.min(to), &mut thread);
         Some(thread)
     }
 
-    /// Returns the thread with its name, before anything is drawn.
-    fn thread(&self, from: u64, to: u64) -> ChartThread {
+    /// Returns the thread with its name, its first position and its end, without slices.
+    fn new_thread(&self, from: u64, to: u64) -> ChartThread {
         let manifest = self.asked.timeline.reader().manifest();
         let entries = manifest.end.iter().flat_map(|end| &end.threads);
         let entry = entries.into_iter().find(|entry| entry.tid == self.tid);
         let name = entry.map(|entry| entry.name.clone()).unwrap_or_default();
         let (busy, slices) = (Vec::new(), Vec::new());
-        ChartThread { tid: self.tid, name, from, to, busy, slices, is_deeper: false }
+        ChartThread { tid: self.tid, name, from, to, busy, slices, has_deeper_calls: false }
     }
 
     /// Returns the number of segments of the thread's path in this part of the history.
-    fn segments(&self) -> u64 {
+    fn segment_count(&self) -> u64 {
         let [from, to] =
-            [self.question.from, self.question.to].map(|position| self.scale.index(position));
+            [self.question.from, self.question.to].map(|position| self.scale.index_of(position));
         self.asked.timeline.segments_between(self.tid, from, to)
     }
 
     /// Returns the call stack at instruction `index`, or at the start of its segment unless
-    /// `decodes`.
-    fn sample(&self, at: u64, index: u64, decodes: bool) -> Option<Sample> {
+    /// `decodes`: that needs no decoding. `None` if it is unknown.
+    fn sample_stack(&self, at: u64, index: u64, decodes: bool) -> Option<Sample> {
         let (timeline, tid) = (&self.asked.timeline, self.tid);
         let (index, mut frames, pc) = if decodes {
             (index, timeline.call_stack(tid, index), timeline.pc(tid, index))
@@ -236,20 +239,20 @@ impl Pen<'_> {
             (start, frames, pc)
         };
         frames.reverse();
-        let is_deeper = frames.len() >= LEVELS;
+        let has_deeper_calls = frames.len() >= LEVELS;
         // The function at the last level is the one from which the next level was called.
         let pc = frames.get(LEVELS - 1).map(|frame| frame.site).or(pc);
         frames.truncate(LEVELS - 1);
-        Some(Sample { at, index, frames, pc, is_deeper })
+        Some(Sample { at, index, frames, pc, has_deeper_calls })
     }
 
-    /// Ends the slices that are not in a sample, and begins those that are new in it. `edge` is the
-    /// position where the sample's column begins.
-    fn enter(
+    /// Ends the open slices that are not in a sample, and begins those that are new in it.
+    /// `column_start` is the position where the sample's column begins.
+    fn apply_sample(
         &self,
-        open: &mut Vec<Open>,
+        open: &mut Vec<OpenSlice>,
         sample: &Sample,
-        edge: u64,
+        column_start: u64,
         names: &mut Names<'_>,
         thread: &mut ChartThread,
     ) {
@@ -257,7 +260,7 @@ impl Pen<'_> {
             let frame = level.checked_sub(1).and_then(|outer| sample.frames.get(outer));
             let inner = sample.frames.get(level).map(|frame| frame.site);
             let Some(at) = inner.or(sample.pc) else { break };
-            let (call, name) = (frame.map(|frame| frame.index), names.number(at));
+            let (call, name) = (frame.map(|frame| frame.index), names.name_index(at));
             let known = open.get(level).filter(|open| open.call == call);
             if known.is_some_and(|known| known.slice.name == name) {
                 continue;
@@ -268,34 +271,35 @@ impl Pen<'_> {
                 Some(frame) if is_new_call => {
                     // A call begins at its call instruction: after it, the thread may have waited
                     // for others.
-                    let called = self.scale.position(frame.index).min(sample.at);
+                    let called = self.scale.position_of(frame.index).min(sample.at);
                     (called, frame.index + u64::from(!frame.signal))
                 }
                 _ => {
                     let inner = sample.frames.get(level);
-                    let called = inner.map_or(edge, |inner| self.scale.position(inner.index));
-                    (edge.min(called), sample.index)
+                    let called =
+                        inner.map_or(column_start, |inner| self.scale.position_of(inner.index));
+                    (column_start.min(called), sample.index)
                 }
             };
-            close(open, level, edge.min(from), thread);
+            close_slices(open, level, column_start.min(from), thread);
             let is_signal = frame.is_some_and(|frame| frame.signal);
             let slice = ChartSlice { level, from, to: from, name, instruction, is_signal };
-            open.push(Open { call, slice });
+            open.push(OpenSlice { call, slice });
         }
-        close(open, sample.frames.len() + 1, edge, thread);
+        close_slices(open, sample.frames.len() + 1, column_start, thread);
     }
 }
 
 /// Ends the open slices from a level on, at position `to`, and adds them to the thread.
-fn close(open: &mut Vec<Open>, level: usize, to: u64, thread: &mut ChartThread) {
-    for Open { slice, .. } in open.drain(level.min(open.len())..) {
+fn close_slices(open: &mut Vec<OpenSlice>, level: usize, to: u64, thread: &mut ChartThread) {
+    for OpenSlice { slice, .. } in open.drain(level.min(open.len())..) {
         thread.slices.push(ChartSlice { to: to.max(slice.from), ..slice });
     }
 }
 
 impl ChartThread {
-    /// Adds a column in which the thread executes.
-    fn busy(&mut self, from: u64, to: u64) {
+    /// Adds a column in which the thread executes, after those that were added before.
+    fn add_busy(&mut self, from: u64, to: u64) {
         match self.busy.last_mut() {
             Some(last) if last.1 >= from => last.1 = to,
             _ => self.busy.push((from, to)),

@@ -44,6 +44,6 @@ pub use error::Error;
 pub use export::CallFormat;
 pub use hits::{Hit, HitsQuestion};
 pub use opened::{Asked, Recorded};
-pub use origin::{Did, Input, OriginQuestion, OriginStep, SystemCall, Wanted};
+pub use origin::{FollowedValue, Input, OriginEffect, OriginQuestion, OriginStep, SystemCall};
 pub use place::Place;
 pub use profile::{FunctionCost, LineCost, Profile};

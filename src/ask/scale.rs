@@ -1,5 +1,5 @@
 //! Conversion between a thread's instructions and positions, for drawings. In an exact recording it
-//! is an estimate between two places whose positions are known.
+//! is an estimate: linear between two places ([`TimedPlaces`]) whose positions are known.
 
 use super::clock::TimedPlaces;
 use super::opened::Asked;
@@ -50,8 +50,9 @@ impl Asked {
 }
 
 impl Scale<'_> {
-    /// Returns the position of the thread's instruction `index`, or where its path ends.
-    pub(super) fn position(&self, index: u64) -> u64 {
+    /// Returns the position of the thread's instruction `index`, or that after its last instruction
+    /// if its path ends before.
+    pub(super) fn position_of(&self, index: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {
                 let next = intervals.partition_point(|interval| interval.index <= index);
@@ -59,7 +60,7 @@ impl Scale<'_> {
                     return intervals.first().map_or(0, |first| first.position);
                 };
                 let end = intervals.get(next).map_or(*count, |next| next.index);
-                at.position + part(index - at.index, end - at.index, at.end - at.position)
+                at.position + proportion(index - at.index, end - at.index, at.end - at.position)
             }
             Self::Path { timeline, tid } => {
                 let before = || timeline.global_of(*tid, index.checked_sub(1)?);
@@ -70,7 +71,7 @@ impl Scale<'_> {
     }
 
     /// Returns the number of instructions that the thread executed before a position.
-    pub(super) fn index(&self, position: u64) -> u64 {
+    pub(super) fn index_of(&self, position: u64) -> u64 {
         match self {
             Self::Exact { intervals, count } => {
                 let next = intervals.partition_point(|interval| interval.position <= position);
@@ -78,33 +79,33 @@ impl Scale<'_> {
                     return 0;
                 };
                 let end = intervals.get(next).map_or(*count, |next| next.index);
-                at.index + part(position - at.position, at.end - at.position, end - at.index)
+                at.index + proportion(position - at.position, at.end - at.position, end - at.index)
             }
             Self::Path { timeline, tid } => timeline.index_of(*tid, position),
         }
     }
 
-    /// Returns the positions at which the thread begins and ends.
-    pub(super) fn life(&self) -> (u64, u64) {
+    /// Returns the position at which the thread begins, and that after its last instruction.
+    pub(super) fn start_and_end(&self) -> (u64, u64) {
         match self {
             Self::Exact { intervals, .. } => (
                 intervals.first().map_or(0, |first| first.position),
                 intervals.last().map_or(0, |last| last.end),
             ),
             Self::Path { timeline, tid } => {
-                (self.position(0), self.position(timeline.instructions(*tid)))
+                (self.position_of(0), self.position_of(timeline.instructions(*tid)))
             }
         }
     }
 }
 
 /// Returns `whole * done / of`, at most `whole`; `whole` if `of` is 0.
-fn part(done: u64, of: u64, whole: u64) -> u64 {
+fn proportion(done: u64, of: u64, whole: u64) -> u64 {
     if of == 0 {
         return whole;
     }
-    let part = u128::from(done.min(of)) * u128::from(whole) / u128::from(of);
-    u64::try_from(part).unwrap_or(u64::MAX)
+    let proportion = u128::from(done.min(of)) * u128::from(whole) / u128::from(of);
+    u64::try_from(proportion).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -116,12 +117,12 @@ mod tests {
         let interval = |position, end, index| Interval { position, end, index };
         let intervals = vec![interval(100, 200, 0), interval(500, 700, 50), interval(700, 750, 60)];
         let scale = Scale::Exact { intervals, count: 110 };
-        assert_eq!(scale.life(), (100, 750));
+        assert_eq!(scale.start_and_end(), (100, 750));
         for (index, position) in [(0, 100), (25, 150), (50, 500), (55, 600), (60, 700), (110, 750)]
         {
-            assert_eq!((scale.position(index), scale.index(position)), (position, index));
+            assert_eq!((scale.position_of(index), scale.index_of(position)), (position, index));
         }
         // Before its birth, while another thread executes, and after its end.
-        assert_eq!([0, 99, 200, 499, 1000].map(|at| scale.index(at)), [0, 0, 50, 50, 110]);
+        assert_eq!([0, 99, 200, 499, 1000].map(|at| scale.index_of(at)), [0, 0, 50, 50, 110]);
     }
 }

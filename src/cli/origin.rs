@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::disassembly::instruction;
 use super::rows::{Cell, object};
 use super::{Failure, ask, ask_arguments, say};
-use crate::ask::{Did, Input, OriginQuestion, OriginStep, SystemCall, Wanted};
+use crate::ask::{FollowedValue, Input, OriginEffect, OriginQuestion, OriginStep, SystemCall};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::ValuePlace;
 use crate::session::Position;
@@ -50,8 +50,10 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
     // Registers are those of the innermost frame.
     let is_register = expression.starts_with('$');
     let value = match arguments.bytes {
-        Some(size_bytes) => Wanted::Memory(AddrRange::sized(address(expression)?, size_bytes)),
-        None => Wanted::Expression {
+        Some(size_bytes) => {
+            FollowedValue::Memory(AddrRange::sized(address(expression)?, size_bytes))
+        }
+        None => FollowedValue::Expression {
             text: &question,
             frame: arguments.frame.or(is_register.then_some(0)),
         },
@@ -109,17 +111,19 @@ fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
         Cell::maybe(step.place.function.as_deref().map(Cell::text)),
         Cell::maybe(file.as_deref().map(Cell::text)),
         Cell::maybe(line.map(|line| Cell::number(line.into()))),
-        Cell::text(kind(&step.did)),
+        Cell::text(kind(&step.effect)),
         Cell::text(step.at.to_string()),
         Cell::maybe(step.bytes.as_deref().map(|bytes| Cell::text(hex(bytes)))),
-        Cell::maybe(is_executed(&step.did).then(|| Cell::text(instruction(step.addr, &step.code)))),
+        Cell::maybe(
+            is_executed(&step.effect).then(|| Cell::text(instruction(step.addr, &step.code))),
+        ),
         Cell::text(text),
     ]
 }
 
 fn line(step: &OriginStep, position: &str, text: &str) -> String {
     let (tid, place) = (step.tid, &step.place);
-    let code = if is_executed(&step.did) {
+    let code = if is_executed(&step.effect) {
         format!("  [{}]", instruction(step.addr, &step.code))
     } else {
         String::new()
@@ -127,42 +131,47 @@ fn line(step: &OriginStep, position: &str, text: &str) -> String {
     format!("{position:>12}  thread {tid}  {place}  {text}{code}")
 }
 
-const fn kind(did: &Did) -> &'static str {
-    match did {
-        Did::Asked(_) => "value",
-        Did::Copied { .. } => "copied",
-        Did::Constant => "constant",
-        Did::ReturnAddress => "return address",
-        Did::Computed { .. } => "computed",
-        Did::Input(Input::Call(_)) => "system call",
-        Did::Input(Input::AtStart { .. }) => "at start",
-        Did::Input(Input::OfHandler) => "signal",
-        Did::Input(Input::AtBirth) => "at birth",
-        Did::Input(Input::OfKernel) => "kernel",
-        Did::Input(Input::OfProcessor) => "processor",
-        Did::Lost(_) => "lost",
+const fn kind(effect: &OriginEffect) -> &'static str {
+    match effect {
+        OriginEffect::Asked(_) => "value",
+        OriginEffect::Copied { .. } => "copied",
+        OriginEffect::Constant => "constant",
+        OriginEffect::ReturnAddress => "return address",
+        OriginEffect::Computed { .. } => "computed",
+        OriginEffect::Input(Input::SystemCall(_)) => "system call",
+        OriginEffect::Input(Input::AtStart { .. }) => "at start",
+        OriginEffect::Input(Input::SetForHandler) => "signal",
+        OriginEffect::Input(Input::AtThreadStart) => "at birth",
+        OriginEffect::Input(Input::FromKernel) => "kernel",
+        OriginEffect::Input(Input::FromProcessor) => "processor",
+        OriginEffect::Lost(_) => "lost",
     }
 }
 
 /// Returns true if the instruction of the step had the effect itself.
-const fn is_executed(did: &Did) -> bool {
-    match did {
-        Did::Copied { .. } | Did::Constant | Did::ReturnAddress | Did::Computed { .. } => true,
-        Did::Input(input) => matches!(input, Input::OfProcessor),
-        Did::Asked(_) | Did::Lost(_) => false,
+const fn is_executed(effect: &OriginEffect) -> bool {
+    match effect {
+        OriginEffect::Copied { .. }
+        | OriginEffect::Constant
+        | OriginEffect::ReturnAddress
+        | OriginEffect::Computed { .. } => true,
+        OriginEffect::Input(input) => matches!(input, Input::FromProcessor),
+        OriginEffect::Asked(_) | OriginEffect::Lost(_) => false,
     }
 }
 
 /// Returns a step in words. `value` is the expression whose origin is searched.
 fn text_of(step: &OriginStep, value: &str) -> String {
     let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex);
-    match &step.did {
-        Did::Asked(Shown::Missing(_)) => format!("{shown}, in {}", step.at),
-        Did::Asked(found) => format!("{value} = {found}, in {}", step.at),
-        Did::Copied { from } => format!("{shown} copied to {} from {from}", step.at),
-        Did::Constant => format!("{shown} set in {}: a constant", step.at),
-        Did::ReturnAddress => format!("{shown} put in {} by a call: where it returns to", step.at),
-        Did::Computed { operands } => {
+    match &step.effect {
+        OriginEffect::Asked(Shown::Missing(_)) => format!("{shown}, in {}", step.at),
+        OriginEffect::Asked(found) => format!("{value} = {found}, in {}", step.at),
+        OriginEffect::Copied { from } => format!("{shown} copied to {} from {from}", step.at),
+        OriginEffect::Constant => format!("{shown} set in {}: a constant", step.at),
+        OriginEffect::ReturnAddress => {
+            format!("{shown} put in {} by a call: where it returns to", step.at)
+        }
+        OriginEffect::Computed { operands } => {
             let of = |(place, bytes): &(ValuePlace, Option<Vec<u8>>)| {
                 format!("{place} = {}", bytes.as_deref().map_or_else(|| "?".to_owned(), hex))
             };
@@ -170,15 +179,15 @@ fn text_of(step: &OriginStep, value: &str) -> String {
             let from = if of.is_empty() { "" } else { " from " };
             format!("{shown} computed in {}{from}{}", step.at, of.join(", "))
         }
-        Did::Input(input) => format!("{shown} {}", of_input(input, step.at)),
-        Did::Lost(why) => format!("{shown} in {}: {why}", step.at),
+        OriginEffect::Input(input) => format!("{shown} {}", of_input(input, step.at)),
+        OriginEffect::Lost(why) => format!("{shown} in {}: {why}", step.at),
     }
 }
 
 /// Returns an input of the run in words, after the bytes that came from it to `at`.
 fn of_input(input: &Input, at: ValuePlace) -> String {
     match input {
-        Input::Call(call) => of_call(call, at),
+        Input::SystemCall(call) => of_call(call, at),
         Input::AtStart { name, offset: Some(offset) } => {
             format!("is in {name} from offset {offset:#x} on, which was mapped to {at}")
         }
@@ -188,10 +197,12 @@ fn of_input(input: &Input, at: ValuePlace) -> String {
         Input::AtStart { name, offset: None } => {
             format!("was in {at}, of {name}, when the recording began: arguments, environment")
         }
-        Input::OfHandler => format!("set in {at} by the kernel as the handler of a signal began"),
-        Input::AtBirth => format!("in {at} as the thread began"),
-        Input::OfKernel => format!("put in {at} by the kernel"),
-        Input::OfProcessor => format!("put in {at} by the processor"),
+        Input::SetForHandler => {
+            format!("set in {at} by the kernel as the handler of a signal began")
+        }
+        Input::AtThreadStart => format!("in {at} as the thread began"),
+        Input::FromKernel => format!("put in {at} by the kernel"),
+        Input::FromProcessor => format!("put in {at} by the processor"),
     }
 }
 

@@ -374,7 +374,7 @@ fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64
             "to": to,
             "busy": thread.busy.iter().map(|(from, to)| shares(*from, *to)).collect::<Vec<_>>(),
             "slices": thread.slices.iter().map(slice).collect::<Vec<_>>(),
-            "isDeeper": thread.is_deeper,
+            "isDeeper": thread.has_deeper_calls,
         })
     };
     let signal = |(at, tid, number): &(u64, Tid, i32)| {

@@ -4,7 +4,9 @@ use super::answer::Answer;
 use super::debuggee::{Debuggee, page};
 use super::host::Host;
 use super::requests;
-use crate::ask::{Call, CallsQuestion, Hit, HitsQuestion, OriginQuestion, OriginStep, Wanted};
+use crate::ask::{
+    Call, CallsQuestion, FollowedValue, Hit, HitsQuestion, OriginQuestion, OriginStep,
+};
 use crate::session::Position;
 use crate::values::Question;
 use serde_json::{Value, json};
@@ -98,7 +100,7 @@ impl Debuggee {
             None => text.starts_with('$').then_some(0),
         };
         let origin = OriginQuestion {
-            value: Wanted::Expression { text: &question, frame: activation },
+            value: FollowedValue::Expression { text: &question, frame: activation },
             at: at.or(here),
             thread: at.is_none().then_some(stopped),
         };

@@ -27,8 +27,8 @@ impl Cell {
         number.try_into().map_or(Self::Null, Self::Integer)
     }
 
-    /// Returns a cell, or null.
-    pub(super) fn maybe(cell: Option<Self>) -> Self {
+    /// Returns the cell, or null for `None`.
+    pub(super) fn or_null(cell: Option<Self>) -> Self {
         cell.unwrap_or(Self::Null)
     }
 
@@ -60,9 +60,10 @@ struct Column {
     levels: Option<Vec<i16>>,
 }
 
-/// Rows that are not written yet.
+/// Rows of a table that are not written yet, column by column.
 pub(super) struct Columns {
     all: Vec<Column>,
+    /// The number of rows, and their approximate size.
     rows: usize,
     bytes: usize,
 }
@@ -100,8 +101,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes the rows as a row group, and clears them.
-    pub(super) fn write<W: Write + Send>(
+    /// Writes the rows to `file` as a row group, and clears them. Does nothing if there are none.
+    pub(super) fn write_row_group<W: Write + Send>(
         &mut self,
         file: &mut SerializedFileWriter<W>,
     ) -> Result<(), ParquetError> {
@@ -131,7 +132,8 @@ impl Columns {
 }
 
 impl Column {
-    /// Adds a cell. Returns its size in bytes.
+    /// Adds a cell. Returns its approximate size in bytes. Fails if the cell is not of the column's
+    /// type, or is null in a column without nulls.
     fn push(&mut self, cell: Cell) -> Result<usize, ParquetError> {
         let is_known = cell != Cell::Null;
         if let Some(levels) = &mut self.levels {

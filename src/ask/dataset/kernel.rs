@@ -1,8 +1,10 @@
-//! The rows of system calls and signals. The path has the position of each call, and the log of an
-//! exact recording its number and result, in the same order.
+//! The rows of system calls and signals. The path has the position of each system call, and the log
+//! of an exact recording its number and result, in the same order. So the log is read up to each
+//! call of the path in turn. A call that blocks has two entries, and other threads run in between:
+//! its row waits until the second one.
 
 use super::columns::Cell;
-use super::rows::{address, place, position};
+use super::rows::{address_cell, place_cells, position_cells};
 use super::schema::Table;
 use super::texts::Texts;
 use crate::ask::error::Error;
@@ -24,38 +26,40 @@ const LOWEST_ERROR: i64 = -4095;
 type Sink<'a> = &'a mut dyn FnMut(Table, Tid, Vec<Cell>) -> Result<(), Error>;
 
 /// A system call in the log.
-struct Made {
+struct LoggedCall {
     tid: Tid,
     moment: u64,
     number: u64,
-    /// The result; `None` if a later entry has it.
+    /// The result; `None` if a later entry has it, as the call blocks.
     result: Option<i64>,
 }
 
 /// The log of an exact recording, which is read beside the path.
-struct Log<'a> {
+struct LogReader<'a> {
     asked: &'a Asked,
     /// The number of the log's first entry.
     first: u64,
+    /// The next entry.
     cursor: Cursor,
+    /// The ticks before the next entry, without those since the last one.
     ticks: u64,
-    /// The position and the number of each thread's system call that has not returned. Its row
-    /// waits.
+    /// The position and the number (in the kernel's table) of each thread's system call that has
+    /// not returned. Its row waits.
     open: HashMap<Tid, (u64, u64)>,
     texts: Texts,
 }
 
 impl Asked {
     /// Passes the rows of all system calls to `sink`, and of an exact recording those of all
-    /// signals. Of a path, only the positions of the calls are known. Ends early if the user
-    /// interrupts it.
+    /// signals. Of a path recording, only the positions of the calls are known. Ends early if
+    /// `interrupted` returns true.
     pub(super) fn kernel_rows(
         &self,
         sink: Sink<'_>,
         interrupted: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), Error> {
         let log = self.replay.as_ref().map(|replay| replay.reader().log()).transpose()?.flatten();
-        let mut log = log.map(|log| Log {
+        let mut log = log.map(|log| LogReader {
             asked: self,
             first: log.first(),
             cursor: log.cursor(),
@@ -63,24 +67,24 @@ impl Asked {
             open: HashMap::new(),
             texts: Texts::default(),
         });
-        let walk_one = |tid, sender: &mut Sender<()>| self.kernel_entries(tid, sender);
+        let walk_one = |tid, sender: &mut Sender<()>| self.send_system_calls(tid, sender);
         merged(&self.tids(), walk_one, |events| {
             for Event { position: at, tid, .. } in events {
                 if interrupted() {
                     return Ok(());
                 }
                 if let Some(log) = &mut log {
-                    log.call(at, tid, sink)?;
+                    log.write_call(at, tid, sink)?;
                 } else {
-                    sink(Table::SystemCalls, tid, row(at, false, None, None))?;
+                    sink(Table::SystemCalls, tid, system_call_row(at, false, None, None))?;
                 }
             }
-            log.map_or(Ok(()), |log| log.finish(sink))
+            log.map_or(Ok(()), |log| log.write_rest(sink))
         })
     }
 
-    /// Walks a thread's path, and sends its system calls.
-    fn kernel_entries(&self, tid: Tid, sender: &mut Sender<()>) {
+    /// Walks a thread's path, and sends the positions of its system calls.
+    fn send_system_calls(&self, tid: Tid, sender: &mut Sender<()>) {
         // The walk breaks only after the receiver is gone.
         let _: ControlFlow<()> = self.path(tid).walk(&self.functions(), &mut |item| {
             let Visit::Block { index, span, .. } = item.visit else {
@@ -96,28 +100,29 @@ impl Asked {
     }
 }
 
-impl Log<'_> {
-    /// Passes on the rows of earlier entries, and that of the system call at a position of the
-    /// path, unless a later entry has its result: then the row waits in `open`.
-    fn call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
+impl LogReader<'_> {
+    /// Passes on the rows of earlier entries, and that of the system call of thread `tid` at
+    /// position `at` of the path, unless a later entry has its result: then the row waits in
+    /// `open`.
+    fn write_call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
         let (moment, _) = Position::parts(at);
-        while let Some(made) = self.next(moment, sink)? {
-            if made.tid == tid && made.moment == moment {
-                if made.result.is_none() {
-                    self.open.insert(tid, (at, made.number));
+        while let Some(logged) = self.next_call(moment, sink)? {
+            if logged.tid == tid && logged.moment == moment {
+                if logged.result.is_none() {
+                    self.open.insert(tid, (at, logged.number));
                     return Ok(());
                 }
-                let call = row(at, true, Some(made.number), made.result);
+                let call = system_call_row(at, true, Some(logged.number), logged.result);
                 return sink(Table::SystemCalls, tid, call);
             }
         }
         // An instruction that enters the kernel, without an entry in the log.
-        sink(Table::SystemCalls, tid, row(at, true, None, None))
+        sink(Table::SystemCalls, tid, system_call_row(at, true, None, None))
     }
 
-    /// Returns the next system call in the log that is not after a moment. Passes on the rows of
-    /// signals and returns before it. `None` if there is no such call.
-    fn next(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
+    /// Reads the log up to the next system call that is not after a moment, and returns it. Passes
+    /// on the rows of signals and returns before it. `None` if there is no such call.
+    fn next_call(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<LoggedCall>, Error> {
         loop {
             let index = self.cursor.index() - self.first;
             let Some(entry) = self.cursor.peek()? else { return Ok(None) };
@@ -127,72 +132,84 @@ impl Log<'_> {
             }
             let Some(entry) = self.cursor.read()? else { return Ok(None) };
             self.ticks = self.ticks.saturating_add(entry.ticks);
-            if let Some(made) = self.take(entry, here, sink)? {
-                return Ok(Some(made));
+            if let Some(logged) = self.process_entry(entry, here, sink)? {
+                return Ok(Some(logged));
             }
         }
     }
 
-    /// Processes an entry. Returns the system call that begins with it, if one does.
-    fn take(&mut self, entry: Entry, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
+    /// Processes an entry, which is in `moment`: passes on the row of a signal or of a system call
+    /// that it ends. Returns the system call that begins with it, if one does.
+    fn process_entry(
+        &mut self,
+        entry: Entry,
+        moment: u64,
+        sink: Sink<'_>,
+    ) -> Result<Option<LoggedCall>, Error> {
         let tid = entry.tid;
         match entry.happening {
             Happening::Call { number, done } => {
-                return Ok(Some(Made { tid, moment, number, result: Some(done.result) }));
+                return Ok(Some(LoggedCall { tid, moment, number, result: Some(done.result) }));
             }
             Happening::Enters { number } => {
-                return Ok(Some(Made { tid, moment, number, result: None }));
+                return Ok(Some(LoggedCall { tid, moment, number, result: None }));
             }
-            Happening::Returns { done } => self.ended(tid, Some(done.result), sink)?,
+            Happening::Returns { done } => self.write_open_call(tid, Some(done.result), sink)?,
             Happening::Signal { place: at, siginfo, handler, .. } => {
-                self.ended(tid, None, sink)?;
+                self.write_open_call(tid, None, sink)?;
                 let number = siginfo.0.first_chunk().copied().map_or(0, i32::from_le_bytes);
-                let [number_cell, text] = position(Position::exact(moment, 0), true);
+                let [number_cell, text] = position_cells(Position::exact(moment, 0), true);
                 let name = signal_name(number).map(Cell::text);
-                let mut cells = vec![number_cell, text, Cell::number(number), Cell::maybe(name)];
-                cells.extend([Cell::Flag(handler.is_some()), address(at.ip)]);
-                cells.extend(place(Some(&*self.asked.place(at.ip)), &mut self.texts));
+                let mut cells = vec![number_cell, text, Cell::number(number), Cell::or_null(name)];
+                cells.extend([Cell::Flag(handler.is_some()), address_cell(at.ip)]);
+                cells.extend(place_cells(Some(&*self.asked.place(at.ip)), &mut self.texts));
                 sink(Table::Signals, tid, cells)?;
             }
-            Happening::Changed { state: Some(_), .. } => self.ended(tid, None, sink)?,
+            Happening::Changed { state: Some(_), .. } => self.write_open_call(tid, None, sink)?,
             _ => {}
         }
         Ok(None)
     }
 
-    /// Passes on the row of the system call that a thread is in, if it is in one.
-    fn ended(&mut self, tid: Tid, result: Option<i64>, sink: Sink<'_>) -> Result<(), Error> {
+    /// Passes on the row of the system call that a thread is in, if it is in one. `result` is
+    /// `None` if the call ended without one.
+    fn write_open_call(
+        &mut self,
+        tid: Tid,
+        result: Option<i64>,
+        sink: Sink<'_>,
+    ) -> Result<(), Error> {
         match self.open.remove(&tid) {
             Some((at, number)) => {
-                sink(Table::SystemCalls, tid, row(at, true, Some(number), result))
+                sink(Table::SystemCalls, tid, system_call_row(at, true, Some(number), result))
             }
             None => Ok(()),
         }
     }
 
-    /// Passes on the rows of the remaining signals and returns, and of the calls that do not
-    /// return.
-    fn finish(mut self, sink: Sink<'_>) -> Result<(), Error> {
-        while self.next(u64::MAX, sink)?.is_some() {}
+    /// Reads the rest of the log, and passes on the rows of its signals and returns, and of the
+    /// calls that do not return.
+    fn write_rest(mut self, sink: Sink<'_>) -> Result<(), Error> {
+        while self.next_call(u64::MAX, sink)?.is_some() {}
         let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();
         open.sort_unstable();
         for (tid, (at, number)) in open {
-            sink(Table::SystemCalls, tid, row(at, true, Some(number), None))?;
+            sink(Table::SystemCalls, tid, system_call_row(at, true, Some(number), None))?;
         }
         Ok(())
     }
 }
 
 /// Returns the row of a system call. Its number and result are null if they are unknown.
-fn row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
+fn system_call_row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
     let name = number.and_then(Model::by_number).map(|model| Cell::text(model.name));
     let error = result.filter(|result| (LOWEST_ERROR..0).contains(result));
-    let mut cells = Vec::from(position(at, is_exact));
+    let mut cells = Vec::from(position_cells(at, is_exact));
     cells.extend([
-        Cell::maybe(number.map(Cell::number)),
-        Cell::maybe(name),
-        Cell::maybe(result.map(Cell::Integer)),
-        Cell::maybe(error.map(|error| Cell::Integer(-error))),
+        Cell::or_null(number.map(Cell::number)),
+        Cell::or_null(name),
+        Cell::or_null(result.map(Cell::Integer)),
+        Cell::or_null(error.map(|error| Cell::Integer(-error))),
     ]);
     cells
 }

@@ -23,13 +23,13 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use table::{Tables, no_dataset};
+use table::{Tables, dataset_error};
 use texts::Texts;
 
 pub use schema::SCHEMA_VERSION;
 
 /// The number of bytes of the manifest's hash in a run's name.
-const MANIFEST_BYTES: usize = 6;
+const HASH_BYTES: usize = 6;
 
 /// The choice of rows for the tables of calls and of hits. The other tables have all rows.
 #[derive(Debug, Default)]
@@ -74,17 +74,19 @@ impl Dataset {
         self.directory(Table::Runs, run).exists()
     }
 
+    /// Returns the directory of a run's files in a table; it need not exist.
     fn directory(&self, table: Table, run: &str) -> PathBuf {
         self.root.join(table.name()).join(format!("run={run}"))
     }
 
-    /// Removes a run from the dataset, first its row in `runs`.
+    /// Removes a run from the dataset, first its row in `runs`. Does nothing if the dataset has
+    /// nothing of it.
     fn remove(&self, run: &str) -> Result<(), Error> {
         for table in Table::ALL {
             let dir = self.directory(table, run);
             match fs::remove_dir_all(&dir) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(no_dataset(&dir, &error));
+                    return Err(dataset_error(&dir, &error));
                 }
                 _ => {}
             }
@@ -94,16 +96,17 @@ impl Dataset {
 }
 
 impl Asked {
-    /// Returns the name of this run in a dataset: that of its recording, and a part of the hash of
-    /// its manifest.
+    /// Returns the name of this run in a dataset: the name of the recording's directory, with other
+    /// characters than letters, digits, `-`, `_` and `.` replaced, and a part of the SHA-256 hash
+    /// of its manifest.
     pub fn run_name(&self) -> Result<String, Error> {
         // A link, such as to the latest one, is the same run.
         let dir = self.recording_dir();
-        let dir = fs::canonicalize(dir).map_err(|error| no_dataset(dir, &error))?;
+        let dir = fs::canonicalize(dir).map_err(|error| dataset_error(dir, &error))?;
         let manifest = dir.join("manifest.json");
-        let bytes = fs::read(&manifest).map_err(|error| no_dataset(&manifest, &error))?;
+        let bytes = fs::read(&manifest).map_err(|error| dataset_error(&manifest, &error))?;
         let hash = Sha256::digest(bytes);
-        let hash = hash.iter().take(MANIFEST_BYTES);
+        let hash = hash.iter().take(HASH_BYTES);
         let hash = hash.fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -111,8 +114,10 @@ impl Asked {
         Ok(format!("{}-{hash}", name.trim_start_matches(['.', '_'])))
     }
 
-    /// Adds the run to a dataset. If the dataset has it, replaces it with `replaces`, or else
-    /// fails. Calls `reached` with positions, as progress. `None`: the user interrupted it.
+    /// Adds the run to a dataset. If the dataset has it already, replaces it with `replaces`, or
+    /// else fails. If this fails later, or `interrupted` returns true, the dataset has nothing of
+    /// the run; the result is `None` if it was interrupted. Calls `reached` with positions, as
+    /// progress.
     pub fn export_dataset(
         &mut self,
         dataset: &Dataset,
@@ -125,7 +130,7 @@ impl Asked {
         if dataset.has(&run) && !replaces {
             let there =
                 io::Error::new(ErrorKind::AlreadyExists, "the dataset has this run already");
-            return Err(no_dataset(&dataset.directory(Table::Runs, &run), &there));
+            return Err(dataset_error(&dataset.directory(Table::Runs, &run), &there));
         }
         // An export that was killed may have left parts of it.
         dataset.remove(&run)?;
@@ -148,7 +153,8 @@ impl Asked {
         }
     }
 
-    /// Adds the rows of all tables. Returns false if the user interrupted it.
+    /// Adds the rows of all tables. Returns false if the user interrupted it: then rows are
+    /// missing.
     fn write_tables(
         &mut self,
         tables: &mut Tables,
@@ -168,8 +174,8 @@ impl Asked {
         self.check_calls(&wanted)?;
         let mut texts = Texts::default();
         let mut sink = |call: Call| {
-            let row = rows::call(&call, is_exact, &mut texts);
-            cell.borrow_mut().add(Table::Calls, Some(call.tid), row)?;
+            let row = rows::call_row(&call, is_exact, &mut texts);
+            cell.borrow_mut().add_row(Table::Calls, Some(call.tid), row)?;
             Ok(ControlFlow::Continue(()))
         };
         self.calls(wanted, &mut sink, reached, &|| interrupted())?;
@@ -178,8 +184,8 @@ impl Asked {
         let expressions: Vec<&str> = print.texts().collect();
         for at in &question.hits {
             let mut sink = |hit| {
-                for row in rows::hit(&hit, at, &expressions, is_exact, &mut texts) {
-                    cell.borrow_mut().add(Table::Hits, Some(hit.tid), row)?;
+                for row in rows::hit_rows(&hit, at, &expressions, is_exact, &mut texts) {
+                    cell.borrow_mut().add_row(Table::Hits, Some(hit.tid), row)?;
                 }
                 Ok(ControlFlow::Continue(()))
             };
@@ -189,19 +195,19 @@ impl Asked {
             return Ok(false);
         }
         self.kernel_rows(
-            &mut |table, tid, row| cell.borrow_mut().add(table, Some(tid), row),
+            &mut |table, tid, row| cell.borrow_mut().add_row(table, Some(tid), row),
             interrupted,
         )?;
         let Some(files) = self.coverage(interrupted)? else { return Ok(false) };
         for (file, coverage) in &files {
             for (line, count) in coverage.lines.iter().filter(|(_, count)| **count > 0) {
-                tables.add(Table::Lines, None, rows::line(file, *line, *count))?;
+                tables.add_row(Table::Lines, None, rows::line_row(file, *line, *count))?;
             }
         }
-        for row in rows::threads(self) {
-            tables.add(Table::Threads, None, row)?;
+        for row in rows::thread_rows(self) {
+            tables.add_row(Table::Threads, None, row)?;
         }
-        tables.add(Table::Runs, None, rows::run(self))?;
+        tables.add_row(Table::Runs, None, rows::run_row(self))?;
         Ok(!interrupted())
     }
 

@@ -16,29 +16,30 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
 /// Returns an address as a signed number, as columns have it: addresses of the kernel are negative.
-pub(super) fn address(addr: Addr) -> Cell {
+pub(super) fn address_cell(addr: Addr) -> Cell {
     Cell::Integer(addr.0.cast_signed())
 }
 
 /// Returns the cells of a position: its number, which orders the rows of a run, and its text.
-pub(super) fn position(at: u64, is_exact: bool) -> [Cell; 2] {
+pub(super) fn position_cells(at: u64, is_exact: bool) -> [Cell; 2] {
     [Cell::Integer(at.cast_signed()), Cell::text(Position::text(at, is_exact))]
 }
 
-/// Returns the function, file and line of a place; null if they are unknown.
-pub(super) fn place(place: Option<&Place>, texts: &mut Texts) -> [Cell; 3] {
+/// Returns the cells of a place: function, file (without its directory) and line; null if they are
+/// unknown.
+pub(super) fn place_cells(place: Option<&Place>, texts: &mut Texts) -> [Cell; 3] {
     let function = place.and_then(|place| place.function.as_ref());
     let (file, line) =
         place.and_then(|place| place.line.as_ref()).map(|(file, line)| (file, *line)).unzip();
     [
-        Cell::maybe(function.map(|function| texts.cell(function))),
-        Cell::maybe(file.map(|file| texts.cell(file))),
-        Cell::maybe(line.map(Cell::number)),
+        Cell::or_null(function.map(|function| texts.cell(function))),
+        Cell::or_null(file.map(|file| texts.cell(file))),
+        Cell::or_null(line.map(Cell::number)),
     ]
 }
 
 /// Returns the row of a call.
-pub(super) fn call(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> {
+pub(super) fn call_row(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
         CallKind::TailCall => "tail call",
@@ -50,25 +51,26 @@ pub(super) fn call(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Cell> 
         let json = arguments.iter().map(|(name, value)| (name.clone(), value.to_json()));
         Cell::text(Value::Object(json.collect::<Map<_, _>>()).to_string())
     });
-    let mut row = Vec::from(position(call.position, is_exact));
+    let mut row = Vec::from(position_cells(call.position, is_exact));
     row.extend([
         Cell::number(call.depth),
-        Cell::maybe(call.function.as_ref().map(|function| texts.cell(function))),
-        address(call.addr),
+        Cell::or_null(call.function.as_ref().map(|function| texts.cell(function))),
+        address_cell(call.addr),
         Cell::text(how),
     ]);
-    row.extend(place(call.caller.as_deref(), texts));
+    row.extend(place_cells(call.caller.as_deref(), texts));
     row.extend([
-        Cell::maybe(returned_at),
-        Cell::maybe(call.instructions.map(Cell::number)),
-        Cell::maybe(arguments),
+        Cell::or_null(returned_at),
+        Cell::or_null(call.instructions.map(Cell::number)),
+        Cell::or_null(arguments),
     ]);
-    row.extend(value(call.returned.as_ref()));
+    row.extend(value_cells(call.returned.as_ref()));
     row
 }
 
 /// Returns the rows of an execution: one for each expression, or a single one if there are none.
-pub(super) fn hit(
+/// `code` is the code that was asked for, as the user wrote it.
+pub(super) fn hit_rows(
     hit: &Hit,
     code: &str,
     expressions: &[&str],
@@ -76,15 +78,15 @@ pub(super) fn hit(
     texts: &mut Texts,
 ) -> Vec<Vec<Cell>> {
     let mut row = |expression: Option<(&str, &Shown)>| {
-        let mut row = Vec::from(position(hit.position, is_exact));
+        let mut row = Vec::from(position_cells(hit.position, is_exact));
         row.push(Cell::text(code));
-        row.extend(place(Some(&*hit.place), texts));
+        row.extend(place_cells(Some(&*hit.place), texts));
         row.extend([
-            Cell::maybe(hit.depth.map(Cell::number)),
-            Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
-            Cell::maybe(expression.map(|(text, _)| Cell::text(text))),
+            Cell::or_null(hit.depth.map(Cell::number)),
+            Cell::or_null(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+            Cell::or_null(expression.map(|(text, _)| Cell::text(text))),
         ]);
-        row.extend(value(expression.map(|(_, value)| value)));
+        row.extend(value_cells(expression.map(|(_, value)| value)));
         row
     };
     if expressions.is_empty() {
@@ -93,9 +95,9 @@ pub(super) fn hit(
     expressions.iter().copied().zip(&hit.values).map(|expression| row(Some(expression))).collect()
 }
 
-/// Returns three cells of a value: its text, its integer and its real number. Each is null if the
-/// value is unknown or not of this type.
-fn value(value: Option<&Shown>) -> [Cell; 3] {
+/// Returns three cells of a value: its text, its integer (also of a truth value or an address) and
+/// its real number. All are null if the value is unknown, and each number if the value has none.
+fn value_cells(value: Option<&Shown>) -> [Cell; 3] {
     let value = value.filter(|value| !matches!(value, Shown::Missing(_)));
     let Some(value) = value else { return [Cell::Null, Cell::Null, Cell::Null] };
     let integer = match value {
@@ -103,7 +105,7 @@ fn value(value: Option<&Shown>) -> [Cell; 3] {
         | Shown::Character(number)
         | Shown::Enumerator { value: number, .. } => Cell::number(*number),
         Shown::Boolean(flag) => Cell::Integer(i64::from(*flag)),
-        Shown::Pointer { addr, .. } => address(*addr),
+        Shown::Pointer { addr, .. } => address_cell(*addr),
         _ => Cell::Null,
     };
     let real = match value {
@@ -113,12 +115,13 @@ fn value(value: Option<&Shown>) -> [Cell; 3] {
     [Cell::text(value.to_string()), integer, real]
 }
 
-pub(super) fn line(file: &str, line: u32, count: u64) -> Vec<Cell> {
+/// Returns the row of an executed source line.
+pub(super) fn line_row(file: &str, line: u32, count: u64) -> Vec<Cell> {
     vec![Cell::text(file), Cell::number(line), Cell::Integer(count.cast_signed())]
 }
 
 /// Returns the rows of all threads.
-pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
+pub(super) fn thread_rows(asked: &Asked) -> Vec<Vec<Cell>> {
     let manifest = asked.timeline.reader().manifest();
     let named = |tid: Tid| {
         let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
@@ -128,7 +131,7 @@ pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
         vec![
             Cell::number(tid.0),
             Cell::number(asked.timeline.process_of(tid).0),
-            Cell::maybe(named(tid)),
+            Cell::or_null(named(tid)),
             Cell::Integer(asked.timeline.instructions(tid).cast_signed()),
             Cell::number(asked.timeline.gaps(tid).len()),
         ]
@@ -137,7 +140,7 @@ pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
 }
 
 /// Returns the row of the run. `build` is the SHA-256 hash of the program's file.
-pub(super) fn run(asked: &Asked) -> Vec<Cell> {
+pub(super) fn run_row(asked: &Asked) -> Vec<Cell> {
     let reader = asked.replay.as_ref().map_or(asked.timeline.reader(), |replay| replay.reader());
     let manifest = reader.manifest();
     let end = manifest.end.as_ref();
@@ -164,13 +167,13 @@ pub(super) fn run(asked: &Asked) -> Vec<Cell> {
         Cell::text(name),
         Cell::text(&manifest.program),
         Cell::text(Value::from(manifest.argv.clone()).to_string()),
-        Cell::maybe(build.map(Cell::text)),
+        Cell::or_null(build.map(Cell::text)),
         status,
         signal,
-        Cell::maybe(failed),
+        Cell::or_null(failed),
         Cell::Flag(asked.is_exact()),
         Cell::number(manifest.started_unix_ns / 1000),
-        Cell::maybe(end.map(|end| Cell::number(end.duration_ns))),
+        Cell::or_null(end.map(|end| Cell::number(end.duration_ns))),
         Cell::number(tids.len()),
         Cell::number(asked.timeline.total()),
         Cell::number(gaps),

@@ -52,11 +52,11 @@ impl Table {
 
     /// Returns the columns of the table.
     pub(super) fn schema(self) -> Result<Type, ParquetError> {
-        parse_message_type(self.message())
+        parse_message_type(self.schema_text())
     }
 
     /// Returns the columns in the text form of Parquet's schemas.
-    const fn message(self) -> &'static str {
+    const fn schema_text(self) -> &'static str {
         match self {
             Self::Runs => {
                 "message runs {

@@ -34,29 +34,32 @@ type Partition = (Table, Option<Tid>);
 pub(super) struct Tables {
     root: PathBuf,
     run: String,
-    open: BTreeMap<Partition, Part>,
-    /// The number of the next file of each partition that has had a file.
-    numbers: BTreeMap<Partition, u32>,
-    /// Files that are whole: their hidden paths and their names.
-    whole: Vec<(PathBuf, PathBuf)>,
+    open: BTreeMap<Partition, OpenFile>,
+    /// The number that the next file of a partition gets, for each partition that has had a file.
+    next_numbers: BTreeMap<Partition, u32>,
+    /// Closed files: their hidden paths and their final ones.
+    closed: Vec<(PathBuf, PathBuf)>,
+    /// The number of rows that were added to all files.
     rows: u64,
+    /// The bytes of the rows that are not written yet, of all open files.
     waiting_bytes: usize,
 }
 
-/// A file that is being written.
-struct Part {
+/// A file of a partition that is being written.
+struct OpenFile {
     columns: Columns,
     file: SerializedFileWriter<File>,
+    /// The hidden path under which it is written, and its final one.
     hidden: PathBuf,
     path: PathBuf,
     /// The number of the last row that was added to it, counted over all files.
-    last: u64,
+    last_row: u64,
 }
 
 impl Tables {
     pub(super) fn new(root: PathBuf, run: String) -> Self {
-        let (open, numbers, whole) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { root, run, open, numbers, whole, rows: 0, waiting_bytes: 0 }
+        let (open, next_numbers, closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { root, run, open, next_numbers, closed, rows: 0, waiting_bytes: 0 }
     }
 
     /// Returns the number of rows that were added to all tables.
@@ -64,8 +67,9 @@ impl Tables {
         self.rows
     }
 
-    /// Adds a row to a table; `thread` is given if the table is partitioned by thread.
-    pub(super) fn add(
+    /// Adds a row to a table; `thread` is given if the table is partitioned by thread. Opens the
+    /// file if there is none, and writes waiting rows if there are too many.
+    pub(super) fn add_row(
         &mut self,
         table: Table,
         thread: Option<Tid>,
@@ -76,37 +80,37 @@ impl Tables {
             if self.open.len() >= OPEN_FILES {
                 self.close_oldest()?;
             }
-            let part = self.create(partition)?;
-            self.open.insert(partition, part);
+            let file = self.create(partition)?;
+            self.open.insert(partition, file);
         }
         self.rows += 1;
-        let Some(part) = self.open.get_mut(&partition) else { return Ok(()) };
-        part.last = self.rows;
-        let before = part.columns.size_bytes();
-        part.columns.push(row).map_err(|error| no_dataset(&part.path, &error))?;
-        self.waiting_bytes += part.columns.size_bytes() - before;
-        if part.columns.size_bytes() >= GROUP_BYTES {
-            self.waiting_bytes -= part.flush()?;
+        let Some(file) = self.open.get_mut(&partition) else { return Ok(()) };
+        file.last_row = self.rows;
+        let before = file.columns.size_bytes();
+        file.columns.push(row).map_err(|error| dataset_error(&file.path, &error))?;
+        self.waiting_bytes += file.columns.size_bytes() - before;
+        if file.columns.size_bytes() >= GROUP_BYTES {
+            self.waiting_bytes -= file.flush()?;
         }
         while self.waiting_bytes >= WAITING_BYTES {
-            let largest = self.open.values_mut().max_by_key(|part| part.columns.size_bytes());
+            let largest = self.open.values_mut().max_by_key(|file| file.columns.size_bytes());
             let Some(largest) = largest else { break };
             self.waiting_bytes -= largest.flush()?;
         }
         Ok(())
     }
 
-    /// Creates the next file of a partition, under a hidden name.
-    fn create(&mut self, (table, thread): Partition) -> Result<Part, Error> {
+    /// Creates the next file of a partition, under a hidden name, and the directories to it.
+    fn create(&mut self, (table, thread): Partition) -> Result<OpenFile, Error> {
         let mut dir = self.root.join(table.name()).join(format!("run={}", self.run));
         dir.extend(thread.map(|tid| format!("thread={tid}")));
-        fs::create_dir_all(&dir).map_err(|error| no_dataset(&dir, &error))?;
-        let number = self.numbers.entry((table, thread)).or_default();
+        fs::create_dir_all(&dir).map_err(|error| dataset_error(&dir, &error))?;
+        let number = self.next_numbers.entry((table, thread)).or_default();
         let name = format!("part-{number}.parquet");
         *number += 1;
         let (hidden, path) = (dir.join(format!("_{name}")), dir.join(name));
-        let file = File::create(&hidden).map_err(|error| no_dataset(&hidden, &error))?;
-        let schema = table.schema().map_err(|error| no_dataset(&path, &error))?;
+        let file = File::create(&hidden).map_err(|error| dataset_error(&hidden, &error))?;
+        let schema = table.schema().map_err(|error| dataset_error(&path, &error))?;
         let columns = Columns::new(&schema);
         let version = KeyValue::new("contraflow.schema_version".into(), SCHEMA_VERSION.to_string());
         let mut properties = WriterProperties::builder()
@@ -118,23 +122,23 @@ impl Tables {
         }
         let properties = properties.build();
         let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
-        let file = file.map_err(|error| no_dataset(&path, &error))?;
-        Ok(Part { columns, file, hidden, path, last: 0 })
+        let file = file.map_err(|error| dataset_error(&path, &error))?;
+        Ok(OpenFile { columns, file, hidden, path, last_row: 0 })
     }
 
     /// Closes the file with the oldest last row.
     fn close_oldest(&mut self) -> Result<(), Error> {
-        let oldest = self.open.iter().min_by_key(|(_, part)| part.last).map(|(of, _)| *of);
-        let Some(part) = oldest.and_then(|of| self.open.remove(&of)) else { return Ok(()) };
-        self.close(part)
+        let oldest = self.open.iter().min_by_key(|(_, file)| file.last_row).map(|(of, _)| *of);
+        let Some(file) = oldest.and_then(|of| self.open.remove(&of)) else { return Ok(()) };
+        self.close(file)
     }
 
     /// Closes a file, which keeps its hidden name until [`Self::finish`].
-    fn close(&mut self, mut part: Part) -> Result<(), Error> {
-        self.waiting_bytes -= part.flush()?;
-        let Part { file, hidden, path, .. } = part;
-        file.close().map_err(|error| no_dataset(&path, &error))?;
-        self.whole.push((hidden, path));
+    fn close(&mut self, mut file: OpenFile) -> Result<(), Error> {
+        self.waiting_bytes -= file.flush()?;
+        let OpenFile { file, hidden, path, .. } = file;
+        file.close().map_err(|error| dataset_error(&path, &error))?;
+        self.closed.push((hidden, path));
         Ok(())
     }
 
@@ -143,34 +147,36 @@ impl Tables {
     /// `first_thread` if the table is partitioned by thread.
     pub(super) fn finish(&mut self, first_thread: Option<Tid>) -> Result<(), Error> {
         for table in Table::ALL {
-            if !self.numbers.keys().any(|(of, _)| *of == table) {
+            if !self.next_numbers.keys().any(|(of, _)| *of == table) {
                 let thread = first_thread.filter(|_| table.is_by_thread());
-                let part = self.create((table, thread))?;
-                self.close(part)?;
+                let file = self.create((table, thread))?;
+                self.close(file)?;
             }
         }
-        while let Some((_, part)) = self.open.pop_last() {
-            self.close(part)?;
+        while let Some((_, file)) = self.open.pop_last() {
+            self.close(file)?;
         }
         let runs = self.root.join(Table::Runs.name());
-        self.whole.sort_by_key(|(_, path)| path.starts_with(&runs));
-        for (hidden, path) in self.whole.drain(..) {
-            fs::rename(&hidden, &path).map_err(|error| no_dataset(&path, &error))?;
+        self.closed.sort_by_key(|(_, path)| path.starts_with(&runs));
+        for (hidden, path) in self.closed.drain(..) {
+            fs::rename(&hidden, &path).map_err(|error| dataset_error(&path, &error))?;
         }
         Ok(())
     }
 }
 
-impl Part {
-    /// Writes the waiting rows. Returns the number of their bytes.
+impl OpenFile {
+    /// Writes the waiting rows of the file. Returns the number of their bytes.
     fn flush(&mut self) -> Result<usize, Error> {
-        let waited = self.columns.size_bytes();
-        self.columns.write(&mut self.file).map_err(|error| no_dataset(&self.path, &error))?;
-        Ok(waited)
+        let size_bytes = self.columns.size_bytes();
+        self.columns
+            .write_row_group(&mut self.file)
+            .map_err(|error| dataset_error(&self.path, &error))?;
+        Ok(size_bytes)
     }
 }
 
 /// Returns the error for a file or directory of a dataset.
-pub(super) fn no_dataset(path: &Path, error: &dyn Display) -> Error {
+pub(super) fn dataset_error(path: &Path, error: &dyn Display) -> Error {
     Error::Dataset { path: path.to_owned(), why: error.to_string() }
 }

@@ -60,7 +60,7 @@ const LONGEST_PATH_BYTES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A system call wrote or returned the value.
-    Call(SystemCall),
+    SystemCall(SystemCall),
     /// The value is in the memory with which the program or the recording began.
     AtStart {
         /// The name of the mapping: a file, `[stack]`, or empty.
@@ -70,14 +70,14 @@ pub enum Input {
         offset: Option<u64>,
     },
     /// The kernel set the register when it began a signal's handler.
-    OfHandler,
+    SetForHandler,
     /// The register had the value when the thread began.
-    AtBirth,
+    AtThreadStart,
     /// The kernel wrote the value outside of system calls: in the frame of a signal, or at the end
     /// of a thread.
-    OfKernel,
+    FromKernel,
     /// The value is the processor's: a time, a random number, its features.
-    OfProcessor,
+    FromProcessor,
 }
 
 /// A system call.
@@ -99,12 +99,13 @@ pub struct SystemCall {
 
 impl Input {
     /// Returns true if a thread with these registers is in a system call, or about to make one.
-    pub(super) fn is_call(before: &Registers, code: &[u8]) -> bool {
+    pub(super) fn is_system_call(before: &Registers, code: &[u8]) -> bool {
         is_syscall(code) || before.orig_rax.cast_signed() >= 0
     }
 
-    /// Returns where the memory `of` was before a mremap(2) that moved it; `None` for other calls.
-    pub(super) fn moved_from(
+    /// Returns where the memory `of` was before the system call, if that is a mremap(2) that moved
+    /// it; `None` for other calls, and for registers.
+    pub(super) fn place_before_mremap(
         before: &Registers,
         after: &Registers,
         of: ValuePlace,
@@ -118,8 +119,8 @@ impl Input {
     }
 
     /// Describes the system call that wrote `wanted`, by the thread's registers before and after
-    /// it. The replay is before the call.
-    pub(super) fn of_call(
+    /// it. The replay is before the call, and remains there.
+    pub(super) fn from_system_call(
         replay: &mut Replay,
         before: &Registers,
         after: &Registers,
@@ -137,9 +138,9 @@ impl Input {
                 let most =
                     u64::try_from(after.rax.cast_signed()).unwrap_or(0).max(WRITTEN_WITHIN_BYTES);
                 let near = (0..).zip(call.arguments()).filter_map(|(at, argument)| {
-                    Some((at, distance(*argument).filter(|far| *far < most)?))
+                    Some((at, distance(*argument).filter(|distance| *distance < most)?))
                 });
-                near.min_by_key(|(_, far)| *far)
+                near.min_by_key(|(_, distance)| *distance)
             }
             ValuePlace::Register(_) => None,
         };
@@ -153,7 +154,7 @@ impl Input {
         };
         let descriptor = descriptor.and_then(|fd| i32::try_from(fd.cast_signed()).ok());
         let file = match descriptor.filter(|fd| *fd >= 0) {
-            Some(fd) => file_of(replay, fd)?,
+            Some(fd) => file_of_descriptor(replay, fd)?,
             None => None,
         };
         let opened = match name.as_str() {
@@ -164,17 +165,17 @@ impl Input {
         let file = file.or(opened);
         let result = after.rax.cast_signed();
         let arguments = call.arguments().to_vec();
-        Ok(Self::Call(SystemCall { name, arguments, result, in_argument, file }))
+        Ok(Self::SystemCall(SystemCall { name, arguments, result, in_argument, file }))
     }
 
-    /// Describes memory that nothing has written since the recording began. The replay is at this
-    /// beginning. `has` returns true if a file has the value at an offset: the kernel clears the
-    /// memory after a segment's end. If the program began before the recording, its writes are
+    /// Describes memory that nothing has written since the recording began. The replay is at its
+    /// start. `file_has_value` returns true if a file has the value at an offset: the kernel clears
+    /// the memory after a segment's end. If the program began before the recording, its writes are
     /// unknown, and so is the origin.
-    pub(super) fn at_start(
+    pub(super) fn initial_memory(
         replay: &Replay,
         range: AddrRange,
-        has: &dyn Fn(&str, u64) -> bool,
+        file_has_value: &dyn Fn(&str, u64) -> bool,
     ) -> Self {
         if !replay.has_first_instruction() {
             return Self::AtStart { name: String::new(), offset: None };
@@ -186,7 +187,7 @@ impl Input {
             .map(|there| there.offset + (range.start.0 - there.range.start.0));
         let name = there.map(|there| there.name.clone());
         if let (Some(name), Some(offset)) = (&name, offset)
-            && has(name, offset)
+            && file_has_value(name, offset)
         {
             return Self::AtStart { name: name.clone(), offset: Some(offset) };
         }
@@ -197,16 +198,17 @@ impl Input {
     }
 }
 
-/// Returns the path or the name of the file that the next thread has as descriptor `fd`; `None` if
-/// it is unknown. Moves the replay, and brings it back.
-fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
+/// Returns the path of the file that the next thread has as descriptor `fd`, or a description such
+/// as "a socket" or "standard input"; `None` if it is unknown. Moves the replay, and brings it
+/// back.
+fn file_of_descriptor(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
     let here = replay.exact_position()?;
     let Some(log) = replay.reader().log()? else { return Ok(None) };
-    let last = match last_of(log.cursor(), fd, here.entry)? {
-        Descriptor::Last(last) => last,
+    let opened_by = match opening_call(log.cursor(), fd, here.entry)? {
+        Descriptor::Opened(opened_by) => opened_by,
         Descriptor::Unknown => return Ok(None),
     };
-    let Some((entry, number)) = last else {
+    let Some((entry, number)) = opened_by else {
         if !replay.has_first_instruction() {
             return Ok(None);
         }
@@ -227,18 +229,19 @@ fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error
     Ok(path)
 }
 
-/// The origin of a file descriptor.
+/// The system call that made a file descriptor.
 enum Descriptor {
     /// The entry whose system call returned the descriptor, and the number of this call in the
     /// kernel's table; `None` if the descriptor was open at the start.
-    Last(Option<(u64, u64)>),
+    Opened(Option<(u64, u64)>),
     /// A system call may have written the descriptor to memory, as pipe(2) does.
     Unknown,
 }
 
-/// Finds the last entry before entry `before` whose system call returned descriptor `fd`.
-fn last_of(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
-    let mut last = Descriptor::Last(None);
+/// Reads the log up to entry `before`, and returns the last system call that returned descriptor
+/// `fd`.
+fn opening_call(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
+    let mut opened_by = Descriptor::Opened(None);
     // The system calls that have not returned: other threads run in between.
     let mut calls: HashMap<Tid, u64> = HashMap::new();
     while cursor.index() < before {
@@ -258,14 +261,15 @@ fn last_of(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, repla
         };
         let name = Model::by_number(number).map_or("", |model| model.name);
         if WRITE_DESCRIPTORS.contains(&name) {
-            last = Descriptor::Unknown;
+            opened_by = Descriptor::Unknown;
         } else if result == i64::from(fd) && MAKE_DESCRIPTORS.contains(&name) {
-            last = Descriptor::Last(Some((index, number)));
+            opened_by = Descriptor::Opened(Some((index, number)));
         }
     }
-    Ok(last)
+    Ok(opened_by)
 }
 
+/// Reads a text that ends with a zero byte; `None` if it is unreadable or longer than a path.
 fn text_at(replay: &Replay, addr: u64) -> Option<String> {
     let mut bytes = vec![0; LONGEST_PATH_BYTES];
     let known = replay.read(Addr(addr), &mut bytes);

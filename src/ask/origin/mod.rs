@@ -1,8 +1,11 @@
 //! Where a value came from: backwards from copy to copy, through registers, memory, arguments and
 //! results, to what computed it, or brought it into the program.
 //!
-//! A write to memory is found by a replay that watches it, a write to a register on the path. The
-//! effect of an instruction is in [`crate::insn::source_of`].
+//! Each step finds the last write of the memory or register that holds the value. A write to memory
+//! is found by a replay that runs back and watches it, a write to a register by a search of the
+//! path ([`scan`]), which the replay then confirms. [`crate::insn::source_of`] says from where the
+//! instruction copied the value; the next step follows that place. A value that does not have its
+//! later bytes right after the write was changed in some other way: then it is lost.
 
 mod input;
 mod scan;
@@ -22,25 +25,27 @@ use crate::replay::{self, Goals, MoveEnd, Replay, Watch, WatchKind};
 use crate::session::Position;
 use crate::translate::hook_of;
 use crate::values::{Question, Shown};
-use scan::{Definition, Path};
+use scan::{Definition, ExactPath};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use ticks::Ticks;
+use ticks::TickConverter;
+use value::{intersection, part_of};
 
 /// The number of low bytes of a vector register that a replay knows.
 const XMM_BYTES: u64 = 16;
-/// The reason for not following memory any further.
-const ELSEWHERE: &str =
+/// The reason for not following memory any further, if its last known write wrote other bytes.
+const WRITTEN_ELSEWHERE: &str =
     "it was written by another process, or as another program began; that is not followed";
-/// The reason for not following a register any further.
-const OTHERWISE: &str = "the register was changed in a way that is not followed";
+/// The reason for not following a register any further, if it had another value after its last
+/// known write.
+const CHANGED_OTHERWISE: &str = "the register was changed in a way that is not followed";
 
 /// A question for the origin of a value.
 #[derive(Debug)]
 pub struct OriginQuestion<'a> {
     /// The value to follow back.
-    pub value: Wanted<'a>,
+    pub value: FollowedValue<'a>,
     /// The position at which the value is read; `None` for the end of the run.
     pub at: Option<u64>,
     /// The thread whose registers and frames are used; `None` for the one that executes at the
@@ -48,9 +53,9 @@ pub struct OriginQuestion<'a> {
     pub thread: Option<Tid>,
 }
 
-/// A value that is asked for.
+/// A value whose origin is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted<'a> {
+pub enum FollowedValue<'a> {
     /// The value of an expression.
     Expression {
         /// One expression.
@@ -82,12 +87,12 @@ pub struct OriginStep {
     /// The bytes of the value; `None` if they cannot be read.
     pub bytes: Option<Vec<u8>>,
     /// The effect of the instruction.
-    pub did: Did,
+    pub effect: OriginEffect,
 }
 
 /// The effect that wrote a value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Did {
+pub enum OriginEffect {
     /// None, in the first step: this is the value of the expression, or [`Shown::Missing`] if
     /// memory was asked for.
     Asked(Shown),
@@ -123,11 +128,12 @@ struct Writer {
     after: Registers,
 }
 
-/// The outcome of a search for the instruction that wrote a value.
-enum Reached {
+/// The result of a search for the last write of a value.
+enum LastWrite {
     Writer(Box<Writer>),
-    /// The value is an input.
+    /// No instruction wrote the value: it is an input.
     Input(Input),
+    /// The value cannot be followed any further, for this reason.
     Lost(&'static str),
     Interrupted,
 }
@@ -142,26 +148,31 @@ impl Asked {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
         let Some(mut replay) = self.replay.take() else { return Err(Error::NoValues) };
-        let starts = replay.interval_starts();
-        let result = Following { asked: self, starts: &starts, replay: &mut replay, interrupted }
-            .follow(question, sink);
+        let interval_starts = replay.interval_starts();
+        let result = OriginSearch {
+            asked: self,
+            interval_starts: &interval_starts,
+            replay: &mut replay,
+            interrupted,
+        }
+        .follow(question, sink);
         self.replay = Some(replay);
         result
     }
 }
 
 /// A search for the origin of a value. It moves the replay back, from step to step.
-struct Following<'a> {
+struct OriginSearch<'a> {
     asked: &'a Asked,
     replay: &'a mut Replay,
     /// The first moments of the intervals of the log ([`Replay::interval_starts`]).
-    starts: &'a [u64],
+    interval_starts: &'a [u64],
     interrupted: &'a dyn Fn() -> bool,
 }
 
-impl Following<'_> {
+impl OriginSearch<'_> {
     /// Moves to the position of a question, and passes the steps from there to the origin to
-    /// `sink`.
+    /// `sink`: first the value itself. Ends without an error if the user interrupts it.
     fn follow(&mut self, question: &OriginQuestion<'_>, sink: Sink<'_>) -> Result<(), Error> {
         match question.at {
             Some(position) => {
@@ -176,7 +187,7 @@ impl Following<'_> {
                 self.replay.go_to_end(self.interrupted)?;
             }
         }
-        let first = self.asked_value(question)?;
+        let first = self.first_step(question)?;
         if let (ValuePlace::Memory(range), None) = (first.at, &first.bytes) {
             return Err(Error::NoMemory(range.start));
         }
@@ -185,15 +196,19 @@ impl Following<'_> {
             return Ok(());
         }
         loop {
-            let reached = match wanted {
+            let last_write = match wanted {
                 ValuePlace::Memory(range) => self.writer_of_memory(range, bytes.as_deref())?,
                 ValuePlace::Register(part) => self.writer_of_register(tid, part)?,
             };
-            let (mut step, next) = match reached {
-                Reached::Interrupted => return Ok(()),
-                Reached::Writer(writer) => self.step_of(&writer, wanted)?,
-                Reached::Input(input) => (self.step_here(tid, wanted, Did::Input(input))?, None),
-                Reached::Lost(why) => (self.step_here(tid, wanted, Did::Lost(why))?, None),
+            let (mut step, next) = match last_write {
+                LastWrite::Interrupted => return Ok(()),
+                LastWrite::Writer(writer) => self.step_of_writer(&writer, wanted)?,
+                LastWrite::Input(input) => {
+                    (self.step_here(tid, wanted, OriginEffect::Input(input))?, None)
+                }
+                LastWrite::Lost(why) => {
+                    (self.step_here(tid, wanted, OriginEffect::Lost(why))?, None)
+                }
             };
             tid = step.tid;
             bytes = bytes.and_then(|bytes| part_of(&bytes, wanted, step.at));
@@ -218,55 +233,64 @@ impl Following<'_> {
         Ok(Position::exact(self.replay.moment(at), at.instructions))
     }
 
-    /// Returns a step with its place and code. Its bytes are those in `state`.
-    fn step(
+    /// Returns a step at address `addr`, with its place and code. Its bytes are those that `at` has
+    /// in `state`.
+    fn new_step(
         &self,
         tid: Tid,
         addr: Addr,
         position: u64,
         at: ValuePlace,
-        did: Did,
+        effect: OriginEffect,
         state: &StoppedThread<'_>,
     ) -> OriginStep {
         let (place, code) = (self.asked.functions().place(addr), code_at(self.replay, addr));
-        OriginStep { position, tid, addr, code, place, at, bytes: read_value(state, at), did }
+        OriginStep { position, tid, addr, code, place, at, bytes: read_value(state, at), effect }
     }
 
-    /// Returns the step of the next instruction at the replay's position.
-    fn step_here(&mut self, tid: Tid, at: ValuePlace, did: Did) -> Result<OriginStep, Error> {
+    /// Returns a step of the instruction that is next at the replay's position: there the search
+    /// ends.
+    fn step_here(
+        &mut self,
+        tid: Tid,
+        at: ValuePlace,
+        effect: OriginEffect,
+    ) -> Result<OriginStep, Error> {
         let position = self.position()?;
         let state = StoppedThread::next(self.replay).ok_or(Error::NoValues)?;
         let addr = Addr(state.registers.rip);
-        Ok(self.step(tid, addr, position, at, did, &state))
+        Ok(self.new_step(tid, addr, position, at, effect, &state))
     }
 
-    /// Moves back to the last instruction or kernel write that wrote to `range`, and returns it; if
-    /// there is none, to the start, and returns the input there. `Lost` if the content that was
-    /// written is not `value`.
+    /// Moves back to right before the last instruction or kernel write that wrote to `range`, and
+    /// returns it; if there is none, to the start of the recording, and returns the input there.
+    /// `Lost` if the content after the write, or at the start, is not `value`.
     fn writer_of_memory(
         &mut self,
         range: AddrRange,
         value: Option<&[u8]>,
-    ) -> Result<Reached, Error> {
+    ) -> Result<LastWrite, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, self.interrupted);
         let watch = Watch { range, kind: WatchKind::Store };
         match self.replay.run_back(&goals, &[watch])? {
-            MoveEnd::Interrupted => return Ok(Reached::Interrupted),
+            MoveEnd::Interrupted => return Ok(LastWrite::Interrupted),
             MoveEnd::Watch(_) => {}
-            _ if self.memory_at(range).as_deref() != value => return Ok(Reached::Lost(ELSEWHERE)),
-            _ => return Ok(Reached::Input(self.at_start(range))),
+            _ if self.memory_at(range).as_deref() != value => {
+                return Ok(LastWrite::Lost(WRITTEN_ELSEWHERE));
+            }
+            _ => return Ok(LastWrite::Input(self.input_at_start(range))),
         }
         let tid = self.replay.running().ok_or(Error::NoValues)?;
         let position = self.position()?;
         let before = self.registers(tid)?;
-        let after = self.after_one(tid)?;
+        let after = self.registers_after_step(tid)?;
         let is_same = self.memory_at(range).as_deref() == value;
         self.seek(position)?;
         if !is_same {
-            return Ok(Reached::Lost(ELSEWHERE));
+            return Ok(LastWrite::Lost(WRITTEN_ELSEWHERE));
         }
-        Ok(Reached::Writer(Box::new(Writer { tid, position, before, after })))
+        Ok(LastWrite::Writer(Box::new(Writer { tid, position, before, after })))
     }
 
     fn memory_at(&self, range: AddrRange) -> Option<Vec<u8>> {
@@ -274,8 +298,9 @@ impl Following<'_> {
         (self.replay.read(range.start, &mut bytes) == bytes.len()).then_some(bytes)
     }
 
-    /// Describes memory that nothing has written since the recording began, where the replay is.
-    fn at_start(&self, range: AddrRange) -> Input {
+    /// Describes memory that nothing has written since the recording began. The replay is at its
+    /// start.
+    fn input_at_start(&self, range: AddrRange) -> Input {
         let has = |name: &str, offset: u64| {
             let file = self.asked.timeline.images().file(name);
             let start = usize::try_from(offset).ok();
@@ -285,90 +310,101 @@ impl Following<'_> {
             });
             part.is_some() && part == self.memory_at(range)
         };
-        Input::at_start(self.replay, range, &has)
+        Input::initial_memory(self.replay, range, &has)
     }
 
-    /// Moves back to the last instruction that wrote a register of a thread, and returns it. First
-    /// skips functions that were called and have returned. `Lost` if the register does not have its
-    /// present value after the instruction.
-    fn writer_of_register(&mut self, tid: Tid, part: RegisterPart) -> Result<Reached, Error> {
+    /// Moves back to right before the last instruction that wrote a register of a thread, and
+    /// returns it. First skips functions that were called and have returned, as they preserve some
+    /// registers; if the register does not have its present value after the instruction found, one
+    /// of them changed it, and the search begins again without skipping. `Lost` if the value
+    /// differs then too.
+    fn writer_of_register(&mut self, tid: Tid, part: RegisterPart) -> Result<LastWrite, Error> {
         let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
         if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
-            return Ok(Reached::Lost("of a vector register, only the first 16 bytes are followed"));
+            return Ok(LastWrite::Lost(
+                "of a vector register, only the first 16 bytes are followed",
+            ));
         }
-        let path = Path { timeline: &self.asked.timeline, places, tid };
+        let path = ExactPath { timeline: &self.asked.timeline, places, tid };
         let here = self.position()?;
         let wanted = ValuePlace::Register(part);
         let value = self.value_of(tid, wanted)?;
         let mut skips_calls = true;
-        let ticks = Ticks { path: &path, starts: self.starts };
+        let ticks = TickConverter { path: &path, interval_starts: self.interval_starts };
         let start = ticks.index_of(here);
         let mut before = start;
         loop {
-            let found = path.definition(part, before, skips_calls, self.interrupted);
-            let index = match found {
-                None => return Ok(Reached::Interrupted),
+            let definition = path.last_definition(part, before, skips_calls, self.interrupted);
+            let index = match definition {
+                None => return Ok(LastWrite::Interrupted),
                 Some(Definition::At(index)) => index,
                 Some(Definition::Handler(first)) => {
                     let position = ticks.position_of(first);
-                    return self.reached_at(
+                    return self.input_at(
                         position,
                         tid,
                         wanted,
                         value.as_ref(),
-                        Input::OfHandler,
+                        Input::SetForHandler,
                     );
                 }
                 Some(Definition::None) => {
                     let position = ticks.position_of(0);
-                    return self.reached_at(position, tid, wanted, value.as_ref(), Input::AtBirth);
+                    return self.input_at(
+                        position,
+                        tid,
+                        wanted,
+                        value.as_ref(),
+                        Input::AtThreadStart,
+                    );
                 }
             };
             let Some(position) = ticks.position_of(index) else {
-                return Ok(Reached::Lost("the path has a gap there"));
+                return Ok(LastWrite::Lost("the path has a gap there"));
             };
             self.seek(position)?;
             let registers = self.registers(tid)?;
-            let after = self.after_one(tid)?;
+            let after = self.registers_after_step(tid)?;
             let is_same = self.value_of(tid, wanted)? == value;
             self.seek(position)?;
             let code = code_at(self.replay, Addr(registers.rip));
+            // A conditional write that wrote nothing: the search goes on before it.
             if is_same && source_of(&code, &registers, &after, wanted) == Source::Kept {
                 before = index;
                 continue;
             }
             if is_same {
                 let writer = Writer { tid, position, before: registers, after };
-                return Ok(Reached::Writer(Box::new(writer)));
+                return Ok(LastWrite::Writer(Box::new(writer)));
             }
             if !skips_calls {
-                return Ok(Reached::Lost(OTHERWISE));
+                return Ok(LastWrite::Lost(CHANGED_OTHERWISE));
             }
             skips_calls = false;
             before = start;
         }
     }
 
-    /// Moves to a position, if it is known. Returns `input` if the register has the value there, or
-    /// else `Lost`.
-    fn reached_at(
+    /// Moves to a position, if it is known; else stays. Returns `input` if the register has the
+    /// value there, or else `Lost`.
+    fn input_at(
         &mut self,
         position: Option<u64>,
         tid: Tid,
         wanted: ValuePlace,
         value: Option<&Vec<u8>>,
         input: Input,
-    ) -> Result<Reached, Error> {
+    ) -> Result<LastWrite, Error> {
         if let Some(position) = position {
             self.seek(position)?;
         }
         let is_same = self.value_of(tid, wanted)?.as_ref() == value;
-        Ok(if is_same { Reached::Input(input) } else { Reached::Lost(OTHERWISE) })
+        Ok(if is_same { LastWrite::Input(input) } else { LastWrite::Lost(CHANGED_OTHERWISE) })
     }
 
-    /// Lets a thread execute one instruction, or the system call that it is in. Returns its
-    /// registers after it.
-    fn after_one(&mut self, tid: Tid) -> Result<Registers, Error> {
+    /// Moves the replay forward until a thread has executed one instruction, or the system call
+    /// that it is in. Returns its registers there.
+    fn registers_after_step(&mut self, tid: Tid) -> Result<Registers, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, self.interrupted);
         self.replay.step_forward(tid, &goals, &[])?;
@@ -392,15 +428,15 @@ impl Following<'_> {
         let next = self.replay.next_entry()?;
         let writes = next.as_ref().map(Happening::writes).unwrap_or_default();
         let written = writes.iter().find_map(|write| {
-            common(range, AddrRange::sized(write.addr, write.bytes.0.len() as u64))
+            intersection(range, AddrRange::sized(write.addr, write.bytes.0.len() as u64))
         });
         Ok(written.map_or(wanted, ValuePlace::Memory))
     }
 
-    /// Returns the step of an instruction that wrote a value, and the memory or register from which
-    /// it copied the value; `None` if it did not copy it. The replay is before the instruction. The
-    /// step has no bytes yet.
-    fn step_of(
+    /// Returns the step of an instruction or system call that wrote a value, and the memory or
+    /// register from which it copied the value; `None` if it did not copy it, so that the search
+    /// ends. The replay is before the instruction. The step has no bytes yet.
+    fn step_of_writer(
         &mut self,
         writer: &Writer,
         wanted: ValuePlace,
@@ -409,7 +445,7 @@ impl Following<'_> {
         let addr = Addr(before.rip);
         let code = code_at(self.replay, addr);
         let place = self.asked.functions().place(addr);
-        let step = |at, did| OriginStep {
+        let step = |at, effect| OriginStep {
             position: *position,
             tid: *tid,
             addr,
@@ -417,59 +453,39 @@ impl Following<'_> {
             place: place.clone(),
             at,
             bytes: None,
-            did,
+            effect,
         };
-        if Input::is_call(before, &code) {
+        if Input::is_system_call(before, &code) {
             let of = self.written_by_entry(wanted)?;
-            if let Some(from) = Input::moved_from(before, after, of) {
-                return Ok((step(of, Did::Copied { from }), Some(from)));
+            if let Some(from) = Input::place_before_mremap(before, after, of) {
+                return Ok((step(of, OriginEffect::Copied { from }), Some(from)));
             }
-            let input = Input::of_call(self.replay, before, after, of)?;
-            return Ok((step(of, Did::Input(input)), None));
+            let input = Input::from_system_call(self.replay, before, after, of)?;
+            return Ok((step(of, OriginEffect::Input(input)), None));
         }
         let Source::Written { of, from } = source_of(&code, before, after, wanted) else {
             let stores = matches!(wanted, ValuePlace::Memory(range)
                 if writes(&code, before, after).iter().any(|written| written.overlaps(range)));
-            let input = if stores { Input::OfProcessor } else { Input::OfKernel };
-            return Ok((step(wanted, Did::Input(input)), None));
+            let input = if stores { Input::FromProcessor } else { Input::FromKernel };
+            return Ok((step(wanted, OriginEffect::Input(input)), None));
         };
         let thread = self.replay.thread(*tid)?.ok_or(Error::NoValues)?;
         let state = StoppedThread::of_thread(self.replay, thread);
-        let did = match from {
+        let effect = match from {
             Origin::Copied(from) => {
-                return Ok((step(of, Did::Copied { from }), Some(from)));
+                return Ok((step(of, OriginEffect::Copied { from }), Some(from)));
             }
-            Origin::Constant => Did::Constant,
-            Origin::ReturnAddress => Did::ReturnAddress,
-            Origin::Kernel => Did::Input(Input::OfKernel),
-            Origin::Computed(_) if hook_of(&code).is_some() => Did::Input(Input::OfProcessor),
+            Origin::Constant => OriginEffect::Constant,
+            Origin::ReturnAddress => OriginEffect::ReturnAddress,
+            Origin::Kernel => OriginEffect::Input(Input::FromKernel),
+            Origin::Computed(_) if hook_of(&code).is_some() => {
+                OriginEffect::Input(Input::FromProcessor)
+            }
             Origin::Computed(operands) => {
                 let with_value = |place| (place, read_value(&state, place));
-                Did::Computed { operands: operands.into_iter().map(with_value).collect() }
+                OriginEffect::Computed { operands: operands.into_iter().map(with_value).collect() }
             }
         };
-        Ok((step(of, did), None))
+        Ok((step(of, effect), None))
     }
-}
-
-/// Returns the intersection of two ranges; `None` if it is empty.
-fn common(wanted: AddrRange, other: AddrRange) -> Option<AddrRange> {
-    let (start, end) = (wanted.start.max(other.start), wanted.end.min(other.end));
-    (start < end).then_some(AddrRange::new(start, end))
-}
-
-/// Returns the bytes of the place `of`, given the bytes of the place `at`, which contains `of`.
-/// `None` if it does not.
-fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
-    let (start, size) = match (at, of) {
-        (ValuePlace::Memory(all), ValuePlace::Memory(part)) => {
-            (part.start.0.checked_sub(all.start.0)?, part.size_bytes())
-        }
-        (ValuePlace::Register(all), ValuePlace::Register(part)) => {
-            (part.offset.checked_sub(all.offset)?, part.size_bytes)
-        }
-        _ => return None,
-    };
-    let start = usize::try_from(start).ok()?;
-    bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?).map(<[u8]>::to_vec)
 }

@@ -1,6 +1,10 @@
 //! Searches a path backwards for the instruction that wrote a register last. The path has no
 //! values, so a conditional write is found too, even if it wrote nothing: the caller checks it in a
 //! replay.
+//!
+//! Code that other code interrupted is passed over. Backwards, a signal's handler begins with its
+//! `rt_sigreturn` and ends at its first instruction, and a function begins with its RET and ends at
+//! the CALL: [`Search`] counts those that it is in.
 
 use crate::ask::clock::TimedPlaces;
 use crate::common::{Addr, Tid};
@@ -17,7 +21,7 @@ const INSN_BYTES: usize = 15;
 /// Instructions that set RAX to the number of `rt_sigreturn`, as the C library and Go have them.
 const SETS_SIGRETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0], &[0xb8, 0x0f, 0, 0, 0]];
 
-/// The last write of a register on a thread's path.
+/// The last write of a register on a thread's path, before some instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Definition {
     /// The thread's instruction with this number wrote the register, or may have done so.
@@ -29,8 +33,8 @@ pub(super) enum Definition {
     None,
 }
 
-/// The path of one thread.
-pub(super) struct Path<'a> {
+/// The path of one thread of an exact recording.
+pub(super) struct ExactPath<'a> {
     pub(super) timeline: &'a Timeline,
     pub(super) places: &'a TimedPlaces,
     pub(super) tid: Tid,
@@ -51,8 +55,9 @@ struct Block {
     insns: u32,
     exit: Exit,
     /// The effects of the instructions, in reverse order.
-    back: Vec<Effect>,
-    /// True if none of the instructions writes the register, calls, returns or makes a system call.
+    effects_reversed: Vec<Effect>,
+    /// True if none of the instructions writes the register, calls, returns or makes a system call:
+    /// then the search skips the block.
     is_plain: bool,
     /// The address of the instruction that follows unless a signal's handler begins; `None` if it
     /// is not known.
@@ -64,24 +69,28 @@ struct Block {
 struct Effect {
     /// True if the instruction may write the register.
     writes: bool,
+    /// The decoded instruction; `None` if its code is unknown or invalid.
     insn: Option<Insn>,
-    is_call_of_kernel: bool,
+    is_syscall: bool,
+    /// True if the instruction sets RAX to the number of `rt_sigreturn`.
     sets_sigreturn: bool,
 }
 
 impl Effect {
+    /// Returns true if the instruction does not matter to the search.
     fn is_plain(&self) -> bool {
         let class = self.insn.map(|insn| insn.class);
         let moves = matches!(class, Some(Class::Ret | Class::Call { .. } | Class::CallIndirect));
-        !self.writes && !self.is_call_of_kernel && !moves
+        !self.writes && !self.is_syscall && !moves
     }
 }
 
-impl Path<'_> {
+impl ExactPath<'_> {
     /// Finds the last instruction before number `before` that may have written a part of a
-    /// register. With `skips_calls`, functions that were called and have returned are passed over
-    /// for registers that functions preserve. Returns `None` if the user interrupted the search.
-    pub(super) fn definition(
+    /// register, or the beginning of a signal's handler that did. With `skips_calls`, functions
+    /// that were called and have returned are passed over, but only for registers that functions
+    /// preserve by the ABI. Returns `None` if the user interrupted the search.
+    pub(super) fn last_definition(
         &self,
         part: RegisterPart,
         before: u64,
@@ -94,8 +103,8 @@ impl Path<'_> {
             if interrupted() {
                 return None;
             }
-            let (first, passed) = self.segment(until, &mut search);
-            if let Some(found) = search.back_through(&passed, until) {
+            let (first, items) = self.segment(until, &mut search);
+            if let Some(found) = search.search_back(&items, until) {
                 return Some(found);
             }
             if first >= until {
@@ -106,13 +115,13 @@ impl Path<'_> {
         Some(Definition::None)
     }
 
-    /// Returns the items of the segment that contains the instruction before `until`, up to
-    /// `until`, and first the number of the segment's first instruction. The last block may reach
-    /// beyond `until`.
+    /// Decodes the segment that contains the instruction before `until`. Returns the number of the
+    /// segment's first instruction, and its items up to `until`; the last block may reach beyond
+    /// `until`. Replaces the blocks of `search`.
     fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<SegmentItem>) {
         // The code may differ between segments.
         search.blocks.clear();
-        search.known.clear();
+        search.indices.clear();
         let (mut first, mut all) = (until, Vec::new());
         let (mut next, mut is_interrupted) = (None, false);
         let _: ControlFlow<()> = self.timeline.visit(self.tid, until - 1, &mut |visit| {
@@ -121,7 +130,7 @@ impl Path<'_> {
                     use EventKind as E;
                     if let E::Tsc(_) = event.kind {
                         // Mappings, and so the code, may change where the trace has a time.
-                        search.known.clear();
+                        search.indices.clear();
                     }
                     is_interrupted |=
                         matches!(event.kind, E::AsyncBranch { .. } | E::AsyncDisabled { .. });
@@ -144,7 +153,7 @@ impl Path<'_> {
                 return ControlFlow::Break(());
             }
             first = first.min(*index);
-            let block = search.learn(span, code);
+            let block = search.block_index(span, code);
             next = search.blocks[block].next;
             all.push(SegmentItem::Block(*index, block));
             ControlFlow::Continue(())
@@ -155,20 +164,24 @@ impl Path<'_> {
 
 /// A search for the instruction that wrote a register.
 struct Search {
+    /// The part of a register that is searched.
     part: RegisterPart,
+    /// True if functions that have returned are passed over.
     skips_calls: bool,
+    /// The blocks of the current segment.
     blocks: Vec<Block>,
     /// The indices of blocks, by first address, number of instructions and kind of exit.
-    known: AddressMap<(Addr, u32, Exit), usize>,
+    indices: AddressMap<(Addr, u32, Exit), usize>,
     /// The number of functions that the search has entered at their return and not left at their
     /// call.
-    depth: usize,
+    open_calls: usize,
     /// The number of signal handlers that it has entered at their `rt_sigreturn` and not left at
     /// their beginning.
-    handlers: usize,
+    open_handlers: usize,
     /// Set if the instruction passed last is a SYSCALL: its number, and true if it may write the
-    /// register. The call is `rt_sigreturn` if the instruction before it sets RAX to its number.
-    after_call: Option<(u64, bool)>,
+    /// register. The instruction before it decides: if that sets RAX to the number of
+    /// `rt_sigreturn`, the search enters a handler.
+    pending_syscall: Option<(u64, bool)>,
 }
 
 impl Search {
@@ -177,88 +190,90 @@ impl Search {
             part,
             skips_calls,
             blocks: Vec::new(),
-            known: AddressMap::default(),
-            depth: 0,
-            handlers: 0,
-            after_call: None,
+            indices: AddressMap::default(),
+            open_calls: 0,
+            open_handlers: 0,
+            pending_syscall: None,
         }
     }
 
     /// Returns the index of a block. Adds the block if it is new.
-    fn learn(&mut self, span: &Span, code: &BlockCode<'_>) -> usize {
+    fn block_index(&mut self, span: &Span, code: &BlockCode<'_>) -> usize {
         let key = (span.ip, span.insns, span.exit);
-        if let Some(known) = self.known.get(&key)
-            && let Some(block) = self.blocks.get(*known)
+        if let Some(index) = self.indices.get(&key)
+            && let Some(block) = self.blocks.get(*index)
             && (block.first, block.insns, block.exit) == key
         {
-            return *known;
+            return *index;
         }
-        let back: Vec<Effect> =
-            code.addrs().iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
-        let next = next_of(span.exit, &back);
-        let is_plain = back.iter().all(Effect::is_plain);
+        let effects_reversed: Vec<Effect> =
+            code.addrs().iter().rev().map(|addr| effect_of(self.part, *addr, code)).collect();
+        let next = following_address(span.exit, &effects_reversed);
+        let is_plain = effects_reversed.iter().all(Effect::is_plain);
         let (first, insns, exit) = key;
-        self.blocks.push(Block { first, insns, exit, back, is_plain, next });
+        self.blocks.push(Block { first, insns, exit, effects_reversed, is_plain, next });
         let index = self.blocks.len() - 1;
-        self.known.insert(key, index);
+        self.indices.insert(key, index);
         index
     }
 
-    /// Searches the items of a segment before instruction `until` from last to first. The state of
-    /// the search remains for the segment before.
-    fn back_through(&mut self, passed: &[SegmentItem], until: u64) -> Option<Definition> {
-        passed.iter().rev().find_map(|passed| match passed {
+    /// Searches the items of a segment before instruction `until` from last to first. Returns the
+    /// definition; `None` if it is not in this segment: then the search goes on in the segment
+    /// before, with the state that this leaves.
+    fn search_back(&mut self, items: &[SegmentItem], until: u64) -> Option<Definition> {
+        items.iter().rev().find_map(|item| match item {
             SegmentItem::Block(_, block)
-                if self.after_call.is_none() && self.blocks.get(*block)?.is_plain =>
+                if self.pending_syscall.is_none() && self.blocks.get(*block)?.is_plain =>
             {
                 None
             }
             SegmentItem::Block(first, block) => {
-                let effects = std::mem::take(&mut self.blocks.get_mut(*block)?.back);
+                let effects = std::mem::take(&mut self.blocks.get_mut(*block)?.effects_reversed);
                 let last = first + effects.len() as u64;
                 let numbered = (0..).zip(&effects).map(|(back, effect)| (last - 1 - back, effect));
                 let mut before = numbered.filter(|(index, _)| *index < until);
-                let found = before.find_map(|(index, effect)| self.back_over(index, *effect));
-                self.blocks.get_mut(*block)?.back = effects;
+                let found = before.find_map(|(index, effect)| self.step_back(index, *effect));
+                self.blocks.get_mut(*block)?.effects_reversed = effects;
                 found
             }
-            SegmentItem::Handler(index) => self.back_out_of_handler(*index),
+            SegmentItem::Handler(index) => self.step_back_over_handler(*index),
         })
     }
 
-    /// Passes an instruction, and returns the definition if it, or the system call after it, is
-    /// one.
-    fn back_over(&mut self, index: u64, effect: Effect) -> Option<Definition> {
-        if let Some((call, writes)) = self.after_call.take() {
+    /// Passes instruction `index`. Returns the definition if this instruction is one, or the system
+    /// call after it, which was pending.
+    fn step_back(&mut self, index: u64, effect: Effect) -> Option<Definition> {
+        if let Some((call, writes)) = self.pending_syscall.take() {
             if effect.sets_sigreturn {
-                self.handlers += 1;
-            } else if writes && self.handlers == 0 {
+                self.open_handlers += 1;
+            } else if writes && self.open_handlers == 0 {
                 return Some(Definition::At(call));
             }
         }
-        if effect.is_call_of_kernel {
-            self.after_call = Some((index, effect.writes));
+        if effect.is_syscall {
+            self.pending_syscall = Some((index, effect.writes));
             return None;
         }
-        if self.handlers > 0 {
+        if self.open_handlers > 0 {
             return None;
         }
         match effect.insn.map(|insn| insn.class) {
-            Some(Class::Ret) => self.depth += 1,
+            Some(Class::Ret) => self.open_calls += 1,
             Some(Class::Call { .. } | Class::CallIndirect) => {
-                self.depth = self.depth.saturating_sub(1);
+                self.open_calls = self.open_calls.saturating_sub(1);
             }
             _ => {}
         }
-        let is_passed = self.skips_calls && self.depth > 0;
+        let is_passed = self.skips_calls && self.open_calls > 0;
         (effect.writes && !is_passed).then_some(Definition::At(index))
     }
 
-    /// Passes the beginning of a signal's handler. Returns it if the kernel set the register there
-    /// for the thread's current code.
-    fn back_out_of_handler(&mut self, index: u64) -> Option<Definition> {
-        if self.handlers > 0 {
-            self.handlers -= 1;
+    /// Passes the beginning of a signal's handler, at instruction `index`. If the search entered
+    /// this handler at its end, leaves it. Else the searched code is in the handler: returns its
+    /// beginning if the kernel sets the register for handlers.
+    fn step_back_over_handler(&mut self, index: u64) -> Option<Definition> {
+        if self.open_handlers > 0 {
+            self.open_handlers -= 1;
             return None;
         }
         self.part.of.is_set_for_handler().then_some(Definition::Handler(index))
@@ -266,25 +281,29 @@ impl Search {
 }
 
 /// Returns the address at which the program continues after a block, unless a signal's handler
-/// begins; `None` if it is not known. `back`: the effects of the block's instructions in reverse
-/// order.
-fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
-    let last = back.first()?.insn?;
+/// begins; `None` if it is not known. `effects_reversed`: the effects of the block's instructions
+/// in reverse order.
+fn following_address(exit: Exit, effects_reversed: &[Effect]) -> Option<Addr> {
+    let last = effects_reversed.first()?.insn?;
     match (exit, last.class) {
         // The call may be `rt_sigreturn`, after which the interrupted code continues.
-        (Exit::FarCall, _) if back.get(1).is_none_or(|before| before.sets_sigreturn) => None,
+        (Exit::FarCall, _)
+            if effects_reversed.get(1).is_none_or(|before| before.sets_sigreturn) =>
+        {
+            None
+        }
         (Exit::Next | Exit::NotTaken | Exit::FarCall, _) => Some(last.next()),
         (_, Class::Jcc { target } | Class::Jmp { target } | Class::Call { target }) => Some(target),
         _ => None,
     }
 }
 
-/// Decodes the instruction at `addr`, and finds out if it may write a part of a register, whatever
-/// the flags are.
-fn effect(part: RegisterPart, addr: Addr, code: &BlockCode<'_>) -> Effect {
+/// Decodes the instruction at `addr`, and returns its effect. An instruction that writes the part
+/// of the register under some condition counts as writing it.
+fn effect_of(part: RegisterPart, addr: Addr, code: &BlockCode<'_>) -> Effect {
     let mut bytes = [0; INSN_BYTES];
-    let known = code.read(addr, &mut bytes);
-    let bytes = &bytes[..known];
+    let count = code.read(addr, &mut bytes);
+    let bytes = &bytes[..count];
     // The flags are not known here: an instruction that writes under some condition may write.
     let at = Registers { rip: addr.0, ..Registers::default() };
     let all = Registers { eflags: u64::MAX, ..at };
@@ -294,7 +313,7 @@ fn effect(part: RegisterPart, addr: Addr, code: &BlockCode<'_>) -> Effect {
     Effect {
         writes: !is_kept(&at) || !is_kept(&all),
         insn: decode(bytes, addr, ExecMode::Bits64),
-        is_call_of_kernel: is_syscall(bytes),
+        is_syscall: is_syscall(bytes),
         sets_sigreturn: SETS_SIGRETURN.iter().any(|set| bytes.starts_with(set)),
     }
 }

@@ -1,9 +1,11 @@
 //! Conversion between positions and the instructions of a thread's path: by counting ticks from the
-//! nearer end of the interval between two entries of the log. A position is a moment and the
-//! instructions since it began; a moment is a count of ticks and entries, each of which begins
-//! another one.
+//! nearer end of the interval between two entries of the log.
+//!
+//! A position is a moment and the instructions since it began; a moment is a count of ticks
+//! (counted branches) and log entries, each of which begins another one. A tick is named by the
+//! number of the instruction after it, with which its moment begins.
 
-use super::scan::Path;
+use super::scan::ExactPath;
 use crate::ask::Asked;
 use crate::ask::blocks::ends_in_tick;
 use crate::common::Tid;
@@ -11,14 +13,14 @@ use crate::session::Position;
 use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
 
-/// A thread's path, and the moments at which the intervals of the log begin.
-pub(super) struct Ticks<'a> {
-    pub(super) path: &'a Path<'a>,
+/// A converter between positions and the instructions of one thread.
+pub(super) struct TickConverter<'a> {
+    pub(super) path: &'a ExactPath<'a>,
     /// The first moments of the intervals of the log, ascending.
-    pub(super) starts: &'a [u64],
+    pub(super) interval_starts: &'a [u64],
 }
 
-/// An interval of a thread: what it executes between two entries of the log.
+/// An interval of a thread: the instructions that it executes between two entries of the log.
 struct Interval {
     /// The numbers of its instructions, up to the thread's next interval.
     range: Range<u64>,
@@ -37,55 +39,57 @@ impl Asked {
         let (Some(places), Some(replay)) = (&self.places, &self.replay) else {
             return self.timeline.global_of(tid, index);
         };
-        let (timeline, starts) = (&self.timeline, replay.interval_starts());
-        let path = Path { timeline, places, tid };
-        Ticks { path: &path, starts: &starts }.position_of(index)
+        let (timeline, interval_starts) = (&self.timeline, replay.interval_starts());
+        let path = ExactPath { timeline, places, tid };
+        TickConverter { path: &path, interval_starts: &interval_starts }.position_of(index)
     }
 }
 
-impl Ticks<'_> {
-    /// Returns the number of instructions that the thread executed before a position.
+impl TickConverter<'_> {
+    /// Returns the number of instructions that the thread executed before a position: its next
+    /// instruction there. At most the length of its path.
     pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
         let start = self.path.places.last_tick_start(self.path.tid, |at| at.moment <= moment);
         let Some(interval) = start.map(|at| self.interval(at.index, at.moment)) else { return 0 };
-        let begins = if moment > interval.last {
+        let tick_start = if moment > interval.last {
             // The thread executes nothing from the end of the interval to the position.
             interval.range.end
         } else if moment - interval.first <= interval.last - moment {
-            self.forward(&interval, moment - interval.first)
+            self.index_after_ticks(&interval, moment - interval.first)
         } else {
-            self.back(&interval, interval.last - moment)
+            self.index_before_last_ticks(&interval, interval.last - moment)
         };
-        begins.saturating_add(instructions).min(count)
+        tick_start.saturating_add(instructions).min(count)
     }
 
-    /// Returns the position of instruction `index` of the thread; `None` before its first interval.
+    /// Returns the position of instruction `index` of the thread; `None` if its first known place
+    /// is later.
     pub(super) fn position_of(&self, index: u64) -> Option<u64> {
         let at = self.path.places.last_tick_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
-        let (mut moment, mut begins) = (interval.first, interval.range.start);
+        let (mut moment, mut tick_start) = (interval.first, interval.range.start);
         if index - interval.range.start <= interval.range.end.saturating_sub(index) {
-            self.each_forward(&interval, &mut |after| {
+            self.each_tick(&interval, &mut |after| {
                 if after > index {
                     return ControlFlow::Break(());
                 }
-                (moment, begins) = (moment + 1, after);
+                (moment, tick_start) = (moment + 1, after);
                 ControlFlow::Continue(())
             });
         } else {
             moment = interval.last;
-            self.each_back(&interval, &mut |after| {
+            self.each_tick_backward(&interval, &mut |after| {
                 if after > index {
                     moment -= 1;
                     return ControlFlow::Continue(());
                 }
-                begins = after;
+                tick_start = after;
                 ControlFlow::Break(())
             });
         }
-        Some(Position::exact(moment, index - begins))
+        Some(Position::exact(moment, index - tick_start))
     }
 
     /// Returns the interval that begins at instruction `start`, in moment `first`.
@@ -93,51 +97,56 @@ impl Ticks<'_> {
         let next = self.path.places.next_tick_start(self.path.tid, first);
         let end =
             next.map_or_else(|| self.path.timeline.instructions(self.path.tid), |next| next.index);
-        let after = self.starts.partition_point(|start| *start <= first);
-        let last = self.starts.get(after).map_or(u64::MAX, |next| next - 1);
+        let after = self.interval_starts.partition_point(|start| *start <= first);
+        let last = self.interval_starts.get(after).map_or(u64::MAX, |next| next - 1);
         Interval { range: start..end.max(start), first, last }
     }
 
     /// Returns the number of the first instruction after the first `ticks` ticks of an interval, or
-    /// after all its ticks if there are fewer.
-    fn forward(&self, interval: &Interval, ticks: u64) -> u64 {
-        let (mut left, mut begins) = (ticks, interval.range.start);
-        self.each_forward(interval, &mut |after| {
+    /// after all its ticks if there are fewer. Counts from the start of the interval.
+    fn index_after_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
+        let (mut left, mut tick_start) = (ticks, interval.range.start);
+        self.each_tick(interval, &mut |after| {
             if left == 0 {
                 return ControlFlow::Break(());
             }
-            (left, begins) = (left - 1, after);
+            (left, tick_start) = (left - 1, after);
             ControlFlow::Continue(())
         });
-        begins
+        tick_start
     }
 
-    /// Returns the number of the first instruction after the tick before the last `ticks` ticks of
-    /// an interval; that of the interval's first instruction if there is no such tick.
-    fn back(&self, interval: &Interval, ticks: u64) -> u64 {
-        let (mut left, mut begins) = (ticks, interval.range.start);
-        self.each_back(interval, &mut |after| {
+    /// Skips the last `ticks` ticks of an interval, from its end. Returns the number of the
+    /// instruction after the tick before them; that of the interval's first instruction if there is
+    /// no such tick.
+    fn index_before_last_ticks(&self, interval: &Interval, ticks: u64) -> u64 {
+        let (mut left, mut tick_start) = (ticks, interval.range.start);
+        self.each_tick_backward(interval, &mut |after| {
             if left > 0 {
                 left -= 1;
                 return ControlFlow::Continue(());
             }
-            begins = after;
+            tick_start = after;
             ControlFlow::Break(())
         });
-        begins
+        tick_start
     }
 
     /// Calls `visitor` for each tick of an interval, with the number of the instruction after it,
     /// until it breaks.
-    fn each_forward(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
-        let _ = self.visit(&interval.range, interval.range.start, visitor);
+    fn each_tick(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
+        let _ = self.visit_ticks(&interval.range, interval.range.start, visitor);
     }
 
-    /// Does the same as [`Self::each_forward`], from the last tick to the first.
-    fn each_back(&self, interval: &Interval, visitor: &mut dyn FnMut(u64) -> ControlFlow<()>) {
+    /// Does the same as [`Self::each_tick`], from the last tick to the first.
+    fn each_tick_backward(
+        &self,
+        interval: &Interval,
+        visitor: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) {
         let mut until = interval.range.end;
         while until > interval.range.start {
-            let (first, ticks) = self.segment(interval, until);
+            let (first, ticks) = self.ticks_of_segment(interval, until);
             if ticks.into_iter().rev().try_for_each(&mut *visitor).is_break() || first >= until {
                 return;
             }
@@ -147,10 +156,10 @@ impl Ticks<'_> {
 
     /// Visits the segment that contains instruction `until - 1`. Returns the number of its first
     /// instruction in the interval, and for each tick the number of the instruction after it.
-    fn segment(&self, interval: &Interval, until: u64) -> (u64, Vec<u64>) {
+    fn ticks_of_segment(&self, interval: &Interval, until: u64) -> (u64, Vec<u64>) {
         let mut ticks = Vec::new();
         let range = interval.range.start..until;
-        let first = self.visit(&range, until - 1, &mut |after| {
+        let first = self.visit_ticks(&range, until - 1, &mut |after| {
             ticks.push(after);
             ControlFlow::Continue(())
         });
@@ -160,7 +169,7 @@ impl Ticks<'_> {
     /// Calls `visitor` for each tick in a range of instructions, from the segment that contains
     /// instruction `from` on. Returns the number of this segment's first instruction, which may be
     /// before the range: a path can be decoded only from the start of a segment.
-    fn visit(
+    fn visit_ticks(
         &self,
         range: &Range<u64>,
         from: u64,

@@ -1,6 +1,7 @@
-//! Where the value of a question is: in which memory or register.
+//! The first step of a search for an origin: the memory or register that holds the value of the
+//! question. Also parts of such places.
 
-use super::{Did, Following, OriginQuestion, OriginStep, Wanted};
+use super::{FollowedValue, OriginEffect, OriginQuestion, OriginSearch, OriginStep};
 use crate::ask::error::Error;
 use crate::ask::machine::StoppedThread;
 use crate::common::{Addr, AddrRange};
@@ -13,10 +14,11 @@ const LARGEST_VALUE_BYTES: u64 = 1 << 16;
 /// The maximum number of frames in which a name is sought.
 const MOST_FRAMES: usize = 100;
 
-impl Following<'_> {
+impl OriginSearch<'_> {
     /// Evaluates the value of a question at the replay's position, and returns it as the first
-    /// step.
-    pub(super) fn asked_value(
+    /// step. Fails if the value has no single place, or memory that is empty or too large is asked
+    /// for.
+    pub(super) fn first_step(
         &mut self,
         question: &OriginQuestion<'_>,
     ) -> Result<OriginStep, Error> {
@@ -26,29 +28,29 @@ impl Following<'_> {
         let thread = self.replay.thread(tid)?.ok_or(Error::NoThread(tid))?;
         let state = StoppedThread::of_thread(self.replay, thread);
         match question.value {
-            Wanted::Memory(range) if range.is_empty() => Err(Error::NoMemory(range.start)),
-            Wanted::Memory(range) if range.size_bytes() > LARGEST_VALUE_BYTES => {
+            FollowedValue::Memory(range) if range.is_empty() => Err(Error::NoMemory(range.start)),
+            FollowedValue::Memory(range) if range.size_bytes() > LARGEST_VALUE_BYTES => {
                 Err(Error::TooLarge(LARGEST_VALUE_BYTES))
             }
-            Wanted::Memory(range) => {
+            FollowedValue::Memory(range) => {
                 let at = ValuePlace::Memory(range);
                 let shown = Shown::Missing(Missing::Unavailable);
                 let pc = Addr(state.registers.rip);
-                Ok(self.step(tid, pc, position, at, Did::Asked(shown), &state))
+                Ok(self.new_step(tid, pc, position, at, OriginEffect::Asked(shown), &state))
             }
-            Wanted::Expression { text, frame } => {
-                let (located, pc) = self.locate(text, frame, &state)?;
-                let at = self.place_of(&located, pc)?;
-                Ok(self.step(tid, pc, position, at, Did::Asked(located.shown), &state))
+            FollowedValue::Expression { text, frame } => {
+                let (located, pc) = self.locate_in_frames(text, frame, &state)?;
+                let at = self.value_place(&located, pc)?;
+                Ok(self.new_step(tid, pc, position, at, OriginEffect::Asked(located.shown), &state))
             }
         }
     }
 
-    /// Evaluates an expression in frame number `frame`, or else in the innermost frame that knows
-    /// its names; frames of the program's own file come before those of libraries. Also returns a
-    /// code address in the frame that was used. Fails if the value is in a register of an outer
-    /// frame.
-    fn locate(
+    /// Evaluates an expression in frame number `frame`, or else in the innermost frame in which it
+    /// can be evaluated; frames of the program's own file come before those of libraries. Also
+    /// returns a code address in the frame that was used. Fails if the value is in a register of an
+    /// outer frame, or with the error of the first frame if there is no such frame.
+    fn locate_in_frames(
         &self,
         text: &Question,
         frame: Option<usize>,
@@ -64,10 +66,10 @@ impl Following<'_> {
         if let Some(wanted) = frame {
             frames.retain(|(at, ..)| *at == wanted);
         } else {
-            let own = self.own_mappings();
+            let own = self.program_mappings();
             frames.sort_by_key(|(.., pc)| !own.iter().any(|range| range.contains(*pc)));
         }
-        let mut refused = Error::NoFrame(frame.unwrap_or(0));
+        let mut first_error = Error::NoFrame(frame.unwrap_or(0));
         for (number, registers, pc) in frames {
             let is_innermost = number == 0;
             let frame = Frame { registers: &registers, machine: state, is_innermost };
@@ -78,23 +80,27 @@ impl Following<'_> {
                 }
                 Ok(located) => return Ok((located, pc)),
                 // The error of the first frame is the one to report.
-                Err(error) if matches!(refused, Error::NoFrame(_)) => refused = error.into(),
+                Err(error) if matches!(first_error, Error::NoFrame(_)) => {
+                    first_error = error.into()
+                }
                 Err(_) => {}
             }
         }
-        Err(refused)
+        Err(first_error)
     }
 
     /// Returns the ranges where the program's own file is mapped, code and data, at the replay's
     /// position.
-    fn own_mappings(&self) -> Vec<AddrRange> {
+    fn program_mappings(&self) -> Vec<AddrRange> {
         let (program, _) = self.replay.program();
         let mappings = self.replay.mappings().into_iter();
         mappings.filter(|mapping| mapping.name == program).map(|mapping| mapping.range).collect()
     }
 
-    /// Returns the memory or register that holds a value. Fails if the value is in several parts.
-    fn place_of(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
+    /// Returns the memory or register that holds a value; of memory, 8 bytes if the size of the
+    /// value is unknown. Fails if the value is in several parts or not there. `pc` is for the
+    /// error.
+    fn value_place(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
         let size_bytes = located.size_bytes.unwrap_or(8).clamp(1, LARGEST_VALUE_BYTES);
         match located.home.pieces.as_slice() {
             [(_, Piece::Memory(addr))] => {
@@ -115,4 +121,26 @@ impl Following<'_> {
 /// Returns true if a part of a value is in a register.
 fn is_in_register(located: &Located) -> bool {
     located.home.pieces.iter().any(|(_, piece)| matches!(piece, Piece::Register(_)))
+}
+
+/// Returns the intersection of two ranges; `None` if it is empty.
+pub(super) fn intersection(wanted: AddrRange, other: AddrRange) -> Option<AddrRange> {
+    let (start, end) = (wanted.start.max(other.start), wanted.end.min(other.end));
+    (start < end).then_some(AddrRange::new(start, end))
+}
+
+/// Returns the bytes of the place `of`, given the bytes of the place `at`, which contains `of`.
+/// `None` if it does not.
+pub(super) fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
+    let (start, size) = match (at, of) {
+        (ValuePlace::Memory(all), ValuePlace::Memory(part)) => {
+            (part.start.0.checked_sub(all.start.0)?, part.size_bytes())
+        }
+        (ValuePlace::Register(all), ValuePlace::Register(part)) => {
+            (part.offset.checked_sub(all.offset)?, part.size_bytes)
+        }
+        _ => return None,
+    };
+    let start = usize::try_from(start).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?).map(<[u8]>::to_vec)
 }
