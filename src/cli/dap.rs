@@ -8,7 +8,7 @@ use super::temporary::sweep_up;
 use super::{Failure, arguments, say};
 use crate::capture::{OrphanEnd, end_with_parent};
 use crate::dap::{
-    self, Debuggee, ForeignTrace, Host, OutputLine, Program, Recorder, Target, chunks,
+    self, Debuggee, ForeignTrace, Host, OutputLine, Program, Recorder, Target, output_chunks,
 };
 use crate::gdb;
 use crate::recording::Store;
@@ -150,7 +150,7 @@ fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = Out
     for (pipe, is_error) in [(printed, false), (complained, true)] {
         let sender = sender.clone();
         thread::spawn(move || {
-            for line in chunks(pipe, is_error) {
+            for line in output_chunks(pipe, is_error) {
                 if sender.send(line).is_err() {
                     return;
                 }

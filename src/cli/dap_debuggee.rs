@@ -49,8 +49,8 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
             }
         })
     })?;
-    let ask = Some(ask::open_later(reader.dir().to_owned()));
-    Ok(Debuggee { ask, ..server.debuggee(commands, (found, temporary)) })
+    let open_asked = Some(ask::open_later(reader.dir().to_owned()));
+    Ok(Debuggee { open_asked, ..server.debuggee(commands, (found, temporary)) })
 }
 
 /// Starts a program under a server for the adapter's gdb.
@@ -211,7 +211,7 @@ impl Server {
         Debuggee {
             commands: commands.into_iter().map(text).collect(),
             inquirer,
-            ask: None,
+            open_asked: None,
             end: Box::new(end),
         }
     }

@@ -1,15 +1,20 @@
 //! The adapter's loop: it answers one request after the other, and processes records of gdb in
-//! between.
+//! between. Requests that arrive while one is answered are deferred.
+//!
+//! The program is stopped, or `current_move` is set: a request resumed it and the next `*stopped`
+//! record of gdb ends the move ([`Adapter::on_stopped`]). A move that is requested before that
+//! waits in `waiting_moves`. Some requests move the program and stop it again before their
+//! response; this stop is reported after the response, by `stop_after_response`.
 
 use super::child::Gdb;
-use super::here::Here;
+use super::here::CurrentPlace;
 use super::host::Host;
 use super::inbox::{Inbox, Input};
 use super::launch::Launch;
 use super::mi::{self, Record};
 use super::moves::Motion;
-use super::ours::Targets;
-use super::protocol::{Client, Fault, Message, Request};
+use super::ours::GotoTargets;
+use super::protocol::{Client, Fault, Message, Request, is_known, unknown};
 use super::questions::Questions;
 use crate::gdb::Inquirer;
 use crate::session::AnySession;
@@ -26,7 +31,8 @@ const EVENT: &str = "contraflow-event ";
 /// The period at which the adapter looks for a request to cancel a question to the session.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// Serves one client until it leaves.
+/// Serves one client until it disconnects or is gone. Then ends gdb, and the server that it
+/// debugged.
 pub fn serve(input: impl Read + Send + 'static, output: impl Write + 'static, host: &dyn Host) {
     let inbox = Inbox::new();
     inbox.listen_to_client(input);
@@ -44,8 +50,10 @@ pub fn serve(input: impl Read + Send + 'static, output: impl Write + 'static, ho
 /// A running gdb, and the server of the recording or program that it debugs.
 pub(super) struct Debugged {
     pub(super) gdb: Gdb,
+    /// A handle for questions to the session.
     pub(super) inquirer: Inquirer,
-    pub(super) end: Box<dyn FnOnce()>,
+    /// Ends the server, and removes its files.
+    pub(super) end_server: Box<dyn FnOnce()>,
     pub(super) questions: Questions,
     /// True for a live program, false for a recording.
     pub(super) is_live: bool,
@@ -61,17 +69,19 @@ pub(super) struct ClientFeatures {
     pub(super) supports_progress_reporting: bool,
 }
 
+/// The state of a debug adapter for one client.
 pub(super) struct Adapter<'a> {
     pub(super) host: &'a dyn Host,
     pub(super) inbox: Inbox,
     pub(super) client: Client,
     pub(super) features: ClientFeatures,
+    /// The thing that is debugged; `None` before `launch` and after the end.
     pub(super) debugged: Option<Debugged>,
     pub(super) launch: Launch,
     /// The move that is under way; `None` while the program is stopped.
-    pub(super) motion: Option<Motion>,
+    pub(super) current_move: Option<Motion>,
     /// The requests for moves that arrived before the current one ended.
-    pub(super) waiting: VecDeque<Request>,
+    pub(super) waiting_moves: VecDeque<Request>,
     /// The names of the threads that the client knows, by thread ID.
     pub(super) threads: BTreeMap<i64, String>,
     /// The ID of the thread of the last stop; 0 before the first stop.
@@ -80,15 +90,16 @@ pub(super) struct Adapter<'a> {
     pub(super) was_past: bool,
     /// The signal or exception of the last stop, as its name and a description.
     pub(super) exception: Option<(String, String)>,
-    pub(super) goto_targets: Targets,
+    pub(super) goto_targets: GotoTargets,
     /// The events to send after the response.
-    pub(super) after: Vec<(&'static str, Value)>,
+    pub(super) events_after_response: Vec<(&'static str, Value)>,
     /// The stop to report after the response.
-    pub(super) stop_after: Option<Value>,
+    pub(super) stop_after_response: Option<Value>,
     /// The number of the request that is being answered; 0 if there is none.
-    current: i64,
+    current_seq: i64,
     /// The beginning of a line of gdb's console whose end has not arrived.
-    console: String,
+    console_line: String,
+    /// True once the client has left: the loop ends.
     pub(super) is_over: bool,
 }
 
@@ -101,95 +112,99 @@ impl<'a> Adapter<'a> {
             features: ClientFeatures::default(),
             debugged: None,
             launch: Launch::default(),
-            motion: None,
-            waiting: VecDeque::new(),
+            current_move: None,
+            waiting_moves: VecDeque::new(),
             threads: BTreeMap::new(),
             thread: 0,
             was_past: false,
             exception: None,
-            goto_targets: Targets::default(),
-            after: Vec::new(),
-            stop_after: None,
-            current: 0,
-            console: String::new(),
+            goto_targets: GotoTargets::default(),
+            events_after_response: Vec::new(),
+            stop_after_response: None,
+            current_seq: 0,
+            console_line: String::new(),
             is_over: false,
         }
     }
 
+    /// Processes one input of the loop.
     fn handle(&mut self, input: Input) {
         match input {
-            Input::Message(Message::Request(request)) => self.take(request),
+            Input::Message(Message::Request(request)) => self.begin_request(request),
             Input::Message(Message::Other) | Input::RecorderDone => {}
             Input::Message(Message::Damaged { seq, command, why }) => {
                 let request = Request { seq, command, arguments: Value::Null };
                 self.client.respond(&request, Err(Fault::new(why)));
             }
             Input::ClientGone => self.is_over = true,
-            Input::Gdb(record) => self.news(record),
-            Input::GdbGone => self.gdb_gone(),
+            Input::Gdb(record) => self.process_record(record),
+            Input::GdbGone => self.on_gdb_gone(),
             Input::Output(line) => {
                 let category = if line.is_error { "stderr" } else { "stdout" };
                 self.client.output(category, &line.text);
             }
             Input::Answer(request, answer) => {
                 if let Some(debugged) = &mut self.debugged {
-                    let _ = debugged.questions.forget(request.seq);
+                    let _ = debugged.questions.remove_pending(request.seq);
                 }
                 self.client.respond(&request, answer);
             }
-            Input::NoQuestion(request) => self.take_without_question(&request),
+            Input::ReturnedRequest(request) => self.answer_returned(&request),
             Input::Event(name, body) => self.client.event(name, body),
-            Input::Prepared(done, total) => self.prepared(done, total),
+            Input::PreparationProgress(done, total) => self.show_preparation(done, total),
         }
     }
 
-    /// Answers a request, or defers it: a move waits for the current one to end, and a question
-    /// goes to a thread.
-    fn take(&mut self, request: Request) {
-        if self.motion.is_some() && Self::is_move(&request.command) {
-            self.waiting.push_back(request);
+    /// Answers a request now, or later: a move waits for the current one to end, and a question
+    /// about the whole history goes to a thread.
+    fn begin_request(&mut self, request: Request) {
+        if self.current_move.is_some() && Self::is_move(&request.command) {
+            self.waiting_moves.push_back(request);
             return;
         }
-        self.current = request.seq;
+        self.current_seq = request.seq;
         // A question is answered later, by a thread.
-        if !self.begins_question(&request) {
+        if !self.begin_question(&request) {
             self.answer_now(&request);
         }
-        self.current = 0;
+        self.current_seq = 0;
     }
 
-    /// Answers a request in this thread, and sends the events that follow from it.
+    /// Answers a request in this thread, sends the response, and then the events that follow from
+    /// it, last the stop if the request moved the program.
     pub(super) fn answer_now(&mut self, request: &Request) {
         let answer = self.answer(request);
         self.client.respond(request, answer);
-        for (name, body) in std::mem::take(&mut self.after) {
+        for (name, body) in std::mem::take(&mut self.events_after_response) {
             self.client.event(name, body);
         }
-        if let Some(stop) = self.stop_after.take() {
+        if let Some(stop) = self.stop_after_response.take() {
             self.on_stopped(&stop);
         }
     }
 
-    /// Answers a request that a thread returned, since only the session can answer it.
-    fn take_without_question(&mut self, request: &Request) {
+    /// Answers a request that a thread for questions returned, since only the session can answer
+    /// it.
+    fn answer_returned(&mut self, request: &Request) {
         let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
-        let is_cancelled = questions.is_some_and(|questions| questions.forget(request.seq));
+        let is_cancelled = questions.is_some_and(|questions| questions.remove_pending(request.seq));
         if is_cancelled {
             return self.client.respond(request, Err(Fault::cancelled()));
         }
-        self.current = request.seq;
+        self.current_seq = request.seq;
         self.answer_now(request);
-        self.current = 0;
+        self.current_seq = 0;
     }
 
-    /// Answers a request. The order of the arms matters: first those that always work, then those
-    /// that need something to debug, and after the check of `motion` those that need a stop.
+    /// Returns the answer to a request. The order of the arms matters: first those that always
+    /// work, then those that need something to debug, and after the check of `current_move` those
+    /// that need a stop.
     fn answer(&mut self, request: &Request) -> Result<Value, Fault> {
         let command = request.command.as_str();
         match command {
             "initialize" => self.initialize(request),
             "launch" | "attach" => self.launch(request),
-            "configurationDone" => self.configured(),
+            "configurationDone" => self.finish_configuration(),
             "disconnect" | "terminate" => {
                 self.disconnect(request);
                 Ok(Value::Null)
@@ -213,7 +228,7 @@ impl<'a> Adapter<'a> {
             _ if command.starts_with("set") && command.ends_with("Breakpoints") => {
                 self.set_breakpoints(request)
             }
-            _ if self.motion.is_some() && is_known(command) => Err(Fault::not_stopped()),
+            _ if self.current_move.is_some() && is_known(command) => Err(Fault::not_stopped()),
             _ if Self::is_move(command) => self.start_move(request),
             "setVariable" | "setExpression" => self.set_value(request),
             "evaluate" => self.evaluate(request),
@@ -222,7 +237,7 @@ impl<'a> Adapter<'a> {
             "gotoTargets" => self.find_goto_targets(request),
             "stackTrace" | "scopes" | "variables" | "completions" | "readMemory"
             | "disassemble" | "modules" | "dataBreakpointInfo" => {
-                self.look(command, request.arguments.clone())
+                self.ask_module(command, request.arguments.clone())
             }
             "source" => Err(Fault::new("the file of this source is not on this machine")),
             _ => match command.strip_prefix("contraflow/") {
@@ -232,13 +247,14 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Processes a record of gdb that is not the result of a command.
-    fn news(&mut self, record: Record) {
+    /// Processes a record of gdb that is not the result of a command: reports a stop, or shows
+    /// text.
+    fn process_record(&mut self, record: Record) {
         match record {
             Record::Exec { class, results } if class == "stopped" => self.on_stopped(&results),
             // The program runs without a request to move it, as by a command of gdb.
-            Record::Exec { class, .. } if class == "running" && self.motion.is_none() => {
-                self.motion = Some(Motion::default());
+            Record::Exec { class, .. } if class == "running" && self.current_move.is_none() => {
+                self.current_move = Some(Motion::default());
             }
             Record::Console(text) => self.console_text(&text),
             Record::Target(text) => self.client.output("console", &text),
@@ -250,9 +266,9 @@ impl<'a> Adapter<'a> {
     /// client's console, with their source lines. Drops all other text, which is for users of gdb's
     /// command line.
     fn console_text(&mut self, text: &str) {
-        self.console.push_str(text);
-        while let Some(end) = self.console.find('\n') {
-            let line: String = self.console.drain(..=end).collect();
+        self.console_line.push_str(text);
+        while let Some(end) = self.console_line.find('\n') {
+            let line: String = self.console_line.drain(..=end).collect();
             if let Some(event) = line.strip_prefix(EVENT)
                 && let Ok(event) = serde_json::from_str::<Value>(event)
             {
@@ -267,7 +283,8 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    fn gdb_gone(&mut self) {
+    /// Reports the end of gdb as the end of the debugging, unless the adapter ended it.
+    fn on_gdb_gone(&mut self) {
         if self.debugged.is_some() && !self.is_over {
             self.client.output("important", "gdb has ended unexpectedly\n");
             self.client.event("terminated", Value::Null);
@@ -275,13 +292,14 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Sends gdb a command, and waits for its results. Other inputs are deferred until then, except
-    /// gdb's own output, and the requests that [`Self::handle_early`] answers.
-    pub(super) fn mi(&mut self, command: &str) -> Result<Value, Fault> {
+    /// Sends gdb a command of its machine interface, and waits for its results. Fails if gdb
+    /// reports an error or ends. Other inputs are deferred until then, except text of gdb, and the
+    /// requests that [`Self::handle_during_request`] answers.
+    pub(super) fn mi_command(&mut self, command: &str) -> Result<Value, Fault> {
         let gone = || Fault::new("gdb has ended");
         let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
         loop {
-            match self.inbox.fresh() {
+            match self.inbox.receive() {
                 Input::Gdb(Record::Result { token: Some(of), class, results }) if of == token => {
                     let why = || results["msg"].as_str().unwrap_or("gdb fails").to_owned();
                     return if class == "error" { Err(Fault::new(why())) } else { Ok(results) };
@@ -299,7 +317,7 @@ impl<'a> Adapter<'a> {
                     self.inbox.defer(Input::ClientGone);
                 }
                 Input::Message(Message::Request(request)) => {
-                    if self.handle_early(&request) {
+                    if self.handle_during_request(&request) {
                         self.interrupt_gdb();
                     }
                 }
@@ -310,11 +328,11 @@ impl<'a> Adapter<'a> {
 
     /// Handles a request that arrives while another one, the current one, is being answered:
     /// answers `cancel`, and `pause` if the program is stopped, and defers all others. Returns true
-    /// if the current request has to end.
-    fn handle_early(&mut self, request: &Request) -> bool {
+    /// if the current request has to end: it is cancelled or paused, or the client disconnects.
+    fn handle_during_request(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
             "cancel" => self.cancel(request),
-            "pause" if self.motion.is_none() => {
+            "pause" if self.current_move.is_none() => {
                 self.client.respond(request, Ok(Value::Null));
                 true
             }
@@ -340,29 +358,30 @@ impl<'a> Adapter<'a> {
         }
         self.cancel_question(&request.arguments["requestId"]);
         self.client.respond(request, Ok(Value::Null));
-        wanted == Some(self.current)
+        wanted == Some(self.current_seq)
     }
 
+    /// Interrupts the command that gdb executes.
     fn interrupt_gdb(&self) {
         if let Some(debugged) = &self.debugged {
             self.host.interrupt(debugged.gdb.process());
         }
     }
 
-    /// Sends a request to our Python module in gdb, by name, and returns its answer. The request
-    /// may change values or resume the program.
-    pub(super) fn look(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
+    /// Sends request `name` to our Python module in gdb, waits, and returns its answer. Fails with
+    /// the module's error. The request may change values or resume the program.
+    pub(super) fn ask_module(&mut self, name: &str, arguments: Value) -> Result<Value, Fault> {
         let arguments = if arguments.is_object() { arguments } else { json!({}) };
-        let request = json!([what, arguments]).to_string();
-        let mut results = self.mi(&format!("-contraflow {}", mi::quoted(&request)))?;
+        let request = json!([name, arguments]).to_string();
+        let mut results = self.mi_command(&format!("-contraflow {}", mi::quoted(&request)))?;
         if results["json"].is_null() {
             // The request has resumed the program, and gdb's result says this instead of the
             // answer. The module has kept the answer for another request.
-            results = self.mi(r#"-contraflow "[\"last\",{}]""#)?;
+            results = self.mi_command(r#"-contraflow "[\"last\",{}]""#)?;
         }
         let answer = results["json"].as_str().and_then(|text| serde_json::from_str(text).ok());
         let mut answer: Value =
-            answer.ok_or_else(|| Fault::new(format!("gdb's answer to {what} is damaged")))?;
+            answer.ok_or_else(|| Fault::new(format!("gdb's answer to {name} is damaged")))?;
         match answer["error"].as_str() {
             Some(why) => Err(Fault::new(why)),
             None => Ok(answer["answer"].take()),
@@ -371,41 +390,42 @@ impl<'a> Adapter<'a> {
 
     /// Calls `question` in the thread of the session, and waits for its answer. The function that
     /// the question gets returns true once the current request has to end: the client cancels it,
-    /// pauses, disconnects or is gone.
-    pub(super) fn ask<T: Send + 'static>(
+    /// pauses, disconnects or is gone. Fails if the server has ended.
+    pub(super) fn ask_session<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        self.ask_watched(question, &mut |_| {})
+        self.ask_session_watched(question, &mut |_| {})
     }
 
-    /// Asks the session like [`Self::ask`], and calls `watch` regularly until the session answers.
-    pub(super) fn ask_watched<T: Send + 'static>(
+    /// Asks the session like [`Self::ask_session`], and calls `watch` every [`POLL_PERIOD`] until
+    /// the session answers.
+    pub(super) fn ask_session_watched<T: Send + 'static>(
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
         watch: &mut dyn FnMut(&mut Client),
     ) -> Result<T, Fault> {
         let gone = || Fault::new("the server has ended");
         let inquirer = &self.debugged.as_ref().ok_or_else(gone)?.inquirer;
-        let flag = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&flag);
+        let has_to_end = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&has_to_end);
         let answer =
-            inquirer.ask_later(move |session| question(session, &|| asked.load(Ordering::Relaxed)));
+            inquirer.ask_later(move |session| question(session, &|| flag.load(Ordering::Relaxed)));
         loop {
             match answer.recv_timeout(POLL_PERIOD) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 Err(RecvTimeoutError::Timeout) => watch(&mut self.client),
             }
-            while let Some(input) = self.inbox.fresh_within(Duration::ZERO) {
+            while let Some(input) = self.inbox.receive_within(Duration::ZERO) {
                 match input {
                     Input::Message(Message::Request(request)) => {
-                        if self.handle_early(&request) {
-                            flag.store(true, Ordering::Relaxed);
+                        if self.handle_during_request(&request) {
+                            has_to_end.store(true, Ordering::Relaxed);
                         }
                     }
                     Input::ClientGone => {
-                        flag.store(true, Ordering::Relaxed);
+                        has_to_end.store(true, Ordering::Relaxed);
                         self.inbox.defer(Input::ClientGone);
                     }
                     other => self.inbox.defer(other),
@@ -415,77 +435,20 @@ impl<'a> Adapter<'a> {
     }
 
     /// Returns the current place of the session in its history.
-    pub(super) fn here(&mut self) -> Result<Here, Fault> {
-        self.ask(|session, _| Here::of(session))
+    pub(super) fn here(&mut self) -> Result<CurrentPlace, Fault> {
+        self.ask_session(|session, _| CurrentPlace::of(session))
     }
 
-    /// Ends gdb and the server, and answers each open question as cancelled. Ends the move under
-    /// way without an answer.
+    /// Ends gdb and the server, and answers each open question as cancelled. The current move ends
+    /// without a reported stop. Does nothing more if nothing is debugged.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
             for unanswered in debugged.questions.end() {
                 self.client.respond(&unanswered, Err(Fault::cancelled()));
             }
             debugged.gdb.end();
-            (debugged.end)();
+            (debugged.end_server)();
         }
-        self.motion = None;
+        self.current_move = None;
     }
-}
-
-fn unknown(command: &str) -> Fault {
-    Fault::new(format!("there is no request {command}"))
-}
-
-/// The requests that need something to debug.
-const KNOWN: [&str; 45] = [
-    "threads",
-    "pause",
-    "continue",
-    "next",
-    "stepIn",
-    "stepOut",
-    "stepBack",
-    "reverseContinue",
-    "restart",
-    "restartFrame",
-    "goto",
-    "gotoTargets",
-    "stackTrace",
-    "scopes",
-    "variables",
-    "setVariable",
-    "setExpression",
-    "evaluate",
-    "completions",
-    "readMemory",
-    "disassemble",
-    "modules",
-    "loadedSources",
-    "exceptionInfo",
-    "dataBreakpointInfo",
-    "setBreakpoints",
-    "setFunctionBreakpoints",
-    "setInstructionBreakpoints",
-    "setDataBreakpoints",
-    "setExceptionBreakpoints",
-    "source",
-    "contraflow/counts",
-    "contraflow/function",
-    "contraflow/gaps",
-    "contraflow/mark",
-    "contraflow/timeline",
-    "contraflow/unmark",
-    "contraflow/when",
-    "contraflow/seek",
-    "contraflow/stepBackInto",
-    "contraflow/stepBackOut",
-    "contraflow/hits",
-    "contraflow/marks",
-    "contraflow/positionOf",
-    "contraflow/writers",
-];
-
-fn is_known(command: &str) -> bool {
-    KNOWN.contains(&command)
 }

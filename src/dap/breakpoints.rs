@@ -9,12 +9,13 @@ use super::protocol::{Fault, Request};
 use serde_json::{Value, json};
 
 impl Adapter<'_> {
+    /// Sets the breakpoints of one kind. Interrupts a continue for that, and resumes it.
     pub(super) fn set_breakpoints(&mut self, request: &Request) -> Result<Value, Fault> {
         let (command, arguments) = (request.command.clone(), request.arguments.clone());
-        self.while_stopped(|adapter| adapter.look(&command, arguments))
+        self.while_stopped(|adapter| adapter.ask_module(&command, arguments))
     }
 
-    /// Sets a variable of a live program; fails in the past.
+    /// Sets a variable of a live program at its present; fails in the past, and for a recording.
     pub(super) fn set_value(&mut self, request: &Request) -> Result<Value, Fault> {
         let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
         if !is_live || self.here()?.is_past() {
@@ -23,36 +24,39 @@ impl Adapter<'_> {
                  that lasts until the next move",
             ));
         }
-        self.look(&request.command, request.arguments.clone())
+        self.ask_module(&request.command, request.arguments.clone())
     }
 
-    /// Evaluates an expression. In the console, also executes commands of gdb, and reports where
-    /// the program has moved to, or notes that it runs.
+    /// Evaluates an expression. In the console (context `repl`), also executes commands of gdb;
+    /// then reports, after the response, where the program has moved to, or begins a move if it
+    /// runs.
     pub(super) fn evaluate(&mut self, request: &Request) -> Result<Value, Fault> {
         if request.arguments["context"].as_str() != Some("repl") {
-            return self.look("evaluate", request.arguments.clone());
+            return self.ask_module("evaluate", request.arguments.clone());
         }
         let before = self.here()?;
-        let answer = self.look("evaluate", request.arguments.clone());
-        let news =
+        let answer = self.ask_module("evaluate", request.arguments.clone());
+        let exec_records =
             self.inbox.take_deferred(|input| matches!(input, Input::Gdb(Record::Exec { .. })));
-        let runs = news.last().is_some_and(
+        let runs = exec_records.last().is_some_and(
             |input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running"),
         );
-        let stop = news.into_iter().rev().find_map(stop_of);
+        let stop = exec_records.into_iter().rev().find_map(stop_of);
         // gdb reports `running` for a call of a function as well, but this call has returned.
-        if runs && self.look("is_running", Value::Null)? == true {
-            self.motion = Some(super::moves::Motion::default());
-        } else if stop.is_some() || !self.here()?.is_at(&before) {
-            self.stop_after = Some(stop.unwrap_or_else(|| json!({"reason": "contraflow-arrived"})));
+        if runs && self.ask_module("is_running", Value::Null)? == true {
+            self.current_move = Some(super::moves::Motion::default());
+        } else if stop.is_some() || !self.here()?.is_same_place(&before) {
+            self.stop_after_response =
+                Some(stop.unwrap_or_else(|| json!({"reason": "contraflow-arrived"})));
         } else if self.features.supports_invalidated_event {
-            self.after.push(("invalidated", json!({"areas": ["variables"]})));
+            self.events_after_response.push(("invalidated", json!({"areas": ["variables"]})));
         }
         answer
     }
 
+    /// Returns the source files that gdb knows, by path.
     pub(super) fn loaded_sources(&mut self) -> Result<Value, Fault> {
-        let listed = self.mi("-file-list-exec-source-files")?;
+        let listed = self.mi_command("-file-list-exec-source-files")?;
         let files = listed["files"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut paths: Vec<&str> =
             files.iter().filter_map(|file| file["fullname"].as_str()).collect();

@@ -15,6 +15,7 @@ const POLL_PERIOD: Duration = Duration::from_millis(5);
 pub(super) struct Gdb {
     child: Child,
     input: ChildStdin,
+    /// The token of the last command.
     token: u64,
 }
 
@@ -23,11 +24,13 @@ impl Gdb {
         Self { child, input, token: 0 }
     }
 
+    /// Returns gdb's process ID.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a command and returns its token.
+    /// Sends a command of the machine interface, without waiting for its result. Returns its token,
+    /// which the result repeats. Fails if gdb has ended.
     pub(super) fn send(&mut self, command: &str) -> Result<u64, Fault> {
         self.token += 1;
         let sent =
@@ -36,7 +39,7 @@ impl Gdb {
         Ok(self.token)
     }
 
-    /// Ends gdb, and waits until its process has ended.
+    /// Asks gdb to exit, and waits until its process has ended. Kills it after [`END_PATIENCE`].
     pub(super) fn end(mut self) {
         let _ = self.send("-gdb-exit");
         drop(self.input);
@@ -51,6 +54,6 @@ impl Gdb {
 }
 
 /// Returns the command of gdb's machine interface that executes a command of its command line.
-pub(super) fn console(command: &str) -> String {
+pub(super) fn console_command(command: &str) -> String {
     format!("-interpreter-exec console {}", mi::quoted(command))
 }

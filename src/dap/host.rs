@@ -48,13 +48,13 @@ pub struct Debuggee {
     /// A handle for questions to the session.
     pub inquirer: Inquirer,
     /// Opens the recording for questions about its whole history; `None` for a live program.
-    pub ask: Option<OpenAsked>,
-    /// Ends the server, and removes its files.
+    pub open_asked: Option<OpenAsked>,
+    /// Ends the server, waits for it, and removes its files.
     pub end: Box<dyn FnOnce()>,
 }
 
-/// A function that opens a recording for questions, in the thread that asks them. It calls its
-/// argument with the work done and all work; if the argument returns false, it fails.
+/// A function that opens a recording for questions, in the thread that asks them. It may take long,
+/// and calls its argument with the work done and all work; if the argument returns false, it fails.
 pub type OpenAsked =
     Arc<dyn Fn(&mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, String> + Send + Sync>;
 
@@ -77,22 +77,24 @@ pub struct OutputLine {
 
 /// The surroundings of an adapter. Errors are sentences for the user.
 pub trait Host {
-    /// Opens a recording, starts a program or attaches to a process, and serves it to gdb.
+    /// Opens a recording, starts a program or attaches to a process, and serves it to gdb in
+    /// another thread. Returns when gdb may connect.
     fn open(&self, target: &Target) -> Result<Debuggee, String>;
 
-    /// Starts to record a program.
+    /// Starts to record a program, and returns without waiting for its end.
     fn record(&self, program: &Program) -> Result<Recorder, String>;
 
-    /// Starts to import a trace of another tool.
+    /// Starts to import a trace of another tool, and returns without waiting for the end.
     fn import(&self, trace: &ForeignTrace) -> Result<Recorder, String>;
 
     /// Starts gdb with its input and output piped. `None` is for the default gdb.
     fn gdb(&self, name: Option<&Path>) -> Result<Child, String>;
 
-    /// Sends a process the signal of Ctrl-C, SIGINT.
+    /// Sends gdb or a recorder (with its process group) the signal of Ctrl-C, SIGINT. `process` is
+    /// its ID.
     fn interrupt(&self, process: u32);
 
     /// Returns the output of live programs, as it arrives; `None` if it goes to the client
-    /// directly.
+    /// directly, or was returned before.
     fn program_output(&self) -> Option<Box<dyn Iterator<Item = OutputLine> + Send>>;
 }

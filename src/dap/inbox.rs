@@ -1,4 +1,6 @@
-//! The queue of all inputs of the adapter: messages of the client, records of gdb, output.
+//! The queue of all inputs of the adapter: messages of the client, records of gdb, output. Threads
+//! that read these streams send their inputs to it; the adapter's loop takes them one by one. While
+//! the loop waits for a certain input, it defers the others.
 
 use super::host::OutputLine;
 use super::mi::{self, Record};
@@ -27,18 +29,19 @@ pub(super) enum Input {
     RecorderDone,
     /// The answer to a question about the whole history.
     Answer(Request, Result<Value, Fault>),
-    /// An event for the client.
+    /// An event for the client, from a thread for questions.
     Event(&'static str, Value),
     /// A request that a thread for questions returned, since only the session can answer it.
-    NoQuestion(Request),
+    ReturnedRequest(Request),
     /// The progress of opening the recording for questions: work done, and all work.
-    Prepared(u64, u64),
+    PreparationProgress(u64, u64),
 }
 
 /// The queue of inputs. Inputs that arrive while the adapter waits for a certain one are deferred.
 pub(super) struct Inbox {
     sender: Sender<Input>,
     receiver: Receiver<Input>,
+    /// The inputs that are to be processed before those in the channel.
     deferred: VecDeque<Input>,
 }
 
@@ -53,42 +56,45 @@ impl Inbox {
         self.sender.clone()
     }
 
-    /// Returns the next input, deferred ones first.
+    /// Returns the next input, deferred ones first. Waits if there is none.
     pub(super) fn next(&mut self) -> Input {
-        self.deferred.pop_front().unwrap_or_else(|| self.fresh())
+        self.deferred.pop_front().unwrap_or_else(|| self.receive())
     }
 
-    /// Waits for the next input that was not deferred, and returns it.
-    pub(super) fn fresh(&mut self) -> Input {
+    /// Waits for the next input from the channel, past the deferred ones, and returns it.
+    pub(super) fn receive(&mut self) -> Input {
         // The inbox has a sender as well, so the channel stays open.
         self.receiver.recv().unwrap_or(Input::ClientGone)
     }
 
-    /// Waits for the next input that was not deferred; returns `None` if none arrives in `time`.
-    pub(super) fn fresh_within(&mut self, time: Duration) -> Option<Input> {
+    /// Waits for the next input from the channel, past the deferred ones; returns `None` if none
+    /// arrives in `time`.
+    pub(super) fn receive_within(&mut self, time: Duration) -> Option<Input> {
         self.receiver.recv_timeout(time).ok()
     }
 
-    /// Defers an input: [`Self::next`] returns it.
+    /// Defers an input, after those that are deferred already: [`Self::next`] returns it later.
     pub(super) fn defer(&mut self, input: Input) {
         self.deferred.push_back(input);
     }
 
-    /// Defers inputs, in front of those that are deferred already.
+    /// Defers inputs, in this order, before those that are deferred already.
     pub(super) fn defer_first(&mut self, inputs: Vec<Input>) {
         for input in inputs.into_iter().rev() {
             self.deferred.push_front(input);
         }
     }
 
-    /// Removes those deferred inputs for which `wanted` returns true, and returns them.
+    /// Removes those deferred inputs for which `wanted` returns true, and returns them in their
+    /// order. Does not wait for others.
     pub(super) fn take_deferred(&mut self, wanted: impl Fn(&Input) -> bool) -> Vec<Input> {
         let (taken, kept) = std::mem::take(&mut self.deferred).into_iter().partition(wanted);
         self.deferred = kept;
         taken.into_iter().collect()
     }
 
-    /// Starts a thread that reads the client's messages.
+    /// Starts a thread that sends the client's messages to this inbox, and at the end of `input`
+    /// [`Input::ClientGone`].
     pub(super) fn listen_to_client(&self, input: impl Read + Send + 'static) {
         let sender = self.sender.clone();
         thread::spawn(move || {
@@ -102,7 +108,8 @@ impl Inbox {
         });
     }
 
-    /// Starts a thread that reads gdb's records.
+    /// Starts a thread that sends gdb's records to this inbox, and at the end of `output`
+    /// [`Input::GdbGone`].
     pub(super) fn listen_to_gdb(&self, output: impl Read + Send + 'static) {
         let sender = self.sender.clone();
         thread::spawn(move || {
@@ -118,7 +125,8 @@ impl Inbox {
         });
     }
 
-    /// Starts a thread that passes output on, and then reports its end if `reports_end`.
+    /// Starts a thread that sends output to this inbox, and at its end [`Input::RecorderDone`] if
+    /// `reports_end`.
     pub(super) fn listen_to_output(
         &self,
         lines: impl Iterator<Item = OutputLine> + Send + 'static,
@@ -138,9 +146,10 @@ impl Inbox {
     }
 }
 
-/// Returns the output of a stream, as it arrives. Keeps an incomplete UTF-8 character until its
-/// other bytes arrive; at the end of the stream, returns it as the replacement character.
-pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
+/// Returns the output of a stream in pieces, as it arrives: `next` blocks until there is some, and
+/// returns `None` at the end of the stream. Keeps an incomplete UTF-8 character until its other
+/// bytes arrive; at the end of the stream, returns it as the replacement character.
+pub fn output_chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
     let mut rest = Vec::new();
     std::iter::from_fn(move || {
         loop {
@@ -148,7 +157,7 @@ pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = Out
             // `None` at the end of the stream, and if it cannot be read.
             let count = stream.read(&mut bytes).ok().filter(|count| *count > 0);
             rest.extend_from_slice(&bytes[..count.unwrap_or(0)]);
-            let divided = count.map_or(0, |_| divided_bytes(&rest));
+            let divided = count.map_or(0, |_| incomplete_bytes(&rest));
             let whole: Vec<u8> = rest.drain(..rest.len() - divided).collect();
             if !whole.is_empty() {
                 let text = String::from_utf8_lossy(&whole).into_owned();
@@ -160,7 +169,7 @@ pub fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = Out
 }
 
 /// Returns the number of bytes of an incomplete UTF-8 character at the end; 0 if there is none.
-fn divided_bytes(bytes: &[u8]) -> usize {
+fn incomplete_bytes(bytes: &[u8]) -> usize {
     // True if the last `count` bytes are the beginning of a character, and nothing else.
     let begins_character = |count: &usize| {
         let last = bytes.len().checked_sub(*count).and_then(|start| bytes.get(start..));
@@ -191,12 +200,12 @@ mod tests {
         let text = "a\u{e9}\u{20ac}\u{1f600}z\u{e9}";
         for size in 1..=text.len() {
             let pieces = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
-            let lines = chunks(Pieces(pieces), false);
+            let lines = output_chunks(Pieces(pieces), false);
             assert_eq!(lines.map(|line| line.text).collect::<String>(), text, "{size} at a time");
         }
         // A byte that is no character, and half of one at the end.
         let broken = [b"\xff\xe2".to_vec(), b"\x82".to_vec(), b"\xacx\xe2\x82".to_vec()];
-        let lines = chunks(Pieces(broken.into()), true).map(|line| line.text);
+        let lines = output_chunks(Pieces(broken.into()), true).map(|line| line.text);
         assert_eq!(lines.collect::<String>(), "\u{fffd}\u{20ac}x\u{fffd}");
     }
 }

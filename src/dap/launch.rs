@@ -1,9 +1,9 @@
 //! The beginning and the end of a session: capabilities, `launch`, `attach`, `disconnect`.
 
 use super::adapter::{Adapter, Debugged};
-use super::child::{Gdb, console};
+use super::child::{Gdb, console_command};
 use super::host::{ForeignTrace, Program, Recorder, Target};
-use super::inbox::{Input, chunks};
+use super::inbox::{Input, output_chunks};
 use super::protocol::{Fault, Message, Request};
 use super::questions::Questions;
 use serde::Deserialize;
@@ -42,14 +42,17 @@ struct Arguments {
     gdb: Option<PathBuf>,
 }
 
-/// The options and progress of a launch.
+/// The options and progress of the last `launch` or `attach`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launch {
+    /// True if the client wants a stop at the start.
     stop_on_entry: bool,
+    /// True once the client has set its breakpoints (`configurationDone`).
     is_configured: bool,
 }
 
 impl Adapter<'_> {
+    /// Returns the features of the adapter, and stores those of the client.
     pub(super) fn initialize(&mut self, request: &Request) -> Result<Value, Fault> {
         self.features = request.arguments()?;
         let filter = |filter: &str, label: &str, description: &str, default: bool| json!({"filter": filter, "label": label, "description": description, "default": default});
@@ -93,14 +96,15 @@ impl Adapter<'_> {
         }))
     }
 
-    /// Opens the thing to debug and starts gdb on it. Then the client may set breakpoints, until
-    /// [`Self::configured`].
+    /// Opens the thing to debug and starts gdb on it, stopped. Records or imports first if the
+    /// client asks for that, which may take long. Then the client may set breakpoints, until
+    /// [`Self::finish_configuration`].
     pub(super) fn launch(&mut self, request: &Request) -> Result<Value, Fault> {
         if self.debugged.is_some() {
             return Err(Fault::new("something is debugged already: end that session first"));
         }
         let arguments: Arguments = request.arguments()?;
-        let target = self.target(&arguments, request.command == "attach")?;
+        let target = self.obtain_target(&arguments, request.command == "attach")?;
         let is_live = !matches!(target, Target::Recording(_));
         let debuggee = self.host.open(&target)?;
         let opened = self.start_gdb(&arguments, debuggee, is_live);
@@ -113,21 +117,22 @@ impl Adapter<'_> {
         }
         self.launch = Launch { stop_on_entry: arguments.stop_on_entry, is_configured: false };
         if arguments.stop_on_entry && !is_live {
-            self.look("seek", json!({"to": "start"}))?;
+            self.ask_module("seek", json!({"to": "start"}))?;
         }
-        self.after.push(("initialized", Value::Null));
+        self.events_after_response.push(("initialized", Value::Null));
         Ok(Value::Null)
     }
 
-    /// Returns what to debug: records the program or imports the trace first, if asked to.
-    fn target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
+    /// Returns the thing to debug. Records the program or imports the trace first, if asked to, and
+    /// waits for the end of that.
+    fn obtain_target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
         if attaches {
             return match arguments.pid {
                 Some(pid) if pid > 0 => Ok(Target::Process(pid)),
                 _ => Err(Fault::new("attach needs `pid`, the ID of a running process")),
             };
         }
-        if let Some(trace) = foreign_trace(arguments)? {
+        if let Some(trace) = trace_to_import(arguments)? {
             let importer = self.host.import(&trace)?;
             let dir = self.run_recorder(importer, "the trace could not be imported")?;
             return Ok(Target::Recording(Some(dir)));
@@ -162,15 +167,15 @@ impl Adapter<'_> {
     /// recording. A request to pause, cancel or end interrupts the program, whose recording is
     /// still written. `fault` is the error's text if there is no recording.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
-        let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
-        let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
+        let output = recorder.child.stdout.take().map(|stream| output_chunks(stream, false));
+        let errors = recorder.child.stderr.take().map(|stream| output_chunks(stream, true));
         let mut open = 0;
-        for stream in [output.map(either), errors.map(either)].into_iter().flatten() {
+        for stream in [output.map(boxed), errors.map(boxed)].into_iter().flatten() {
             self.inbox.listen_to_output(stream, true);
             open += 1;
         }
         while open > 0 {
-            match self.inbox.fresh() {
+            match self.inbox.receive() {
                 Input::RecorderDone => open -= 1,
                 Input::Output(line) => {
                     let category = if line.is_error { "stderr" } else { "stdout" };
@@ -204,8 +209,8 @@ impl Adapter<'_> {
         Err(Fault::new(format!("{fault} ({status}); its output says why")))
     }
 
-    /// Starts gdb, prepares it and connects it to the server. If that fails halfway, the caller
-    /// calls [`Self::close`].
+    /// Starts gdb, prepares it and connects it to the server, and sets `debugged`. If that fails
+    /// halfway, the caller calls [`Self::close`].
     fn start_gdb(
         &mut self,
         arguments: &Arguments,
@@ -224,24 +229,25 @@ impl Adapter<'_> {
         };
         self.inbox.listen_to_gdb(output);
         let gdb = Gdb::new(child, input);
-        let (inquirer, end) = (debuggee.inquirer, debuggee.end);
-        let questions = Questions::new(debuggee.ask);
+        let (inquirer, end_server) = (debuggee.inquirer, debuggee.end);
+        let questions = Questions::new(debuggee.open_asked);
         let is_attached = false;
-        self.debugged = Some(Debugged { gdb, inquirer, end, questions, is_live, is_attached });
+        self.debugged =
+            Some(Debugged { gdb, inquirer, end_server, questions, is_live, is_attached });
         for command in SETTINGS {
-            self.mi(command)?;
+            self.mi_command(command)?;
         }
         for command in debuggee.commands {
-            self.mi(&console(&command))?;
+            self.mi_command(&console_command(&command))?;
         }
         // Drop gdb's reports about the connection: the first stop is reported later.
         self.inbox.take_deferred(|input| matches!(input, Input::Gdb(_)));
         Ok(())
     }
 
-    /// Runs a program that was launched, unless it is to stop on entry; otherwise reports the first
-    /// stop. Does nothing the second time.
-    pub(super) fn configured(&mut self) -> Result<Value, Fault> {
+    /// Answers `configurationDone`. Continues a live program that was launched, unless it is to
+    /// stop on entry; else reports the first stop after the response. Does nothing the second time.
+    pub(super) fn finish_configuration(&mut self) -> Result<Value, Fault> {
         if self.debugged.is_none() {
             return Err(Fault::new("nothing is debugged: launch something first"));
         }
@@ -249,43 +255,44 @@ impl Adapter<'_> {
             return Ok(Value::Null);
         }
         let debugged = self.debugged.as_ref();
-        let goes_on = debugged.is_some_and(|debugged| debugged.is_live && !debugged.is_attached);
-        if goes_on && !self.launch.stop_on_entry {
-            self.go_on()?;
+        let continues = debugged.is_some_and(|debugged| debugged.is_live && !debugged.is_attached);
+        if continues && !self.launch.stop_on_entry {
+            self.continue_forward()?;
         } else {
             // The stop is reported after the response.
-            self.stop_after = Some(json!({"reason": "contraflow-begin"}));
+            self.stop_after_response = Some(json!({"reason": "contraflow-begin"}));
         }
         Ok(Value::Null)
     }
 
-    /// Ends the debugging. Kills a live program, or detaches from it: as `disconnect` asks for, by
-    /// default only from one that was attached.
+    /// Ends the debugging, first a move. Kills a live program, or detaches from it: as `disconnect`
+    /// asks for, by default only from one that was attached. `terminate` always kills it. After
+    /// `disconnect`, the adapter ends as well.
     pub(super) fn disconnect(&mut self, request: &Request) {
         let kills = request.arguments["terminateDebuggee"].as_bool();
         let debugged = self.debugged.as_ref();
         let is_attached = debugged.is_some_and(|debugged| debugged.is_attached);
         let is_live = debugged.is_some_and(|debugged| debugged.is_live);
-        if self.motion.is_some() && self.mi("-exec-interrupt").is_ok() {
+        if self.current_move.is_some() && self.mi_command("-exec-interrupt").is_ok() {
             self.await_stop();
         }
         if is_live {
             let leaves =
                 if request.command == "terminate" { false } else { !kills.unwrap_or(!is_attached) };
             // If the program is gone already, the command fails.
-            let _ = self.mi(&console(if leaves { "detach" } else { "kill" }));
+            let _ = self.mi_command(&console_command(if leaves { "detach" } else { "kill" }));
         }
         self.close();
         if request.command == "terminate" {
-            self.after.push(("terminated", Value::Null));
+            self.events_after_response.push(("terminated", Value::Null));
         } else {
             self.is_over = true;
         }
     }
 }
 
-/// Returns the trace of another tool that a configuration names; `None` if it names none.
-fn foreign_trace(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
+/// Returns the trace of another tool that the arguments of a launch name; `None` if they name none.
+fn trace_to_import(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
     let Arguments { perf_data, bundle, core, symfs, .. } = arguments;
     let path = match (perf_data, bundle) {
         (None, None) if core.is_some() || symfs.is_some() => {
@@ -301,8 +308,10 @@ fn foreign_trace(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
     Ok(Some(ForeignTrace { path, core: core.clone(), symfs: symfs.clone() }))
 }
 
+/// Lines of output of any stream.
 type Lines = Box<dyn Iterator<Item = super::host::OutputLine> + Send>;
 
-fn either(lines: impl Iterator<Item = super::host::OutputLine> + Send + 'static) -> Lines {
+/// Returns lines of output as one type.
+fn boxed(lines: impl Iterator<Item = super::host::OutputLine> + Send + 'static) -> Lines {
     Box::new(lines)
 }

@@ -46,7 +46,7 @@ pub(super) fn parse(line: &str) -> Record {
     record.unwrap_or_else(|| Record::Log(line.to_owned()))
 }
 
-/// Returns text as a quoted argument of a command.
+/// Returns text as a quoted argument of a command: [`parse`] reads such a string as the same text.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -62,11 +62,14 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
+/// A parser of the rest of a line.
 struct Parser<'a> {
+    /// The text that is not parsed yet.
     text: &'a str,
 }
 
 impl Parser<'_> {
+    /// Skips a character if it is next. Returns true if it was.
     fn take(&mut self, wanted: char) -> bool {
         let rest = self.text.strip_prefix(wanted);
         self.text = rest.unwrap_or(self.text);
@@ -80,7 +83,8 @@ impl Parser<'_> {
         name.to_owned()
     }
 
-    /// Parses the rest of a record; `None` if it is damaged.
+    /// Parses the rest of a record: its class, and its results as an object. `None` if it is
+    /// damaged.
     fn class_and_results(&mut self) -> Option<(String, Value)> {
         let class = self.name();
         let mut results = Map::new();
@@ -91,6 +95,7 @@ impl Parser<'_> {
         self.text.is_empty().then_some((class, Value::Object(results)))
     }
 
+    /// Parses `NAME=VALUE`; `None` if it is damaged.
     fn result(&mut self) -> Option<(String, Value)> {
         let name = self.name();
         if !self.take('=') {
@@ -99,6 +104,8 @@ impl Parser<'_> {
         Some((name, self.value()?))
     }
 
+    /// Parses a string, a tuple or a list; `None` if it is damaged. Names of elements of a list are
+    /// dropped.
     fn value(&mut self) -> Option<Value> {
         if self.text.starts_with('"') {
             return self.string().map(Value::String);
@@ -129,7 +136,8 @@ impl Parser<'_> {
         Some(Value::Array(list))
     }
 
-    /// Parses a string of C. Escapes are bytes, which together are UTF-8.
+    /// Parses a string of C in quotes; `None` if it is damaged. Escapes are bytes, which together
+    /// are UTF-8.
     fn string(&mut self) -> Option<String> {
         if !self.take('"') {
             return None;

@@ -1,10 +1,11 @@
 //! The Debug Adapter Protocol: contraflow as a debugger in IDEs.
 //!
 //! The adapter runs gdb as a child, whose target is the server of this process ([`crate::gdb`]).
-//! gdb's machine interface runs the program and reports its stops. Python in that gdb answers
-//! whatever looks at values, one round trip a request ([`DAP_SCRIPTS`]). The session itself answers
-//! questions about the history, without gdb ([`crate::gdb::Inquirer`]). Other threads answer
-//! questions about the whole of it ([`crate::ask`]); each opens the recording once more for that.
+//! gdb's machine interface (MI) runs the program and reports its stops. A Python module in that gdb
+//! answers requests about values, one round trip a request ([`DAP_SCRIPTS`]). The session itself
+//! answers questions about the history, without gdb ([`crate::gdb::Inquirer`]). Other threads
+//! answer questions about the whole of it ([`crate::ask`]); each opens the recording once more for
+//! that.
 //!
 //! This room knows neither how recordings are stored nor how programs are started: its [`Host`]
 //! does. No message of a client ends it.
@@ -26,7 +27,7 @@ mod stops;
 
 pub use adapter::serve;
 pub use host::{Debuggee, ForeignTrace, Host, OpenAsked, OutputLine, Program, Recorder, Target};
-pub use inbox::chunks;
+pub use inbox::output_chunks;
 
 /// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb
 /// room's script, and [`DAP_MODULE`] imports the others.

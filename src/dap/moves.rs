@@ -14,14 +14,15 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// gdb's error for a step by line in code without symbols: such code is stepped by instruction.
 const NO_LINES: &str = "Cannot find bounds of current function";
 
-/// The current move of the program.
+/// A move of the program that has not ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Motion {
     /// True for a continue, which ends only at a breakpoint or another stop.
-    goes_on: bool,
+    is_continue: bool,
+    /// True if the program goes back.
     pub(super) is_back: bool,
-    /// True if the client asked to pause the program during the move.
-    pub(super) pauses: bool,
+    /// True if the client asked to pause the program during the move: then its stop is a pause.
+    pub(super) is_pausing: bool,
 }
 
 /// The arguments of all moves.
@@ -35,7 +36,7 @@ struct Arguments {
 
 /// The kinds of moves, as commands of gdb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MoveKind {
     Continue,
     Next,
     Step,
@@ -44,7 +45,7 @@ enum Kind {
     Finish,
 }
 
-impl Kind {
+impl MoveKind {
     /// Returns the step by instruction that corresponds to a step by line; `None` for other moves.
     fn by_instruction(self) -> Option<Self> {
         match self {
@@ -54,6 +55,7 @@ impl Kind {
         }
     }
 
+    /// Returns gdb's command for the move.
     fn command(self) -> &'static str {
         match self {
             Self::Continue => "-exec-continue",
@@ -67,12 +69,14 @@ impl Kind {
 }
 
 impl Adapter<'_> {
+    /// Returns true if a request moves the program.
     pub(super) fn is_move(command: &str) -> bool {
-        move_of(command, false).is_some()
+        kind_of_move(command, false).is_some()
             || matches!(command, "restart" | "restartFrame" | "goto" | "contraflow/seek")
     }
 
-    /// Starts a move. One to a place in the history is over when this returns.
+    /// Starts a move, whose stop is reported later. A move to a place in the history is over when
+    /// this returns, and its stop is reported after the response.
     pub(super) fn start_move(&mut self, request: &Request) -> Result<Value, Fault> {
         match request.command.as_str() {
             "restart" => return self.seek("start").map(|_| Value::Null),
@@ -84,18 +88,18 @@ impl Adapter<'_> {
             "goto" => return self.go_to_target(request),
             "restartFrame" => {
                 let frame = request.arguments["frameId"].clone();
-                return self.moved_by("restart_frame", json!({"frame": frame}));
+                return self.move_by_module("restart_frame", json!({"frame": frame}));
             }
             _ => {}
         }
         let arguments: Arguments = request.arguments()?;
         let by_instruction = arguments.granularity.as_deref() == Some("instruction");
-        let Some((kind, is_back)) = move_of(&request.command, by_instruction) else {
+        let Some((kind, is_back)) = kind_of_move(&request.command, by_instruction) else {
             return Err(Fault::new(format!("there is no request {}", request.command)));
         };
-        self.run(kind, is_back, arguments.thread_id)?;
+        self.resume_for_move(kind, is_back, arguments.thread_id)?;
         if request.command.starts_with("contraflow/") {
-            self.continued();
+            self.report_continued();
         }
         Ok(match request.command.as_str() {
             "continue" => json!({"allThreadsContinued": true}),
@@ -103,85 +107,93 @@ impl Adapter<'_> {
         })
     }
 
-    /// Continues the program forwards.
-    pub(super) fn go_on(&mut self) -> Result<(), Fault> {
-        self.run(Kind::Continue, false, None)
+    /// Starts to continue the program forwards.
+    pub(super) fn continue_forward(&mut self) -> Result<(), Fault> {
+        self.resume_for_move(MoveKind::Continue, false, None)
     }
 
-    /// Resumes the program for a move, which becomes the current one. Steps by instruction where
-    /// the code has no lines.
-    fn run(&mut self, kind: Kind, is_back: bool, thread: Option<i64>) -> Result<(), Fault> {
-        let line = is_back && matches!(kind, Kind::Next | Kind::Step);
+    /// Resumes the program for a move, which becomes the current one, without waiting for its stop.
+    /// Steps by instruction where the code has no lines. `thread` is the one to step; `None` for
+    /// that of the last stop.
+    fn resume_for_move(
+        &mut self,
+        kind: MoveKind,
+        is_back: bool,
+        thread: Option<i64>,
+    ) -> Result<(), Fault> {
+        let is_back_by_line = is_back && matches!(kind, MoveKind::Next | MoveKind::Step);
         let thread = thread.unwrap_or(self.thread);
         if thread != 0 {
             // Selects the thread. For a step back by lines, gdb also sends the current line, which
             // the server steps over at once.
-            self.look("prepare", json!({"thread": thread, "line": line}))?;
+            self.ask_module("prepare", json!({"thread": thread, "line": is_back_by_line}))?;
         }
         let reverse = if is_back { " --reverse" } else { "" };
-        let mut resumed = self.mi(&format!("{}{reverse}", kind.command()));
+        let mut resumed = self.mi_command(&format!("{}{reverse}", kind.command()));
         if let (Err(fault), Some(by_instruction)) = (&resumed, kind.by_instruction())
             && fault.text.contains(NO_LINES)
         {
-            resumed = self.mi(&format!("{}{reverse}", by_instruction.command()));
+            resumed = self.mi_command(&format!("{}{reverse}", by_instruction.command()));
         }
         if let Err(fault) = resumed {
-            if line {
+            if is_back_by_line {
                 // No stop follows, at which gdb would forget the line.
-                self.look("settled", Value::Null)?;
+                self.ask_module("settled", Value::Null)?;
             }
             return Err(fault);
         }
-        let goes_on = kind == Kind::Continue;
-        self.motion = Some(Motion { goes_on, is_back, pauses: false });
+        let is_continue = kind == MoveKind::Continue;
+        self.current_move = Some(Motion { is_continue, is_back, is_pausing: false });
         // The client knows already that the program runs: drop gdb's record.
         let runs = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running");
         self.inbox.take_deferred(runs);
         Ok(())
     }
 
-    /// Sends an event after the response that the program runs. After the protocol's own requests,
-    /// clients know this; without the event, VS Code shows the reason of an older stop.
-    fn continued(&mut self) {
+    /// Reports after the response that the program runs. After the moves of the protocol, clients
+    /// know this; after ours, VS Code would show the reason of an older stop without the event.
+    fn report_continued(&mut self) {
         let body = json!({"threadId": self.thread, "allThreadsContinued": true});
-        self.after.push(("continued", body));
+        self.events_after_response.push(("continued", body));
     }
 
-    /// Moves to a position of the history, and reports the stop after the response.
+    /// Moves to a position of the history, or to `start`, and reports the stop after the response.
     pub(super) fn seek(&mut self, to: &str) -> Result<Value, Fault> {
-        let answer = self.look("seek", json!({"to": to}))?;
-        self.continued();
-        self.stop_after = Some(json!({"reason": "contraflow-arrived"}));
+        let answer = self.ask_module("seek", json!({"to": to}))?;
+        self.report_continued();
+        self.stop_after_response = Some(json!({"reason": "contraflow-arrived"}));
         Ok(answer)
     }
 
-    /// Moves by a request of our Python module, which answers after the move. If the request fails,
-    /// it may have moved the program before: then the last stop is also reported.
-    pub(super) fn moved_by(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
+    /// Moves by request `name` of our Python module, which answers after the move, and reports the
+    /// stop after the response. If the request fails, it may have moved the program before: then
+    /// the last stop is also reported.
+    pub(super) fn move_by_module(&mut self, name: &str, arguments: Value) -> Result<Value, Fault> {
         let before = self.here()?;
-        let answer = self.look(what, arguments);
+        let answer = self.ask_module(name, arguments);
         let stops =
             self.inbox.take_deferred(|input| matches!(input, Input::Gdb(Record::Exec { .. })));
-        if !self.here()?.is_at(&before) || answer.is_ok() {
+        if !self.here()?.is_same_place(&before) || answer.is_ok() {
             let last = stops.into_iter().rev().find_map(stop_of);
             let is_arrival = answer.is_ok() || last.is_none();
             let arrived = json!({"reason": "contraflow-arrived"});
-            self.stop_after = Some(if is_arrival { arrived } else { last.unwrap_or(arrived) });
+            self.stop_after_response =
+                Some(if is_arrival { arrived } else { last.unwrap_or(arrived) });
         }
         answer
     }
 
     /// Interrupts the current move, if there is one. Its stop is reported later.
     pub(super) fn pause(&mut self) {
-        if let Some(motion) = &mut self.motion {
-            motion.pauses = true;
+        if let Some(motion) = &mut self.current_move {
+            motion.is_pausing = true;
             // It may have stopped already.
-            let _ = self.mi("-exec-interrupt");
+            let _ = self.mi_command("-exec-interrupt");
         }
     }
 
-    /// Waits for the stop of a running program, and returns it without reporting it. The move is
-    /// over then. Returns `None` after [`STOP_PATIENCE`].
+    /// Waits for the stop of a running program, and returns it without reporting it. The current
+    /// move is over then. Returns `None` after [`STOP_PATIENCE`].
     pub(super) fn await_stop(&mut self) -> Option<Value> {
         let is_stop = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "stopped");
         let deferred = self.inbox.take_deferred(is_stop);
@@ -189,37 +201,38 @@ impl Adapter<'_> {
         let deadline = std::time::Instant::now() + STOP_PATIENCE;
         while stop.is_none() {
             let left = deadline.checked_duration_since(std::time::Instant::now())?;
-            let input = self.inbox.fresh_within(left)?;
+            let input = self.inbox.receive_within(left)?;
             if is_stop(&input) {
                 stop = stop_of(input);
             } else {
                 self.inbox.defer(input);
             }
         }
-        self.motion = None;
+        self.current_move = None;
         stop
     }
 
     /// Calls `work` with the program stopped. A continue is interrupted, and resumed after `work`
-    /// in the same direction. Fails during a step.
+    /// in the same direction, unless the program stopped for another reason: then this stop is
+    /// reported after the response. Fails during a step.
     pub(super) fn while_stopped<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let Some(motion) = self.motion else { return work(self) };
-        if !motion.goes_on {
+        let Some(motion) = self.current_move else { return work(self) };
+        if !motion.is_continue {
             // A step ends soon, and an interrupted step could not go on.
             return Err(Fault::not_stopped());
         }
-        self.mi("-exec-interrupt")?;
+        self.mi_command("-exec-interrupt")?;
         let stop = self.await_stop();
         let stop = stop.ok_or_else(|| Fault::new("the program does not stop"))?;
         let done = work(self);
-        let is_ours = stop["signal-name"] == "SIGINT" && !motion.pauses;
-        if is_ours {
-            self.run(Kind::Continue, motion.is_back, None)?;
+        let is_our_interrupt = stop["signal-name"] == "SIGINT" && !motion.is_pausing;
+        if is_our_interrupt {
+            self.resume_for_move(MoveKind::Continue, motion.is_back, None)?;
         } else {
-            self.stop_after = Some(stop);
+            self.stop_after_response = Some(stop);
         }
         done
     }
@@ -234,19 +247,19 @@ pub(super) fn stop_of(input: Input) -> Option<Value> {
 }
 
 /// Returns a request's kind of move, and true if it goes back; `None` for other requests.
-fn move_of(command: &str, by_instruction: bool) -> Option<(Kind, bool)> {
-    let next = if by_instruction { Kind::NextInstruction } else { Kind::Next };
-    let step = if by_instruction { Kind::StepInstruction } else { Kind::Step };
+fn kind_of_move(command: &str, by_instruction: bool) -> Option<(MoveKind, bool)> {
+    let next = if by_instruction { MoveKind::NextInstruction } else { MoveKind::Next };
+    let step = if by_instruction { MoveKind::StepInstruction } else { MoveKind::Step };
     Some(match command {
-        "continue" => (Kind::Continue, false),
-        "reverseContinue" => (Kind::Continue, true),
+        "continue" => (MoveKind::Continue, false),
+        "reverseContinue" => (MoveKind::Continue, true),
         "next" => (next, false),
         // The counterpart of `next`: clients show it as a step over.
         "stepBack" => (next, true),
         "stepIn" => (step, false),
         "contraflow/stepBackInto" => (step, true),
-        "stepOut" => (Kind::Finish, false),
-        "contraflow/stepBackOut" => (Kind::Finish, true),
+        "stepOut" => (MoveKind::Finish, false),
+        "contraflow/stepBackOut" => (MoveKind::Finish, true),
         _ => return None,
     })
 }

@@ -1,8 +1,8 @@
-//! Requests of our own, under `contraflow/`: the current place in the history, marks, writers of
-//! memory.
+//! Requests that the protocol does not have, under `contraflow/`: the current place in the history,
+//! marks, writers of memory.
 
 use super::adapter::Adapter;
-use super::here::{Here, share};
+use super::here::{CurrentPlace, share};
 use super::protocol::{Fault, Request};
 use crate::gdb::position_text;
 use crate::session::AnySession;
@@ -15,7 +15,7 @@ const WRITERS_LIMIT: u64 = 100;
 
 /// The targets of `goto` requests, by their IDs: path, line, and true to search backwards.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Targets {
+pub(super) struct GotoTargets {
     places: Vec<(String, i64, bool)>,
 }
 
@@ -31,8 +31,8 @@ struct WritersArguments {
 }
 
 impl Adapter<'_> {
-    /// Answers one of our own requests (`contraflow/NAME`), by the session or by our Python module
-    /// in gdb. Questions that threads answer for a recording (`begins_question`) arrive here only
+    /// Answers request `contraflow/NAME`, by the session or by our Python module
+    /// in gdb. Questions that threads answer for a recording (`begin_question`) arrive here only
     /// if no thread can answer them.
     pub(super) fn answer_ours(&mut self, name: &str, request: &Request) -> Result<Value, Fault> {
         match name {
@@ -41,18 +41,19 @@ impl Adapter<'_> {
             "hits" if !request.arguments["token"].is_null() => self.hits(request),
             "hits" => self.with_progress(request, "Searching the recording", Self::hits),
             "writers" => self.with_progress(request, "Searching for writers", Self::writers),
-            "function" => self.look("function", request.arguments.clone()),
-            "marks" => self.ask(|session, _| marks(session)),
+            "function" => self.ask_module("function", request.arguments.clone()),
+            "marks" => self.ask_session(|session, _| marks(session)),
             "mark" | "unmark" => self.mark(name, request),
             "timeline" => self.timeline(),
-            "gaps" => self.ask(|session, _| gaps(session)),
+            "gaps" => self.ask_session(|session, _| gaps(session)),
             // Only a thread answers these, and a live program has none.
             "counts" | "positionOf" => Err(Fault::new(NO_WHOLE_HISTORY)),
             _ => Err(Fault::new(format!("there is no request contraflow/{name}"))),
         }
     }
 
-    /// Answers a request that may take long. The client may show its progress and cancel it.
+    /// Calls `answer` for a request that may take long, between the events for the beginning and
+    /// the end of its progress. The client may cancel it.
     fn with_progress(
         &mut self,
         request: &Request,
@@ -74,17 +75,18 @@ impl Adapter<'_> {
 
     /// Returns the JSON of a timeline without calls: current place, threads, gaps, marks.
     pub(super) fn timeline(&mut self) -> Result<Value, Fault> {
-        self.ask(|session, _| timeline(session))
+        self.ask_session(|session, _| timeline(session))
     }
 
+    /// Sets (`mark`) or removes (`unmark`) the mark with a name, at the current position.
     fn mark(&mut self, command: &str, request: &Request) -> Result<Value, Fault> {
         let name = request.arguments["name"].as_str().unwrap_or_default();
-        let text = self.look("mark", json!({"command": command, "name": name}))?;
+        let text = self.ask_module("mark", json!({"command": command, "name": name}))?;
         Ok(json!({"text": text["text"]}))
     }
 
-    /// Searches for the last writes to memory before the current position or `from`. The position
-    /// stays.
+    /// Searches backwards for the last writes to memory before the current position or `from`, and
+    /// returns to the position.
     fn writers(&mut self, request: &Request) -> Result<Value, Fault> {
         let arguments: WritersArguments = request.arguments()?;
         let (address, expression) = (arguments.memory_reference, arguments.expression);
@@ -98,11 +100,11 @@ impl Adapter<'_> {
             "address": address, "size": size, "expression": expression, "limit": limit,
             "frameId": arguments.frame_id, "start": arguments.from,
         });
-        self.look("writers", asked)
+        self.ask_module("writers", asked)
     }
 
-    /// Returns two targets for any line, backwards and forwards. Each is searched for when the
-    /// client goes there.
+    /// Returns two targets for a line, the last and the next time that it runs, and stores them
+    /// under new IDs. Each is searched for when the client goes there.
     pub(super) fn find_goto_targets(&mut self, request: &Request) -> Result<Value, Fault> {
         let path = request.arguments["source"]["path"].as_str();
         let (Some(path), Some(line)) = (path, request.arguments["line"].as_i64()) else {
@@ -119,16 +121,18 @@ impl Adapter<'_> {
         Ok(json!({"targets": targets}))
     }
 
+    /// Moves to a target that [`Self::find_goto_targets`] returned.
     pub(super) fn go_to_target(&mut self, request: &Request) -> Result<Value, Fault> {
         let id = request.arguments["targetId"].as_u64().and_then(|id| usize::try_from(id).ok());
         let target = id.and_then(|id| self.goto_targets.places.get(id)).cloned();
         let Some((path, line, back)) = target else {
             return Err(Fault::new("there is no such target: ask for targets first"));
         };
-        self.moved_by("go", json!({"path": path, "line": line, "back": back}))
+        self.move_by_module("go", json!({"path": path, "line": line, "back": back}))
     }
 }
 
+/// Returns the marks: name, position and share of the history.
 fn marks(session: &mut dyn AnySession) -> Value {
     let is_exact = session.run().is_exact();
     let total = session.run().position().map_or(0, |position| position.total);
@@ -140,7 +144,7 @@ fn marks(session: &mut dyn AnySession) -> Value {
 /// Only a recorded path has the beginnings and ends of threads; a replay has the threads that exist
 /// at its position.
 fn timeline(session: &mut dyn AnySession) -> Value {
-    let here = Here::of(session).json();
+    let here = CurrentPlace::of(session).json();
     let marks = marks(session)["marks"].clone();
     let gaps = gaps(session)["gaps"].take();
     let run = session.run();

@@ -1,5 +1,6 @@
-//! The messages of the protocol: a header with `Content-Length`, a blank line, and JSON. A damaged
-//! message is reported, and reading continues at the next header.
+//! The messages of the protocol, and the names of requests. A message is a header with
+//! `Content-Length`, a blank line, and JSON. A damaged message is reported, and reading continues
+//! at the next header.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Returns the arguments as a type in which each key is optional.
+    /// Returns the arguments as a type in which each key is optional; its default if there are
+    /// none. Fails if an argument has another type.
     pub(super) fn arguments<T: for<'de> Deserialize<'de> + Default>(&self) -> Result<T, Fault> {
         if self.arguments.is_null() {
             return Ok(T::default());
@@ -49,8 +51,8 @@ pub(super) enum Message {
     },
 }
 
-/// Reads the next message; `None` at the end of the stream. A message that is not valid becomes
-/// [`Message::Damaged`], and reading can go on; an error is one of the stream.
+/// Waits for the next message and reads it; `None` at the end of the stream. A message that is not
+/// valid becomes [`Message::Damaged`], and reading can go on; an error is one of the stream.
 pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Message>> {
     let mut length = None;
     loop {
@@ -65,12 +67,13 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Message>> {
         } else if line.trim().is_empty()
             && let Some(length) = length.take()
         {
-            return body(input, &length).map(Some);
+            return read_body(input, &length).map(Some);
         }
     }
 }
 
-fn body(input: &mut impl BufRead, length: &str) -> io::Result<Message> {
+/// Reads the JSON of a message, whose header gave this `length`.
+fn read_body(input: &mut impl BufRead, length: &str) -> io::Result<Message> {
     let damaged = |why| Message::Damaged { seq: 0, command: String::new(), why };
     let Some(length) = length.parse().ok().filter(|length| *length <= BODY_LIMIT_BYTES) else {
         return Ok(damaged(format!(
@@ -101,7 +104,8 @@ fn body(input: &mut impl BufRead, length: &str) -> io::Result<Message> {
 pub(super) struct Fault {
     /// The sentence.
     pub(super) text: String,
-    /// The protocol's own word for the fault, such as `notStopped`, if there is one.
+    /// The name that the protocol gives the fault, such as `notStopped`, if there is one. Clients
+    /// get it instead of the sentence.
     pub(super) word: Option<&'static str>,
 }
 
@@ -130,8 +134,9 @@ impl From<String> for Fault {
 /// The sending end of the connection to the client.
 pub(super) struct Client {
     output: Box<dyn Write>,
+    /// The number of the last message.
     seq: i64,
-    /// True once the client is gone: nothing is sent any more.
+    /// True once a message could not be sent.
     pub(super) is_gone: bool,
 }
 
@@ -140,7 +145,7 @@ impl Client {
         Self { output, seq: 0, is_gone: false }
     }
 
-    /// Sends a message with the next number. Notes if the client is gone.
+    /// Sends a message with the next number. If that fails, sets `is_gone`.
     fn send(&mut self, mut message: Value) {
         self.seq += 1;
         message["seq"] = self.seq.into();
@@ -150,6 +155,7 @@ impl Client {
         self.is_gone |= sent.is_err();
     }
 
+    /// Sends the response to a request: its answer, or the fault.
     pub(super) fn respond(&mut self, request: &Request, answer: Result<Value, Fault>) {
         let (seq, command) = (request.seq, &request.command);
         let mut message = json!({"type": "response", "request_seq": seq, "command": command});
@@ -172,6 +178,7 @@ impl Client {
         self.send(message);
     }
 
+    /// Sends an event; a null `body` is left out.
     pub(super) fn event(&mut self, name: &str, body: Value) {
         let mut message = json!({"type": "event", "event": name});
         if !body.is_null() {
@@ -180,12 +187,72 @@ impl Client {
         self.send(message);
     }
 
-    /// Shows text on the client's console.
+    /// Shows text on the client's console, in a category of the protocol such as `stderr`. Does
+    /// nothing if it is empty.
     pub(super) fn output(&mut self, category: &str, text: &str) {
         if !text.is_empty() {
             self.event("output", json!({"category": category, "output": text}));
         }
     }
+}
+
+/// Returns the fault for a request that the adapter does not know.
+pub(super) fn unknown(command: &str) -> Fault {
+    Fault::new(format!("there is no request {command}"))
+}
+
+/// The requests that need something to debug.
+const KNOWN: [&str; 45] = [
+    "threads",
+    "pause",
+    "continue",
+    "next",
+    "stepIn",
+    "stepOut",
+    "stepBack",
+    "reverseContinue",
+    "restart",
+    "restartFrame",
+    "goto",
+    "gotoTargets",
+    "stackTrace",
+    "scopes",
+    "variables",
+    "setVariable",
+    "setExpression",
+    "evaluate",
+    "completions",
+    "readMemory",
+    "disassemble",
+    "modules",
+    "loadedSources",
+    "exceptionInfo",
+    "dataBreakpointInfo",
+    "setBreakpoints",
+    "setFunctionBreakpoints",
+    "setInstructionBreakpoints",
+    "setDataBreakpoints",
+    "setExceptionBreakpoints",
+    "source",
+    "contraflow/counts",
+    "contraflow/function",
+    "contraflow/gaps",
+    "contraflow/mark",
+    "contraflow/timeline",
+    "contraflow/unmark",
+    "contraflow/when",
+    "contraflow/seek",
+    "contraflow/stepBackInto",
+    "contraflow/stepBackOut",
+    "contraflow/hits",
+    "contraflow/marks",
+    "contraflow/positionOf",
+    "contraflow/writers",
+];
+
+/// Returns true if a request can be answered while something is debugged.
+pub(super) fn is_known(command: &str) -> bool {
+    KNOWN.contains(&command)
 }
 
 #[cfg(test)]

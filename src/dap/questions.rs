@@ -5,7 +5,7 @@
 
 use super::adapter::Adapter;
 use super::here::share;
-use super::hits::Hits;
+use super::hits::HitsSearch;
 use super::host::OpenAsked;
 use super::inbox::Input;
 use super::protocol::{Fault, Request};
@@ -47,22 +47,22 @@ struct PositionArguments {
 
 /// A question about the whole history.
 pub(super) enum Question {
-    /// The timeline with the calls. `known` is the one without, `chart` the part of the history to
-    /// draw, and `total` the last position.
-    Calls { known: Value, chart: ChartQuestion, total: u64 },
+    /// The timeline with the calls. `without_calls` is the one without them, `chart` the part of
+    /// the history to draw, and `total` the last position.
+    Timeline { without_calls: Value, chart: ChartQuestion, total: u64 },
     /// The number of executions of each function in a source file.
     Counts(PathBuf),
     /// The position of a thread's instruction.
     Position(Tid, u64),
     /// The hits of some code.
-    Hits(Hits),
+    Hits(HitsSearch),
 }
 
-/// The result of looking for a question in a request.
-pub(super) enum Asking {
+/// A question that was found in a request, or not.
+pub(super) enum FoundQuestion {
     /// The request is no question for a thread.
     None,
-    /// A question for the thread.
+    /// A question for a thread.
     Question(Question),
     /// The answer, which is known already.
     Answered(Value),
@@ -77,7 +77,8 @@ struct Job {
 
 /// A thread that answers questions. It starts with its first one.
 #[derive(Default)]
-struct Desk {
+struct QuestionThread {
+    /// The sender of its questions; `None` before the first one.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -85,52 +86,55 @@ struct Desk {
 /// The threads that answer questions, and the questions without an answer.
 #[derive(Default)]
 pub(super) struct Questions {
-    open: Option<OpenAsked>,
+    open_asked: Option<OpenAsked>,
     /// The threads for timelines and positions, for hits, and for counts: a timeline does not wait
     /// for a long search.
-    workers: [Desk; 3],
+    threads: [QuestionThread; 3],
+    /// Set when the debugging ends: the threads then end their searches.
     is_over: Arc<AtomicBool>,
     /// The requests without an answer, by number, each with its flag to cancel it.
-    asked: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
+    pending: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
     /// True while the client shows the progress of opening the recording.
     shows_progress: bool,
 }
 
 impl Questions {
     /// Returns an empty set of questions; their threads call `open` to open the recording.
-    pub(super) fn new(open: Option<OpenAsked>) -> Self {
-        Self { open, ..Self::default() }
+    pub(super) fn new(open_asked: Option<OpenAsked>) -> Self {
+        Self { open_asked, ..Self::default() }
     }
 
+    /// Returns true if there is a recording to open.
     fn can_answer(&self) -> bool {
-        self.open.is_some()
+        self.open_asked.is_some()
     }
 
-    /// Passes a question on to its thread, and starts the thread for its first one.
+    /// Passes a question on to its thread, and starts the thread for its first one. The answer
+    /// arrives at `answers`. Does nothing without a recording.
     fn ask(&mut self, request: &Request, question: Question, answers: Sender<Input>) {
-        let Some(open) = &self.open else { return };
-        let desk = match question {
-            Question::Calls { .. } | Question::Position(..) => 0,
+        let Some(open_asked) = &self.open_asked else { return };
+        let number = match question {
+            Question::Timeline { .. } | Question::Position(..) => 0,
             Question::Hits(_) => 1,
             Question::Counts(_) => 2,
         };
-        let desk = &mut self.workers[desk];
+        let desk = &mut self.threads[number];
         let jobs = desk.jobs.get_or_insert_with(|| {
             let (jobs, received) = channel();
-            let (open, is_over) = (Arc::clone(open), Arc::clone(&self.is_over));
-            let body = move || answer(&open, &received, &answers, &is_over);
+            let (open, is_over) = (Arc::clone(open_asked), Arc::clone(&self.is_over));
+            let body = move || answer_questions(&open, &received, &answers, &is_over);
             desk.thread = Some(thread::spawn(body));
             jobs
         });
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        self.asked.insert(request.seq, (request.clone(), Arc::clone(&is_cancelled)));
+        self.pending.insert(request.seq, (request.clone(), Arc::clone(&is_cancelled)));
         // If the thread has panicked, the request is answered at the end of the session.
         let _ = jobs.send(Job { request: request.clone(), question, is_cancelled });
     }
 
-    /// Removes a question that is answered. Returns true if the client cancelled it.
-    pub(super) fn forget(&mut self, seq: i64) -> bool {
-        let asked = self.asked.remove(&seq);
+    /// Removes a question that is answered or returned. Returns true if the client cancelled it.
+    pub(super) fn remove_pending(&mut self, seq: i64) -> bool {
+        let asked = self.pending.remove(&seq);
         asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
     }
 
@@ -138,7 +142,7 @@ impl Questions {
     /// still open. A thread that does not end in time is left to the end of the process.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.is_over.store(true, Ordering::Relaxed);
-        let threads = std::mem::take(&mut self.workers).map(|desk| desk.thread);
+        let threads = std::mem::take(&mut self.threads).map(|desk| desk.thread);
         let end = Instant::now() + END_PATIENCE;
         for thread in threads.into_iter().flatten() {
             while !thread.is_finished() && Instant::now() < end {
@@ -150,24 +154,24 @@ impl Questions {
                 let _ = thread.join();
             }
         }
-        self.asked.into_values().map(|(request, _)| request).collect()
+        self.pending.into_values().map(|(request, _)| request).collect()
     }
 }
 
 impl Adapter<'_> {
-    /// Returns true if the request is a question about the whole history, after answering it or
-    /// passing it on to a thread. Returns false for other requests, and if there is no recording or
-    /// the program runs.
-    pub(super) fn begins_question(&mut self, request: &Request) -> bool {
+    /// Answers a request that is a question about the whole history, or passes it on to a thread.
+    /// Returns false, and does nothing, for other requests, and if there is no recording or the
+    /// program runs.
+    pub(super) fn begin_question(&mut self, request: &Request) -> bool {
         let is_able = |questions: &Questions| questions.can_answer();
         let is_able = self.debugged.as_ref().is_some_and(|debugged| is_able(&debugged.questions));
-        if !is_able || self.motion.is_some() {
+        if !is_able || self.current_move.is_some() {
             return false;
         }
-        let question = match self.question(request) {
-            Ok(Asking::Question(question)) => question,
-            Ok(Asking::None) => return false,
-            Ok(Asking::Answered(answer)) => {
+        let question = match self.find_question(request) {
+            Ok(FoundQuestion::Question(question)) => question,
+            Ok(FoundQuestion::None) => return false,
+            Ok(FoundQuestion::Answered(answer)) => {
                 self.client.respond(request, Ok(answer));
                 return true;
             }
@@ -183,20 +187,20 @@ impl Adapter<'_> {
         true
     }
 
-    /// Returns the question in a request, which may have been answered already.
-    fn question(&mut self, request: &Request) -> Result<Asking, Fault> {
-        Ok(Asking::Question(match request.command.as_str() {
+    /// Returns the question in a request; for hits, the session may find the answer already.
+    fn find_question(&mut self, request: &Request) -> Result<FoundQuestion, Fault> {
+        Ok(FoundQuestion::Question(match request.command.as_str() {
             "contraflow/hits" => return self.begin_hits(request),
             "contraflow/timeline" => {
                 let arguments: TimelineArguments = request.arguments()?;
-                let Some(width) = arguments.width else { return Ok(Asking::None) };
-                let known = self.timeline()?;
-                let total = self.ask(|session, _| session.run().position())?;
+                let Some(width) = arguments.width else { return Ok(FoundQuestion::None) };
+                let without_calls = self.timeline()?;
+                let total = self.ask_session(|session, _| session.run().position())?;
                 let total = total.map_or(0, |position| position.total);
                 let [from, to] = [arguments.from.unwrap_or(0.0), arguments.to.unwrap_or(1.0)]
                     .map(|share| position_at(share, total));
                 let chart = ChartQuestion { from, to, width };
-                Question::Calls { known, chart, total }
+                Question::Timeline { without_calls, chart, total }
             }
             "contraflow/counts" => {
                 let source = &request.arguments["source"];
@@ -207,21 +211,23 @@ impl Adapter<'_> {
                 let arguments: PositionArguments = request.arguments()?;
                 Question::Position(Tid(arguments.thread), arguments.instruction)
             }
-            _ => return Ok(Asking::None),
+            _ => return Ok(FoundQuestion::None),
         }))
     }
 
-    /// Requests the end of the question with this number; does nothing for other requests.
+    /// Requests the end of the question whose request has number `seq`; its thread then answers it
+    /// as cancelled. Does nothing for other requests.
     pub(super) fn cancel_question(&self, seq: &Value) {
-        let asked = self.debugged.as_ref().map(|debugged| &debugged.questions.asked);
+        let asked = self.debugged.as_ref().map(|debugged| &debugged.questions.pending);
         let asked = asked.zip(seq.as_i64()).and_then(|(asked, seq)| asked.get(&seq));
         if let Some((_, is_cancelled)) = asked {
             is_cancelled.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Reports the progress of opening the recording for questions.
-    pub(super) fn prepared(&mut self, done: u64, total: u64) {
+    /// Reports the progress of opening the recording for questions to the client, if the client
+    /// shows progress: its beginning, a new percentage, or its end.
+    pub(super) fn show_preparation(&mut self, done: u64, total: u64) {
         let Some(debugged) = self.debugged.as_mut() else { return };
         if !self.features.supports_progress_reporting {
             return;
@@ -253,9 +259,9 @@ fn position_at(share: f64, total: u64) -> u64 {
 }
 
 /// Opens the recording, and answers questions until the sender of `jobs` or the receiver of
-/// `answers` is gone. Returns those for hits that only the session can answer. The body of a
+/// `answers` is gone. Sends those for hits that only the session can answer back. The body of a
 /// thread.
-fn answer(
+fn answer_questions(
     open: &OpenAsked,
     jobs: &Receiver<Job>,
     answers: &Sender<Input>,
@@ -267,12 +273,12 @@ fn answer(
         if now != percent && done < total {
             percent = now;
             // If the receiver is gone, the session is over.
-            let _ = answers.send(Input::Prepared(done, total));
+            let _ = answers.send(Input::PreparationProgress(done, total));
         }
         !is_over.load(Ordering::Relaxed)
     };
     let opened = open(&mut goes_on);
-    let _ = answers.send(Input::Prepared(1, 1));
+    let _ = answers.send(Input::PreparationProgress(1, 1));
     let mut answerer = opened.map(|asked| Answerer { asked, counts: None });
     for Job { request, question, is_cancelled } in jobs {
         let is_cancelled =
@@ -280,9 +286,11 @@ fn answer(
         let answer = match (&mut answerer, question) {
             _ if is_cancelled() => Err(Fault::cancelled()),
             (Ok(answerer), Question::Hits(mut hits)) => {
-                let Some(answer) = hits.search(&mut answerer.asked, answers, &is_cancelled) else {
-                    let arguments = hits.rest(&request.arguments);
-                    let _ = answers.send(Input::NoQuestion(Request { arguments, ..request }));
+                let Some(answer) =
+                    hits.search_recording(&mut answerer.asked, answers, &is_cancelled)
+                else {
+                    let arguments = hits.remaining_arguments(&request.arguments);
+                    let _ = answers.send(Input::ReturnedRequest(Request { arguments, ..request }));
                     continue;
                 };
                 answer
@@ -303,15 +311,16 @@ struct Answerer {
 }
 
 impl Answerer {
+    /// Returns the answer to a question other than one for hits.
     fn answer(
         &mut self,
         question: Question,
         is_cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Value, Fault> {
         match question {
-            Question::Calls { known, chart, total } => {
+            Question::Timeline { without_calls, chart, total } => {
                 let drawn = self.asked.chart(chart, is_cancelled).ok_or_else(Fault::cancelled)?;
-                Ok(timeline(known, &drawn, chart, total))
+                Ok(add_calls(without_calls, &drawn, chart, total))
             }
             Question::Counts(path) => self.counts_of(&path, is_cancelled),
             Question::Hits(_) => Err(Fault::new("hits are searched elsewhere")),
@@ -324,7 +333,8 @@ impl Answerer {
         }
     }
 
-    /// Returns how often each function of a source file was executed.
+    /// Returns how often each function of a source file was executed, by line. Counts the whole run
+    /// at the first call, which may take long.
     fn counts_of(
         &mut self,
         path: &Path,
@@ -359,7 +369,12 @@ impl Answerer {
 }
 
 /// Adds the threads with their calls, and the signals, to the JSON of a timeline.
-fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64) -> Value {
+fn add_calls(
+    mut without_calls: Value,
+    drawn: &Chart,
+    question: ChartQuestion,
+    total: u64,
+) -> Value {
     let shares = |from, to| [share(from, total).min(1.0), share(to, total).min(1.0)];
     let slice = |slice: &ChartSlice| {
         let [from, to] = shares(slice.from, slice.to);
@@ -381,10 +396,10 @@ fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64
         let name = signal_name(*number).map_or_else(|| number.to_string(), Into::into);
         json!({"share": share(*at, total).min(1.0), "thread": tid.0, "name": name})
     };
-    known["threads"] = drawn.threads.iter().map(thread).collect();
-    known["signals"] = drawn.signals.iter().map(signal).collect();
-    known["names"] = json!(drawn.names);
-    known["from"] = share(question.from, total).into();
-    known["to"] = share(question.to, total).into();
-    known
+    without_calls["threads"] = drawn.threads.iter().map(thread).collect();
+    without_calls["signals"] = drawn.signals.iter().map(signal).collect();
+    without_calls["names"] = json!(drawn.names);
+    without_calls["from"] = share(question.from, total).into();
+    without_calls["to"] = share(question.to, total).into();
+    without_calls
 }

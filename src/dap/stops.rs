@@ -1,51 +1,56 @@
 //! Stops in the form in which the client shows them.
 
 use super::adapter::Adapter;
-use super::here::Here;
+use super::here::CurrentPlace;
 use super::moves::Motion;
 use super::protocol::Fault;
 use crate::session::{Edge, Ending, StopReason, signal_name};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A stop in the words of the protocol.
+/// The parts of the protocol's event for a stop.
 #[derive(Clone, Debug, Default)]
-struct Shown {
+struct StopDescription {
+    /// The kind of stop, such as `step`.
     reason: &'static str,
+    /// The reason in words; `None` for the client's own words for its kind.
     description: Option<String>,
+    /// More about the stop, such as values.
     text: Option<String>,
+    /// The ID of the client's breakpoint that was hit.
     breakpoint: Option<i64>,
 }
 
 impl Adapter<'_> {
-    /// Reports a stop to the client, and begins the next move that the client asked for.
+    /// Reports a stop to the client: the current move is over. Then lets the next waiting move
+    /// begin. `results` are those of gdb's `*stopped` record, or of one that the adapter made.
     pub(super) fn on_stopped(&mut self, results: &Value) {
-        let motion = self.motion.take().unwrap_or_default();
+        let motion = self.current_move.take().unwrap_or_default();
         let reason = results["reason"].as_str().unwrap_or_default();
         if reason.starts_with("exited") {
-            self.exited(results);
-        } else if let Err(fault) = self.report(motion, results) {
+            self.report_exit(results);
+        } else if let Err(fault) = self.report_stop(motion, results) {
             self.client.output("important", &format!("{}\n", fault.text));
         }
-        if let Some(request) = self.waiting.pop_front() {
+        if let Some(request) = self.waiting_moves.pop_front() {
             self.inbox.defer_first(vec![super::inbox::Input::Message(
                 super::protocol::Message::Request(request),
             )]);
         }
     }
 
-    /// Reports a stop in the program, its place in the history, and the threads that changed.
-    fn report(&mut self, motion: Motion, results: &Value) -> Result<(), Fault> {
-        let about = self.look("stopped", Value::Null)?;
+    /// Reports a stop that ended `motion`, its place in the history, and the threads that changed.
+    fn report_stop(&mut self, motion: Motion, results: &Value) -> Result<(), Fault> {
+        let module_facts = self.ask_module("stopped", Value::Null)?;
         let here = self.here()?;
-        self.update_threads(&about["threads"]);
-        self.thread = about["thread"].as_i64().unwrap_or(self.thread);
+        self.update_threads(&module_facts["threads"]);
+        self.thread = module_facts["thread"].as_i64().unwrap_or(self.thread);
         self.exception = None;
-        let mut shown = self.shown(motion, results, &about, &here);
+        let mut shown = self.describe_stop(motion, results, &module_facts, &here);
         self.was_past = here.is_past();
         if shown.text.is_none() {
-            shown.text = here.text();
-        } else if let (Some(text), Some(past)) = (&mut shown.text, here.text()) {
+            shown.text = here.past_text();
+        } else if let (Some(text), Some(past)) = (&mut shown.text, here.past_text()) {
             text.push_str("; ");
             text.push_str(&past);
         }
@@ -67,63 +72,77 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Describes a stop. Stores a signal as the exception of the stop.
-    fn shown(&mut self, motion: Motion, results: &Value, about: &Value, here: &Here) -> Shown {
+    /// Describes a stop, by gdb's `results`, the answer of our Python module (`module_facts`) and
+    /// the session's place. Stores a signal as the exception of the stop.
+    fn describe_stop(
+        &mut self,
+        motion: Motion,
+        results: &Value,
+        module_facts: &Value,
+        here: &CurrentPlace,
+    ) -> StopDescription {
         let text = |key: &str| results[key].as_str().map(str::to_owned);
-        let edge = match here.reason {
+        let edge_of_history = match here.reason {
             StopReason::Edge(edge) => Some(edge),
             _ => None,
         };
         match results["reason"].as_str().unwrap_or_default() {
-            "contraflow-begin" if here.is_at_end() && !here.is_live => self.at_end(here, "entry"),
+            "contraflow-begin" if here.is_at_end() && !here.is_live => {
+                self.describe_end(here, "entry")
+            }
             "contraflow-begin" => {
                 let description =
                     (!here.is_live).then(|| "At the start of the recording".to_owned());
-                Shown { reason: "entry", description, ..Shown::default() }
+                StopDescription { reason: "entry", description, ..StopDescription::default() }
             }
-            "contraflow-arrived" if here.is_at_end() => self.at_end(here, "goto"),
-            "contraflow-arrived" => Shown { reason: "goto", ..Shown::default() },
-            "breakpoint-hit" => self.breakpoint(results, about),
+            "contraflow-arrived" if here.is_at_end() => self.describe_end(here, "goto"),
+            "contraflow-arrived" => {
+                StopDescription { reason: "goto", ..StopDescription::default() }
+            }
+            "breakpoint-hit" => self.describe_breakpoint(results, module_facts),
             "watchpoint-trigger" | "read-watchpoint-trigger" | "access-watchpoint-trigger" => {
-                watchpoint(results, &about["points"], motion.is_back)
+                describe_watchpoint(results, &module_facts["points"], motion.is_back)
             }
-            "end-stepping-range" => Shown { reason: "step", ..Shown::default() },
+            "end-stepping-range" => {
+                StopDescription { reason: "step", ..StopDescription::default() }
+            }
             "function-finished" => {
                 let value = text("return-value");
                 let text = value.map(|value| format!("the function returned {value}"));
-                Shown { reason: "step", text, ..Shown::default() }
+                StopDescription { reason: "step", text, ..StopDescription::default() }
             }
-            "signal-received" if results["signal-name"] == "SIGINT" && motion.pauses => {
-                Shown { reason: "pause", ..Shown::default() }
+            "signal-received" if results["signal-name"] == "SIGINT" && motion.is_pausing => {
+                StopDescription { reason: "pause", ..StopDescription::default() }
             }
-            "signal-received" if edge.is_none() || here.fatal.is_some() => {
+            "signal-received" if edge_of_history.is_none() || here.fatal.is_some() => {
                 let name = text("signal-name").unwrap_or_default();
                 let meaning = text("signal-meaning").unwrap_or_default();
                 if name == "0" {
                     // A stop without a signal: a `finish` whose value is unknown.
-                    return Shown { reason: "step", ..Shown::default() };
+                    return StopDescription { reason: "step", ..StopDescription::default() };
                 }
                 self.exception = Some((name.clone(), meaning.clone()));
                 let description = Some(format!("{name}: {meaning}"));
-                Shown { reason: "exception", description, ..Shown::default() }
+                StopDescription { reason: "exception", description, ..StopDescription::default() }
             }
-            _ => match edge {
+            _ => match edge_of_history {
                 Some(Edge::Begin) => {
                     let description = Some("At the start of the recording".to_owned());
-                    Shown { reason: "pause", description, ..Shown::default() }
+                    StopDescription { reason: "pause", description, ..StopDescription::default() }
                 }
-                Some(Edge::End) => self.at_end(here, "pause"),
+                Some(Edge::End) => self.describe_end(here, "pause"),
                 None => {
                     let description = text("reason").map(|reason| reason.replace('-', " "));
-                    Shown { reason: "pause", description, ..Shown::default() }
+                    StopDescription { reason: "pause", description, ..StopDescription::default() }
                 }
             },
         }
     }
 
     /// Describes a stop at the end of the history: the present of a live program, or the end of the
-    /// run. Stores a signal that killed the program as the exception of the stop.
-    fn at_end(&mut self, here: &Here, reason: &'static str) -> Shown {
+    /// run. `reason` is the kind of stop, unless a signal killed the program: that is stored as the
+    /// exception of the stop.
+    fn describe_end(&mut self, here: &CurrentPlace, reason: &'static str) -> StopDescription {
         let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
         let what = if is_live { "program" } else { "recording" };
         let signal = match (here.fatal, here.ending) {
@@ -135,10 +154,10 @@ impl Adapter<'_> {
                 signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
             let description = format!("At the end of the {what}: killed by {name}");
             self.exception = Some((name, here.ending.to_string()));
-            return Shown {
+            return StopDescription {
                 reason: "exception",
                 description: Some(description),
-                ..Shown::default()
+                ..StopDescription::default()
             };
         }
         let description = if here.is_live && reason == "pause" && !self.was_past {
@@ -149,32 +168,33 @@ impl Adapter<'_> {
         } else {
             format!("At the end of the {what}: {}", here.ending)
         };
-        Shown { reason, description: Some(description), ..Shown::default() }
+        StopDescription { reason, description: Some(description), ..StopDescription::default() }
     }
 
-    /// Describes a stop at a breakpoint. Stores an exception of the language as that of the stop.
-    fn breakpoint(&mut self, results: &Value, about: &Value) -> Shown {
+    /// Describes a stop at a breakpoint. If it is one for exceptions (of C++ or Rust), stores the
+    /// exception as that of the stop.
+    fn describe_breakpoint(&mut self, results: &Value, module_facts: &Value) -> StopDescription {
         let number = results["bkptno"].as_str().unwrap_or_default();
-        let of_client = &about["points"][number];
+        let of_client = &module_facts["points"][number];
         let reason = match of_client[0].as_str() {
             Some("functions") => "function breakpoint",
             Some("instructions") => "instruction breakpoint",
             Some("exceptions") => "exception",
             _ => "breakpoint",
         };
-        let mut shown = Shown { reason, ..Shown::default() };
+        let mut shown = StopDescription { reason, ..StopDescription::default() };
         if of_client.is_null() {
             return shown;
         }
         if let Some(filter) = of_client[1].as_str().filter(|_| reason == "exception") {
             let what = match filter {
                 "panic" => "Rust panic".to_owned(),
-                filter => match about["thrown"].as_str() {
+                filter => match module_facts["thrown"].as_str() {
                     Some(kind) => format!("C++ {filter} of {kind}"),
                     None => format!("C++ {filter}"),
                 },
             };
-            let id = about["thrown"].as_str().unwrap_or(filter);
+            let id = module_facts["thrown"].as_str().unwrap_or(filter);
             self.exception = Some((id.to_owned(), what.clone()));
             shown.description = Some(what);
         } else {
@@ -202,17 +222,19 @@ impl Adapter<'_> {
         }
     }
 
+    /// Returns the threads: the current ones if the program is stopped, else those of the last
+    /// stop.
     pub(super) fn thread_list(&mut self) -> Result<Value, Fault> {
-        if self.motion.is_none() {
-            let listed = self.look("threads", Value::Null)?;
+        if self.current_move.is_none() {
+            let listed = self.ask_module("threads", Value::Null)?;
             self.update_threads(&listed["threads"]);
         }
         let threads = self.threads.iter().map(|(id, name)| json!({"id": id, "name": name}));
         Ok(json!({"threads": threads.collect::<Vec<_>>()}))
     }
 
-    /// Reports the end of a live program.
-    fn exited(&mut self, results: &Value) {
+    /// Reports the end of a live program, and drops the waiting moves.
+    fn report_exit(&mut self, results: &Value) {
         // gdb prints the status in octal.
         let code = results["exit-code"].as_str().and_then(|code| i64::from_str_radix(code, 8).ok());
         let signal = results["signal-name"].as_str();
@@ -220,16 +242,17 @@ impl Adapter<'_> {
             self.client.output("console", &format!("the program was killed by {signal}\n"));
         }
         let code = code.or_else(|| signal.and_then(status_of_signal));
-        self.waiting.clear();
+        self.waiting_moves.clear();
         self.client.event("exited", json!({"exitCode": code.unwrap_or(0)}));
         self.client.event("terminated", Value::Null);
     }
 
+    /// Returns the signal or exception of the last stop. Fails if there was none.
     pub(super) fn exception_info(&mut self) -> Result<Value, Fault> {
         let Some((id, description)) = self.exception.clone() else {
             return Err(Fault::new("no signal or exception stopped the program"));
         };
-        let details = self.look("exceptionInfo", Value::Null)?;
+        let details = self.ask_module("exceptionInfo", Value::Null)?;
         let mut answer =
             json!({"exceptionId": id, "description": description, "breakMode": "always"});
         if let Some(address) =
@@ -252,7 +275,7 @@ fn status_of_signal(name: &str) -> Option<i64> {
 
 /// Describes a stop at an access to watched memory. When the program goes back, gdb's new value is
 /// the one from before the write.
-fn watchpoint(results: &Value, points: &Value, is_back: bool) -> Shown {
+fn describe_watchpoint(results: &Value, points: &Value, is_back: bool) -> StopDescription {
     let keys = ["wpt", "hw-rwpt", "hw-awpt"];
     let point = keys.iter().map(|key| &results[key]).find(|point| point.is_object());
     let (value, point) = (&results["value"], point.unwrap_or(&Value::Null));
@@ -266,5 +289,5 @@ fn watchpoint(results: &Value, points: &Value, is_back: bool) -> Shown {
         _ => None,
     };
     let breakpoint = number.parse().ok();
-    Shown { reason: "data breakpoint", description: None, text, breakpoint }
+    StopDescription { reason: "data breakpoint", description: None, text, breakpoint }
 }

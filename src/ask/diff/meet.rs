@@ -99,8 +99,8 @@ impl<'a, S: Items> Side<'a, S> {
         Next::Full
     }
 
-    /// Begins the search of the outer activation at `level`, which the path is in or inside of. Only
-    /// the last item is kept; it is the first place of the activation if it is at its level.
+    /// Begins the search of the outer activation at `level`, which the path is in or inside of.
+    /// Only the last item is kept; it is the first place of the activation if it is at its level.
     fn enter_outer(&mut self, level: isize) {
         self.kept.drain(..self.kept.len().saturating_sub(1));
         self.places.clear();
