@@ -3,8 +3,8 @@
 //! functions that are inlined into it. Numbers count frames, innermost first.
 
 use super::answer::Answer;
-use super::debuggee::{Debuggee, page, place_cells};
 use super::machine::ThreadMachine;
+use super::open_recording::{OpenRecording, page_rows, place_members_of};
 use super::requests;
 use crate::ask::Place;
 use crate::common::{Addr, Tid};
@@ -23,25 +23,26 @@ pub(super) struct Activation {
     /// The registers of the activation; `None` if only the path is known.
     pub(super) registers: Option<FrameRegisters>,
     /// The address of the next instruction in the activation: the return address for callers.
-    pub(super) next: Addr,
+    pub(super) next_pc: Addr,
     /// An address in the instruction that the activation executes: the call for callers.
-    pub(super) lookup: Addr,
+    pub(super) lookup_pc: Addr,
     /// The frames of the activation, innermost first; never none.
     pub(super) places: Vec<Place>,
 }
 
-impl Debuggee {
-    /// Returns the activations of a thread, innermost first: by the unwind tables if its registers
-    /// are known, else by the path.
+impl OpenRecording {
+    /// Returns the activations of a thread at the current position, innermost first: by the unwind
+    /// tables if its registers are known, else by the path. At most [`MOST_ACTIVATIONS`], or one
+    /// more by the path; none if the thread has no next instruction.
     pub(super) fn activations(&self, tid: Tid) -> Vec<Activation> {
         let machine = ThreadMachine::new(self.run(), tid);
         let symbols = self.asked.symbols();
         let mut activations = Vec::new();
         let mut level = 0;
-        let mut add = |registers: Option<FrameRegisters>, next: Addr, lookup: Addr| {
-            let places = self.places_at(lookup);
+        let mut add = |registers: Option<FrameRegisters>, next_pc: Addr, lookup_pc: Addr| {
+            let places = self.places_at(lookup_pc);
             let outer_level = level + places.len();
-            activations.push(Activation { level, registers, next, lookup, places });
+            activations.push(Activation { level, registers, next_pc, lookup_pc, places });
             level = outer_level;
         };
         let first = FrameRegisters::innermost(&machine);
@@ -49,10 +50,11 @@ impl Debuggee {
             let mut frame = Some(first);
             for _ in 0..MOST_ACTIVATIONS {
                 let Some(registers) = frame else { break };
-                let (Some(next), Some(lookup)) = (registers.pc(), registers.lookup_pc()) else {
+                let (Some(next_pc), Some(lookup_pc)) = (registers.pc(), registers.lookup_pc())
+                else {
                     break;
                 };
-                add(Some(registers), next, lookup);
+                add(Some(registers), next_pc, lookup_pc);
                 frame = symbols.caller_of(&registers, &machine);
             }
             return activations;
@@ -67,7 +69,8 @@ impl Debuggee {
         activations
     }
 
-    /// Returns the functions and lines at an address, innermost first; at least one.
+    /// Returns the function at an address and those that are inlined there, with their lines,
+    /// innermost first; at least one place, which is empty if all is unknown.
     fn places_at(&self, addr: Addr) -> Vec<Place> {
         let frames = self.asked.symbols().frames_at(addr);
         let place =
@@ -76,11 +79,12 @@ impl Debuggee {
         if places.is_empty() { vec![(*self.asked.place(addr)).clone()] } else { places }
     }
 
-    /// Answers `backtrace`: a page of frames, the number of all, and the first one of the next
-    /// page.
+    /// Answers `backtrace`: a page of frames, the number of all frames, and the number of the first
+    /// one of the next page; null if there is none.
     pub(super) fn backtrace(&self, wanted: &requests::Backtrace) -> Answer {
         let tid = self.thread(wanted.thread)?;
-        let (limit, end) = (page(wanted.limit), wanted.skip.saturating_add(page(wanted.limit)));
+        let (limit, end) =
+            (page_rows(wanted.limit), wanted.skip.saturating_add(page_rows(wanted.limit)));
         let activations = self.activations(tid);
         let total = activations.last().map_or(0, |last| last.level + last.places.len());
         let mut rows = Vec::new();
@@ -91,7 +95,7 @@ impl Debuggee {
                 }
                 let mut row = Map::new();
                 row.insert("frame".to_owned(), json!(number));
-                row.extend(place_cells(place, Some(activation.next)));
+                row.extend(place_members_of(place, Some(activation.next_pc)));
                 let is_innermost = number == activation.level;
                 let arguments = if is_innermost { self.arguments(tid, activation) } else { None };
                 row.insert("arguments".to_owned(), json!(arguments));
@@ -113,7 +117,7 @@ impl Debuggee {
     fn arguments(&self, tid: Tid, activation: &Activation) -> Option<Map<String, Value>> {
         let registers = activation.registers.as_ref()?;
         let evaluator = Evaluator::new(self.asked.symbols());
-        let bound = evaluator.bind_arguments(activation.lookup)?;
+        let bound = evaluator.bind_arguments(activation.lookup_pc)?;
         let machine = ThreadMachine::new(self.run(), tid);
         let frame = Frame { registers, machine: &machine, is_innermost: activation.level == 0 };
         let values = evaluator.answer(&bound, &frame).ok()?;

@@ -2,18 +2,18 @@
 //! streams.
 //!
 //! `server` speaks the protocol, by the official SDK. `worker` is the thread that owns the opened
-//! recording, as traced processes belong to a thread. `debuggee` is that recording, with a place in
-//! its history: the session moves there, [`crate::ask`] answers questions about the whole, and
-//! [`crate::values`] reads expressions. The [`Host`] opens recordings, and asks gdb for expressions
-//! that need more than the debug information.
+//! recording, as traced processes belong to a thread. `open_recording` is that recording, with a
+//! place in its history: the session moves there, [`crate::ask`] answers questions about the whole,
+//! and [`crate::values`] reads expressions. The [`Host`] opens recordings, and asks gdb for
+//! expressions that need more than the debug information.
 //!
 //! Answers are JSON, short and in pages. Unknown values are null. No request ends the server.
 
 mod answer;
-mod debuggee;
 mod frames;
 mod host;
 mod machine;
+mod open_recording;
 mod print;
 mod questions;
 mod requests;

@@ -2,10 +2,10 @@
 //! gdb where the debug information is not enough.
 
 use super::answer::Answer;
-use super::debuggee::Debuggee;
 use super::frames::Activation;
 use super::host::{GdbQuestion, Host};
 use super::machine::ThreadMachine;
+use super::open_recording::OpenRecording;
 use super::requests;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::symbols::{FrameRegisters, Piece};
@@ -17,7 +17,7 @@ const MOST_FRAMES: usize = 100;
 /// The maximum number of bytes of a value whose changes are watched.
 const MOST_WATCHED_BYTES: u64 = 4096;
 
-impl Debuggee {
+impl OpenRecording {
     /// Answers `print`: a row for each expression. Asks gdb about one that cannot be evaluated
     /// here; if that fails too, its row has the errors of both.
     pub(super) fn print(
@@ -41,7 +41,7 @@ impl Debuggee {
         }
         let mut rows = Vec::new();
         for text in texts {
-            let found = self.value(tid, &activations, &text, wanted.frame);
+            let found = self.evaluate(tid, &activations, &text, wanted.frame);
             let row = match found {
                 Ok((frame, value)) => json!({
                     "expression": text,
@@ -51,7 +51,7 @@ impl Debuggee {
                 }),
                 Err(why) => {
                     let frame = wanted.frame.unwrap_or(0);
-                    let text_of_gdb = self.by_gdb(host, tid, frame, &text, interrupted);
+                    let text_of_gdb = self.ask_gdb(host, tid, frame, &text, interrupted);
                     let (shown, error) = match text_of_gdb {
                         Ok(shown) => (Some(shown), None),
                         Err(also) => (None, Some(format!("{why}; gdb: {also}"))),
@@ -70,9 +70,9 @@ impl Debuggee {
         Ok(json!({"position": self.position(), "thread": tid.0, "values": rows}))
     }
 
-    /// Evaluates an expression in frame `frame`, or else in the innermost frame that knows its
-    /// names. Also returns the number of the frame that was used.
-    fn value(
+    /// Evaluates an expression in frame number `frame`, or else in the innermost frame in which it
+    /// can be evaluated. Also returns the number of the frame that was used.
+    fn evaluate(
         &self,
         tid: Tid,
         activations: &[Activation],
@@ -80,7 +80,7 @@ impl Debuggee {
         frame: Option<usize>,
     ) -> Result<(usize, Shown), String> {
         let question = Question::parse(text).map_err(|error| error.to_string())?;
-        self.in_frames(tid, activations, frame, &|evaluator, at, frame| {
+        self.evaluate_in_frames(tid, activations, frame, &|evaluator, at, frame| {
             let bound = evaluator.bind(&question, at)?;
             let mut values = evaluator.answer(&bound, frame)?;
             values.pop().ok_or(Error::NotOneValue)
@@ -91,7 +91,7 @@ impl Debuggee {
     /// the innermost of [`MOST_FRAMES`] activations in which it succeeds. Also returns the number
     /// of that frame. Fails with the innermost frame's error, or if `frame` is another frame of an
     /// activation.
-    fn in_frames<T>(
+    fn evaluate_in_frames<T>(
         &self,
         tid: Tid,
         activations: &[Activation],
@@ -117,7 +117,7 @@ impl Debuggee {
             let registers = activation.registers.as_ref().unwrap_or(&unknown);
             let is_innermost = activation.level == 0;
             let of = Frame { registers, machine: &machine, is_innermost };
-            match evaluate(&evaluator, activation.lookup, &of) {
+            match evaluate(&evaluator, activation.lookup_pc, &of) {
                 Ok(value) => return Ok((activation.level, value)),
                 // The error of the innermost frame is the one to show.
                 Err(error) => {
@@ -128,8 +128,9 @@ impl Debuggee {
         Err(first_error.unwrap_or(untried))
     }
 
-    /// Returns true if all expressions are known and not 0 in the innermost frame of a thread.
-    pub(super) fn holds(&self, tid: Tid, question: &Question) -> Result<bool, String> {
+    /// Returns true if all expressions of a question are known and not 0 in the innermost frame of
+    /// a thread. Fails if they have no meaning there.
+    pub(super) fn is_condition_true(&self, tid: Tid, question: &Question) -> Result<bool, String> {
         let at = self.run().pc(tid).ok_or("the thread has no next instruction")?;
         let evaluator = Evaluator::new(self.asked.symbols());
         let machine = ThreadMachine::new(self.run(), tid);
@@ -140,15 +141,15 @@ impl Debuggee {
         Ok(values.iter().all(is_true))
     }
 
-    /// Returns the address range of the value of an expression, in the innermost frame of the
-    /// stopped thread in which it has a meaning. Fails if the value is not in one range, or is too
-    /// large to watch.
-    pub(super) fn memory_of(&self, text: &str) -> Result<AddrRange, String> {
+    /// Returns the address range of the value of an expression, to be watched: in the innermost
+    /// frame of the stopped thread in which it has a meaning. Fails if the value is not in one
+    /// range of memory, or is larger than [`MOST_WATCHED_BYTES`].
+    pub(super) fn memory_range(&self, text: &str) -> Result<AddrRange, String> {
         let tid = self.session.last_stop().thread;
         let question = Question::parse(text).map_err(|error| error.to_string())?;
         let activations = self.activations(tid);
         let (_, located): (_, Located) =
-            self.in_frames(tid, &activations, None, &|evaluator, at, frame| {
+            self.evaluate_in_frames(tid, &activations, None, &|evaluator, at, frame| {
                 let bound = evaluator.bind(&question, at)?;
                 evaluator.locate(&bound, frame)
             })?;
@@ -166,9 +167,10 @@ impl Debuggee {
         }
     }
 
-    /// Asks gdb for the value of an expression in a frame of the thread that stopped. Fails for
-    /// other threads, and for expressions that could execute commands.
-    fn by_gdb(
+    /// Asks gdb for the value of an expression in a frame of thread `tid`, waits, and returns gdb's
+    /// text. Fails if this is not the thread that stopped, and for expressions that could execute
+    /// commands.
+    fn ask_gdb(
         &self,
         host: &dyn Host,
         tid: Tid,

@@ -1,8 +1,8 @@
 //! The tools `hits`, `calls` and `origin`: questions about the whole run, in pages.
 
 use super::answer::Answer;
-use super::debuggee::{Debuggee, page};
 use super::host::Host;
+use super::open_recording::{OpenRecording, page_rows};
 use super::requests;
 use crate::ask::{
     Call, CallsQuestion, FollowedValue, Hit, HitsQuestion, OriginQuestion, OriginStep,
@@ -12,9 +12,9 @@ use crate::values::Question;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 
-impl Debuggee {
-    /// Answers `hits`: a page of the executions of some code. `next` is the position of the first
-    /// one of the next page.
+impl OpenRecording {
+    /// Answers `hits`: a page of the executions of some code in the whole run. `next` is the
+    /// position of the first one of the next page; null at the last page.
     pub(super) fn hits(
         &mut self,
         host: &dyn Host,
@@ -25,7 +25,7 @@ impl Debuggee {
         let texts: Vec<String> = print.texts().map(str::to_owned).collect();
         let from = wanted.from.as_deref().map(|from| self.asked.position_of(from)).transpose();
         let from = from.map_err(|error| error.to_string())?.unwrap_or(0);
-        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let (limit, is_exact) = (page_rows(wanted.limit), self.asked.is_exact());
         let question = HitsQuestion { at: &wanted.at, print: &print, from };
         let (mut rows, mut next) = (Vec::new(), None);
         let mut sink = |hit: Hit| {
@@ -41,7 +41,8 @@ impl Debuggee {
         Ok(json!({"rows": rows, "next": next}))
     }
 
-    /// Answers `calls`: a page of calls. `next` is the number of calls before the next page.
+    /// Answers `calls`: a page of calls of the whole run. `next` is the number of calls before the
+    /// next page; null at the last page.
     pub(super) fn calls(
         &mut self,
         host: &dyn Host,
@@ -56,7 +57,7 @@ impl Debuggee {
             in_program_file: wanted.own,
         };
         self.asked.check_calls(&question).map_err(|error| error.to_string())?;
-        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let (limit, is_exact) = (page_rows(wanted.limit), self.asked.is_exact());
         let end = wanted.skip.saturating_add(limit);
         let (mut rows, mut count, mut has_more) = (Vec::new(), 0, false);
         let mut sink = |call: Call| {
@@ -104,7 +105,7 @@ impl Debuggee {
             at: at.or(here),
             thread: at.is_none().then_some(stopped),
         };
-        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let (limit, is_exact) = (page_rows(wanted.limit), self.asked.is_exact());
         let (mut rows, mut has_more) = (Vec::<Value>::new(), false);
         let mut sink = |step: OriginStep| {
             if rows.len() == limit {

@@ -19,13 +19,15 @@ use tokio::sync::oneshot;
 
 /// A server of one client.
 struct Server {
+    /// Sends requests to the thread of the recording.
     jobs: Sender<Job>,
     /// Set when the client is gone.
     is_over: Arc<AtomicBool>,
 }
 
 /// Serves the client at the standard input and output, until it leaves or the connection breaks,
-/// which is no error. Fails if no thread can be started.
+/// which is no error. Then waits for the thread of the recording to end. Fails if no thread can be
+/// started.
 pub fn serve(host: impl Host + Send + 'static) -> io::Result<()> {
     let (jobs, worker) = worker::start(host)?;
     let is_over = Arc::new(AtomicBool::new(false));

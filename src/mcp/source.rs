@@ -1,7 +1,7 @@
 //! The tool `source`: lines of source files.
 
 use super::answer::Answer;
-use super::debuggee::{Debuggee, page};
+use super::open_recording::{OpenRecording, page_rows};
 use super::requests;
 use crate::common::Addr;
 use crate::session::is_source;
@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// The maximum number of characters of a line; a longer one is cut.
 const LONGEST_LINE: usize = 300;
 
-impl Debuggee {
-    /// Returns the source lines that have code, in the order of their addresses.
+impl OpenRecording {
+    /// Returns the source lines that have code, in the order of their addresses. Reads them at the
+    /// first call.
     pub(super) fn lines(&self) -> &[SourceLine] {
         self.lines.get_or_init(|| {
             let mut lines = self.asked.symbols().source_lines();
@@ -23,19 +24,20 @@ impl Debuggee {
         })
     }
 
-    /// Answers `source`: lines around the named or current one, from the file on this machine.
+    /// Answers `source`: lines around the named or current one, from the file on this machine or in
+    /// the recording. Fails if it is not a source file that can be read.
     pub(super) fn source(&self, wanted: &requests::Source) -> Answer {
         let (named, line) = match wanted.at.as_deref() {
-            Some(at) => self.line_of(at)?,
+            Some(at) => self.named_line(at)?,
             None => self.location_at(self.run().pc(self.session.last_stop().thread))?,
         };
-        let path = self.placed(&named);
+        let path = self.local_path(&named);
         if !is_source(&path) {
             return Err(format!("{}: there is no such source file here", path.display()));
         }
         let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let text = String::from_utf8_lossy(&text);
-        let limit = page(wanted.limit);
+        let limit = page_rows(wanted.limit);
         let line = line as usize;
         let first = line.saturating_sub(limit / 2).max(1);
         let shown = text.lines().skip(first - 1).take(limit);
@@ -62,9 +64,10 @@ impl Debuggee {
         found.ok_or_else(|| format!("the debug information has no line for {addr}"))
     }
 
-    /// Returns the file and line that `at` names: `FILE:LINE`, a function or an address. FILE may
-    /// be the end of a path; the first file of the program with that end is used.
-    fn line_of(&self, at: &str) -> Result<(PathBuf, u32), String> {
+    /// Returns the file (its path in the debug information) and line that `at` names: `FILE:LINE`,
+    /// a function or an address. FILE may be the end of a path; the first file of the program with
+    /// that end is used. Fails if there is no such code.
+    fn named_line(&self, at: &str) -> Result<(PathBuf, u32), String> {
         if let Some((file, line)) = at.rsplit_once(':')
             && let Ok(line) = line.parse()
         {
@@ -79,7 +82,7 @@ impl Debuggee {
 
     /// Returns the path of a source file on this machine, given its path in the debug information:
     /// in the recording if that contains its directory, or else the same path.
-    fn placed(&self, named: &Path) -> PathBuf {
+    fn local_path(&self, named: &Path) -> PathBuf {
         let moved = self
             .sources
             .iter()

@@ -1,8 +1,8 @@
 //! The tools `back` and `forward`: moves to code, to a change of memory, or by steps.
 
 use super::answer::Answer;
-use super::debuggee::Debuggee;
 use super::machine::ThreadMachine;
+use super::open_recording::OpenRecording;
 use super::requests::{Step, Travel};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::session::{
@@ -15,16 +15,17 @@ use std::collections::BTreeSet;
 
 /// The activation at the current position, by which the ends of steps over lines and out of
 /// functions are recognized.
-struct CurrentFunction {
+struct CurrentActivation {
     /// The canonical frame address: the stack pointer before its call.
     cfa: u64,
     /// The return address; `None` if the function has no caller.
     returns_to: Option<Addr>,
 }
 
-impl Debuggee {
-    /// Answers `back` and `forward`: moves as `wanted` says, and returns the new position. Removes
-    /// the breakpoints and watchpoints that the move inserted.
+impl OpenRecording {
+    /// Answers `back` and `forward`: moves as `wanted` says, and returns the new position, also if
+    /// it is that of an earlier stop, such as the end of the history. Removes the breakpoints and
+    /// watchpoints that the move inserted.
     pub(super) fn travel(
         &mut self,
         direction: Direction,
@@ -44,9 +45,9 @@ impl Debuggee {
         }
         let moved = match (until, watch, step) {
             (Some(code), ..) => {
-                self.travel_to_code(direction, code, when.as_deref(), count, interrupted)
+                self.move_to_code(direction, code, when.as_deref(), count, interrupted)
             }
-            (_, Some(value), _) => self.travel_to_change(direction, value, interrupted),
+            (_, Some(value), _) => self.move_to_change(direction, value, interrupted),
             (.., Some(step)) => self.steps(direction, *step, count, interrupted),
             _ => self.resume(direction, Action::Continue, interrupted).map(|_| ()),
         };
@@ -55,7 +56,8 @@ impl Debuggee {
         Ok(self.here())
     }
 
-    /// Resumes the session until its next stop. Fails if the session refuses.
+    /// Resumes the session with the thread that stopped last, until the next stop of any kind.
+    /// Fails if the session refuses.
     fn resume(
         &mut self,
         direction: Direction,
@@ -70,9 +72,11 @@ impl Debuggee {
         }
     }
 
-    /// Moves until `code` is about to execute for the `count`th time with `when` true, or until
-    /// another stop, such as the end of the history.
-    fn travel_to_code(
+    /// Moves until `code` is about to execute for the `count`th time, counting only executions at
+    /// which the expression `when` is true, if there is one. Any other stop, such as the end of the
+    /// history, ends the move too. Fails if there is no such code, or if `when` cannot be evaluated
+    /// there: the session then remains at that execution. Leaves its breakpoints to the caller.
+    fn move_to_code(
         &mut self,
         direction: Direction,
         code: &str,
@@ -90,21 +94,24 @@ impl Debuggee {
             if !matches!(stop.reason, StopReason::Breakpoint(_)) {
                 break;
             }
-            let holds = when.as_ref().map(|when| self.holds(stop.thread, when)).transpose()?;
-            left -= u32::from(holds.unwrap_or(true));
+            let is_true =
+                when.as_ref().map(|when| self.is_condition_true(stop.thread, when)).transpose()?;
+            left -= u32::from(is_true.unwrap_or(true));
         }
         Ok(())
     }
 
-    /// Moves to the last or next change of the memory of the expression `value`. A write of the
-    /// same bytes does not stop a move forward.
-    fn travel_to_change(
+    /// Moves back to before the last change of the memory of the expression `value`, or forward to
+    /// after the next one; forward, any other stop ends the move too. A write of the same bytes
+    /// does not stop a move forward. Fails if there is no earlier change. Leaves its watchpoint to
+    /// the caller.
+    fn move_to_change(
         &mut self,
         direction: Direction,
         value: &str,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
-        let range = self.memory_of(value)?;
+        let range = self.memory_range(value)?;
         if direction == Direction::Backward {
             let found = self.session.go_to_last_change(range, interrupted);
             return match found.map_err(|error| error.to_string())? {
@@ -141,7 +148,8 @@ impl Debuggee {
         bytes
     }
 
-    /// Makes `count` steps, or those up to the end of the history.
+    /// Makes `count` steps of the thread that stopped last, or fewer if one does not change the
+    /// position, as at an end of the history, or if the user interrupts it. Removes their breakpoints.
     fn steps(
         &mut self,
         direction: Direction,
@@ -162,7 +170,7 @@ impl Debuggee {
         Ok(())
     }
 
-    /// Makes one step of the stopped thread.
+    /// Makes one step of the thread that stopped last. Leaves its breakpoints to the caller.
     fn step(
         &mut self,
         direction: Direction,
@@ -177,7 +185,7 @@ impl Debuggee {
             Step::Out => true,
         };
         let tid = self.session.last_stop().thread;
-        let current = self.current_function(tid)?;
+        let current = self.current_activation(tid)?;
         match (direction, is_out) {
             (Direction::Backward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
@@ -191,24 +199,24 @@ impl Debuggee {
             }
             (Direction::Forward, true) => {
                 let returns_to = current.returns_to.ok_or("the function was not called")?;
-                self.run_to(tid, BTreeSet::from([returns_to]), &current, interrupted)
+                self.run_to_addresses(tid, BTreeSet::from([returns_to]), &current, interrupted)
             }
             (Direction::Forward, false) => {
                 let mut stops = self.other_lines(tid);
                 stops.extend(current.returns_to);
-                self.run_to(tid, stops, &current, interrupted)
+                self.run_to_addresses(tid, stops, &current, interrupted)
             }
         }
     }
 
-    /// Runs forward until thread `tid` reaches one of the addresses in the current activation or in
-    /// a caller of it, or until another stop. Inner activations, as of a recursion, do not stop it.
-    /// Leaves its breakpoints to the caller.
-    fn run_to(
+    /// Runs forward until thread `tid` reaches one of the addresses `stops` in activation `current`
+    /// or in a caller of it, or until a stop that is no breakpoint. Inner activations, as of a
+    /// recursion, and other threads do not stop it. Leaves its breakpoints to the caller.
+    fn run_to_addresses(
         &mut self,
         tid: Tid,
         stops: BTreeSet<Addr>,
-        current: &CurrentFunction,
+        current: &CurrentActivation,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         for addr in stops {
@@ -222,12 +230,12 @@ impl Debuggee {
             if stop.thread != tid {
                 continue;
             }
-            let is_returned = self.run().pc(tid) == current.returns_to;
+            let has_returned = self.run().pc(tid) == current.returns_to;
             let machine = ThreadMachine::new(self.run(), tid);
             let registers = FrameRegisters::innermost(&machine);
             // At the return address, the stack pointer is the CFA of the function that has
             // returned. Inner activations have lower ones: the stack grows down.
-            let cfa = if is_returned {
+            let cfa = if has_returned {
                 registers.get(crate::symbols::RSP)
             } else {
                 self.asked.symbols().cfa_of(&registers, &machine)
@@ -240,7 +248,7 @@ impl Debuggee {
 
     /// Returns the current activation of a thread. Fails in recordings that are not exact, and in
     /// code without unwind tables.
-    fn current_function(&self, tid: Tid) -> Result<CurrentFunction, String> {
+    fn current_activation(&self, tid: Tid) -> Result<CurrentActivation, String> {
         let not_here = "lines and functions are stepped in exact recordings, in code with unwind \
                         tables: give `until`, or the step \"instruction\"";
         if !self.run().is_exact() {
@@ -251,10 +259,11 @@ impl Debuggee {
         let symbols = self.asked.symbols();
         let cfa = symbols.cfa_of(&registers, &machine).ok_or(not_here)?;
         let caller = symbols.caller_of(&registers, &machine);
-        Ok(CurrentFunction { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
+        Ok(CurrentActivation { cfa, returns_to: caller.and_then(|caller| caller.pc()) })
     }
 
-    /// Returns the addresses at which other lines of the thread's current function begin.
+    /// Returns the addresses at which other lines of the thread's current function begin; none if
+    /// it has no symbols.
     fn other_lines(&self, tid: Tid) -> BTreeSet<Addr> {
         let symbols = self.asked.symbols();
         let Some(pc) = self.run().pc(tid) else { return BTreeSet::new() };

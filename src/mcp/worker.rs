@@ -2,8 +2,8 @@
 //! answered one after the other.
 
 use super::answer::Answer;
-use super::debuggee::Debuggee;
 use super::host::Host;
+use super::open_recording::OpenRecording;
 use super::tools::Request;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -29,13 +29,14 @@ pub(super) fn start(
     Ok((sender, thread))
 }
 
-/// Answers jobs until no sender is left. A panic closes the recording, and its answer is an error.
+/// Answers jobs one after the other, until no sender is left. A panic closes the recording, and the
+/// answer is an error.
 fn work(host: &dyn Host, jobs: &Receiver<Job>) {
-    let mut debuggee: Option<Debuggee> = None;
+    let mut recording: Option<OpenRecording> = None;
     for Job { request, is_cancelled, answer } in jobs {
-        let one = || answer_one(host, &mut debuggee, request, &*is_cancelled);
+        let one = || answer_one(host, &mut recording, request, &*is_cancelled);
         let result = catch_unwind(AssertUnwindSafe(one)).unwrap_or_else(|_| {
-            debuggee = None;
+            recording = None;
             Err("contraflow failed there, which is a bug; open the recording again".to_owned())
         });
         // A client that has left takes no answer.
@@ -47,17 +48,17 @@ fn work(host: &dyn Host, jobs: &Receiver<Job>) {
 /// any other request is an error if the request was cancelled.
 fn answer_one(
     host: &dyn Host,
-    debuggee: &mut Option<Debuggee>,
+    recording: &mut Option<OpenRecording>,
     request: Request,
     interrupted: &dyn Fn() -> bool,
 ) -> Answer {
     if let Request::Open(open) = request {
         // The processes of the previous recording end before others begin.
-        *debuggee = None;
-        let opened = debuggee.insert(Debuggee::open(host, &open)?);
-        return Ok(opened.whereabouts());
+        *recording = None;
+        let opened = recording.insert(OpenRecording::open(host, &open)?);
+        return Ok(opened.here_and_run());
     }
-    let debuggee = debuggee.as_mut().ok_or("no recording is open: call `open` first")?;
-    let result = debuggee.answer(host, request, interrupted);
+    let recording = recording.as_mut().ok_or("no recording is open: call `open` first")?;
+    let result = recording.answer(host, request, interrupted);
     if interrupted() { Err("cancelled".to_owned()) } else { result }
 }

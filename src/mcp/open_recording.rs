@@ -1,5 +1,5 @@
 //! An open recording, with a current position in its history: the answers to the tools `where` and
-//! `go`, and what the answers to the other tools share. Those are in `frames`, `print`,
+//! `go`, and the parts that answers to all tools share. The other answers are in `frames`, `print`,
 //! `questions`, `source` and `travel`.
 
 use super::answer::Answer;
@@ -18,15 +18,19 @@ use std::path::{Path, PathBuf};
 /// The maximum number of threads that `where` lists.
 const THREADS_LIMIT: usize = 50;
 /// The default number of rows of a page.
-const PAGE: usize = 20;
+const DEFAULT_PAGE_ROWS: usize = 20;
 /// The maximum number of rows of a page.
-const LARGEST_PAGE: usize = 200;
+const MOST_PAGE_ROWS: usize = 200;
 
 /// An open recording, with a current position: the session's.
-pub(super) struct Debuggee {
+pub(super) struct OpenRecording {
+    /// The directory of the recording.
     pub(super) dir: PathBuf,
+    /// The recording for questions about its whole history; it does not move the session.
     pub(super) asked: Asked,
+    /// The session, whose position is the current one.
     pub(super) session: Box<dyn AnySession>,
+    /// The directories of source files that the recording contains.
     pub(super) sources: Vec<SourceDirectory>,
     /// The source lines that have code, by address; empty until a request needs them.
     pub(super) lines: OnceCell<Vec<SourceLine>>,
@@ -34,7 +38,7 @@ pub(super) struct Debuggee {
     _kept: Box<dyn Any>,
 }
 
-impl Debuggee {
+impl OpenRecording {
     /// Opens the recording that `wanted` names, or else the latest one. The position is its end.
     pub(super) fn open(host: &dyn Host, wanted: &requests::Open) -> Result<Self, String> {
         let opened = host.open(wanted.recording.as_deref().map(Path::new))?;
@@ -51,7 +55,7 @@ impl Debuggee {
         interrupted: &dyn Fn() -> bool,
     ) -> Answer {
         match request {
-            Request::Open(_) | Request::Where => Ok(self.whereabouts()),
+            Request::Open(_) | Request::Where => Ok(self.here_and_run()),
             Request::Go(wanted) => self.go(&wanted),
             Request::Travel(direction, wanted) => self.travel(direction, &wanted, interrupted),
             Request::Backtrace(wanted) => self.backtrace(&wanted),
@@ -63,12 +67,13 @@ impl Debuggee {
         }
     }
 
+    /// Returns the session's run, at the current position.
     pub(super) fn run(&self) -> &dyn Run {
         self.session.run()
     }
 
-    /// Returns the thread that the client named, or else the one that stopped. Fails if the named
-    /// one does not exist at the position.
+    /// Returns the thread that the client named, or else the one that stopped last. Fails if the
+    /// named one does not exist at the current position.
     pub(super) fn thread(&self, named: Option<i32>) -> Result<Tid, String> {
         let Some(tid) = named.map(Tid) else { return Ok(self.session.last_stop().thread) };
         let is_there = self.run().threads().iter().any(|thread| thread.tid == tid);
@@ -81,7 +86,8 @@ impl Debuggee {
         Some(Position::text(position.at, self.run().is_exact()))
     }
 
-    /// Answers `go`: moves to a position given as text, or to the `begin` or `end` of the history.
+    /// Answers `go`: moves to a position given as text, or to the `begin` or `end` of the history,
+    /// and returns the new position.
     fn go(&mut self, wanted: &requests::Go) -> Answer {
         let position = match wanted.position.as_str() {
             "begin" => 0,
@@ -99,14 +105,14 @@ impl Debuggee {
         let mut here = Map::new();
         here.insert("position".to_owned(), json!(self.position()));
         here.insert("thread".to_owned(), json!(stop.thread.0));
-        let reason = self.words_of(stop.reason);
+        let reason = self.reason_text(stop.reason);
         here.insert("stopped".to_owned(), json!(reason));
-        here.extend(self.place_of(self.run().pc(stop.thread)));
+        here.extend(self.place_members(self.run().pc(stop.thread)));
         Value::Object(here)
     }
 
     /// Returns the JSON of [`Self::here`], and with it the threads, the run and its end.
-    pub(super) fn whereabouts(&self) -> Value {
+    pub(super) fn here_and_run(&self) -> Value {
         let mut here = self.here();
         let run = self.run();
         let (is_exact, described) = (run.is_exact(), run.describe());
@@ -116,7 +122,7 @@ impl Debuggee {
             let mut shown = Map::new();
             shown.insert("thread".to_owned(), json!(thread.tid.0));
             shown.insert("name".to_owned(), json!(thread.name));
-            shown.extend(self.place_of(run.pc(thread.tid)));
+            shown.extend(self.place_members(run.pc(thread.tid)));
             Value::Object(shown)
         });
         let shown: Vec<Value> = shown.collect();
@@ -137,15 +143,15 @@ impl Debuggee {
         here
     }
 
-    /// Returns the JSON members for the function, file, line and address of some code; null if they
-    /// are unknown.
-    pub(super) fn place_of(&self, addr: Option<Addr>) -> Map<String, Value> {
+    /// Returns the JSON members for the function, file, line and address of the code at `addr`;
+    /// null if they are unknown.
+    pub(super) fn place_members(&self, addr: Option<Addr>) -> Map<String, Value> {
         let place = addr.map(|addr| self.asked.place(addr)).unwrap_or_default();
-        place_cells(&place, addr)
+        place_members_of(&place, addr)
     }
 
     /// Returns the reason of a stop, in words for the client.
-    fn words_of(&self, reason: StopReason) -> String {
+    fn reason_text(&self, reason: StopReason) -> String {
         match reason {
             StopReason::Moved => "arrived".to_owned(),
             StopReason::Step => "after a step".to_owned(),
@@ -167,8 +173,9 @@ impl Debuggee {
     }
 }
 
-/// Returns the JSON members for the function, file and line of a place, and for its address.
-pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Value> {
+/// Returns the JSON members for the function, file and line of a place, and for its address; null
+/// if they are unknown.
+pub(super) fn place_members_of(place: &Place, addr: Option<Addr>) -> Map<String, Value> {
     let (file, line) = place.line.clone().unzip();
     let mut cells = Map::new();
     cells.insert("function".to_owned(), json!(place.function));
@@ -179,6 +186,6 @@ pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Valu
 }
 
 /// Returns the number of rows of a page: the client's limit, or the default, in the allowed range.
-pub(super) fn page(limit: Option<usize>) -> usize {
-    limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)
+pub(super) fn page_rows(limit: Option<usize>) -> usize {
+    limit.unwrap_or(DEFAULT_PAGE_ROWS).clamp(1, MOST_PAGE_ROWS)
 }
