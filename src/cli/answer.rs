@@ -15,25 +15,29 @@ use std::process::ExitCode;
 pub(super) const NO_VALUES: &str =
     "this recording is of the path, which has no values before its end; they are left out";
 
-/// An answer that is being printed.
+/// An answer that is being printed. Its methods take `&self`, as the closures of a question share
+/// it.
 pub(super) struct Answer {
     rows: RefCell<Rows>,
     bar: RefCell<Bar>,
     leaving: Leaving,
+    /// The maximum number of rows.
     limit: u64,
+    /// The number of rows so far.
     count: Count<u64>,
-    last: u64,
+    /// The last position of the run, for the progress.
+    last_position: u64,
 }
 
 impl Answer {
-    /// Begins an answer with columns of these names, of at most `limit` rows. `last` is the last
-    /// position of the run. Until the answer is dropped, Ctrl-C only makes
+    /// Begins an answer with columns of these names, of at most `limit` rows. `last_position` is
+    /// the last position of the run. Until the answer is dropped, Ctrl-C only makes
     /// [`Self::is_interrupted`] true.
     pub(super) fn begin(
         form: Form,
         names: Vec<String>,
         limit: Option<u64>,
-        last: u64,
+        last_position: u64,
     ) -> io::Result<Self> {
         // On a terminal, the rows themselves show the progress.
         let bar = if stdout().is_terminal() { Bar::hidden() } else { Bar::new("replaying") };
@@ -43,21 +47,23 @@ impl Answer {
             leaving: Leaving::on_signals(),
             limit: limit.unwrap_or(u64::MAX),
             count: Count::new(0),
-            last,
+            last_position,
         })
     }
 
-    /// Prints a row, whose line as text is `text`. Breaks after the last one that is wanted.
-    pub(super) fn row(
+    /// Prints a row; `text` returns its line in the text form. Breaks after the last row within the
+    /// limit.
+    pub(super) fn print_row(
         &self,
         cells: Vec<Cell>,
         text: impl FnOnce() -> String,
     ) -> io::Result<ControlFlow<()>> {
-        self.row_of_lines(cells, || vec![text()])
+        self.print_row_of_lines(cells, || vec![text()])
     }
 
-    /// Prints a row that takes several lines as text. Breaks after the last row that is wanted.
-    pub(super) fn row_of_lines(
+    /// Prints a row that takes several lines in the text form. Breaks after the last row within the
+    /// limit; prints nothing after that.
+    pub(super) fn print_row_of_lines(
         &self,
         cells: Vec<Cell>,
         text: impl FnOnce() -> Vec<String>,
@@ -66,25 +72,26 @@ impl Answer {
             return Ok(ControlFlow::Break(()));
         }
         self.count.set(self.count.get() + 1);
-        self.rows.borrow_mut().print(cells, text)?;
+        self.rows.borrow_mut().print_row(cells, text)?;
         let is_last = self.count.get() >= self.limit;
         Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
     /// Shows the position that the search has reached as progress.
-    pub(super) fn reached(&self, position: u64) {
-        self.bar.borrow_mut().show_part(position, self.last);
+    pub(super) fn show_progress(&self, position: u64) {
+        self.bar.borrow_mut().show_part(position, self.last_position);
     }
 
     /// Returns true if the user has interrupted the search. Also writes out rows that wait.
     pub(super) fn is_interrupted(&self) -> bool {
         // The next row reports that the output is gone.
-        let _ = self.rows.borrow_mut().flush_late();
+        let _ = self.rows.borrow_mut().flush_if_late();
         self.leaving.is_asked()
     }
 
-    /// Ends the answer, and returns the exit status: that of an error if the user interrupted it.
-    /// `nothing` is the message for an answer without rows.
+    /// Writes out the rest of the answer, and returns the exit status: that of an error, with a
+    /// message, if the user interrupted it. `nothing` is the message for an answer without rows,
+    /// which is no error.
     pub(super) fn end(self, nothing: &str) -> io::Result<ExitCode> {
         drop(self.bar);
         self.rows.borrow_mut().flush()?;

@@ -1,8 +1,8 @@
 //! Opens a recording for a question about its whole history.
 
 use super::Failure;
-use super::found::Found;
-use super::open::{path_of, say_what_cpu_lacks};
+use super::found::NamedRecording;
+use super::open::{path_recording_of, report_cpu_differences};
 use super::remedies::with_remedy;
 use crate::ask::{Asked, Recorded};
 use crate::dap::OpenAsked;
@@ -11,27 +11,28 @@ use crate::replay;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens the recording that the user named. The path of an exact recording is made by a replay on
-/// first use and kept in the recording's directory.
-pub(super) fn open(recording: Option<&Path>) -> Result<(Found, Asked), Failure> {
-    let found = Found::new(recording)?;
+/// Finds the recording that the user named, or the latest, and opens it for questions. The path of
+/// an exact recording is made by a replay on first use and kept in the recording's directory.
+pub(super) fn open(recording: Option<&Path>) -> Result<(NamedRecording, Asked), Failure> {
+    let found = NamedRecording::find(recording)?;
     let asked = open_found(&found)?;
     Ok((found, asked))
 }
 
-/// Opens a found recording for questions. Reports the CPU features that a replay would lack.
-pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
+/// Opens a found recording for questions. Prints a message about CPU features that a replay would
+/// lack.
+pub(super) fn open_found(found: &NamedRecording) -> Result<Asked, Failure> {
     let reader = Reader::open(found.dir())?;
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     let exact = is_exact.then(|| Reader::open(found.dir())).transpose()?;
     if let Some(exact) = &exact {
-        say_what_cpu_lacks(exact);
+        report_cpu_differences(exact);
     }
-    Ok(Asked::open(Recorded { path: path_of(reader)?, exact })?)
+    Ok(Asked::open(Recorded { path: path_recording_of(reader)?, exact })?)
 }
 
-/// Returns a function that opens the recording in a directory for questions, in another thread. It
-/// prints nothing, and calls its `goes_on` as [`replay::path_of`] does.
+/// Returns a function that opens the recording in a directory for questions, when another thread
+/// calls it. It prints nothing, and calls its `goes_on` as [`replay::path_of`] does.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
     Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| with_remedy(failure.as_ref())))
 }

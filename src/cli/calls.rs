@@ -1,7 +1,7 @@
 //! `contraflow calls`: every call of a function, or of all.
 
 use super::answer::{Answer, NO_VALUES};
-use super::rows::{Cell, object};
+use super::rows::{Cell, json_object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{Call, CallKind, CallsQuestion};
 use crate::session::Position;
@@ -29,16 +29,16 @@ pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure>
     let names = names(&wanted).into_iter().map(str::to_owned).collect();
     let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
     let mut sink = |call: Call| {
-        Ok(answer.row(cells(&call, &wanted, is_exact), || line(&call, &wanted, is_exact))?)
+        Ok(answer.print_row(cells(&call, &wanted, is_exact), || line(&call, &wanted, is_exact))?)
     };
-    let reached = |position| answer.reached(position);
+    let reached = |position| answer.show_progress(position);
     asked.calls(wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
     let functions = arguments.function.join(", ");
     let functions = if functions.is_empty() { "a function" } else { &functions };
     Ok(answer.end(&format!("{functions} was not called"))?)
 }
 
-/// Returns the names of the columns, in the order of `cells`.
+/// Returns the names of the columns for the wanted facts, in the order of `cells`.
 fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
     let mut names = vec!["position", "thread", "address", "function", "depth", "how", "caller"];
     names.extend(wanted.arguments.then_some("arguments"));
@@ -48,11 +48,12 @@ fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
     names
 }
 
-/// Returns a call as JSON.
+/// Returns a call as JSON, in the form of a row of `contraflow calls --json`.
 pub(super) fn json(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Value {
-    object(names(wanted), cells(call, wanted, is_exact))
+    json_object(names(wanted), cells(call, wanted, is_exact))
 }
 
+/// Returns the cells of a call, in the order of `names`.
 fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {
     let how = match call.how {
         CallKind::Call => "call",
@@ -64,23 +65,23 @@ fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {
         Cell::text(Position::text(call.position, is_exact)),
         Cell::thread(call.tid),
         Cell::text(call.addr.to_string()),
-        Cell::maybe(call.function.as_deref().map(Cell::text)),
+        Cell::or_null(call.function.as_deref().map(Cell::text)),
         Cell::number(call.depth as u64),
         Cell::text(how),
-        Cell::maybe(call.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+        Cell::or_null(call.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
     ];
     if wanted.arguments {
-        cells.push(Cell::maybe(call.arguments.as_deref().map(arguments_cell)));
+        cells.push(Cell::or_null(call.arguments.as_deref().map(arguments_cell)));
     }
     if wanted.returns {
-        cells.push(Cell::maybe(call.returned.as_ref().map(Cell::value)));
+        cells.push(Cell::or_null(call.returned.as_ref().map(Cell::value)));
     }
     if wanted.returns || wanted.duration {
         let at = call.returned_at.map(|at| Cell::text(Position::text(at, is_exact)));
-        cells.push(Cell::maybe(at));
+        cells.push(Cell::or_null(at));
     }
     if wanted.duration {
-        cells.push(Cell::maybe(call.instructions.map(Cell::number)));
+        cells.push(Cell::or_null(call.instructions.map(Cell::number)));
     }
     cells
 }
@@ -90,11 +91,13 @@ fn arguments_cell(arguments: &[(String, Shown)]) -> Cell {
     Cell { text: listed(arguments), json: Value::Object(json.collect::<Map<_, _>>()) }
 }
 
+/// Returns arguments as text: `a=1, b=2`.
 fn listed(arguments: &[(String, Shown)]) -> String {
     let arguments = arguments.iter().map(|(name, value)| format!("{name}={value}"));
     arguments.collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the line of a call in the text form.
 fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
     let position = Position::text(call.position, is_exact);
     // Calls of named functions are not indented.

@@ -1,9 +1,9 @@
 //! `contraflow check`: replays an exact recording to its end, and reports whether the replay is the
 //! recorded run. The exit status is that of an error if it is not.
 
-use super::found::Found;
-use super::open::say_what_cpu_lacks;
-use super::{EXIT_ERROR, Failure, arguments, count_of, say};
+use super::found::NamedRecording;
+use super::open::report_cpu_differences;
+use super::{EXIT_ERROR, Failure, arguments, count_text, say};
 use crate::capture::Leaving;
 use crate::recording::Reader;
 use crate::replay::{Replay, Verdict};
@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
-    let found = Found::new(arguments.recording.as_deref())?;
+    let found = NamedRecording::find(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();
     let begun = Instant::now();
     let reader = Reader::open(found.dir())?;
-    say_what_cpu_lacks(&reader);
+    report_cpu_differences(&reader);
     let mut replay = Replay::open(reader)?;
     let verdict = replay.verify(&|| leaving.is_asked())?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -41,7 +41,7 @@ fn words(verdict: &Verdict) -> String {
         (true, true) => format!(
             "the replay is the recorded run: {run}; the registers of {} and {bytes} \
              bytes of memory at the end",
-            count_of(*threads, "thread")
+            count_text(*threads, "thread")
         ),
         (false, true) => {
             format!("the replay is the recorded run as far as the recording goes: {run}")

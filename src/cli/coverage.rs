@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &ask_arguments::Coverage) -> Result<ExitCode, Failu
     if files.is_empty() {
         return Err(format!(
             "{}: the program has no debug information, so its lines are unknown: compile with -g",
-            found.shown().display()
+            found.user_path().display()
         )
         .into());
     }

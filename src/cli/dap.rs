@@ -2,9 +2,9 @@
 //! socket.
 
 use super::dap_debuggee::{open_process, open_program, open_recording};
-use super::gdb_session::not_started;
+use super::gdb_session::start_error;
 use super::remedies::with_remedy;
-use super::temporary::sweep_up;
+use super::temporary::remove_unused_temporaries;
 use super::{Failure, arguments, say};
 use crate::capture::{OrphanEnd, end_with_parent};
 use crate::dap::{
@@ -32,9 +32,9 @@ pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
     if let Some(address) = &arguments.listen {
         listen(address)?;
     } else {
-        sweep_up();
-        let (input, output, surroundings) = Surroundings::take()?;
-        dap::serve(input, output, &surroundings);
+        remove_unused_temporaries();
+        let (input, output, host) = AdapterHost::take_streams()?;
+        dap::serve(input, output, &host);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +75,8 @@ fn listen(address: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts an adapter in a separate process, with a socket as its standard streams.
+/// Starts an adapter in a separate process, with a socket as its standard streams. Prints a message
+/// if that fails.
 fn start_adapter(socket: OwnedFd) {
     let started = socket.try_clone().and_then(|input| {
         Command::new("/proc/self/exe").arg("dap").stdin(input).stdout(socket).spawn()
@@ -86,28 +87,28 @@ fn start_adapter(socket: OwnedFd) {
     }
 }
 
-/// The surroundings of an adapter on the standard streams. Other writers to these streams, such as
-/// live programs, write to pipes, whose contents go to the client's console.
-struct Surroundings {
+/// The host of an adapter on the standard streams. Other writers to these streams, such as live
+/// programs, write to pipes instead, whose contents go to the client's console.
+struct AdapterHost {
     /// The pipes from standard output and standard error; `None` once they are taken.
-    printed: RefCell<Option<(PipeReader, PipeReader)>>,
+    output_pipes: RefCell<Option<(PipeReader, PipeReader)>>,
 }
 
-impl Surroundings {
+impl AdapterHost {
     /// Returns the standard input and output for the adapter, and replaces the standard streams of
     /// this process by `/dev/null` and pipes.
-    fn take() -> io::Result<(File, File, Self)> {
+    fn take_streams() -> io::Result<(File, File, Self)> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let ((printed, stdout), (complained, stderr)) = (io::pipe()?, io::pipe()?);
+        let ((stdout_pipe, stdout), (stderr_pipe, stderr)) = (io::pipe()?, io::pipe()?);
         dup2_stdin(File::open("/dev/null")?)?;
         dup2_stdout(&stdout)?;
         dup2_stderr(&stderr)?;
-        Ok((input, output, Self { printed: RefCell::new(Some((printed, complained))) }))
+        Ok((input, output, Self { output_pipes: RefCell::new(Some((stdout_pipe, stderr_pipe))) }))
     }
 }
 
-impl Host for Surroundings {
+impl Host for AdapterHost {
     fn open(&self, target: &Target) -> Result<Debuggee, String> {
         let opened = match target {
             Target::Recording(name) => open_recording(name.as_deref()),
@@ -130,7 +131,7 @@ impl Host for Surroundings {
         let mut gdb = Command::new(name);
         gdb.args(["-q", "-i=mi3"]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         end_with_parent(&mut gdb, OrphanEnd::Kill);
-        gdb.spawn().map_err(|error| not_started(name, &error).to_string())
+        gdb.spawn().map_err(|error| start_error(name, &error).to_string())
     }
 
     fn interrupt(&self, process: u32) {
@@ -139,15 +140,18 @@ impl Host for Surroundings {
     }
 
     fn program_output(&self) -> Option<Box<dyn Iterator<Item = OutputLine> + Send>> {
-        let (printed, complained) = self.printed.borrow_mut().take()?;
-        Some(Box::new(both(printed, complained)))
+        let (stdout_pipe, stderr_pipe) = self.output_pipes.borrow_mut().take()?;
+        Some(Box::new(merged_output(stdout_pipe, stderr_pipe)))
     }
 }
 
-/// Returns the output of two pipes, in the order of its arrival.
-fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = OutputLine> + Send {
+/// Returns the output of two pipes, in the order of its arrival: threads read them.
+fn merged_output(
+    stdout_pipe: PipeReader,
+    stderr_pipe: PipeReader,
+) -> impl Iterator<Item = OutputLine> + Send {
     let (sender, lines) = std::sync::mpsc::channel();
-    for (pipe, is_error) in [(printed, false), (complained, true)] {
+    for (pipe, is_error) in [(stdout_pipe, false), (stderr_pipe, true)] {
         let sender = sender.clone();
         thread::spawn(move || {
             for line in output_chunks(pipe, is_error) {
@@ -160,7 +164,8 @@ fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = Out
     lines.into_iter()
 }
 
-/// Starts `contraflow record` for a program, with a new recording in the store.
+/// Starts `contraflow record` for a program, with a new recording in the store, without waiting for
+/// it.
 fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
     let name = program.command.first().ok_or("`program` is empty")?;
     let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
@@ -177,10 +182,11 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
             None => command.env_remove(name),
         };
     }
-    start(command, recording)
+    start_piped(command, recording)
 }
 
-/// Starts `contraflow import` for a trace, with a new recording in the store.
+/// Starts `contraflow import` for a trace, with a new recording in the store, without waiting for
+/// it.
 fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
     let recording: PathBuf = Store::of_user().create_recording_dir(&trace.path)?;
     let mut command = Command::new("/proc/self/exe");
@@ -190,12 +196,12 @@ fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
             command.arg(option).arg(value);
         }
     }
-    start(command, recording)
+    start_piped(command, recording)
 }
 
 /// Starts a recorder or importer as the leader of a process group, with its output piped. It is
 /// terminated if this process ends first.
-fn start(mut command: Command, recording: PathBuf) -> Result<Recorder, Failure> {
+fn start_piped(mut command: Command, recording: PathBuf) -> Result<Recorder, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     end_with_parent(&mut command, OrphanEnd::Terminate);
     let child = command.spawn()?;

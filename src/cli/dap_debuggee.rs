@@ -1,9 +1,9 @@
 //! The debuggee of `contraflow dap`: a recording or a live program, with its server in a thread of
 //! this process, and the commands with which gdb connects to it.
 
-use super::found::Found;
-use super::gdb_session::{Scene, check_socket};
-use super::open::{self, Opened};
+use super::found::NamedRecording;
+use super::gdb_session::{GdbFiles, check_socket};
+use super::open::{self, DebuggableRecording};
 use super::remedies::with_remedy;
 use super::temporary::Temporary;
 use super::{Failure, ask, quoted, say, serve};
@@ -27,23 +27,23 @@ use std::thread::{self, JoinHandle};
 
 /// Opens a recording at its end, in a server for the adapter's gdb.
 pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
-    let found = Found::new(name)?;
+    let found = NamedRecording::find(name)?;
     let dir = fs::canonicalize(found.dir())?;
-    let temporary = Temporary::make()?;
+    let temporary = Temporary::create()?;
     let reader = Reader::open(&dir)?;
-    let scene = Scene::make(&reader, &dir, temporary.dir())?;
-    let mut commands = scene.commands();
+    let gdb_files = GdbFiles::write(&reader, &dir, temporary.dir())?;
+    let mut commands = gdb_files.gdb_commands();
     // The last command connects gdb: the scripts are loaded before.
     let connect = commands.pop();
     commands.push(import_scripts(temporary.dir())?);
     commands.extend(connect);
-    let server = Server::start(&scene.socket, move |inquired, options| {
-        Ok(match open::run(&dir)? {
-            Opened::Path(recording) => {
+    let server = Server::start(&gdb_files.socket, move |inquired, options| {
+        Ok(match open::for_debugger(&dir)? {
+            DebuggableRecording::Path(recording) => {
                 let session = Session::new(crate::session::Recorded::at_end(*recording));
                 Box::new(move || serve_one(inquired(), session, options))
             }
-            Opened::Exact(replayed) => {
+            DebuggableRecording::Exact(replayed) => {
                 let session = Session::new(*replayed);
                 Box::new(move || serve_one(inquired(), session, options))
             }
@@ -63,11 +63,11 @@ pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
         environment.retain(|(known, _)| known != OsStr::new(name));
         environment.extend(value.iter().map(|value| (name.into(), value.into())));
     }
-    let temporary = Temporary::make()?;
+    let temporary = Temporary::create()?;
     let request = crate::capture::Request {
         env: Some(environment),
         directory: program.directory.clone(),
-        ..serve::request(
+        ..serve::live_request(
             Some(path.clone()),
             program.command.clone(),
             temporary.dir().join("program"),
@@ -79,14 +79,14 @@ pub(super) fn open_program(program: &Program) -> Result<Debuggee, Failure> {
 
 /// Attaches a server for the adapter's gdb to a process.
 pub(super) fn open_process(pid: i32) -> Result<Debuggee, Failure> {
-    let temporary = Temporary::make()?;
-    let request = serve::request(None, Vec::new(), temporary.dir().join("program"));
+    let temporary = Temporary::create()?;
+    let request = serve::live_request(None, Vec::new(), temporary.dir().join("program"));
     let file = fs::read_link(format!("/proc/{pid}/exe")).ok();
     open_live(request, Start::Process(Pid(pid)), file.as_deref(), temporary)
 }
 
-/// Starts or attaches to a program, which is recorded exactly, under a server for the adapter's
-/// gdb. `file` is the executable for gdb, if it is known.
+/// Starts or attaches to a program, as `start` says, and records it exactly, under a server for the
+/// adapter's gdb. `file` is the executable for gdb, if it is known.
 fn open_live(
     request: crate::capture::Request,
     start: Start,
@@ -99,7 +99,7 @@ fn open_live(
     let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
     let mut commands = vec!["set remotetimeout 60".into(), "set sysroot /".into()];
     if let Some(file) = file {
-        commands.push(command(&["file".as_ref(), &quoted::given(file.as_os_str())]));
+        commands.push(command(&["file".as_ref(), &quoted::for_gdb(file.as_os_str())]));
     }
     commands.push(command(&["source".as_ref(), script.as_os_str()]));
     commands.push(import_scripts(temporary.dir())?);
@@ -125,7 +125,8 @@ fn import_scripts(dir: &Path) -> Result<OsString, Failure> {
     Ok(format!("python {import}; import {DAP_MODULE}").into())
 }
 
-/// Serves a session to gdb until gdb disconnects. Abandons the session if `inquired` is `None`.
+/// Serves a session to gdb until gdb disconnects. If `inquired` is `None`, gdb never connected:
+/// ends the session without serving it.
 fn serve_one<R: Run>(inquired: Option<Inquired>, session: Session<R>, options: Options) {
     let Some(inquired) = inquired else {
         // The server ends before a gdb has connected.
@@ -153,7 +154,8 @@ struct Server {
 
 impl Server {
     /// Listens at `socket`, and runs `open` in a thread: it opens a session and returns the
-    /// function that serves it. Returns when gdb may connect.
+    /// function that serves it. Returns when the session is open, so that gdb may connect; fails if
+    /// it cannot be opened.
     fn start(
         socket: &Path,
         open: impl FnOnce(Accept, Options) -> Result<Serve, Failure> + Send + 'static,
@@ -195,8 +197,8 @@ impl Server {
         }
     }
 
-    /// Returns the debuggee for the adapter, with `commands` for gdb. `kept` is dropped once the
-    /// debuggee has ended.
+    /// Returns the debuggee for the adapter, with `commands` for gdb and no recording for
+    /// questions. `kept` is dropped once the debuggee has ended.
     fn debuggee(self, commands: Vec<OsString>, kept: impl Sized + 'static) -> Debuggee {
         let Self { socket, inquirer, is_to_end, thread } = self;
         let end = move || {

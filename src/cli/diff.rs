@@ -2,14 +2,14 @@
 
 use super::answer::{Answer, NO_VALUES};
 use super::rows::Cell;
-use super::{EXIT_ERROR, Failure, ask, ask_arguments, count_of, say};
+use super::{EXIT_ERROR, Failure, ask, ask_arguments, count_text, say};
 use crate::ask::{Cause, Compared, Difference, Pair, Place, Step};
 use crate::session::Position;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// The names of the columns, in the order of `Texts::cells`.
+/// The names of the columns, in the order of `DifferenceText::cells`.
 const NAMES: [&str; 16] = [
     "good_position",
     "bad_position",
@@ -41,8 +41,8 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     let names = NAMES.iter().map(|name| (*name).to_owned()).collect();
     let answer = Answer::begin(arguments.form, names, arguments.limit, good.last_position())?;
     let mut sink = |found: Difference| {
-        let texts = Texts { found: &found, are_exact };
-        Ok(answer.row_of_lines(texts.cells(), || texts.lines())?)
+        let texts = DifferenceText { found: &found, are_exact };
+        Ok(answer.print_row_of_lines(texts.cells(), || texts.lines())?)
     };
     let with_libraries = arguments.libraries;
     let mut pair = Pair { runs: [&mut good, &mut bad], with_libraries };
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
         "the runs took the same path in the program's own code".to_owned()
     };
     let code = answer.end(&nothing)?;
-    say_rest(&compared);
+    report_rest(&compared);
     let is_same = compared.own + compared.in_libraries + compared.lone_threads == 0;
     Ok(if code == ExitCode::from(EXIT_ERROR) || is_same {
         code
@@ -62,14 +62,14 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     })
 }
 
-/// Reports what the comparison left out.
-fn say_rest(compared: &Compared) {
+/// Prints messages about the differences and threads that the comparison left out.
+fn report_rest(compared: &Compared) {
     if compared.in_libraries > 0 {
         let count = compared.in_libraries;
         say(&format!("{count} in libraries left out: --libraries lists them"));
     }
     if compared.lone_threads > 0 {
-        say(&format!("{} in one of the runs only", count_of(compared.lone_threads, "thread")));
+        say(&format!("{} in one of the runs only", count_text(compared.lone_threads, "thread")));
     }
     if compared.is_cut {
         say(
@@ -81,12 +81,12 @@ fn say_rest(compared: &Compared) {
 
 /// A difference, to be printed as cells or as lines. In pairs, the good run comes first: `side` is
 /// 0 for it, and 1 for the bad run.
-struct Texts<'a> {
+struct DifferenceText<'a> {
     found: &'a Difference,
     are_exact: [bool; 2],
 }
 
-impl Texts<'_> {
+impl DifferenceText<'_> {
     fn position(&self, side: usize, step: &Step) -> String {
         Position::text(step.position, self.are_exact[side])
     }
@@ -100,7 +100,7 @@ impl Texts<'_> {
         Some([count(0)?, count(1)?])
     }
 
-    /// Returns the values that decided a branch; both values of a name if they differ.
+    /// Returns the values that decided a branch as text; both values of a name if they differ.
     fn values(&self) -> String {
         let mut text = String::new();
         for (name, [good, bad]) in &self.found.values {
@@ -119,15 +119,16 @@ impl Texts<'_> {
         let Self { found, .. } = self;
         let (file, line) = found.at[0].place.line.clone().unzip();
         let step = |side: usize, step: Option<&Step>| {
-            Cell::maybe(step.map(|step| Cell::text(self.position(side, step))))
+            Cell::or_null(step.map(|step| Cell::text(self.position(side, step))))
         };
         let next = |side: usize| {
             let place = found.next[side].as_ref().map(place);
-            Cell::maybe(place.map(Cell::text))
+            Cell::or_null(place.map(Cell::text))
         };
         let meeting = |side: usize| found.meeting.as_ref().map(|meeting| &meeting[side]);
-        let count =
-            |side: usize| Cell::maybe(self.instructions().map(|counts| Cell::number(counts[side])));
+        let count = |side: usize| {
+            Cell::or_null(self.instructions().map(|counts| Cell::number(counts[side])))
+        };
         let value = |(name, [good, bad]): &(String, [String; 2])| json!({ "name": name, "good": good, "bad": bad });
         let values: Vec<Value> = found.values.iter().map(value).collect();
         vec![
@@ -136,15 +137,15 @@ impl Texts<'_> {
             Cell::thread(found.threads[0]),
             Cell::thread(found.threads[1]),
             Cell::text(cause(found.cause)),
-            Cell::maybe(found.at[0].place.function.as_deref().map(Cell::text)),
-            Cell::maybe(file.as_deref().map(Cell::text)),
-            Cell::maybe(line.map(|line| Cell::number(line.into()))),
+            Cell::or_null(found.at[0].place.function.as_deref().map(Cell::text)),
+            Cell::or_null(file.as_deref().map(Cell::text)),
+            Cell::or_null(line.map(|line| Cell::number(line.into()))),
             next(0),
             next(1),
             Cell { text: self.values(), json: Value::from(values) },
             count(0),
             count(1),
-            Cell::maybe(meeting(0).map(|step| Cell::text(place(step)))),
+            Cell::or_null(meeting(0).map(|step| Cell::text(place(step)))),
             step(0, meeting(0)),
             step(1, meeting(1)),
         ]

@@ -33,7 +33,7 @@ impl Disassembler {
         Self { symbols, formatter: formatter(), known: HashMap::new() }
     }
 
-    /// Returns the text of the instruction at the start of these bytes.
+    /// Returns the text of the instruction at `addr`, which is at the start of these bytes.
     pub(super) fn line(&mut self, addr: Addr, mode: ExecMode, bytes: [u8; 15]) -> &Line {
         if self.known.len() > KNOWN_LIMIT {
             self.known.clear();
@@ -64,8 +64,8 @@ fn place(symbols: &Symbols, addr: Addr) -> String {
     location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", Visible(&at.file), at.line))
 }
 
-/// Returns the text of one instruction of 64-bit code.
-pub(super) fn instruction(addr: Addr, bytes: &[u8]) -> String {
+/// Returns one instruction of 64-bit code in AT&T syntax.
+pub(super) fn disassembled(addr: Addr, bytes: &[u8]) -> String {
     text(&mut formatter(), addr, ExecMode::Bits64, bytes)
 }
 

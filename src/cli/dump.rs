@@ -1,11 +1,12 @@
 //! `contraflow dump`: a recording or a raw trace as text or JSON, on one rung of the ladder
-//! ([`What`]): packets, events, blocks, instructions; also calls, counts, the sideband or the log.
+//! ([`DumpKind`]): packets, events, blocks, instructions; also calls, counts, the sideband or the
+//! log.
 
 use super::disassembly::Disassembler;
-use super::dump_arguments::{Dump, What};
-use super::found::Found;
-use super::open::{path_of, say_what_is_wrong};
-use super::print::{Printer, once, packets};
+use super::dump_arguments::{Dump, DumpKind};
+use super::found::NamedRecording;
+use super::open::{path_recording_of, report_faults};
+use super::print::{Printer, print_packets, releasing_memory};
 use super::progress::Bar;
 use super::stats::Stats;
 use super::{Failure, dump_log, raw};
@@ -23,43 +24,44 @@ use std::process::ExitCode;
 
 pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let (what, recording) = arguments.subject()?;
+    let (kind, recording) = arguments.subject()?;
     match (&arguments.raw.pt, recording) {
         (Some(_), Some(recording)) => {
             let recording = recording.display();
             return Err(format!("{recording}: give a raw trace or a recording, not both").into());
         }
-        (Some(pt), None) => of_trace(arguments, what, pt, &mut out)?,
+        (Some(pt), None) => dump_raw_trace(arguments, kind, pt, &mut out)?,
         (None, _) if arguments.raw.core.is_some() => {
             return Err("--core requires a raw trace: give one with --pt".into());
         }
-        (None, recording) => of_recording(arguments, what, recording.as_deref(), &mut out)?,
+        (None, recording) => dump_recording(arguments, kind, recording.as_deref(), &mut out)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a raw trace, with the code that the arguments name. Fails for the sideband and the log,
-/// which it does not have.
-fn of_trace(
+/// Prints the raw trace in file `path`, with the code that the arguments name. Fails for the
+/// sideband and the log, which it does not have.
+fn dump_raw_trace(
     arguments: &Dump,
-    what: What,
+    kind: DumpKind,
     path: &Path,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mapped = raw::map(path)?;
+    let mapped = raw::map_file(path)?;
     let trace = mapped.as_ref();
-    if what == What::Sideband {
+    if kind == DumpKind::Sideband {
         return Err("a raw trace has no sideband".into());
     }
-    if what == What::Log {
+    if kind == DumpKind::Log {
         return Err("a raw trace has no log".into());
     }
-    if what == What::Packets {
+    if kind == DumpKind::Packets {
         arguments.check_range(trace.len() as u64, "the trace")?;
         let errata = arguments.raw.config().errata;
-        let found = once(Packets::synced(trace).with_errata(errata), Releaser::new(&mapped));
-        packets(found, arguments, arguments.raw.clocks(), errata, out)?;
+        let found =
+            releasing_memory(Packets::synced(trace).with_errata(errata), Releaser::new(&mapped));
+        print_packets(found, arguments, arguments.raw.clocks(), errata, out)?;
         return Ok(());
     }
     let image = arguments.raw.image()?;
@@ -69,21 +71,21 @@ fn of_trace(
     let mut disassembler = Disassembler::new(symbols);
     let mut stats = Stats::default();
     let config = arguments.raw.config();
-    if what == What::Stats {
-        stats.packets(trace, Releaser::new(&mapped), config.errata);
+    if kind == DumpKind::Stats {
+        stats.count_packets(trace, Releaser::new(&mapped), config.errata);
     }
-    let is_timed = needs_clock(what, &stats);
+    let is_timed = needs_clock(kind, &stats);
     let clocks = arguments.raw.clocks();
     let mut printer =
-        Printer::new(arguments, what, clocks.is_some(), out, &mut disassembler, &mut stats)
+        Printer::new(arguments, kind, clocks.is_some(), out, &mut disassembler, &mut stats)
             .with_image(&image);
     let clock = is_timed.then(|| clocks.unwrap_or_default());
     let config = Config { clock, ..config };
     let workers = Options::default().workers;
-    let addrs = what == What::Insns;
+    let addrs = kind == DumpKind::Insns;
     let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, with_addrs: addrs };
     // On a terminal, the output itself shows the progress.
-    let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
+    let mut bar = if kind == DumpKind::Stats || !io::stdout().is_terminal() {
         Bar::new("decoding")
     } else {
         Bar::hidden()
@@ -93,40 +95,40 @@ fn of_trace(
         bar.show(progress);
         releaser.release_before(usize::try_from(progress.done_bytes).unwrap_or(0));
     };
-    finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
+    visit_result(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
     drop(bar);
-    arguments.check_range(printer.end(), "the trace's path")?;
-    if what == What::Stats {
+    arguments.check_range(printer.end_index(), "the trace's path")?;
+    if kind == DumpKind::Stats {
         stats.print(arguments.json, out)?;
     }
     Ok(())
 }
 
-/// Returns true if the decoder has to track the clock. Statistics need it only for core clocks;
-/// without it TIPs decode three times as fast.
-fn needs_clock(what: What, stats: &Stats) -> bool {
-    what.is_timed() && (what != What::Stats || stats.reports_cycles())
+/// Returns true if the decoder has to track the clock. Statistics need it only if the counted
+/// packets have core clocks; without it TIPs decode three times as fast.
+fn needs_clock(kind: DumpKind, stats: &Stats) -> bool {
+    kind.is_timed() && (kind != DumpKind::Stats || stats.reports_cycles())
 }
 
-/// Prints a recording. The path of an exact one is made first, by a replay.
-fn of_recording(
+/// Prints a recording, the latest for `None`. For its path, an exact one is replayed first.
+fn dump_recording(
     arguments: &Dump,
-    what: What,
+    kind: DumpKind,
     recording: Option<&Path>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let found = Found::new(recording)?;
+    let found = NamedRecording::find(recording)?;
     let reader = Reader::open(found.dir())?;
-    if what == What::Sideband {
-        return sideband(&reader, arguments.json, out);
+    if kind == DumpKind::Sideband {
+        return dump_sideband(&reader, arguments.json, out);
     }
-    if what == What::Log {
+    if kind == DumpKind::Log {
         return dump_log::print(&reader, arguments, out);
     }
-    let reader = path_of(reader)?;
+    let reader = path_recording_of(reader)?;
     let tids = wanted_threads(&reader, arguments.thread.map(Tid))?;
-    if what == What::Packets {
-        let ids = traces(&reader, &tids, arguments.thread.is_some())?;
+    if kind == DumpKind::Packets {
+        let ids = traces_to_dump(&reader, &tids, arguments.thread.is_some())?;
         let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
         arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
@@ -137,15 +139,21 @@ fn of_recording(
         let errata = errata_of(reader.manifest());
         for trace in &traces {
             let found = found(trace.as_ref()).with_errata(errata);
-            packets(once(found, trace.releaser()), arguments, clocks, errata, out)?;
+            print_packets(
+                releasing_memory(found, trace.releaser()),
+                arguments,
+                clocks,
+                errata,
+                out,
+            )?;
         }
         return Ok(());
     }
     let timeline = Timeline::open(reader, Options::default())?;
-    say_what_is_wrong(&timeline);
+    report_faults(&timeline);
     let ends = tids.iter().map(|tid| timeline.instructions(*tid));
     arguments.check_range(ends.max().unwrap_or(0), "the path")?;
-    threads(arguments, what, &timeline, &tids, out)
+    dump_threads(arguments, kind, &timeline, &tids, out)
 }
 
 /// Returns the thread that the user named, if it exists, or all threads.
@@ -159,10 +167,11 @@ fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failu
     Ok(vec![tid])
 }
 
-/// Prints the histories of threads, one after the other, or the counts of all of them together.
-fn threads(
+/// Prints the histories of threads, one after the other and with labels if there are several, or
+/// the counts of all of them together.
+fn dump_threads(
     arguments: &Dump,
-    what: What,
+    kind: DumpKind,
     timeline: &Timeline,
     tids: &[Tid],
     out: &mut impl Write,
@@ -171,41 +180,41 @@ fn threads(
     let mut stats = Stats::default();
     let clocks = timeline.reader().manifest().capture.clocks().is_some();
     let errata = errata_of(timeline.reader().manifest());
-    let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;
+    let labels = tids.len() > 1 && !arguments.addresses && kind != DumpKind::Stats;
     for tid in tids {
         if labels && arguments.json {
             writeln!(out, "{}", serde_json::json!({"thread": tid}))?;
         } else if labels {
             writeln!(out, "thread {tid}")?;
         }
-        if what == What::Stats
+        if kind == DumpKind::Stats
             && let Some(trace) = timeline.trace(*tid)
         {
-            stats.packets(trace.as_ref(), trace.releaser(), errata);
+            stats.count_packets(trace.as_ref(), trace.releaser(), errata);
         }
         // The packets of a CPU's trace are not counted yet.
         let is_timed =
-            needs_clock(what, &stats) || what == What::Stats && timeline.trace(*tid).is_none();
-        let mut printer = Printer::new(arguments, what, clocks, out, &mut disassembler, &mut stats);
+            needs_clock(kind, &stats) || kind == DumpKind::Stats && timeline.trace(*tid).is_none();
+        let mut printer = Printer::new(arguments, kind, clocks, out, &mut disassembler, &mut stats);
         // The depth of calls is counted from the beginning of the path.
-        let from = if what == What::Calls { 0 } else { arguments.range().start };
+        let from = if kind == DumpKind::Calls { 0 } else { arguments.range().start };
         let print = &mut |visit: Visit<'_>| printer.visit(&visit);
         // For a range, blocks are counted one by one.
         let is_whole = arguments.range() == (0..u64::MAX);
-        match (is_timed, what) {
-            (true, _) => finish(timeline.visit_timed(*tid, from, print))?,
-            (false, What::Stats) if is_whole => match timeline.count_instructions(*tid, print) {
-                ControlFlow::Continue(totals) => printer.executed(totals),
-                ControlFlow::Break(end) => finish(ControlFlow::Break(end))?,
+        match (is_timed, kind) {
+            (true, _) => visit_result(timeline.visit_timed(*tid, from, print))?,
+            (false, DumpKind::Stats) if is_whole => match timeline.count_instructions(*tid, print) {
+                ControlFlow::Continue(totals) => printer.add_totals(totals),
+                ControlFlow::Break(end) => visit_result(ControlFlow::Break(end))?,
             },
-            (false, _) => finish(timeline.visit(*tid, from, print))?,
+            (false, _) => visit_result(timeline.visit(*tid, from, print))?,
         }
     }
-    if what == What::Stats {
+    if kind == DumpKind::Stats {
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
                 let trace = timeline.reader().trace(trace)?;
-                stats.packets(trace.as_ref(), trace.releaser(), errata);
+                stats.count_packets(trace.as_ref(), trace.releaser(), errata);
             }
         }
         stats.print(arguments.json, out)?;
@@ -215,7 +224,7 @@ fn threads(
 
 /// Returns the traces of all threads, or of the threads `tids` if they are `named`. Fails for named
 /// threads if the traces are of CPUs.
-fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
+fn traces_to_dump(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
     let all = reader.traces()?;
     let of_threads = all.iter().all(|trace| matches!(trace, TraceId::Thread(_)));
     match (named, of_threads) {
@@ -225,7 +234,8 @@ fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Fa
     }
 }
 
-fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {
+/// Prints the records of the sideband, one a line.
+fn dump_sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {
     for record in reader.sideband()? {
         if json {
             writeln!(out, "{}", serde_json::to_string(&record)?)?;
@@ -237,7 +247,7 @@ fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Fai
 }
 
 /// Returns the error that broke off a visit, if any. A break without one is the end of the range.
-fn finish(flow: ControlFlow<Option<io::Error>>) -> io::Result<()> {
+fn visit_result(flow: ControlFlow<Option<io::Error>>) -> io::Result<()> {
     match flow {
         ControlFlow::Break(Some(error)) => Err(error),
         _ => Ok(()),

@@ -39,15 +39,15 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// Returns the rung to print, and the recording if one is given, in either order. Of two names
-    /// of rungs, the second is a recording. Fails if no name is a rung.
-    pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
-        let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
+    /// Returns the kind of dump, and the recording if one is given, in either order. Of two names
+    /// of kinds, the second is a recording. Fails if no name is a kind.
+    pub(super) fn subject(&self) -> Result<(DumpKind, Option<PathBuf>), String> {
+        let kind_of = |name: &OsString| DumpKind::from_str(name.to_str()?, false).ok();
         let (wanted, others): (Vec<_>, Vec<_>) =
-            self.names.iter().partition(|name| what(name).is_some());
-        match (wanted.first().and_then(|name| what(name)), others.as_slice()) {
-            (Some(what), []) => Ok((what, wanted.get(1).map(PathBuf::from))),
-            (Some(what), [recording]) => Ok((what, Some(PathBuf::from(recording)))),
+            self.names.iter().partition(|name| kind_of(name).is_some());
+        match (wanted.first().and_then(|name| kind_of(name)), others.as_slice()) {
+            (Some(kind), []) => Ok((kind, wanted.get(1).map(PathBuf::from))),
+            (Some(kind), [recording]) => Ok((kind, Some(PathBuf::from(recording)))),
             _ => {
                 Err("say what to print: packets, events, blocks, insns, calls, stats, sideband or \
                       log"
@@ -56,14 +56,15 @@ impl Dump {
         }
     }
 
-    /// Fails if the range begins after `end`, the end of `what`, or is reversed.
-    pub(super) fn check_range(&self, end: u64, what: &str) -> Result<(), String> {
+    /// Fails if the range is reversed, or begins after `end`, the end of the thing that `subject`
+    /// names in the error.
+    pub(super) fn check_range(&self, end: u64, subject: &str) -> Result<(), String> {
         let range = self.range();
         if range.start > range.end {
             return Err(format!("--from {} is after --to {}", range.start, range.end));
         }
         if range.start > end {
-            return Err(format!("--from {}: {what} ends at {end}", range.start));
+            return Err(format!("--from {}: {subject} ends at {end}", range.start));
         }
         Ok(())
     }
@@ -74,9 +75,9 @@ impl Dump {
     }
 }
 
-/// A rung of the ladder.
+/// A kind of dump: a rung of the ladder, or something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
+pub(super) enum DumpKind {
     /// Intel PT packets, with their offsets
     Packets,
     /// The meaning of the packets, with the number of the next instruction
@@ -95,7 +96,7 @@ pub(super) enum What {
     Log,
 }
 
-impl What {
+impl DumpKind {
     /// Returns true if times and paces are shown or counted.
     pub(super) const fn is_timed(self) -> bool {
         matches!(self, Self::Events | Self::Blocks | Self::Stats)

@@ -71,8 +71,8 @@ struct Line<'a> {
 }
 
 impl Printer {
-    /// Converts an entry. Keeps the number of a system call until the entry of its return, which
-    /// does not have it.
+    /// Converts the next entry. Keeps the number of a system call that has not returned, since the
+    /// entry of its return does not have it.
     fn line<'a>(&mut self, entry: &'a Entry) -> Line<'a> {
         match &entry.happening {
             Happening::Start(start) => {
@@ -82,14 +82,14 @@ impl Printer {
             Happening::Memory(write) => {
                 Line { kind: "memory", writes: std::slice::from_ref(write), ..Line::default() }
             }
-            Happening::Call { number, done } => of_call("call", *number, done),
+            Happening::Call { number, done } => call_line("call", *number, done),
             Happening::Enters { number } => {
                 self.calls.insert(entry.tid, *number);
-                Line { kind: "enters", call: Some((name(*number), None)), ..Line::default() }
+                Line { kind: "enters", call: Some((call_name(*number), None)), ..Line::default() }
             }
             Happening::Returns { done } => {
                 let number = self.calls.remove(&entry.tid);
-                of_call("returns", number.unwrap_or(u64::MAX), done)
+                call_line("returns", number.unwrap_or(u64::MAX), done)
             }
             Happening::Executes { registers, writes, .. } => {
                 let after: crate::insn::Registers = (**registers).into();
@@ -105,8 +105,8 @@ impl Printer {
                         format!("handler at {}", Addr(registers.rip))
                     },
                 );
-                let words = format!("{}, {handler}", signal(siginfo));
-                Line { kind: "signal", words, writes, ..at(Some(*place)) }
+                let words = format!("{}, {handler}", signal_text(siginfo));
+                Line { kind: "signal", words, writes, ..place_line(Some(*place)) }
             }
             Happening::Foreign { range } => {
                 Line { kind: "foreign", words: range.to_string(), ..Line::default() }
@@ -115,22 +115,22 @@ impl Printer {
             Happening::Accesses { place, registers, writes, .. } => {
                 let after: crate::insn::Registers = (**registers).into();
                 let words = format!("to {}", Addr(after.rip));
-                Line { kind: "accesses", words, writes, ..at(Some(*place)) }
+                Line { kind: "accesses", words, writes, ..place_line(Some(*place)) }
             }
-            Happening::Switch { place } => Line { kind: "switch", ..at(Some(*place)) },
+            Happening::Switch { place } => Line { kind: "switch", ..place_line(Some(*place)) },
             Happening::Born { state, writes } => {
                 let registers: crate::insn::Registers = state.registers.into();
                 let place = Some(Addr(registers.rip));
                 Line { kind: "born", place, writes, ..Line::default() }
             }
             Happening::Ends { writes } => Line { kind: "ends", writes, ..Line::default() },
-            Happening::Finish { place } => Line { kind: "finish", ..at(*place) },
+            Happening::Finish { place } => Line { kind: "finish", ..place_line(*place) },
             Happening::Changed { place, state, writes } => {
                 if state.is_some() {
                     self.calls.remove(&entry.tid);
                 }
                 let sets_registers = state.is_some();
-                Line { kind: "changed", writes, sets_registers, ..at(Some(*place)) }
+                Line { kind: "changed", writes, sets_registers, ..place_line(Some(*place)) }
             }
         }
     }
@@ -175,14 +175,16 @@ impl Line<'_> {
     }
 }
 
-fn at(place: Option<Place>) -> Line<'static> {
+/// Returns a line with only a place.
+fn place_line(place: Option<Place>) -> Line<'static> {
     Line { place: place.map(|place| place.ip), ..Line::default() }
 }
 
-fn of_call<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
+/// Returns the line of a system call that has returned.
+fn call_line<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
     Line {
         kind,
-        call: Some((name(number), Some(done.result))),
+        call: Some((call_name(number), Some(done.result))),
         maps: &done.maps,
         writes: &done.writes,
         sets_registers: done.state.is_some(),
@@ -191,7 +193,7 @@ fn of_call<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
 }
 
 /// Returns the name of a system call. The number is `u64::MAX` if it is unknown.
-fn name(number: u64) -> String {
+fn call_name(number: u64) -> String {
     match Model::by_number(number) {
         Some(model) => model.name.to_owned(),
         None if number == u64::MAX => "a call".to_owned(),
@@ -214,11 +216,12 @@ fn result_text(result: i64) -> String {
     }
 }
 
-fn signal(siginfo: &Bytes) -> String {
+fn signal_text(siginfo: &Bytes) -> String {
     let number = siginfo.0.first_chunk().map_or(0, |number| i32::from_le_bytes(*number));
     signal_name(number)
 }
 
+/// Returns the writes to memory in words; `None` if there are none.
 fn writes_text(writes: &[Written]) -> Option<String> {
     let bytes: usize = writes.iter().map(|write| write.bytes.0.len()).sum();
     match writes {

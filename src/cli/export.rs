@@ -1,8 +1,8 @@
 //! `contraflow export`: a recording in the format of another tool.
 
-use super::found::Found;
-use super::open::path_of;
-use super::record::size;
+use super::found::NamedRecording;
+use super::open::path_recording_of;
+use super::record::size_text;
 use super::{Failure, arguments, export_calls, export_parquet, say};
 use crate::ask::CallFormat;
 use crate::recording::Reader;
@@ -23,23 +23,26 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
 
 /// Exports a recording as perf.data. Fails if the recording is cut.
 fn to_perf(perf: &arguments::ExportPerf) -> Result<ExitCode, Failure> {
-    let found = Found::new(perf.recording.as_deref())?;
+    let found = NamedRecording::find(perf.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
     if reader.is_cut() {
         return Err(format!(
             "{}: the recorder was killed or is still running; only complete recordings can be exported",
-            found.shown().display()
+            found.user_path().display()
         )
         .into());
     }
-    let reader = path_of(reader)?;
+    let reader = path_recording_of(reader)?;
     let exported = export_perf(&reader, &perf.output, perf.force)?;
     for lost in &exported.lost {
         say(lost);
     }
     if !perf.quiet {
         let (out, symfs) = (perf.output.display(), exported.symfs.display());
-        say(&format!("{out}: {} of trace; its code is in {symfs}", size(exported.trace_bytes)));
+        say(&format!(
+            "{out}: {} of trace; its code is in {symfs}",
+            size_text(exported.trace_bytes)
+        ));
         say(&format!(
             "decode it with: perf script -i {out} --symfs {symfs} --itrace=i0ns -F tid,ip"
         ));

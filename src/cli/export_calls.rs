@@ -9,8 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-/// Exports all calls as a timeline. After an interruption, the file has the calls
-/// up to there.
+/// Exports all calls as a timeline. If the user interrupts it, the file has the calls up to there,
+/// and the exit status is that of an error.
 pub(super) fn run(arguments: &ExportCalls, format: CallFormat) -> Result<ExitCode, Failure> {
     let (_found, asked) = ask::open(arguments.recording.as_deref())?;
     let mut out = BufWriter::with_capacity(1 << 16, create(arguments)?);

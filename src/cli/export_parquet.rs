@@ -2,7 +2,7 @@
 
 use super::ask_arguments::ExportParquet;
 use super::progress::Bar;
-use super::{EXIT_ERROR, Failure, ask, count_of, say};
+use super::{EXIT_ERROR, Failure, ask, count_text, say};
 use crate::ask::{Dataset, DatasetQuestion};
 use crate::capture::Leaving;
 use crate::values::Question;
@@ -48,8 +48,8 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
     Ok(status)
 }
 
-/// Adds a recording to the dataset, and its run to `added`; skips a run that is there. Returns
-/// false if the user interrupted it.
+/// Adds a recording to the dataset, and the name of its run to `added`; does nothing for a run that
+/// is in `added`. Returns false if the user interrupted it.
 fn add(
     recording: Option<&Path>,
     question: &DatasetQuestion,
@@ -70,7 +70,7 @@ fn add(
     drop(bar);
     let Some(exported) = exported else { return Ok(false) };
     if !arguments.quiet {
-        println!("{}: {}", exported.run, count_of(exported.rows, "row"));
+        println!("{}: {}", exported.run, count_text(exported.rows, "row"));
     }
     added.insert(exported.run);
     Ok(true)

@@ -8,21 +8,22 @@ use crate::recording::Store;
 use crate::recording::pack::unpack;
 use std::path::{Path, PathBuf};
 
-/// A recording that was found, and unpacked if it was packed.
-pub(super) struct Found {
+/// A recording that was found, and unpacked if it was packed. The unpacked copy is removed on drop.
+pub(super) struct NamedRecording {
     dir: PathBuf,
     /// The packed file, and the temporary directory with its contents; `None` if it was not packed.
     packed: Option<(PathBuf, Temporary)>,
 }
 
-impl Found {
-    /// Finds the recording `name`, or the latest. Unpacks it if it is packed.
-    pub(super) fn new(name: Option<&Path>) -> Result<Self, Failure> {
+impl NamedRecording {
+    /// Finds the recording `name`, or the latest one of the store for `None`. Unpacks it into a
+    /// temporary directory if it is packed. Fails if there is none.
+    pub(super) fn find(name: Option<&Path>) -> Result<Self, Failure> {
         let path = Store::of_user().find(name)?;
         if !path.is_file() {
             return Ok(Self { dir: path, packed: None });
         }
-        let temporary = Temporary::make()?;
+        let temporary = Temporary::create()?;
         // The name of the directory shows in messages.
         let stem = path.file_stem().filter(|stem| *stem != "..").unwrap_or_default();
         let dir = temporary.dir().join(stem);
@@ -40,7 +41,7 @@ impl Found {
     }
 
     /// Returns the path that the user knows: that of the directory or of the packed file.
-    pub(super) fn shown(&self) -> &Path {
+    pub(super) fn user_path(&self) -> &Path {
         self.packed.as_ref().map_or(&self.dir, |(path, _)| path)
     }
 }

@@ -2,7 +2,7 @@
 //! this process, connected by a Unix socket of this user. gdb has the terminal and receives its
 //! signals.
 
-use super::found::Found;
+use super::found::NamedRecording;
 use super::remedies::with_remedy;
 use super::sysroot::Sysroot;
 use super::temporary::Temporary;
@@ -27,16 +27,16 @@ use std::{fs, io};
 /// Size of a socket's path with its terminating zero (`sun_path` of unix(7)).
 const SOCKET_PATH_BYTES: usize = 108;
 
-/// Runs gdb on the recording, with the recording's files as gdb's sysroot. Returns gdb's exit
-/// status; 128 plus the signal number if a signal killed it.
+/// Runs gdb on the recording, with the recording's files as gdb's sysroot, and waits for its end.
+/// Returns gdb's exit status; 128 plus the signal number if a signal killed it.
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
-    let found = Found::new(arguments.recording.as_deref())?;
+    let found = NamedRecording::find(arguments.recording.as_deref())?;
     let dir = fs::canonicalize(found.dir())?;
-    let temporary = Temporary::make()?;
+    let temporary = Temporary::create()?;
     let reader = Reader::open(&dir)?;
     let at = arguments.at.as_deref().map(|at| position(at, &reader)).transpose()?;
-    let scene = Scene::make(&reader, &dir, temporary.dir())?;
-    let server = Server::start(dir, &scene.socket, arguments.edge_as_trap)?;
+    let gdb_files = GdbFiles::write(&reader, &dir, temporary.dir())?;
+    let server = Server::start(dir, &gdb_files.socket, arguments.edge_as_trap)?;
     let signals = ForegroundSignals::take();
     let name = arguments.gdb.as_deref().map_or(OsStr::new("gdb"), Path::as_os_str);
     let mut more: Vec<OsString> = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     }
     more.extend(at.into_iter().flat_map(|at| ["-ex".into(), format!("cf-seek {at}").into()]));
     more.extend_from_slice(&arguments.gdb_arguments);
-    let mut gdb = scene.gdb(name, &more)?;
+    let mut gdb = gdb_files.start_gdb(name, &more)?;
     signals.forward_to(Pid(gdb.id().cast_signed()));
     let status = gdb.wait()?;
     server.end();
@@ -72,7 +72,8 @@ struct Server {
 }
 
 impl Server {
-    /// Opens the recording and listens at `socket`. Returns when gdb may connect. `edge_as_trap` is
+    /// Starts a thread that opens the recording and listens at `socket`. Returns when gdb may
+    /// connect, or fails if the recording cannot be opened. `edge_as_trap` is
     /// [`Options::edge_as_trap`].
     fn start(recording: PathBuf, socket: &Path, edge_as_trap: bool) -> Result<Self, Failure> {
         let listener = Listener::unix(socket)?;
@@ -112,7 +113,7 @@ fn serve(
     options: Options,
     opened: &SyncSender<Result<(), String>>,
 ) {
-    let (outcome, run) = match open::run(recording) {
+    let (outcome, run) = match open::for_debugger(recording) {
         Ok(run) => (Ok(()), Some(run)),
         Err(failure) => (Err(with_remedy(failure.as_ref())), None),
     };
@@ -125,7 +126,7 @@ fn serve(
 }
 
 /// The files that gdb loads, and the path of the server's socket.
-pub(super) struct Scene {
+pub(super) struct GdbFiles {
     sysroot: Sysroot,
     pub(super) socket: PathBuf,
     script: PathBuf,
@@ -136,11 +137,11 @@ pub(super) struct Scene {
     sources: Vec<SourceDirectory>,
 }
 
-impl Scene {
-    /// Writes the sysroot and the scripts of `recording` into the directory `dir`. Fails if gdb
-    /// cannot connect to a socket there.
-    pub(super) fn make(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
-        let scene = Self {
+impl GdbFiles {
+    /// Writes the sysroot of `recording` (its directory) and the scripts into the directory `dir`.
+    /// Fails if gdb cannot connect to a socket there. Does not create the socket.
+    pub(super) fn write(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
+        let gdb_files = Self {
             sysroot: Sysroot::make(reader, dir.join("root"))?,
             socket: dir.join("server"),
             script: dir.join("contraflow.py"),
@@ -148,15 +149,16 @@ impl Scene {
             recording: recording.to_owned(),
             sources: source_directories(reader),
         };
-        fs::write(&scene.script, gdb::SCRIPT)?;
-        fs::write(&scene.sysroot_script, gdb::SYSROOT_SCRIPT)?;
-        check_socket(&scene.socket)?;
-        Ok(scene)
+        fs::write(&gdb_files.script, gdb::SCRIPT)?;
+        fs::write(&gdb_files.sysroot_script, gdb::SYSROOT_SCRIPT)?;
+        check_socket(&gdb_files.socket)?;
+        Ok(gdb_files)
     }
 
-    /// Starts gdb with the commands of the scene, and then the arguments `more`.
-    fn gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
-        let commands = self.commands().into_iter();
+    /// Starts gdb `name` with [`Self::gdb_commands`], and then the arguments `more`. Does not wait
+    /// for it.
+    fn start_gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
+        let commands = self.gdb_commands().into_iter();
         let commands = commands.flat_map(|command| [OsString::from("-ex"), command]);
         let mut gdb = Command::new(name);
         gdb.arg("-q").args(commands).args(more);
@@ -165,17 +167,18 @@ impl Scene {
         if let Ok(program) = std::env::current_exe() {
             gdb.env("CONTRAFLOW_PROGRAM", program);
         }
-        gdb.spawn().map_err(|error| not_started(name, &error))
+        gdb.spawn().map_err(|error| start_error(name, &error))
     }
 
-    /// Returns the commands that prepare gdb; the last one connects it to the server.
-    pub(super) fn commands(&self) -> Vec<OsString> {
+    /// Returns the commands of gdb's command line that prepare it; the last one connects it to the
+    /// server.
+    pub(super) fn gdb_commands(&self) -> Vec<OsString> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
         // gdb must not run scripts that come with the files in these directories.
         let protect = command(&[
             "contraflow-sysroot".as_ref(),
-            &*quoted::given(self.sysroot.dir().as_os_str()),
-            &*quoted::given(self.recording.as_os_str()),
+            &*quoted::for_gdb(self.sysroot.dir().as_os_str()),
+            &*quoted::for_gdb(self.recording.as_os_str()),
         ]);
         let mut commands = vec![
             // The default is 2 s, after which gdb takes a late reply for the answer to its next
@@ -186,10 +189,10 @@ impl Scene {
             command(&["set sysroot".as_ref(), self.sysroot.dir().as_os_str()]),
         ];
         if let Some(program) = self.sysroot.program() {
-            commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
+            commands.push(command(&["file".as_ref(), &quoted::for_gdb(program.as_os_str())]));
         }
         for (named, place) in &self.sources {
-            let [named, place] = [named, place].map(|path| quoted::given(path.as_os_str()));
+            let [named, place] = [named, place].map(|path| quoted::for_gdb(path.as_os_str()));
             commands.push(command(&["set substitute-path".as_ref(), &named, &place]));
         }
         commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
@@ -201,7 +204,7 @@ impl Scene {
 }
 
 /// Returns the error for a program, such as gdb, that could not be started.
-pub(super) fn not_started(name: &OsStr, error: &io::Error) -> Failure {
+pub(super) fn start_error(name: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound if name == "gdb" => {
             "gdb is not installed; install it (apt-get install gdb), or serve another debugger with \
@@ -212,7 +215,7 @@ pub(super) fn not_started(name: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-/// Fails if gdb cannot connect to a socket at a path.
+/// Fails if gdb cannot connect to a Unix socket at this path: it is too long, or has a colon.
 pub(super) fn check_socket(socket: &Path) -> Result<(), Failure> {
     let bytes = socket.as_os_str().as_bytes();
     // gdb would read a path with a colon as HOST:PORT.

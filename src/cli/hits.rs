@@ -1,7 +1,7 @@
 //! `contraflow hits`: every execution of some code, with values.
 
 use super::answer::{Answer, NO_VALUES};
-use super::rows::{Cell, object};
+use super::rows::{Cell, json_object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{Hit, HitsQuestion};
 use crate::session::Position;
@@ -29,17 +29,18 @@ pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> 
     let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
     let mut sink = |hit: Hit| {
         let position = Position::text(hit.position, is_exact);
-        Ok(answer.row(cells(&hit, &position), || line(&hit, &position, &texts))?)
+        Ok(answer.print_row(cells(&hit, &position), || line(&hit, &position, &texts))?)
     };
-    let reached = |position| answer.reached(position);
+    let reached = |position| answer.show_progress(position);
     asked.hits(&wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
     Ok(answer.end(&format!("{} was not executed", arguments.at))?)
 }
 
-/// Returns an execution as JSON; `texts` are the expressions of its values.
+/// Returns an execution as JSON, in the form of a row of `contraflow hits --json`; `texts` are the
+/// expressions of its values.
 pub(super) fn json(hit: &Hit, texts: &[String], is_exact: bool) -> Value {
     let names = NAMES.into_iter().chain(texts.iter().map(String::as_str));
-    object(names, cells(hit, &Position::text(hit.position, is_exact)))
+    json_object(names, cells(hit, &Position::text(hit.position, is_exact)))
 }
 
 fn cells(hit: &Hit, position: &str) -> Vec<Cell> {
@@ -48,11 +49,11 @@ fn cells(hit: &Hit, position: &str) -> Vec<Cell> {
         Cell::text(position),
         Cell::thread(hit.tid),
         Cell::text(hit.addr.to_string()),
-        Cell::maybe(hit.place.function.as_deref().map(Cell::text)),
-        Cell::maybe(file.as_deref().map(Cell::text)),
-        Cell::maybe(line.map(|line| Cell::number(line.into()))),
-        Cell::maybe(hit.depth.map(|depth| Cell::number(depth as u64))),
-        Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+        Cell::or_null(hit.place.function.as_deref().map(Cell::text)),
+        Cell::or_null(file.as_deref().map(Cell::text)),
+        Cell::or_null(line.map(|line| Cell::number(line.into()))),
+        Cell::or_null(hit.depth.map(|depth| Cell::number(depth as u64))),
+        Cell::or_null(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
     ];
     cells.extend(hit.values.iter().map(Cell::value));
     cells

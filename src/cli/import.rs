@@ -3,9 +3,9 @@
 use super::progress::Bar;
 use super::raw::{self, full_path};
 use super::raw_arguments::Raw;
-use super::record::{named, size};
+use super::record::{recording_argument, size_text};
 use super::remedies::note_with_remedy;
-use super::{Failure, arguments, count_of, say};
+use super::{Failure, arguments, count_text, say};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::elf::{Elf, FileType};
 use crate::pt::CrystalRatio;
@@ -18,8 +18,8 @@ use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
     let imported = match (&arguments.trace, &arguments.raw.pt) {
-        (Some(trace), _) => arguments.imported(trace)?,
-        (None, Some(pt)) => arguments.raw.imported(pt)?,
+        (Some(trace), _) => arguments.open_trace(trace)?,
+        (None, Some(pt)) => arguments.raw.open_raw_trace(pt)?,
         (None, None) => {
             return Err("give perf.data, an LLDB trace bundle, or a raw trace with --pt".into());
         }
@@ -28,22 +28,22 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
         say(&note_with_remedy(note));
     }
     let store = Store::of_user();
-    let place = match &arguments.output {
+    let destination = match &arguments.output {
         Some(dir) => Destination::named(dir, arguments.force)?,
         None => Destination::in_store(&store, Path::new(&imported.program))?,
     };
-    let dir = place.dir().to_owned();
+    let dir = destination.dir().to_owned();
     let (manifest, gaps) = match write(&imported, &dir) {
         Ok(written) => written,
         Err(failure) => {
-            place.roll_back();
+            destination.roll_back();
             return Err(failure);
         }
     };
-    place.remove_replaced()?;
+    destination.remove_replaced()?;
     store.set_latest(&dir)?;
     if !arguments.quiet {
-        report(&imported, &manifest, gaps, &dir, &store);
+        print_import(&imported, &manifest, gaps, &dir, &store);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -51,8 +51,8 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
 impl arguments::Import {
     /// Opens perf.data or an LLDB trace bundle, whichever it is. Fails if an option of perf.data is
     /// given with a bundle.
-    fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
-        if is_of_perf(trace)? {
+    fn open_trace(&self, trace: &Path) -> Result<Imported, Failure> {
+        if is_perf_trace(trace)? {
             let with = PerfOptions {
                 core: self.raw.core.clone(),
                 symfs: self.symfs.clone(),
@@ -79,15 +79,15 @@ impl arguments::Import {
 
 /// Returns true if a path is perf.data, by its first bytes, or a directory of perf: with a file
 /// `data`, and without LLDB's `trace.json`.
-fn is_of_perf(path: &Path) -> Result<bool, Failure> {
+fn is_perf_trace(path: &Path) -> Result<bool, Failure> {
     if path.is_dir() {
         return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
     }
-    Ok(is_perf_data(raw::map(path)?.as_ref()))
+    Ok(is_perf_data(raw::map_file(path)?.as_ref()))
 }
 
-/// Writes the recording and its index; returns the manifest and the number of gaps. Reports threads
-/// whose trace ends before the state of the core file.
+/// Writes the recording and its index to `dir`; returns the manifest and the number of gaps. Prints
+/// messages about threads whose trace ends before the state of the core file.
 fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> {
     imported.write(dir)?;
     let mut bar = Bar::new("indexing");
@@ -110,25 +110,26 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
     Ok((manifest, gaps))
 }
 
-fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
+/// Prints the facts of a finished import.
+fn print_import(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
     let Some(end) = &manifest.end else { return };
     let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.size_bytes()).sum();
     say(&format!(
         "{} imported: {} instructions ({}, {}, {} of trace)",
         imported.import.source,
         end.instructions,
-        count_of(end.threads.len() as u64, "thread"),
-        count_of(gaps as u64, "gap"),
-        size(bytes),
+        count_text(end.threads.len() as u64, "thread"),
+        count_text(gaps as u64, "gap"),
+        size_text(bytes),
     ));
     say(&format!("recorded in {}", dir.display()));
-    say(&format!("step through it with: contraflow replay{}", named(dir, store)));
+    say(&format!("step through it with: contraflow replay{}", recording_argument(dir, store)));
 }
 
 impl Raw {
     /// Returns the raw trace in `pt` with the facts from the command line.
-    fn imported(&self, pt: &Path) -> Result<Imported, Failure> {
-        let trace = raw::map(pt)?;
+    fn open_raw_trace(&self, pt: &Path) -> Result<Imported, Failure> {
+        let trace = raw::map_file(pt)?;
         if trace.as_ref().is_empty() {
             return Err(format!("{}: empty", pt.display()).into());
         }
@@ -150,7 +151,7 @@ impl Raw {
             pid: pid.unwrap_or(Pid(tid.0)),
             threads: vec![tid],
             traces: vec![(TraceId::Thread(tid), trace.into())],
-            code: memory.chain(self.files()?.into_iter().map(MappedCode::File)).collect(),
+            code: memory.chain(self.file_sections()?.into_iter().map(MappedCode::File)).collect(),
             final_pcs: final_pcs.into_iter().collect(),
             exit: signal.map(Exit::Signal),
             cpu: self.cpu.map(|cpu| HostCpu {
@@ -181,7 +182,7 @@ impl Raw {
     /// the trace.
     fn program(&self, pt: &Path) -> Result<String, Failure> {
         for elf in &self.elf {
-            let parsed = Elf::parse(&raw::open(&elf.path)?);
+            let parsed = Elf::parse(&raw::open_bytes(&elf.path)?);
             if parsed.is_ok_and(|elf| elf.is_pie || elf.file_type == FileType::Executable) {
                 return Ok(full_path(&elf.path));
             }

@@ -1,8 +1,8 @@
 //! `contraflow index`: builds and saves the index of a recording, so that a large one opens faster.
 
-use super::open::{path_of, say_what_is_wrong};
+use super::open::{path_recording_of, report_faults};
 use super::progress::Bar;
-use super::{Failure, arguments, count_of};
+use super::{Failure, arguments, count_text};
 use crate::common::Visible;
 use crate::recording::{Reader, Store};
 use crate::timeline::{Options, Timeline};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
     let reader = Reader::open(&dir)?;
-    let reader = path_of(reader)?;
+    let reader = path_recording_of(reader)?;
     let mut options = Options { use_saved_index: !arguments.force, ..Options::default() };
     if let Some(jobs) = arguments.jobs {
         options.workers = NonZero::get(jobs);
@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_with_progress(reader, options, watch)?;
     drop(bar);
-    say_what_is_wrong(&timeline);
+    report_faults(&timeline);
     if !timeline.save_index()? {
         let why = if timeline.lost_images().is_empty() {
             "still growing or cut: it has no index"
@@ -32,8 +32,8 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
         return Err(format!("{}: {why}", dir.display()).into());
     }
     let segments: usize = timeline.threads().map(|tid| timeline.segments(tid)).sum();
-    let segments = count_of(segments as u64, "segment");
-    let threads = count_of(timeline.threads().count() as u64, "thread");
+    let segments = count_text(segments as u64, "segment");
+    let threads = count_text(timeline.threads().count() as u64, "thread");
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

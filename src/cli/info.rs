@@ -1,7 +1,7 @@
 //! `contraflow info`: the contents of a recording.
 
-use super::found::Found;
-use super::record::size;
+use super::found::NamedRecording;
+use super::record::size_text;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
 use crate::common::{Tid, Visible};
 use crate::recording::{BackendName, Capture, Error, Manifest, Reader, TraceId};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
-    let found = Found::new(arguments.recording.as_deref())?;
+    let found = NamedRecording::find(arguments.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
-    let damage = reader.find_damage();
-    std::io::stdout().lock().write_all(text(&reader, found.shown(), &damage).as_bytes())?;
+    let damage = reader.damage();
+    std::io::stdout().lock().write_all(text(&reader, found.user_path(), &damage).as_bytes())?;
     for fault in &damage {
         say(fault);
     }
@@ -36,19 +36,19 @@ fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
     lines.push(format!("cpu          {}", manifest.cpu));
     lines.push(format!(
         "capture      {}, by contraflow {} (format {})",
-        captured(&manifest.capture),
+        capture_text(&manifest.capture),
         manifest.written_by,
         manifest.format
     ));
     if !manifest.capture.filter.is_empty() {
         lines.push(format!("filter       {}", manifest.capture.filter.join(", ")));
     }
-    lines.push(format!("end          {}", list::ending(reader)));
+    lines.push(format!("end          {}", list::ending_text(reader)));
     if let Some(end) = manifest.end.as_ref().filter(|end| end.duration_ns > 0) {
         let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
         lines.push(format!("time         {seconds:.3} s"));
     }
-    lines.extend(history(manifest).map(|history| format!("history      {history}")));
+    lines.extend(history_text(manifest).map(|history| format!("history      {history}")));
     let is_exact = manifest.capture.backend == BackendName::Exact;
     let damaged = |name: &str| damage.iter().any(|fault| fault.path.ends_with(name));
     let state = match reader.has_core() {
@@ -62,7 +62,7 @@ fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
         let traces = reader.traces().unwrap_or_default();
         let own = Some(TraceId::Thread(tid)).filter(|trace| traces.contains(trace) && !is_exact);
         let own = own.map(|trace| trace_text(reader, trace, &damaged));
-        let facts: Vec<_> = thread(reader, tid).into_iter().chain(own).collect();
+        let facts: Vec<_> = thread_facts(reader, tid).into_iter().chain(own).collect();
         lines.push(format!("thread       {tid} {}", facts.join(", ")).trim_end().to_owned());
     }
     for trace in reader.traces().unwrap_or_default() {
@@ -82,7 +82,7 @@ fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
 }
 
 /// Returns the kept part of the history in words; `None` if the manifest does not have it.
-fn history(manifest: &Manifest) -> Option<String> {
+fn history_text(manifest: &Manifest) -> Option<String> {
     let wanted = Some(&manifest.capture.history).filter(|words| !words.is_empty())?;
     let since = manifest.end.as_ref().and_then(|end| end.ring_since_ns);
     let since = since.map(|ns| {
@@ -92,19 +92,20 @@ fn history(manifest: &Manifest) -> Option<String> {
     Some(format!("{wanted}{}", since.unwrap_or_default()))
 }
 
-fn captured(capture: &Capture) -> String {
+/// Returns the method of capture in words.
+fn capture_text(capture: &Capture) -> String {
     match &capture.import {
         Some(import) => format!("import of the {} {}", import.kind, import.source),
         None if capture.backend == BackendName::Exact => "exact".to_owned(),
         None => {
-            format!("{}, a PSB each {}", capture.backend, size(capture.psb_period_bytes))
+            format!("{}, a PSB each {}", capture.backend, size_text(capture.psb_period_bytes))
         }
     }
 }
 
 /// Returns the name of a thread, its number of instructions and the place of its end; only the name
 /// for an exact recording. Empty if the manifest does not have the thread.
-fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
+fn thread_facts(reader: &Reader, tid: Tid) -> Vec<String> {
     let manifest = reader.manifest();
     let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);
     let Some(entry) = entry else { return Vec::new() };
@@ -129,14 +130,15 @@ fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
     }
     let listed = reader.manifest().end.as_ref().and_then(|end| end.log);
     let log = listed.or_else(|| reader.log_totals().ok().flatten())?;
-    Some(format!("{} entries, {} ticks, {}", log.entries, log.ticks, size(log.size_bytes)))
+    Some(format!("{} entries, {} ticks, {}", log.entries, log.ticks, size_text(log.size_bytes)))
 }
 
+/// Returns the size of a trace as text, or that it is damaged.
 fn trace_text(reader: &Reader, trace: TraceId, damaged: &dyn Fn(&str) -> bool) -> String {
     let bytes = reader.listed_trace_bytes(trace);
     let bytes = bytes.or_else(|| Some(reader.trace(trace).ok()?.as_ref().len() as u64));
     match bytes {
-        Some(bytes) if !damaged(&format!("trace/{trace}.pt")) => size(bytes) + " of trace",
+        Some(bytes) if !damaged(&format!("trace/{trace}.pt")) => size_text(bytes) + " of trace",
         _ => "damaged trace".to_owned(),
     }
 }

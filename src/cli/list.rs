@@ -31,7 +31,7 @@ fn line(entry: &StoredRecording) -> String {
             let command = manifest.argv.join(" ");
             let name = last_name(reader).map(|name| format!(" (ended as {name})"));
             let name = name.unwrap_or_default();
-            format!("{minute}  pid {}  {}  {command}{name}", manifest.pid, ending(reader))
+            format!("{minute}  pid {}  {}  {command}{name}", manifest.pid, ending_text(reader))
         }
         Err(error) => format!("cannot be opened: {}", error.kind),
     }
@@ -49,7 +49,7 @@ fn last_name(reader: &Reader) -> Option<&str> {
 }
 
 /// Returns the ending of the run, in a few words.
-pub(super) fn ending(reader: &Reader) -> String {
+pub(super) fn ending_text(reader: &Reader) -> String {
     let Some(end) = &reader.manifest().end else {
         return "cut: the recorder was killed, or is still running".to_owned();
     };

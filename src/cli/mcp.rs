@@ -1,8 +1,8 @@
 //! `contraflow mcp`: recordings for agents and other programs, by the Model Context Protocol.
 
-use super::found::Found;
-use super::gdb_session::not_started;
-use super::open::Opened as Run;
+use super::found::NamedRecording;
+use super::gdb_session::start_error;
+use super::open::DebuggableRecording;
 use super::remedies::with_remedy;
 use super::{Failure, ask, calls, hits, open, origin};
 use crate::ask::{Call, CallsQuestion, Hit, OriginStep};
@@ -28,14 +28,14 @@ const END: &str = "contraflow-end";
 const TEXT_LIMIT: usize = 4000;
 
 pub(super) fn run() -> Result<ExitCode, Failure> {
-    mcp::serve(Recordings)?;
+    mcp::serve(RecordingsHost)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host of the server: opens the recordings of this machine, and runs gdb on them.
-struct Recordings;
+/// The host of the MCP server: opens the recordings of this machine, and runs gdb on them.
+struct RecordingsHost;
 
-impl Host for Recordings {
+impl Host for RecordingsHost {
     fn open(&self, name: Option<&Path>) -> Result<Opened, String> {
         open_recording(name).map_err(|failure| with_remedy(failure.as_ref()))
     }
@@ -63,19 +63,22 @@ impl Host for Recordings {
 
 /// Opens a recording twice: as a session at its end, and for questions.
 fn open_recording(name: Option<&Path>) -> Result<Opened, Failure> {
-    let found = Found::new(name)?;
+    let found = NamedRecording::find(name)?;
     let dir = fs::canonicalize(found.dir())?;
     let sources = source_directories(&Reader::open(&dir)?);
-    let session: Box<dyn AnySession> = match open::run(&dir)? {
-        Run::Path(recording) => Box::new(Session::new(Recorded::at_end(*recording))),
-        Run::Exact(replayed) => Box::new(Session::new(*replayed)),
+    let session: Box<dyn AnySession> = match open::for_debugger(&dir)? {
+        DebuggableRecording::Path(recording) => {
+            Box::new(Session::new(Recorded::at_end(*recording)))
+        }
+        DebuggableRecording::Exact(replayed) => Box::new(Session::new(*replayed)),
     };
     let asked = ask::open_found(&found)?;
     Ok(Opened { dir, asked, session, sources, kept: Box::new(found) })
 }
 
-/// Starts a gdb on the same recording for one question, and returns the answer. Without an answer,
-/// the error is the last line of gdb's messages.
+/// Starts a gdb on the same recording for one question, waits for its end, and returns the answer.
+/// Without an answer, the error is the last line of gdb's messages. Kills gdb and fails once
+/// `interrupted` returns true.
 fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result<String, Failure> {
     let GdbQuestion { dir, position, frame, expression } = question;
     let mut gdb = Command::new("/proc/self/exe");
@@ -90,7 +93,7 @@ fn ask_gdb(question: &GdbQuestion<'_>, interrupted: &dyn Fn() -> bool) -> Result
     gdb.args(commands.iter().flat_map(|command| ["-ex", command]));
     gdb.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     end_with_parent(&mut gdb, OrphanEnd::Terminate);
-    let child = gdb.spawn().map_err(|error| not_started(OsStr::new("contraflow"), &error))?;
+    let child = gdb.spawn().map_err(|error| start_error(OsStr::new("contraflow"), &error))?;
     let (answer, complaint) = output_of(child, interrupted)?;
     let lines = answer.lines().skip_while(|line| !line.starts_with(VALUE));
     let value = lines.take_while(|line| *line != END).collect::<Vec<_>>().join("\n");

@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Returns a number of things in words: `1 thread`, `2 threads`.
-fn count_of(number: u64, thing: &str) -> String {
+fn count_text(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 

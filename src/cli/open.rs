@@ -1,4 +1,5 @@
-//! Opens a recording for the subcommands that walk it.
+//! Opens a recording for the subcommands that walk it. A recording is of the path (the control
+//! flow, as packets), or exact (the inputs, from which a replay can make the path).
 
 use super::progress::Bar;
 use super::{Failure, say};
@@ -12,34 +13,35 @@ use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use std::path::Path;
 
-/// A recording that a debugger can walk.
-pub(super) enum Opened {
+/// An open recording that a debugger can walk.
+pub(super) enum DebuggableRecording {
     /// A recording of the path, with the values of its end.
     Path(Box<Recording>),
     /// An exact recording, which is replayed.
     Exact(Box<Replayed>),
 }
 
-/// Opens the recording in `dir` for a debugger, with progress and messages about its faults. An
-/// exact one is replayed to its end, or to the place where the replay fails.
-pub(super) fn run(dir: &Path) -> Result<Opened, Failure> {
+/// Opens the recording in `dir` for a debugger, at its end, and prints progress and messages about
+/// its faults. An exact one is replayed to its end, or to the place where the replay fails, which
+/// may take long.
+pub(super) fn for_debugger(dir: &Path) -> Result<DebuggableRecording, Failure> {
     let reader = Reader::open(dir)?;
     if reader.log()?.is_none() {
-        return Ok(Opened::Path(Box::new(recording(reader)?)));
+        return Ok(DebuggableRecording::Path(Box::new(open_path_recording(reader)?)));
     }
-    say_if_cut(&reader);
-    say_what_cpu_lacks(&reader);
+    report_if_cut(&reader);
+    report_cpu_differences(&reader);
     let mut bar = Bar::new("replaying");
     let (run, failure) = Replayed::at_end(reader, &mut |done, total| bar.show_part(done, total))?;
     drop(bar);
     if let Some(failure) = failure {
         say(&failure);
     }
-    Ok(Opened::Exact(Box::new(run)))
+    Ok(DebuggableRecording::Exact(Box::new(run)))
 }
 
 /// Prints a message if this CPU lacks extensions of the recorded one, or is of another maker.
-pub(super) fn say_what_cpu_lacks(reader: &Reader) {
+pub(super) fn report_cpu_differences(reader: &Reader) {
     let (recorded, here) = (&reader.manifest().cpu.vendor, host_cpu().vendor);
     if !recorded.is_empty() && *recorded != here {
         say(&format!(
@@ -61,9 +63,9 @@ pub(super) fn say_what_cpu_lacks(reader: &Reader) {
 }
 
 /// Opens a recording of the path: reads its final state, loads its index or builds and saves it,
-/// and reports missing parts.
-fn recording(reader: Reader) -> Result<Recording, Failure> {
-    say_if_cut(&reader);
+/// and prints messages about missing parts.
+fn open_path_recording(reader: Reader) -> Result<Recording, Failure> {
+    report_if_cut(&reader);
     let state = final_state(&reader).unwrap_or_else(|fault| {
         say(&format!("{fault}; the final registers and memory are unknown"));
         FinalState::default()
@@ -74,21 +76,21 @@ fn recording(reader: Reader) -> Result<Recording, Failure> {
     drop(bar);
     // If it cannot be saved, the next open builds it again.
     let _ = timeline.save_index();
-    say_what_is_wrong(&timeline);
+    report_faults(&timeline);
     Ok(Recording::new(timeline, state))
 }
 
-/// Returns the path of a recording: the recording itself, unless it is exact. The path of an exact
-/// one is made by a replay on first use, which Ctrl-C ends with an error, and kept in its
-/// directory.
-pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
+/// Returns the recording of a run's path: the recording itself, unless it is exact. For an exact
+/// one, a replay makes it on first use, which Ctrl-C ends with an error, and it is kept in the
+/// directory of the exact one.
+pub(super) fn path_recording_of(reader: Reader) -> Result<Reader, Failure> {
     if reader.manifest().capture.backend != BackendName::Exact {
         return Ok(reader);
     }
     if let Some(path) = reader.kept_path() {
         return Ok(path);
     }
-    say_what_cpu_lacks(&reader);
+    report_cpu_differences(&reader);
     let leaving = Leaving::on_signals();
     let mut bar = Bar::new("replaying");
     let goes_on = &mut |done, total| {
@@ -98,7 +100,8 @@ pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
     Ok(replay::path_of(&reader, goes_on)?)
 }
 
-fn say_if_cut(reader: &Reader) {
+/// Prints a message if a recording has no end.
+fn report_if_cut(reader: &Reader) {
     if reader.is_cut() {
         say(&format!(
             "{}: the recorder was killed or is still running: the recording is cut, and the \
@@ -108,8 +111,9 @@ fn say_if_cut(reader: &Reader) {
     }
 }
 
-/// Reports missing images, and paths that differ from what was recorded.
-pub(super) fn say_what_is_wrong(timeline: &Timeline) {
+/// Prints messages about missing images, and about threads whose path has another number of
+/// instructions than were recorded.
+pub(super) fn report_faults(timeline: &Timeline) {
     for lost in timeline.lost_images() {
         say(lost);
     }

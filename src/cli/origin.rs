@@ -1,8 +1,8 @@
 //! `contraflow origin`: where a value came from, step by step backwards.
 
 use super::answer::Answer;
-use super::disassembly::instruction;
-use super::rows::{Cell, object};
+use super::disassembly::disassembled;
+use super::rows::{Cell, json_object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{FollowedValue, Input, OriginEffect, OriginQuestion, OriginStep, SystemCall};
 use crate::common::{Addr, AddrRange, Tid};
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
     let mut size = None;
     let mut sink = |step: OriginStep| {
         let position = Position::text(step.position, is_exact);
-        let text = text_of(&step, expression);
+        let text = step_text(&step, expression);
         if let ValuePlace::Memory(range) = step.at {
             let now = range.size_bytes();
             is_whole &= size.replace(now).is_none_or(|before| before == now);
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure
             // In a register the size may change, by an extension of the value.
             size = None;
         }
-        Ok(answer.row(cells(&step, &position, &text), || line(&step, &position, &text))?)
+        Ok(answer.print_row(cells(&step, &position, &text), || line(&step, &position, &text))?)
     };
     let question = OriginQuestion { value, at, thread: arguments.thread.map(Tid) };
     asked.origin(&question, &mut sink, &|| answer.is_interrupted())?;
@@ -96,10 +96,11 @@ fn address(text: &str) -> Result<Addr, Failure> {
     addr.map_err(|_| format!("{text:?} is no address: give one such as 0x404040").into())
 }
 
-/// Returns a step to the origin of `expression` as JSON.
+/// Returns a step to the origin of `expression` as JSON, in the form of a row of `contraflow origin
+/// --json`.
 pub(super) fn json(step: &OriginStep, expression: &str, is_exact: bool) -> Value {
-    let (position, text) = (Position::text(step.position, is_exact), text_of(step, expression));
-    object(NAMES, cells(step, &position, &text))
+    let (position, text) = (Position::text(step.position, is_exact), step_text(step, expression));
+    json_object(NAMES, cells(step, &position, &text))
 }
 
 fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
@@ -108,14 +109,15 @@ fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
         Cell::text(position),
         Cell::thread(step.tid),
         Cell::text(step.addr.to_string()),
-        Cell::maybe(step.place.function.as_deref().map(Cell::text)),
-        Cell::maybe(file.as_deref().map(Cell::text)),
-        Cell::maybe(line.map(|line| Cell::number(line.into()))),
-        Cell::text(kind(&step.effect)),
+        Cell::or_null(step.place.function.as_deref().map(Cell::text)),
+        Cell::or_null(file.as_deref().map(Cell::text)),
+        Cell::or_null(line.map(|line| Cell::number(line.into()))),
+        Cell::text(effect_name(&step.effect)),
         Cell::text(step.at.to_string()),
-        Cell::maybe(step.bytes.as_deref().map(|bytes| Cell::text(hex(bytes)))),
-        Cell::maybe(
-            is_executed(&step.effect).then(|| Cell::text(instruction(step.addr, &step.code))),
+        Cell::or_null(step.bytes.as_deref().map(|bytes| Cell::text(hex_text(bytes)))),
+        Cell::or_null(
+            is_by_instruction(&step.effect)
+                .then(|| Cell::text(disassembled(step.addr, &step.code))),
         ),
         Cell::text(text),
     ]
@@ -123,15 +125,15 @@ fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
 
 fn line(step: &OriginStep, position: &str, text: &str) -> String {
     let (tid, place) = (step.tid, &step.place);
-    let code = if is_executed(&step.effect) {
-        format!("  [{}]", instruction(step.addr, &step.code))
+    let code = if is_by_instruction(&step.effect) {
+        format!("  [{}]", disassembled(step.addr, &step.code))
     } else {
         String::new()
     };
     format!("{position:>12}  thread {tid}  {place}  {text}{code}")
 }
 
-const fn kind(effect: &OriginEffect) -> &'static str {
+const fn effect_name(effect: &OriginEffect) -> &'static str {
     match effect {
         OriginEffect::Asked(_) => "value",
         OriginEffect::Copied { .. } => "copied",
@@ -148,8 +150,8 @@ const fn kind(effect: &OriginEffect) -> &'static str {
     }
 }
 
-/// Returns true if the instruction of the step had the effect itself.
-const fn is_executed(effect: &OriginEffect) -> bool {
+/// Returns true if the instruction of the step had the effect itself, and not the kernel.
+const fn is_by_instruction(effect: &OriginEffect) -> bool {
     match effect {
         OriginEffect::Copied { .. }
         | OriginEffect::Constant
@@ -161,8 +163,8 @@ const fn is_executed(effect: &OriginEffect) -> bool {
 }
 
 /// Returns a step in words. `value` is the expression whose origin is searched.
-fn text_of(step: &OriginStep, value: &str) -> String {
-    let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex);
+fn step_text(step: &OriginStep, value: &str) -> String {
+    let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex_text);
     match &step.effect {
         OriginEffect::Asked(Shown::Missing(_)) => format!("{shown}, in {}", step.at),
         OriginEffect::Asked(found) => format!("{value} = {found}, in {}", step.at),
@@ -173,21 +175,21 @@ fn text_of(step: &OriginStep, value: &str) -> String {
         }
         OriginEffect::Computed { operands } => {
             let of = |(place, bytes): &(ValuePlace, Option<Vec<u8>>)| {
-                format!("{place} = {}", bytes.as_deref().map_or_else(|| "?".to_owned(), hex))
+                format!("{place} = {}", bytes.as_deref().map_or_else(|| "?".to_owned(), hex_text))
             };
             let of: Vec<String> = operands.iter().map(of).collect();
             let from = if of.is_empty() { "" } else { " from " };
             format!("{shown} computed in {}{from}{}", step.at, of.join(", "))
         }
-        OriginEffect::Input(input) => format!("{shown} {}", of_input(input, step.at)),
+        OriginEffect::Input(input) => format!("{shown} {}", input_text(input, step.at)),
         OriginEffect::Lost(why) => format!("{shown} in {}: {why}", step.at),
     }
 }
 
-/// Returns an input of the run in words, after the bytes that came from it to `at`.
-fn of_input(input: &Input, at: ValuePlace) -> String {
+/// Returns an input of the run in words, which follow the bytes that came from it to `at`.
+fn input_text(input: &Input, at: ValuePlace) -> String {
     match input {
-        Input::SystemCall(call) => of_call(call, at),
+        Input::SystemCall(call) => system_call_text(call, at),
         Input::AtStart { name, offset: Some(offset) } => {
             format!("is in {name} from offset {offset:#x} on, which was mapped to {at}")
         }
@@ -206,7 +208,8 @@ fn of_input(input: &Input, at: ValuePlace) -> String {
     }
 }
 
-fn of_call(call: &SystemCall, at: ValuePlace) -> String {
+/// Returns in words how a system call wrote or returned a value, which is in `at`.
+fn system_call_text(call: &SystemCall, at: ValuePlace) -> String {
     let SystemCall { name, arguments, result, in_argument, file } = call;
     let errno = i32::try_from(-result).ok().filter(|_| (LOWEST_ERROR..0).contains(result));
     let result = match errno {
@@ -226,7 +229,7 @@ fn of_call(call: &SystemCall, at: ValuePlace) -> String {
 
 /// Returns up to 8 bytes as a little-endian number, and more as hexadecimal bytes in memory order,
 /// of which only the first [`SHOWN_BYTES`] are shown.
-fn hex(bytes: &[u8]) -> String {
+fn hex_text(bytes: &[u8]) -> String {
     if let 1..=8 = bytes.len() {
         let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
         return format!("{number:#x}");

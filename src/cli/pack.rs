@@ -1,7 +1,7 @@
 //! `contraflow pack` and `contraflow unpack`: a recording as one file, and back.
 
 use super::progress::Bar;
-use super::record::{named, size};
+use super::record::{recording_argument, size_text};
 use super::temporary::Temporary;
 use super::{Failure, arguments, say};
 use crate::capture::Leaving;
@@ -43,8 +43,8 @@ pub(super) fn run(arguments: &arguments::Pack) -> Result<ExitCode, Failure> {
     let bytes = fs::metadata(&partial).map_err(failed)?.len();
     fs::rename(&partial, &out).map_err(failed)?;
     if !arguments.quiet {
-        let name = named(&out, &Store::of_user());
-        say(&format!("packed into {}: {}", out.display(), size(bytes)));
+        let name = recording_argument(&out, &Store::of_user());
+        say(&format!("packed into {}: {}", out.display(), size_text(bytes)));
         say(&format!("step through it with: contraflow replay{name}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -97,7 +97,10 @@ pub(super) fn unpack_file(arguments: &arguments::Unpack) -> Result<ExitCode, Fai
     store.set_latest(&dir)?;
     if !arguments.quiet {
         say(&format!("unpacked into {}", dir.display()));
-        say(&format!("step through it with: contraflow replay{}", named(&dir, &store)));
+        say(&format!(
+            "step through it with: contraflow replay{}",
+            recording_argument(&dir, &store)
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

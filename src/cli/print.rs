@@ -2,7 +2,7 @@
 //! `contraflow dump`, one line each. Gaps go to stderr.
 
 use super::disassembly::Disassembler;
-use super::dump_arguments::{Dump, What};
+use super::dump_arguments::{Dump, DumpKind};
 use super::stats::Stats;
 use crate::common::{Addr, Visible};
 use crate::flow::{Event, Gap, GapReason, Last, Span, Timing};
@@ -22,25 +22,25 @@ pub(super) struct Printer<'a, W> {
     pub(super) out: &'a mut W,
     pub(super) disassembler: &'a mut Disassembler,
     pub(super) stats: &'a mut Stats,
-    what: What,
+    kind: DumpKind,
     /// The requested range of instructions.
     range: Range<u64>,
-    addresses: bool,
+    bare_addresses: bool,
     json: bool,
     /// True to print the time on each line, if the trace's clocks are known.
-    times: bool,
+    shows_times: bool,
     calls: CallTrace,
     /// The image of a raw trace's code, which never changes; `None` for a recording.
     image: Option<&'a Image>,
     /// The index after the last instruction visited.
-    end: u64,
+    end_index: u64,
 }
 
 impl<'a, W: Write> Printer<'a, W> {
     pub(super) fn new(
         arguments: &Dump,
-        what: What,
-        times: bool,
+        kind: DumpKind,
+        shows_times: bool,
         out: &'a mut W,
         disassembler: &'a mut Disassembler,
         stats: &'a mut Stats,
@@ -49,14 +49,14 @@ impl<'a, W: Write> Printer<'a, W> {
             out,
             disassembler,
             stats,
-            what,
+            kind,
             range: arguments.range(),
-            addresses: arguments.addresses,
+            bare_addresses: arguments.addresses,
             json: arguments.json,
-            times,
+            shows_times,
             calls: CallTrace::default(),
             image: None,
-            end: 0,
+            end_index: 0,
         }
     }
 
@@ -66,106 +66,109 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 
     /// Returns the index after the last instruction visited.
-    pub(super) fn end(&self) -> u64 {
-        self.end
+    pub(super) fn end_index(&self) -> u64 {
+        self.end_index
     }
 
-    /// Adds blocks and instructions that were counted together to the statistics.
-    pub(super) const fn executed(&mut self, totals: Totals) {
-        self.stats.executed(totals);
+    /// Adds blocks and instructions that the timeline counted without visits to the statistics.
+    pub(super) const fn add_totals(&mut self, totals: Totals) {
+        self.stats.add_totals(totals);
     }
 
     /// Prints or counts an item of the history. Breaks after the requested range, or if the output
     /// fails.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
-        match self.item(visit) {
+        match self.print_item(visit) {
             Ok(true) => ControlFlow::Continue(()),
             Ok(false) => ControlFlow::Break(None),
             Err(error) => ControlFlow::Break(Some(error)),
         }
     }
 
-    /// Prints or counts an item. Returns false after the requested range.
-    fn item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
+    /// Prints or counts an item. Returns false if it is after the requested range.
+    fn print_item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
         if let Visit::Block { index, span, .. } = visit {
-            self.end = index + u64::from(span.insns);
+            self.end_index = index + u64::from(span.insns);
         }
         if let Visit::Block { index, .. } | Visit::Event { index, .. } = visit
             && *index >= self.range.end
         {
             return Ok(false);
         }
-        match (self.what, visit) {
-            (_, Visit::Gap { index, gap, image }) => self.gap(*index, gap, *image)?,
-            (What::Events, Visit::Event { index, event, moment }) if self.range.contains(index) => {
-                self.event(*index, *event, *moment)?;
+        match (self.kind, visit) {
+            (_, Visit::Gap { index, gap, image }) => self.print_gap(*index, gap, *image)?,
+            (DumpKind::Events, Visit::Event { index, event, moment })
+                if self.range.contains(index) =>
+            {
+                self.print_event(*index, *event, *moment)?;
             }
-            (What::Blocks, Visit::Block { index, span, code, moment })
+            (DumpKind::Blocks, Visit::Block { index, span, code, moment })
                 if index + u64::from(span.insns) > self.range.start =>
             {
-                self.block(*index, span, code.last(), **moment)?;
+                self.print_block(*index, span, code.last(), **moment)?;
             }
-            (What::Insns, Visit::Block { index, span, code, .. }) => {
+            (DumpKind::Insns, Visit::Block { index, span, code, .. }) => {
                 for (number, addr) in (*index..).zip(code.addrs()) {
                     if self.range.contains(&number) {
-                        self.insn(number, *addr, span, code)?;
+                        self.print_insn(number, *addr, span, code)?;
                     }
                 }
             }
             _ => {}
         }
-        match self.what {
-            What::Calls => self.call(visit)?,
-            What::Stats => self.stats.visit(visit),
+        match self.kind {
+            DumpKind::Calls => self.print_arrival(visit)?,
+            DumpKind::Stats => self.stats.count_item(visit),
             _ => {}
         }
         Ok(true)
     }
 
     /// Prints a gap to stderr, and as an object among the others for JSON.
-    fn gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
+    fn print_gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
         self.out.flush()?;
-        let mapping = mapping(gap, image.or(self.image));
+        let missing_code_text = missing_code_text(gap, image.or(self.image));
         // Without a stderr there is nowhere to report an error.
-        let _ = writeln!(io::stderr(), "gap: {gap}{mapping}");
-        if self.json && !matches!(self.what, What::Stats) {
+        let _ = writeln!(io::stderr(), "gap: {gap}{missing_code_text}");
+        if self.json && !matches!(self.kind, DumpKind::Stats) {
             let last_ip = gap.last_ip.map(|ip| format!("{ip}"));
-            let reason = format!("{}{mapping}", gap.reason);
+            let reason = format!("{}{missing_code_text}", gap.reason);
             let gap = json!({"offset": gap.offset, "last_ip": last_ip, "reason": reason});
-            self.object(&json!({"index": index, "gap": gap}))?;
+            self.print_json(&json!({"index": index, "gap": gap}))?;
         }
         Ok(())
     }
 
-    fn object(&mut self, value: &Value) -> io::Result<()> {
+    /// Prints a JSON object on one line.
+    fn print_json(&mut self, value: &Value) -> io::Result<()> {
         writeln!(self.out, "{value}")
     }
 
-    fn event(&mut self, index: u64, event: Event, moment: Timing) -> io::Result<()> {
+    fn print_event(&mut self, index: u64, event: Event, timing: Timing) -> io::Result<()> {
         if self.json {
             let kind = format!("{:x?}", event.kind);
             let event = json!({"index": index, "offset": event.offset, "event": kind});
-            return self.object(&with_moment(event, moment));
+            return self.print_json(&with_timing(event, timing));
         }
-        let time = self.time(moment);
+        let time = self.time(timing);
         writeln!(self.out, "{index:>10}  {:08x}  {time}{:x?}", event.offset, event.kind)
     }
 
     /// Returns the time as a column; empty if times are not shown.
-    fn time(&self, moment: Timing) -> String {
-        match moment.time {
-            _ if !self.times => String::new(),
+    fn time(&self, timing: Timing) -> String {
+        match timing.time {
+            _ if !self.shows_times => String::new(),
             None => format!("{:>14}  ", "?"),
             Some(time) => format!("{:>14x}  ", time.tsc.0),
         }
     }
 
-    fn block(
+    fn print_block(
         &mut self,
         index: u64,
         span: &Span,
         last: Option<Last>,
-        moment: Timing,
+        timing: Timing,
     ) -> io::Result<()> {
         let end = last.map_or(span.last, |last| last.end);
         if self.json {
@@ -175,21 +178,21 @@ impl<'a, W: Write> Printer<'a, W> {
                 "index": index, "start": start, "end": end, "instructions": span.insns,
                 "exit": exit,
             });
-            return self.object(&with_moment(block, moment));
+            return self.print_json(&with_timing(block, timing));
         }
-        let time = self.time(moment);
+        let time = self.time(timing);
         let (ip, insns, exit) = (span.ip, span.insns, span.exit);
         writeln!(self.out, "{index:>10}  {time}{ip:x}-{end:x}  {insns:>4}  {exit:?}")
     }
 
-    fn insn(
+    fn print_insn(
         &mut self,
         index: u64,
         addr: Addr,
         span: &Span,
         code: &BlockCode<'_>,
     ) -> io::Result<()> {
-        if self.addresses {
+        if self.bare_addresses {
             return self.out.write_all(&address_line(addr));
         }
         let mut bytes = [0; 15];
@@ -205,8 +208,9 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{addr:016x}  {}  {}  {}", line.function, line.place, line.text)
     }
 
-    /// Prints a line if the item begins where a call, a return or a signal led, or at the start.
-    fn call(&mut self, visit: &Visit<'_>) -> io::Result<()> {
+    /// Prints a line if the item begins where a call, a return or a signal led, or where the path
+    /// starts. Follows the calls of all items, also before the range.
+    fn print_arrival(&mut self, visit: &Visit<'_>) -> io::Result<()> {
         let arrival = self.calls.visit(visit);
         let Some(Arrival { index, depth, ip, kind }) = arrival else { return Ok(()) };
         if !self.range.contains(&index) {
@@ -220,7 +224,7 @@ impl<'a, W: Write> Printer<'a, W> {
             ArrivalKind::Signal => "signal",
         };
         if self.json {
-            return self.object(&json!({
+            return self.print_json(&json!({
                 "index": index, "depth": depth, "address": format!("{ip}"), "how": how,
                 "function": function,
             }));
@@ -248,7 +252,7 @@ fn address_line(addr: Addr) -> [u8; 17] {
 }
 
 /// Returns a description of the mapping whose code is missing at a gap; empty for other gaps.
-fn mapping(gap: &Gap, image: Option<&Image>) -> String {
+fn missing_code_text(gap: &Gap, image: Option<&Image>) -> String {
     let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
     let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
     let (range, name) = (section.range, Visible(&section.name));
@@ -259,35 +263,34 @@ fn mapping(gap: &Gap, image: Option<&Image>) -> String {
 }
 
 /// Adds the time with its bounds, and the pace, to a JSON object if they are known.
-fn with_moment(mut object: Value, moment: Timing) -> Value {
-    if let Some(time) = moment.time {
+fn with_timing(mut object: Value, timing: Timing) -> Value {
+    if let Some(time) = timing.time {
         object["tsc"] = json!(time.tsc.0);
         object["earliest"] = json!(time.earliest.0);
         object["latest"] = json!(time.latest.map(|latest| latest.0));
     }
-    if let Some(pace) = moment.pace {
+    if let Some(pace) = timing.pace {
         object["pace"] = json!({"instructions": pace.insns, "cycles": pace.cycles});
     }
     object
 }
 
 /// The offset of a packet in the trace, and the packet or the error in its place.
-pub(super) type Found = (u64, Result<Packet, PacketError>);
+pub(super) type PacketAt = (u64, Result<Packet, PacketError>);
 
 /// Returns the same packets. Each packet that is read releases the memory of the mapped trace
-/// before it.
-pub(super) fn once<'a>(
+/// before it: such a trace can be read only once.
+pub(super) fn releasing_memory<'a>(
     packets: Packets<'a>,
     mut releaser: Releaser<'a>,
-) -> impl Iterator<Item = Found> + 'a {
-    packets
-        .inspect(move |(offset, _)| releaser.release_before(usize::try_from(*offset).unwrap_or(0)))
+) -> impl Iterator<Item = PacketAt> + 'a {
+    packets.inspect(move |(offset, _)| releaser.pass(usize::try_from(*offset).unwrap_or(0)))
 }
 
 /// Prints the packets of a trace in the requested range of offsets, each with the time if the
 /// clocks are known.
-pub(super) fn packets(
-    trace: impl Iterator<Item = Found>,
+pub(super) fn print_packets(
+    trace: impl Iterator<Item = PacketAt>,
     arguments: &Dump,
     clocks: Option<ClockConfig>,
     errata: Errata,

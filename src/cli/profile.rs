@@ -55,7 +55,7 @@ fn functions(
     for FunctionCost { name, own, total, calls } in profile.functions.iter().take(limit) {
         let cells =
             vec![Cell::text(name), Cell::number(*own), Cell::number(*total), Cell::number(*calls)];
-        rows.print(cells, || {
+        rows.print_row(cells, || {
             vec![format!("{}  {}  {calls:>9}  {name}", share(*own, all), share(*total, all))]
         })?;
     }
@@ -77,7 +77,7 @@ fn lines(
             Cell::text(&**function),
             Cell::number(*own),
         ];
-        rows.print(cells, || vec![format!("{}  {file}:{line}  {function}", share(*own, all))])?;
+        rows.print_row(cells, || vec![format!("{}  {file}:{line}  {function}", share(*own, all))])?;
     }
     Ok(rows.flush()?)
 }

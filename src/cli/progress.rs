@@ -1,6 +1,6 @@
 //! A progress bar on standard error for long operations, if that is a terminal.
 
-use super::record::size;
+use super::record::size_text;
 use crate::timeline::Progress;
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -36,20 +36,21 @@ impl Bar {
     pub(super) fn show(&mut self, progress: Progress) {
         let Progress { done_bytes, total_bytes } = progress;
         self.draw(|doing| {
-            format!("{} of {}", line(doing, done_bytes, total_bytes), size(total_bytes))
+            format!("{} of {}", line(doing, done_bytes, total_bytes), size_text(total_bytes))
         });
     }
 
-    /// Shows how much of something is done.
+    /// Shows how much of something is done, in any unit.
     pub(super) fn show_part(&mut self, done: u64, total: u64) {
         self.draw(|doing| line(doing, done, total));
     }
 
+    /// Draws the bar if it is time to. `line` gets the name of the operation.
     fn draw(&mut self, line: impl FnOnce(&str) -> String) {
         if self.enabled && Instant::now() >= self.next {
             self.next = Instant::now() + REFRESH;
             self.drawn = true;
-            put(&format!("\r{}", line(self.doing)));
+            write_to_terminal(&format!("\r{}", line(self.doing)));
         }
     }
 }
@@ -57,17 +58,18 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         if self.drawn {
-            put("\r\x1b[K");
+            write_to_terminal("\r\x1b[K");
         }
     }
 }
 
 /// Writes to the terminal. A missing terminal is not an error.
-fn put(text: &str) {
+fn write_to_terminal(text: &str) {
     let mut out = stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Returns the bar as text, with a percentage.
 fn line(doing: &str, done: u64, total: u64) -> String {
     let part = |whole: u64| done.min(total).saturating_mul(whole) / total.max(1);
     let filled = usize::try_from(part(WIDTH as u64)).unwrap_or(WIDTH);

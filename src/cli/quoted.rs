@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Quotes one word of a command for the user to type: unchanged if it is plain, and never with
 /// control characters (in the syntax of bash and zsh).
-pub(super) fn typed(word: &OsStr) -> String {
+pub(super) fn for_user(word: &OsStr) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     match word.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn typed(word: &OsStr) -> String {
 }
 
 /// Puts one word of a command for gdb or `sh` in single quotes. All bytes are kept.
-pub(super) fn given(word: &OsStr) -> OsString {
+pub(super) fn for_gdb(word: &OsStr) -> OsString {
     let mut bytes = vec![b'\''];
     for byte in word.as_bytes() {
         match byte {
@@ -44,12 +44,12 @@ mod tests {
         for word in words {
             let word = OsStr::from_bytes(word);
             let mut script = OsString::from("printf %s ");
-            script.push(given(word));
+            script.push(for_gdb(word));
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert_eq!(output.stdout, word.as_bytes());
         }
-        assert_eq!(typed(OsStr::new("/a/b-1.x")), "/a/b-1.x");
-        assert_eq!(typed(OsStr::new("it's")), "'it'\\''s'");
-        assert_eq!(typed(OsStr::from_bytes(b"\xff'\n")), "$'\\xff\\'\\n'");
+        assert_eq!(for_user(OsStr::new("/a/b-1.x")), "/a/b-1.x");
+        assert_eq!(for_user(OsStr::new("it's")), "'it'\\''s'");
+        assert_eq!(for_user(OsStr::from_bytes(b"\xff'\n")), "$'\\xff\\'\\n'");
     }
 }

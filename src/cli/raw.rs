@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Maps a file as [`Bytes`]; an error names the path.
-pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
-    map(path).map(Bytes::new)
+pub(super) fn open_bytes(path: &Path) -> Result<Bytes, Failure> {
+    map_file(path).map(Bytes::new)
 }
 
 /// Maps a file that is read from start to end; an error names the path.
-pub(super) fn map(path: &Path) -> Result<Mapped, Failure> {
+pub(super) fn map_file(path: &Path) -> Result<Mapped, Failure> {
     let refused = |error: std::io::Error| format!("{}: {error}", path.display());
     Ok(Mapped::open(path).map_err(refused)?)
 }
@@ -30,13 +30,13 @@ impl Raw {
     pub(super) fn image(&self) -> Result<Image, Failure> {
         let core = self.core()?;
         let of_core = core.iter().flat_map(|(_, core)| core.memory().sections().cloned());
-        Ok(Image::new(of_core.chain(self.files()?)))
+        Ok(Image::new(of_core.chain(self.file_sections()?)))
     }
 
     /// Returns the core file and its bytes, if one is given.
     pub(super) fn core(&self) -> Result<Option<(Bytes, Core)>, Failure> {
         let Some(path) = &self.core else { return Ok(None) };
-        let bytes = open(path)?;
+        let bytes = open_bytes(path)?;
         let core = Core::parse(&bytes);
         Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
     }
@@ -44,16 +44,16 @@ impl Raw {
     /// Returns the code of files under their full paths: of ELF files, the list, and single parts
     /// of files. Where addresses overlap, later sections hide earlier ones; a line of the list
     /// hides those after it.
-    pub(super) fn files(&self) -> Result<Vec<Section>, Failure> {
+    pub(super) fn file_sections(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
         for elf in &self.elf {
             sections.extend(elf_sections(elf)?);
         }
         if let Some(list) = &self.code_list {
-            sections.extend(listed(list)?.into_iter().rev());
+            sections.extend(list_sections(list)?.into_iter().rev());
         }
         for code in &self.code {
-            sections.push(code_section(code, &open(&code.path)?)?);
+            sections.push(code_section(code, &open_bytes(&code.path)?)?);
         }
         Ok(sections)
     }
@@ -84,13 +84,14 @@ impl Raw {
     }
 }
 
-/// Returns the sections of a program or library, at its address.
+/// Returns the sections of a program or library, at the address that the user gave, or else at its
+/// linked one.
 fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
-    load_at(&open(&at.path)?, at.addr, &full_path(&at.path))
+    load_at(&open_bytes(&at.path)?, at.addr, &full_path(&at.path))
         .map_err(|error| format!("{}: {error}", at.path.display()).into())
 }
 
-/// Returns a file's full path, which gdb and symbols use.
+/// Returns a file's full path, which gdb and symbols use; the path itself if the file is not there.
 pub(super) fn full_path(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
@@ -114,8 +115,8 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
 }
 
 /// Returns the sections of code that a list names, in its order.
-fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
-    let bytes = open(list)?;
+fn list_sections(list: &Path) -> Result<Vec<Section>, Failure> {
+    let bytes = open_bytes(list)?;
     let text = std::str::from_utf8(&bytes);
     let text = text.map_err(|_| format!("{}: not text", list.display()))?;
     let dir = list.parent().unwrap_or(Path::new(""));
@@ -123,9 +124,9 @@ fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
     let mut sections = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = || format!("{}: line {number}: not ADDR SIZE OFFSET PATH", list.display());
-        let code = listed_line(line, dir).ok_or_else(wrong)?;
+        let code = list_entry(line, dir).ok_or_else(wrong)?;
         if !files.contains_key(&code.path) {
-            files.insert(code.path.clone(), open(&code.path)?);
+            files.insert(code.path.clone(), open_bytes(&code.path)?);
         }
         let bytes = files.get(&code.path).cloned().unwrap_or_default();
         sections.push(code_section(&code, &bytes)?);
@@ -135,7 +136,7 @@ fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
 
 /// Parses a line of the list; `None` if it is damaged. A path that does not exist is relative to
 /// the list's directory.
-fn listed_line(line: &str, dir: &Path) -> Option<CodeAt> {
+fn list_entry(line: &str, dir: &Path) -> Option<CodeAt> {
     let mut rest = line.trim();
     let mut number = || {
         let (word, following) = rest.split_once(char::is_whitespace)?;

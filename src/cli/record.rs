@@ -1,12 +1,12 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
 use super::arguments::RecorderDeath;
-use super::open::say_what_is_wrong;
+use super::open::report_faults;
 use super::progress::Bar;
-use super::record_keep::keep_failures;
+use super::record_keep::keep_only_failures;
 use super::remedies::note_with_remedy;
-use super::temporary::sweep_up;
-use super::{Failure, arguments, count_of, quoted, say};
+use super::temporary::remove_unused_temporaries;
+use super::{Failure, arguments, count_text, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
     self, Backend, Code, Filter, History, KEYFRAME_PERIOD, Outcome, RecorderEnd, Request, Schedule,
@@ -30,7 +30,7 @@ const DEFAULT_RING_MIB: u64 = 32;
 /// Records as the arguments say. With `--on-recorder-death go-on`, this process becomes the front:
 /// it only waits for its child, which records.
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
-    sweep_up();
+    remove_unused_temporaries();
     let is_of_path = arguments.is_of_path();
     let chosen = arguments.backend.unwrap_or(arguments::Backend::Auto);
     let only_thread = arguments.tid.map(Tid);
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         None => arguments.attach.map(Pid),
     };
     let (program, argv) = match (attach, arguments.command.first()) {
-        (Some(pid), _) => running(pid)?,
+        (Some(pid), _) => running_program(pid)?,
         (None, Some(name)) => (resolve(name)?, arguments.command),
         (None, None) => return Err("no program given".into()),
     };
@@ -52,9 +52,9 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         directory: None,
         aslr: arguments.aslr,
         follow_forks: arguments.follow_forks,
-        history: history(arguments.full, arguments.max_size, arguments.ring)?,
+        history: history_to_keep(arguments.full, arguments.max_size, arguments.ring)?,
         start_at: arguments.start_at,
-        filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
+        filter: filter_of(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         witness: arguments.witness,
@@ -64,10 +64,11 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,
         force: arguments.force,
-        report: (arguments.full && !arguments.quiet && stderr().is_terminal()).then_some(progress),
+        report: (arguments.full && !arguments.quiet && stderr().is_terminal())
+            .then_some(print_written),
         store: Store::of_user(),
     };
-    let backend = if is_of_path { backend(chosen, &request) } else { Backend::Exact };
+    let backend = if is_of_path { choose_backend(chosen, &request) } else { Backend::Exact };
     // If the CPU cannot trace, `hardware` returns the reason, which is the more useful error.
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
@@ -110,23 +111,23 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         Some(most) => until_failure(most, &request, |request| record(backend, request))?,
         None => record(backend, &request)?,
     };
-    if arguments.keep_if_fails && !keep_failures(&mut outcome, &request.store)? {
+    if arguments.keep_if_fails && !keep_only_failures(&mut outcome, &request.store)? {
         if !arguments.quiet {
             say(&"the program did not fail: its recording is not kept");
         }
         return Ok(exit_code(&outcome));
     }
     if backend == Backend::Perf {
-        count(&mut outcome, arguments.quiet)?;
+        count_instructions(&mut outcome, arguments.quiet)?;
     }
     if !arguments.quiet {
-        report(&outcome, &request.store, matches!(request.history, History::Ring { .. }));
+        print_outcome(&outcome, &request.store, matches!(request.history, History::Ring { .. }));
     }
     Ok(exit_code(&outcome))
 }
 
-/// Records a program until a run fails or the recorder detaches from it, at most `most` times.
-/// Keeps only the recordings of the last run.
+/// Records a program again and again with `record`, until a run fails or the recorder detaches from
+/// it, at most `most` times. Keeps only the recordings of the last run, and returns its outcome.
 fn until_failure<E>(
     most: NonZero<u32>,
     request: &Request,
@@ -161,7 +162,7 @@ where
 
 /// Returns the backend that the user chose; else the stepping one for `--step-log`, or the fastest
 /// that this machine supports.
-fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
+fn choose_backend(chosen: arguments::Backend, request: &Request) -> Backend {
     match chosen {
         // The log that --step-log writes is made by single steps.
         arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
@@ -180,7 +181,7 @@ fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
 
 /// Decodes the recordings of a CPU's traces once: adds the instruction counts, which are known only
 /// after decoding, to the manifests, also the one in `outcome`, and saves the indexes.
-fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
+fn count_instructions(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
         let watch = &mut |progress| bar.show(progress);
@@ -197,9 +198,10 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the part of the history to keep. Ignores `max` without `full`: clap requires `--full`
-/// for `--max-size`. Fails if the options contradict each other.
-fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
+/// Returns the part of the history to keep, by --full, --max-size (`max`, in bytes) and --ring (in
+/// MiB). Ignores `max` without `full`: clap requires `--full` for `--max-size`. Fails if the
+/// options contradict each other.
+fn history_to_keep(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
     let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
     match (full, max) {
         (false, _) => Ok(History::Ring { bytes: ring_bytes }),
@@ -212,15 +214,16 @@ fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, F
     }
 }
 
-/// Prints progress in separate lines, since the program may use the same terminal.
-fn progress(written: &Written) {
+/// Prints the progress of a recording on a separate line, since the program may use the same
+/// terminal.
+fn print_written(written: &Written) {
     let rest = if written.is_ring { ", and only the end of the rest is kept" } else { "" };
     let seconds = written.elapsed.as_secs();
-    say(&format!("{} are written after {seconds} s{rest}", size(written.bytes)));
+    say(&format!("{} are written after {seconds} s{rest}", size_text(written.bytes)));
 }
 
 /// Returns the program and arguments of a running process. Fails if this user may not trace it.
-pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
+pub(super) fn running_program(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if process_status(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
     }
@@ -235,7 +238,7 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
 
 /// Returns the filter of --filter (`only`), --filter-range (`ranges`) and --stop-at (`stop`). Fails
 /// if it has more ranges than a PT unit.
-fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
+fn filter_of(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
     const MOST: usize = 4;
     let only = [only, ranges].concat();
     match only.len() + stop.len() {
@@ -244,9 +247,9 @@ fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter,
     }
 }
 
-/// Prints the notes, the end of the run and the places of its recordings, and checks recordings of
-/// the stepping backend.
-fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
+/// Prints the notes, the end of the run and the places of its recordings, and decodes recordings of
+/// the stepping backend to check them. Prints nothing without an end.
+fn print_outcome(outcome: &Outcome, store: &Store, is_ring: bool) {
     let Some(end) = &outcome.manifest.end else { return };
     for note in &outcome.notes {
         say(&note_with_remedy(note));
@@ -259,25 +262,25 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let [first, others @ ..] = outcome.recordings.as_slice() else { return };
     let program = outcome.manifest.argv.first().map_or("", String::as_str);
     let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
-    let threads = count_of(end.threads.len() as u64, "thread");
+    let threads = count_text(end.threads.len() as u64, "thread");
     say(&match end.log {
         Some(log) => format!(
             "{program} {how} after {seconds:.2} s: {} entries, {} ticks ({threads}, {} of log)",
             log.entries,
             log.ticks,
-            size(log.size_bytes),
+            size_text(log.size_bytes),
         ),
         None => format!(
             "{program} {how} after {seconds:.2} s and {} instructions ({threads}, {} of trace)",
             end.instructions,
-            size(outcome.trace_bytes),
+            size_text(outcome.trace_bytes),
         ),
     });
     say(&format!("recorded in {}", first.display()));
     for other in others {
         say(&format!("a process it forked is recorded in {}", other.display()));
     }
-    say(&format!("step through it with: contraflow replay{}", named(first, store)));
+    say(&format!("step through it with: contraflow replay{}", recording_argument(first, store)));
     if is_ring
         && end.log.is_none()
         && let Some(hint) = backtrace_hint(&outcome.manifest)
@@ -286,11 +289,12 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     }
     // Decoding a stepped recording takes almost no time.
     if outcome.manifest.capture.backend == BackendName::Step {
-        outcome.recordings.iter().for_each(|dir| check(dir));
+        outcome.recordings.iter().for_each(|dir| check_decoding(dir));
     }
 }
 
-/// Returns a hint on backtraces of panics, which are long and may fill a ring.
+/// Returns a hint if a Rust program may have panicked and printed a backtrace: that is long, and
+/// may fill a ring. `None` for other runs.
 fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
     const SIGABRT: i32 = 6;
     const PANICKED: i32 = 101;
@@ -315,7 +319,7 @@ fn is_rust(program: &str) -> bool {
 
 /// Returns the argument that names a recording, after a space. Empty for a recording of the store:
 /// commands use the latest one by default.
-pub(super) fn named(recording: &Path, store: &Store) -> String {
+pub(super) fn recording_argument(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();
     }
@@ -323,20 +327,20 @@ pub(super) fn named(recording: &Path, store: &Store) -> String {
     let word = recording.as_os_str();
     let dash = word.as_encoded_bytes().starts_with(b"-");
     let word = if dash { Path::new(".").join(recording).into_os_string() } else { word.to_owned() };
-    format!(" {}", quoted::typed(&word))
+    format!(" {}", quoted::for_user(&word))
 }
 
-/// Decodes the recording once, and reports if it differs from what was executed.
-fn check(dir: &Path) {
+/// Decodes the recording once, and prints messages if it differs from the executed instructions.
+fn check_decoding(dir: &Path) {
     let opened = Reader::open(dir).map_err(Failure::from);
     match opened.and_then(|reader| Ok(Timeline::open(reader, Options::default())?)) {
-        Ok(timeline) => say_what_is_wrong(&timeline),
+        Ok(timeline) => report_faults(&timeline),
         Err(error) => say(&format!("{}: cannot be decoded: {error}", dir.display())),
     }
 }
 
-/// Returns the exit code of the front process, by the end of its child, the recorder. Reports if a
-/// signal killed the recorder.
+/// Returns the exit code of the front process, by the end of its child, the recorder. Prints a
+/// message if a signal killed the recorder.
 fn front_exit_code(end: RecorderEnd) -> ExitCode {
     match end {
         RecorderEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)),
@@ -366,7 +370,7 @@ pub(super) fn signal_name(number: i32) -> String {
 
 /// Returns a size as text, such as `1.5 MB`, in powers of 1000.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(super) fn size(bytes: u64) -> String {
+pub(super) fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if bytes < 1000 {
         return format!("{bytes} bytes");

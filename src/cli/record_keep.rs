@@ -4,10 +4,10 @@ use super::Failure;
 use crate::capture::Outcome;
 use crate::recording::{Exit, Manifest, Reader, Store};
 
-/// Removes the recordings of processes that did not fail, also from `outcome`: all recordings if
-/// the program itself did not fail. Returns true if the program failed. An unknown end is a
-/// failure.
-pub(super) fn keep_failures(outcome: &mut Outcome, store: &Store) -> Result<bool, Failure> {
+/// Removes the recordings of processes that did not fail, from the store and from `outcome`; all
+/// recordings if the program itself did not fail. Returns true if the program failed. An end other
+/// than status 0, or an unknown end, is a failure.
+pub(super) fn keep_only_failures(outcome: &mut Outcome, store: &Store) -> Result<bool, Failure> {
     let is_failure = !has_succeeded(&outcome.manifest);
     let mut kept = Vec::new();
     for (number, recording) in std::mem::take(&mut outcome.recordings).into_iter().enumerate() {

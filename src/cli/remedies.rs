@@ -28,7 +28,8 @@ const NOTES: [(&str, &str); 5] = [
     (import::CODE_NOT_FOUND, "--symfs names a directory that has it"),
 ];
 
-/// Returns a note of a recording, with the remedy if there is one that it does not have yet.
+/// Returns a note of a recording, with the remedy if there is one that the note does not end with
+/// already.
 pub(super) fn note_with_remedy(note: &str) -> String {
     let mut known = NOTES.iter().filter(|(part, _)| note.contains(part));
     let remedy = known.next().map(|(_, remedy)| *remedy);
@@ -43,7 +44,7 @@ pub(super) fn note_with_remedy(note: &str) -> String {
 /// Returns the remedy for an error itself, not for its causes.
 fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(kind) = error.downcast_ref() {
-        return of_recording(kind);
+        return recording_remedy(kind);
     }
     match error.downcast_ref() {
         Some(capture::Error::Perf(PerfError::NoIntelPt)) => {
@@ -65,7 +66,8 @@ fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     None
 }
 
-fn of_recording(kind: &ErrorKind) -> Option<&'static str> {
+/// Returns the remedy for an error of a recording, if there is one.
+fn recording_remedy(kind: &ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Missing => "`contraflow list` shows all recordings",
         ErrorKind::Empty => "make one with `contraflow record PROGRAM`",

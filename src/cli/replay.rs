@@ -1,8 +1,8 @@
 //! `contraflow replay`: gdb on a recording, or a server for another debugger.
 
-use super::found::Found;
-use super::open::Opened;
-use super::temporary::sweep_up;
+use super::found::NamedRecording;
+use super::open::DebuggableRecording;
+use super::temporary::remove_unused_temporaries;
 use super::{Failure, arguments, gdb_session, open, say};
 use crate::gdb::{self, Listener, Options};
 use crate::session::{Recorded, Session};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
-    sweep_up();
+    remove_unused_temporaries();
     let listener = match (&arguments.listen, arguments.stdio) {
         (_, true) => Listener::Stdio,
-        (Some(address), false) => listener(address)?,
+        (Some(address), false) => listen_at(address)?,
         (None, false) => return gdb_session::run(arguments),
     };
-    let found = Found::new(arguments.recording.as_deref())?;
-    let run = open::run(found.dir())?;
+    let found = NamedRecording::find(arguments.recording.as_deref())?;
+    let run = open::for_debugger(found.dir())?;
     let options = Options {
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
@@ -29,19 +29,26 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves a recording to debuggers. The first one starts at the recording's end.
-pub(super) fn serve(listener: Listener, run: Opened, options: Options) -> Result<(), gdb::Error> {
+/// Serves a recording to debuggers, until the end that `options` set. The first debugger starts at
+/// the recording's end.
+pub(super) fn serve(
+    listener: Listener,
+    run: DebuggableRecording,
+    options: Options,
+) -> Result<(), gdb::Error> {
     match run {
-        Opened::Path(recording) => {
+        DebuggableRecording::Path(recording) => {
             gdb::serve(listener, Session::new(Recorded::at_end(*recording)), options)
         }
-        Opened::Exact(replayed) => gdb::serve(listener, Session::new(*replayed), options),
+        DebuggableRecording::Exact(replayed) => {
+            gdb::serve(listener, Session::new(*replayed), options)
+        }
     }
 }
 
 /// Opens a listening socket at `:PORT` of the loopback address, `HOST:PORT`, or `unix:PATH`. Prints
 /// a warning if other machines can reach it.
-pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
+pub(super) fn listen_at(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::unix(Path::new(path))?);
     }

@@ -9,9 +9,9 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stdout};
 use std::time::{Duration, Instant};
 
 /// The maximum time for which a printed row stays in a buffer.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MOST_BUFFERED_TIME: Duration = Duration::from_millis(100);
 
-/// A cell of a row: its text, and its value in JSON.
+/// A cell of a row: its text, for the form of comma-separated values, and its value in JSON.
 pub(super) struct Cell {
     pub(super) text: String,
     pub(super) json: Value,
@@ -40,13 +40,13 @@ impl Cell {
     }
 
     /// Returns a cell whose value may be unknown: null in JSON, and empty elsewhere.
-    pub(super) fn maybe(cell: Option<Self>) -> Self {
+    pub(super) fn or_null(cell: Option<Self>) -> Self {
         cell.unwrap_or(Self { text: String::new(), json: Value::Null })
     }
 }
 
 /// Returns a row as a JSON object, with the names of its columns as keys.
-pub(super) fn object<'a>(names: impl IntoIterator<Item = &'a str>, cells: Vec<Cell>) -> Value {
+pub(super) fn json_object<'a>(names: impl IntoIterator<Item = &'a str>, cells: Vec<Cell>) -> Value {
     let cells = cells.into_iter().map(|cell| cell.json);
     let row = names.into_iter().map(str::to_owned).zip(cells);
     Value::Object(row.collect::<Map<_, _>>())
@@ -57,6 +57,7 @@ pub(super) struct Rows {
     out: BufWriter<StdoutLock<'static>>,
     form: Form,
     names: Vec<String>,
+    /// The time of the last write to the output.
     flushed: Instant,
     is_terminal: bool,
 }
@@ -74,14 +75,15 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Prints a row. `text` returns the lines that it has in the text form.
-    pub(super) fn print(
+    /// Prints a row, into a buffer for a short time. `text` returns the lines that it has in the
+    /// text form.
+    pub(super) fn print_row(
         &mut self,
         cells: Vec<Cell>,
         text: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
         if self.form.json {
-            writeln!(self.out, "{}", object(self.names.iter().map(String::as_str), cells))?;
+            writeln!(self.out, "{}", json_object(self.names.iter().map(String::as_str), cells))?;
         } else if self.form.csv {
             let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.text)).collect();
             writeln!(self.out, "{}", cells.join(","))?;
@@ -90,12 +92,13 @@ impl Rows {
                 writeln!(self.out, "{}", Visible(line))?;
             }
         }
-        self.flush_late()
+        self.flush_if_late()
     }
 
-    /// Writes out buffered rows if the last write was long ago, or if the output is a terminal.
-    pub(super) fn flush_late(&mut self) -> io::Result<()> {
-        let is_late = self.flushed.elapsed() > PATIENCE;
+    /// Writes out buffered rows if the last write is longer ago than [`MOST_BUFFERED_TIME`], or if
+    /// the output is a terminal.
+    pub(super) fn flush_if_late(&mut self) -> io::Result<()> {
+        let is_late = self.flushed.elapsed() > MOST_BUFFERED_TIME;
         if is_late || self.is_terminal { self.flush() } else { Ok(()) }
     }
 

@@ -1,7 +1,7 @@
 //! `contraflow serve`: a live program under a debugger that can go back.
 
-use super::replay::listener;
-use super::temporary::{Temporary, sweep_up};
+use super::replay::listen_at;
+use super::temporary::{Temporary, remove_unused_temporaries};
 use super::{Failure, arguments, say};
 use crate::capture::{
     Backend, Filter, History, KEYFRAME_PERIOD, Leaving, PtConfig, Request, Schedule,
@@ -23,13 +23,13 @@ use std::time::Duration;
 const PSB_PERIOD_BYTES: u32 = 4096;
 
 pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
-    sweep_up();
-    let on_disconnect = on_disconnect(&arguments)?;
+    remove_unused_temporaries();
+    let on_disconnect = fate_on_disconnect(&arguments)?;
     let listener = match &arguments.address {
-        Some(address) => listener(address)?,
+        Some(address) => listen_at(address)?,
         None => standard_streams()?,
     };
-    let place = Place::of(arguments.save)?;
+    let place = HistoryPlace::of(arguments.save)?;
     let program = arguments.command.first().map(|name| resolve(name)).transpose()?;
     let start = match (arguments.attach, &program) {
         (Some(pid), _) => Some(Start::Process(Pid(pid))),
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         keep: None,
         keyframe_period: period,
         force: arguments.force,
-        ..request(program, arguments.command, place.dir())
+        ..live_request(program, arguments.command, place.dir())
     };
     let backend = match arguments.backend {
         None if !arguments.path => Backend::Exact,
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         live.start(&start)?;
     }
     gdb::serve(listener, Session::new(live), options)?;
-    if let Place::Kept(dir) = &place
+    if let HistoryPlace::Kept(dir) = &place
         && dir.join("manifest.json").exists()
     {
         say(&format!("recorded in {}", dir.display()));
@@ -75,10 +75,14 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the request for a live program whose history is written to the directory `output`, with
-/// the defaults of all options. `program` is `None` for a running process, or if a debugger is to
-/// name the program.
-pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: PathBuf) -> Request {
+/// Returns the request to record a live program whose history is written to the directory `output`,
+/// with the defaults of all options. `program` is `None` for a running process, or if a debugger is
+/// to name the program.
+pub(super) fn live_request(
+    program: Option<PathBuf>,
+    argv: Vec<OsString>,
+    output: PathBuf,
+) -> Request {
     Request {
         attach: None,
         only_thread: None,
@@ -106,8 +110,8 @@ pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: Pat
 }
 
 /// Returns the fate of the program when its debugger disconnects. By default the program is kept,
-/// or killed if no other debugger can follow.
-fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> {
+/// or killed if no other debugger can follow. Fails if it is to be kept and none can follow.
+fn fate_on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> {
     use arguments::OnDisconnect as Said;
     let alone = arguments.once || arguments.stdio;
     match arguments.on_disconnect {
@@ -133,17 +137,18 @@ fn standard_streams() -> Result<Listener, Failure> {
 }
 
 /// The directory to which the program is recorded.
-enum Place {
+enum HistoryPlace {
     /// The directory that the user named.
     Kept(PathBuf),
     Temporary(Temporary),
 }
 
-impl Place {
+impl HistoryPlace {
+    /// Returns the directory that `save` names, or else a new temporary one.
     fn of(save: Option<PathBuf>) -> Result<Self, Failure> {
         Ok(match save {
             Some(dir) => Self::Kept(dir),
-            None => Self::Temporary(Temporary::make()?),
+            None => Self::Temporary(Temporary::create()?),
         })
     }
 

@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &arguments::Snapshot) -> Result<ExitCode, Failure> 
     say(&format!("the history of {} up to now is on the disk", dir.display()));
     let in_store = dir.parent().is_some_and(|parent| store.is_at(parent));
     let name = dir.file_name().filter(|_| in_store).unwrap_or(dir.as_os_str());
-    say(&format!("step through it with: contraflow replay {}", quoted::typed(name)));
+    say(&format!("step through it with: contraflow replay {}", quoted::for_user(name)));
     Ok(ExitCode::SUCCESS)
 }
 

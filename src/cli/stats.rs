@@ -1,6 +1,6 @@
 //! Counts of the contents of a trace, for `contraflow dump stats`.
 
-use super::print::once;
+use super::print::releasing_memory;
 use crate::flow::{EventKind, Pace, Timing};
 use crate::pt::{Errata, Packet, Packets};
 use crate::recording::Releaser;
@@ -15,12 +15,12 @@ use std::mem::{Discriminant, discriminant};
 #[derive(Debug, Default)]
 pub(super) struct Stats {
     bytes: u64,
-    packets: Kinds<Packet>,
+    packets: VariantCounts<Packet>,
     /// The number of places where a packet cannot be decoded.
     errors: u64,
     /// True if there are CYC packets, the only ones with core clocks.
-    cycles: bool,
-    events: Kinds<EventKind>,
+    has_cyc: bool,
+    events: VariantCounts<EventKind>,
     blocks: u64,
     instructions: u64,
     gaps: u64,
@@ -30,12 +30,12 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Counts the packets of a mapped trace, and releases its memory as it is read.
-    pub(super) fn packets(&mut self, trace: &[u8], releaser: Releaser<'_>, errata: Errata) {
+    pub(super) fn count_packets(&mut self, trace: &[u8], releaser: Releaser<'_>, errata: Errata) {
         self.bytes += trace.len() as u64;
-        for (_, packet) in once(Packets::synced(trace).with_errata(errata), releaser) {
+        for (_, packet) in releasing_memory(Packets::synced(trace).with_errata(errata), releaser) {
             match packet {
                 Ok(packet) => {
-                    self.cycles |= matches!(packet, Packet::Cyc(_));
+                    self.has_cyc |= matches!(packet, Packet::Cyc(_));
                     self.packets.count(&packet);
                 }
                 Err(_) => self.errors += 1,
@@ -45,19 +45,19 @@ impl Stats {
 
     /// Returns true if a counted packet is CYC, the only one with core clocks.
     pub(super) const fn reports_cycles(&self) -> bool {
-        self.cycles
+        self.has_cyc
     }
 
     /// Counts one item of a history.
-    pub(super) fn visit(&mut self, visit: &Visit<'_>) {
+    pub(super) fn count_item(&mut self, visit: &Visit<'_>) {
         match visit {
             Visit::Block { span, moment, .. } => {
-                self.pace(**moment);
+                self.add_pace(**moment);
                 self.blocks += 1;
                 self.instructions += u64::from(span.insns);
             }
             Visit::Event { event, moment, .. } => {
-                self.pace(*moment);
+                self.add_pace(*moment);
                 self.events.count(&event.kind);
             }
             Visit::Gap { .. } => self.gaps += 1,
@@ -65,12 +65,13 @@ impl Stats {
     }
 
     /// Adds blocks and instructions that were counted without visits.
-    pub(super) const fn executed(&mut self, totals: Totals) {
+    pub(super) const fn add_totals(&mut self, totals: Totals) {
         self.blocks += totals.blocks;
         self.instructions += totals.insns;
     }
 
-    fn pace(&mut self, moment: Timing) {
+    /// Adds the instructions and core clocks of an item, if they are known.
+    fn add_pace(&mut self, moment: Timing) {
         let Some(pace) = moment.pace else { return };
         self.pace.insns = self.pace.insns.saturating_add(pace.insns);
         self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);
@@ -122,30 +123,31 @@ impl Stats {
 /// The number of values of each variant of an enum. There may be billions of values, but few
 /// variants.
 #[derive(Debug)]
-struct Kinds<T>(Vec<(Discriminant<T>, String, u64)>);
+struct VariantCounts<T>(Vec<(Discriminant<T>, String, u64)>);
 
-impl<T> Default for Kinds<T> {
+impl<T> Default for VariantCounts<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Debug> Kinds<T> {
+impl<T: Debug> VariantCounts<T> {
     fn count(&mut self, value: &T) {
         let kind = discriminant(value);
         match self.0.iter_mut().find(|(known, ..)| *known == kind) {
             Some((.., count)) => *count += 1,
-            None => self.0.push((kind, variant(value), 1)),
+            None => self.0.push((kind, variant_name(value), 1)),
         }
     }
 
+    /// Returns the counts by the names of the variants.
     fn by_name(&self) -> BTreeMap<&str, u64> {
         self.0.iter().map(|(_, name, count)| (name.as_str(), *count)).collect()
     }
 }
 
 /// Returns the name of a value's variant.
-fn variant(value: &impl Debug) -> String {
+fn variant_name(value: &impl Debug) -> String {
     let text = format!("{value:?}");
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }

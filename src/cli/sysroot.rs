@@ -47,15 +47,15 @@ impl Sysroot {
         stored.retain(|path, _| images.file(path).is_some());
         // These are linked first, so that names that are known replace guessed ones.
         for (name, image) in usual_names(&stored) {
-            sysroot.show(reader.dir(), &name, image)?;
+            sysroot.link_image(reader.dir(), &name, image)?;
         }
         for (path, image) in &stored {
-            sysroot.show(reader.dir(), path, image)?;
+            sysroot.link_image(reader.dir(), path, image)?;
             // Where /lib is a link, the dynamic linker and so gdb use the shorter name. A recording
             // without a final state has no list of these names.
             let short = path.strip_prefix("/usr").filter(|short| short.starts_with("/lib"));
             if let Some(short) = short.filter(|short| !stored.contains_key(*short)) {
-                sysroot.show(reader.dir(), short, image)?;
+                sysroot.link_image(reader.dir(), short, image)?;
             }
         }
         // The dynamic linker, and so gdb, uses other names of libraries than the kernel.
@@ -68,15 +68,15 @@ impl Sysroot {
         let running = first.map(|library| PathBuf::from(&*library.file));
         for library in libraries.into_iter().filter(named) {
             if let Some(image) = stored.get(&*library.file) {
-                sysroot.show(reader.dir(), &library.map.name, image)?;
+                sysroot.link_image(reader.dir(), &library.map.name, image)?;
             }
         }
-        sysroot.show_debug_files(reader.dir())?;
+        sysroot.link_debug_files(reader.dir())?;
         // The kernel reports canonical paths of mappings, and execve(2) may have been given another
         // path. On another machine this path may lead nowhere, but the running program is known.
         let canonical = fs::canonicalize(&last_exec).ok();
         let paths = [canonical, running, Some(PathBuf::from(last_exec))];
-        let mut shown = paths.into_iter().flatten().map(|path| sysroot.inside(&path));
+        let mut shown = paths.into_iter().flatten().map(|path| sysroot.path_in_sysroot(&path));
         sysroot.program = shown.find(|path| path.exists());
         Ok(sysroot)
     }
@@ -92,8 +92,8 @@ impl Sysroot {
         self.program.as_deref()
     }
 
-    /// Returns the place of a path in the sysroot.
-    fn inside(&self, path: &Path) -> PathBuf {
+    /// Returns the path in the sysroot for an original path.
+    fn path_in_sysroot(&self, path: &Path) -> PathBuf {
         let relative = path.strip_prefix("/").unwrap_or(path);
         // A path of a hostile recording must not lead out of the directory.
         let normal =
@@ -101,12 +101,13 @@ impl Sysroot {
         self.dir.join(normal.collect::<PathBuf>())
     }
 
-    fn show(&self, recording: &Path, path: &str, image: &ImageId) -> io::Result<()> {
+    /// Links the image of a recording's file at `path` in the sysroot.
+    fn link_image(&self, recording: &Path, path: &str, image: &ImageId) -> io::Result<()> {
         self.link(Path::new(path), &recording.join("images").join(&image.0))
     }
 
     /// Links the debug files of a packed recording where gdb looks for those of a sysroot.
-    fn show_debug_files(&self, recording: &Path) -> io::Result<()> {
+    fn link_debug_files(&self, recording: &Path) -> io::Result<()> {
         for entry in fs::read_dir(recording.join(DEBUG_DIR)).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some((first, rest)) = name.to_str().and_then(|name| name.split_at_checked(2))
@@ -121,7 +122,7 @@ impl Sysroot {
     /// Creates a link at `path` in the sysroot to `target`, with its parent directories. Replaces a
     /// file that is there.
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
-        let link = self.inside(path);
+        let link = self.path_in_sysroot(path);
         if let Some(parent) = link.parent() {
             fs::create_dir_all(parent)?;
         }

@@ -1,6 +1,6 @@
 //! Private directories, in the temporary directory or hidden beside a file to write. They are
-//! removed at exit. If the program is killed, its directory remains until a later run sweeps it:
-//! removes the directories whose lock is not held.
+//! removed at exit. If the program is killed, its directory remains until a later run removes it:
+//! the lock of a directory in use is held, and a run removes those whose lock is free.
 
 use super::Failure;
 use nix::fcntl::{Flock, FlockArg};
@@ -27,8 +27,8 @@ pub(super) struct Temporary {
 
 impl Temporary {
     /// Creates a directory in the system's temporary directory, which only its owner can read.
-    pub(super) fn make() -> Result<Self, Failure> {
-        Self::make_in(&std::env::temp_dir(), NAME)
+    pub(super) fn create() -> Result<Self, Failure> {
+        Self::create_in(&std::env::temp_dir(), NAME)
     }
 
     /// Creates a hidden directory in the parent of `path`, so that a file in it can be renamed to
@@ -40,12 +40,13 @@ impl Temporary {
 
     /// Creates a hidden directory in `parent`.
     pub(super) fn hidden_in(parent: &Path) -> Result<Self, Failure> {
-        Self::make_in(parent, HIDDEN_NAME)
+        Self::create_in(parent, HIDDEN_NAME)
     }
 
-    /// Sweeps `parent`, and creates a directory there whose name begins with `name`.
-    fn make_in(parent: &Path, name: &str) -> Result<Self, Failure> {
-        sweep(parent, name);
+    /// Removes unused directories in `parent`, and creates a directory there whose name begins with
+    /// `name`. Takes its lock.
+    fn create_in(parent: &Path, name: &str) -> Result<Self, Failure> {
+        remove_unused(parent, name);
         let failed = |error: io::Error| format!("{}: {error}", parent.display());
         for number in 0..TRIES {
             let dir = parent.join(format!("{name}{}-{number}", std::process::id()));
@@ -59,7 +60,7 @@ impl Temporary {
                 lock => lock.map_err(failed)?,
             };
             // A concurrent sweep may have locked the directory, or removed it already.
-            if let Some(lock) = held(lock, &dir) {
+            if let Some(lock) = take_lock(lock, &dir) {
                 return Ok(Self { dir, _lock: lock });
             }
         }
@@ -79,14 +80,15 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes the directories of killed processes of this program in the temporary directory.
-pub(super) fn sweep_up() {
-    sweep(&std::env::temp_dir(), NAME);
+/// Removes the directories that killed processes of this program left in the system's temporary
+/// directory. Ignores errors.
+pub(super) fn remove_unused_temporaries() {
+    remove_unused(&std::env::temp_dir(), NAME);
 }
 
-/// Removes this user's directories in `parent` whose names begin with `name`, if they are no longer
-/// in use. Ignores errors.
-fn sweep(parent: &Path, name: &str) {
+/// Removes this user's directories in `parent` whose names begin with `name`, if no process uses
+/// them any more: their lock is free. Ignores errors.
+fn remove_unused(parent: &Path, name: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
     for dir in named.map(|entry| entry.path()) {
@@ -97,12 +99,12 @@ fn sweep(parent: &Path, name: &str) {
         }
         match File::open(dir.join(LOCK)) {
             Ok(lock) => {
-                if let Some(_lock) = held(lock, &dir) {
+                if let Some(_lock) = take_lock(lock, &dir) {
                     let _ = remove(&dir);
                 }
             }
             // The directory's creator was killed before it made the lock, or has not made it yet.
-            Err(_) if maker_is_gone(&dir, name) => {
+            Err(_) if creator_is_gone(&dir, name) => {
                 // Fails if the directory is not empty, and so not from this program.
                 let _ = fs::remove_dir(&dir);
             }
@@ -111,7 +113,7 @@ fn sweep(parent: &Path, name: &str) {
     }
 }
 
-/// Removes a directory, and its lock last: a later sweep continues where this one is killed.
+/// Removes a directory, and its lock last: a later run continues where this one is killed.
 fn remove(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -125,7 +127,7 @@ fn remove(dir: &Path) -> io::Result<()> {
 }
 
 /// Returns true if the process in a directory's name does not exist any more.
-fn maker_is_gone(dir: &Path, name: &str) -> bool {
+fn creator_is_gone(dir: &Path, name: &str) -> bool {
     let whole = dir.file_name().unwrap_or_default().to_string_lossy();
     let pid = whole.strip_prefix(name).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
     let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
@@ -134,13 +136,13 @@ fn maker_is_gone(dir: &Path, name: &str) -> bool {
 
 /// Takes the lock of `dir`. `None` if another process holds it, or if a previous holder has removed
 /// the directory: another process may have created one with its name.
-fn held(lock: File, dir: &Path) -> Option<Flock<File>> {
+fn take_lock(lock: File, dir: &Path) -> Option<Flock<File>> {
     let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()?;
-    is_at(&lock, &dir.join(LOCK)).then_some(lock)
+    is_same_file(&lock, &dir.join(LOCK)).then_some(lock)
 }
 
 /// Returns true if an open file is still the one at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     let same = |file: fs::Metadata, found: fs::Metadata| {
         (file.dev(), file.ino()) == (found.dev(), found.ino())
     };
@@ -156,7 +158,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let make = || {
             for _ in 0..300 {
-                let made = Temporary::make_in(parent.path(), NAME).unwrap();
+                let made = Temporary::create_in(parent.path(), NAME).unwrap();
                 fs::write(made.dir().join("file"), "text").unwrap();
             }
         };
@@ -166,7 +168,7 @@ mod tests {
     #[test]
     fn what_was_left_is_swept_and_what_is_needed_stays() {
         let parent = tempfile::tempdir().unwrap();
-        let needed = Temporary::make_in(parent.path(), NAME).unwrap();
+        let needed = Temporary::create_in(parent.path(), NAME).unwrap();
         let left = parent.path().join("contraflow-1-0");
         let foreign = parent.path().join("contraflow-of-a-user");
         for dir in [&left, &foreign] {
@@ -184,7 +186,7 @@ mod tests {
         for dir in [&bare, &young] {
             fs::create_dir(dir).unwrap();
         }
-        let next = Temporary::make_in(parent.path(), NAME).unwrap();
+        let next = Temporary::create_in(parent.path(), NAME).unwrap();
         assert!(needed.dir().exists() && next.dir().exists() && foreign.exists());
         assert!(!left.exists() && !bare.exists() && young.exists());
         let gone = next.dir().to_owned();
