@@ -20,8 +20,8 @@ pub(super) struct SlicedThread {
     pub(super) name: String,
 }
 
-/// An event of a thread at time `at`: a call begins, the innermost open call ends, a system call, or
-/// a gap.
+/// An event of a thread at time `at`: a call begins, the innermost open call ends, a system call,
+/// or a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SliceEvent {
     Begin { at: u64, position: u64, function: Arc<str> },

@@ -149,7 +149,8 @@ impl OpenRecording {
     }
 
     /// Makes `count` steps of the thread that stopped last, or fewer if one does not change the
-    /// position, as at an end of the history, or if the user interrupts it. Removes their breakpoints.
+    /// position, as at an end of the history, or if the user interrupts it. Removes their
+    /// breakpoints.
     fn steps(
         &mut self,
         direction: Direction,

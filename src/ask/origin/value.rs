@@ -81,7 +81,7 @@ impl OriginSearch<'_> {
                 Ok(located) => return Ok((located, pc)),
                 // The error of the first frame is the one to report.
                 Err(error) if matches!(first_error, Error::NoFrame(_)) => {
-                    first_error = error.into()
+                    first_error = error.into();
                 }
                 Err(_) => {}
             }
