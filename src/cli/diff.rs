@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &ask_arguments::Diff) -> Result<ExitCode, Failure> 
     };
     let code = answer.end(&nothing)?;
     report_rest(&compared);
-    let is_same = compared.own + compared.in_libraries + compared.lone_threads == 0;
+    let is_same = compared.reported + compared.in_libraries + compared.lone_threads == 0;
     Ok(if code == ExitCode::from(EXIT_ERROR) || is_same {
         code
     } else {

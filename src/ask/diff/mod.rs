@@ -81,8 +81,8 @@ pub struct Step {
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// The number of differences that were passed on.
-    pub own: u64,
+    /// The number of differences that were passed on to the sink.
+    pub reported: u64,
     /// The number of differences that were left out, since they are in libraries.
     pub in_libraries: u64,
     /// The number of threads that only one of the runs has.
@@ -165,8 +165,8 @@ struct Comparison<'a> {
 type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
 
 impl Comparison<'_> {
-    /// Passes common stretches, and reports a difference where there are none, until a path ends or
-    /// the paths do not meet again. Breaks if the sink broke or the user interrupted it.
+    /// Skips common stretches, and passes a difference to the sink where there are none, until a path
+    /// ends or the paths do not meet again. Breaks if the sink broke or the user interrupted it.
     fn walk(
         &self,
         streams: &mut [Stream; 2],
@@ -205,7 +205,7 @@ impl Comparison<'_> {
             if !self.with_libraries && !self.is_own(&at) {
                 compared.in_libraries += 1;
             } else {
-                compared.own += 1;
+                compared.reported += 1;
                 let mut difference = self.difference(&at, next, met, before.is_some());
                 if difference.cause == Cause::Branch {
                     find_values(&at, &mut difference)?;

@@ -1,5 +1,6 @@
-//! The path of a thread as a sequence of stretches, whose keys two recordings can have in common. A
-//! walker makes them ([`stretches`]), and a [`Stream`] receives them.
+//! The path of a thread as a sequence of stretches, which two recordings can have in common: each
+//! has a key, a number for its place in the code that is the same in both. A walker makes them
+//! ([`stretches`]), and a [`Stream`] receives them.
 
 use super::meet::{Item, Items};
 use crate::ask::blocks::BlockFacts;
@@ -105,8 +106,9 @@ impl Stream {
         true
     }
 
-    /// Passes the next stretches that both paths have in common, a chunk at most. Returns the last
-    /// ones; `None` if the next ones differ, or a path ends.
+    /// Skips the next stretches that both paths have in common, up to the end of a chunk; only one
+    /// while there are stretches that were put back. Returns the last one of each path; `None` if the
+    /// next ones differ, or a path ends.
     pub(super) fn pass_common([good, bad]: &mut [Self; 2]) -> Option<[Stretch; 2]> {
         if !(good.back.is_empty() && bad.back.is_empty()) {
             return match [good.next(), bad.next()] {
@@ -210,7 +212,7 @@ impl Keys<'_> {
     }
 }
 
-/// Returns the lowest address of each file.
+/// Returns the lowest mapped address of each file, by its name without directory.
 fn starts_of(image: Option<&Image>) -> HashMap<&str, Addr> {
     let mut starts: HashMap<&str, Addr> = HashMap::new();
     for section in image.into_iter().flat_map(Image::sections) {
@@ -334,7 +336,7 @@ struct Stretcher<'a> {
 }
 
 impl Stretcher<'_> {
-    /// Follows the next item of the path. A block continues the last stretch or begins another one;
+    /// Processes the next item of the path. A block continues the last stretch or begins another one;
     /// in code that is compared by lines, each line does. Breaks if the receiver is gone.
     fn pass(&mut self, passed: &PathItem<'_>) -> ControlFlow<()> {
         self.tracker
@@ -388,8 +390,9 @@ impl Stretcher<'_> {
         key
     }
 
-    /// Adds a block whose instructions may each begin a line. `index` is the number of the first
-    /// one.
+    /// Adds a block of code that is compared by lines: each instruction continues the last stretch, or
+    /// begins another one in a new line. `index` is the number of the first one. Breaks if the
+    /// receiver is gone.
     fn pass_lines(
         &mut self,
         clock: &Clock<'_>,
