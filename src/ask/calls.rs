@@ -1,9 +1,8 @@
 //! Every call, with arguments, returned values and durations.
 //!
-//! A walk of each thread's path sends the steps of its calls ([`CallStep`]): a call begins, its
-//! prologue ends, it returns or is lost. The merged steps build the calls up. If values are wanted,
-//! a replay stops at the ends of prologues and at returns, and the steps of the path up to each
-//! stop are processed there: the step at the stop gets the values.
+//! A walk of each thread's path sends the steps of its calls ([`CallStep`]), which build the calls
+//! up. If values are wanted, a replay stops at the ends of prologues and at returns, and the steps
+//! up to each stop are processed there: the step at the stop gets the values.
 
 use super::error::Error;
 use super::functions::Functions;
@@ -160,11 +159,8 @@ impl Asked {
         }
         let mut bodies = HashMap::new();
         if has_values && question.arguments {
-            bodies = sites
-                .starts
-                .iter()
-                .map(|at| (*at, self.symbols.address_after_prologue(*at)))
-                .collect();
+            let with_body = |at: &Addr| (*at, self.symbols.address_after_prologue(*at));
+            bodies = sites.starts.iter().map(with_body).collect();
         }
         let mut stops: BTreeSet<Addr> = bodies.values().copied().collect();
         if question.returns {

@@ -247,7 +247,8 @@ impl HitSearch<'_, '_> {
             // A run does not stop where it begins.
             let is_at_first = is_first && replay.is_at(self.stops)? && accepts(replay);
             is_first = false;
-            let found = if is_at_first { MoveEnd::Stop } else { replay.run_forward(&goals, &[])? };
+            let found =
+                if is_at_first { MoveEnd::Stop } else { replay.run_forward(&goals, &[])? };
             let mut search = search.borrow_mut();
             match std::mem::replace(&mut search.outcome, Ok(ControlFlow::Continue(())))? {
                 ControlFlow::Break(()) => return Ok(()),

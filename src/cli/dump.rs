@@ -203,10 +203,12 @@ fn dump_threads(
         let is_whole = arguments.range() == (0..u64::MAX);
         match (is_timed, kind) {
             (true, _) => visit_result(timeline.visit_timed(*tid, from, print))?,
-            (false, DumpKind::Stats) if is_whole => match timeline.count_instructions(*tid, print) {
-                ControlFlow::Continue(totals) => printer.add_totals(totals),
-                ControlFlow::Break(end) => visit_result(ControlFlow::Break(end))?,
-            },
+            (false, DumpKind::Stats) if is_whole => {
+                match timeline.count_instructions(*tid, print) {
+                    ControlFlow::Continue(totals) => printer.add_totals(totals),
+                    ControlFlow::Break(end) => visit_result(ControlFlow::Break(end))?,
+                }
+            }
             (false, _) => visit_result(timeline.visit(*tid, from, print))?,
         }
     }

@@ -165,8 +165,9 @@ struct Comparison<'a> {
 type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
 
 impl Comparison<'_> {
-    /// Skips common stretches, and passes a difference to the sink where there are none, until a path
-    /// ends or the paths do not meet again. Breaks if the sink broke or the user interrupted it.
+    /// Skips common stretches, and passes a difference to the sink where there are none, until a
+    /// path ends or the paths do not meet again. Breaks if the sink broke or the user interrupted
+    /// it.
     fn walk(
         &self,
         streams: &mut [Stream; 2],

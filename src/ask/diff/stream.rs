@@ -107,8 +107,8 @@ impl Stream {
     }
 
     /// Skips the next stretches that both paths have in common, up to the end of a chunk; only one
-    /// while there are stretches that were put back. Returns the last one of each path; `None` if the
-    /// next ones differ, or a path ends.
+    /// while there are stretches that were put back. Returns the last one of each path; `None` if
+    /// the next ones differ, or a path ends.
     pub(super) fn pass_common([good, bad]: &mut [Self; 2]) -> Option<[Stretch; 2]> {
         if !(good.back.is_empty() && bad.back.is_empty()) {
             return match [good.next(), bad.next()] {
@@ -336,8 +336,8 @@ struct Stretcher<'a> {
 }
 
 impl Stretcher<'_> {
-    /// Processes the next item of the path. A block continues the last stretch or begins another one;
-    /// in code that is compared by lines, each line does. Breaks if the receiver is gone.
+    /// Processes the next item of the path. A block continues the last stretch or begins another
+    /// one; in code that is compared by lines, each line does. Breaks if the receiver is gone.
     fn pass(&mut self, passed: &PathItem<'_>) -> ControlFlow<()> {
         self.tracker
             .process(passed, &mut |change| matches!(change, Change::Began(_)).then_some(()));
@@ -390,8 +390,8 @@ impl Stretcher<'_> {
         key
     }
 
-    /// Adds a block of code that is compared by lines: each instruction continues the last stretch, or
-    /// begins another one in a new line. `index` is the number of the first one. Breaks if the
+    /// Adds a block of code that is compared by lines: each instruction continues the last stretch,
+    /// or begins another one in a new line. `index` is the number of the first one. Breaks if the
     /// receiver is gone.
     fn pass_lines(
         &mut self,
