@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
     let found = NamedRecording::find(arguments.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
-    let damage = reader.damage();
+    let damage = reader.find_damage();
     std::io::stdout().lock().write_all(text(&reader, found.user_path(), &damage).as_bytes())?;
     for fault in &damage {
         say(fault);

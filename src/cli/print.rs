@@ -284,7 +284,8 @@ pub(super) fn releasing_memory<'a>(
     packets: Packets<'a>,
     mut releaser: Releaser<'a>,
 ) -> impl Iterator<Item = PacketAt> + 'a {
-    packets.inspect(move |(offset, _)| releaser.pass(usize::try_from(*offset).unwrap_or(0)))
+    packets
+        .inspect(move |(offset, _)| releaser.release_before(usize::try_from(*offset).unwrap_or(0)))
 }
 
 /// Prints the packets of a trace in the requested range of offsets, each with the time if the

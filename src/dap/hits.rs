@@ -349,6 +349,7 @@ fn path_hits(
     sender: &Sender<Value>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<SearchEnd, Fault> {
+    let history = run.path_history().ok_or_else(|| Fault::new("there is no history yet"))?;
     let addrs: BTreeSet<Addr> = run.addresses_of(code).into_iter().collect();
     if addrs.is_empty() {
         return Err(no_code(code));
