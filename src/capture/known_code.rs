@@ -20,7 +20,7 @@ impl KnownCode {
     /// Returns a value without loaded lists, for the process of `engine`. From now on the engine
     /// notes the code that the process executes.
     pub(super) fn start(store: &Store, engine: &mut TranslatedProcess) -> Self {
-        engine.learn_code();
+        engine.learn_code_order();
         Self { lists: recording::KnownCode::of(store), loaded: BTreeMap::new() }
     }
 

@@ -117,14 +117,14 @@ impl MappingRecorder {
             recorder.record_event(tid, Event::Code { addr: page.start, bytes })?;
         }
         let changed = files || !patched.is_empty();
-        space.alter(patched);
+        space.add_altered(patched);
         Ok(changed)
     }
 
     /// Marks the mappings in `space` whose content is stored: those of stored files, and the vdso.
     /// Returns true if the marks changed.
     fn mark_stored_mappings(&self, space: &mut AddressSpace) -> bool {
-        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.is_stored(mapping))
+        space.update_stable(|mapping| mapping.name == "[vdso]" || self.files.is_stored(mapping))
     }
 
     /// Records that mappings of files whose content has changed since it was stored are no longer
@@ -146,7 +146,7 @@ impl MappingRecorder {
                 recorder.record_event(tid, Event::Map { range, protection, backing })?;
                 changed |= protection.execute;
             }
-            space.alter(of_file.into_iter().map(|mapping| (mapping.range, mapping)));
+            space.add_altered(of_file.into_iter().map(|mapping| (mapping.range, mapping)));
         }
         if changed {
             self.mark_stored_mappings(space);

@@ -7,7 +7,7 @@ use super::encoder::{BadRecord, Chains};
 use super::ranges::Ranges;
 use super::trace::Trace;
 use crate::common::Tid;
-use crate::engine::{Busy, Shared};
+use crate::engine::{BusyBuffers, Shared};
 use crate::insn::Insn;
 use crate::translate::Step;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub enum Item {
         len: usize,
         /// The buffer to free once the records are read, by its index; `None` if more of its
         /// records follow, or if it is one of a ring.
-        frees: Option<(Arc<Busy>, usize)>,
+        frees: Option<(Arc<BusyBuffers>, usize)>,
     },
     /// The thread was created at this time.
     Born { tsc: u64 },
@@ -59,7 +59,7 @@ pub enum Item {
     End,
     /// A buffer of an ended thread is no longer used, and no [`Self::Records`] frees it: the last
     /// one, or any of a ring.
-    Free(Arc<Busy>, usize),
+    Free(Arc<BusyBuffers>, usize),
     /// Requests the packets of the thread so far.
     Flush,
     /// Requests the packets so far of all threads, and a message once they are ready.

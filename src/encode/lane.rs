@@ -2,7 +2,7 @@
 //! fills one after the other.
 
 use crate::common::Tid;
-use crate::engine::{Area, BUFFERS, Busy};
+use crate::engine::{Area, BUFFERS, BusyBuffers};
 use crate::translate::EdgeKind;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Lane {
     /// The place of the buffers in the process, and in the shared memory.
     pub(super) area: Area,
     /// Which buffers are in use, or not read by the encoder yet.
-    pub(super) busy: Arc<Busy>,
+    pub(super) busy: Arc<BusyBuffers>,
     /// The index of the buffer in use.
     pub(super) buffer: usize,
     /// The time-stamp counter when each buffer was begun.
@@ -30,7 +30,7 @@ pub struct Lane {
 impl Lane {
     /// Returns the buffers of a thread that has not run yet. Waits until the encoder has read the
     /// first one, which may have been another thread's.
-    pub fn new(tid: Tid, area: Area, busy: Arc<Busy>) -> Self {
+    pub fn new(tid: Tid, area: Area, busy: Arc<BusyBuffers>) -> Self {
         busy.take(0);
         let unsent = area.buffer(0);
         Self { tid, area, busy, buffer: 0, began: [0; BUFFERS], last_record: None, unsent }

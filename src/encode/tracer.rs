@@ -10,7 +10,7 @@ use super::ranges::Ranges;
 use super::ring::Ring;
 use super::stopping::leads_to_trace_stop;
 use crate::common::Tid;
-use crate::engine::{BUFFERS, Busy, Shared};
+use crate::engine::{BUFFERS, BusyBuffers, Shared};
 use crate::translate::Translator;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -141,7 +141,7 @@ impl Tracer {
         code: &Code,
         lane: &mut Lane,
         pointer: u64,
-        frees: Option<(Arc<Busy>, usize)>,
+        frees: Option<(Arc<BusyBuffers>, usize)>,
     ) -> Result<(), BadPointer> {
         let is_good = lane.holds(pointer);
         if !is_good {
@@ -178,7 +178,7 @@ impl Tracer {
             && leads_to_trace_stop(code, &self.ranges, &self.shared, lane, pointer);
         let sent = self.send_records(code, lane, pointer, frees);
         if let Some(ring) = &mut self.ring
-            && lane.busy.taken()[next]
+            && lane.busy.in_use()[next]
         {
             let next_began = lane.began[(next + 1) % BUFFERS];
             ring.forget_overwritten(lane.tid, lane.area, next, next_began);
@@ -244,7 +244,7 @@ impl Tracer {
     /// thread's buffers once it has read them. Does not wait.
     pub fn close(&mut self, code: &Code, lane: &Lane) {
         self.send_kept(code, lane.tid);
-        for (index, taken) in lane.busy.taken().into_iter().enumerate() {
+        for (index, taken) in lane.busy.in_use().into_iter().enumerate() {
             if taken && (self.ring.is_some() || index == lane.buffer) {
                 self.send_now(code, lane.tid, Item::Free(lane.busy.clone(), index));
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub(super) const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 /// The mask of SIGTRAP and SIGSEGV: bit N - 1 is signal N.
-pub const FORCED: u64 = TRAP_BIT | SEGV_BIT;
+pub const CACHE_SIGNALS: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 pub(super) const ACTION_BYTES: usize = 32;
 
@@ -16,7 +16,7 @@ pub(super) const ACTION_BYTES: usize = 32;
 pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
 
 /// Returns the bit of SIGTRAP or SIGSEGV in a mask of signals; 0 for others.
-pub(super) const fn bit(signal: Signo) -> u64 {
+pub(super) const fn cache_signal_bit(signal: Signo) -> u64 {
     match signal {
         libc::SIGTRAP => TRAP_BIT,
         libc::SIGSEGV => SEGV_BIT,
@@ -26,22 +26,25 @@ pub(super) const fn bit(signal: Signo) -> u64 {
 
 /// Returns the word with this index of an action: 0 is the handler, 1 the flags, 2 the restorer, 3
 /// the mask.
-pub(super) fn word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
+pub(super) fn action_word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
     let bytes = action.as_chunks::<8>().0;
     u64::from_le_bytes(bytes[index])
 }
 
 /// Returns true if an action ignores its signal (`SIG_IGN`).
 pub(super) fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
-    word(action, 0) == libc::SIG_IGN as u64
+    action_word(action, 0) == libc::SIG_IGN as u64
 }
 
 /// Returns the actions of a thread's process right after execve(2): ignored signals stay ignored,
 /// and handlers do not survive.
-pub(super) fn inherited(tid: Tid) -> Actions {
+pub(super) fn actions_after_exec(tid: Tid) -> Actions {
     let ignored = dispositions(tid).map_or(0, |known| known.ignored);
     let mut ignore = [0; ACTION_BYTES];
     ignore[0] = 1;
     let signals = [libc::SIGTRAP, libc::SIGSEGV].into_iter();
-    signals.filter(|&signal| ignored & bit(signal) != 0).map(|signal| (signal, ignore)).collect()
+    signals
+        .filter(|&signal| ignored & cache_signal_bit(signal) != 0)
+        .map(|signal| (signal, ignore))
+        .collect()
 }

@@ -3,7 +3,7 @@
 
 use super::error::Error;
 use super::foreign::Foreign;
-use super::masked::unmask;
+use super::masked::restore_writes;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, MappingSet, Protection};
 use crate::tracee::{MapQuery, mappings};
@@ -47,11 +47,11 @@ pub struct MappingChanges {
 impl AddressSpace {
     /// Reads the mappings of the process again, and returns what changed.
     pub fn refresh(&mut self, pid: Pid) -> Result<MappingChanges, Error> {
-        let maps = unmask(visible(mappings(pid)?, &self.hidden), &self.masked);
-        let maps = self.foreign.reveal(maps);
-        self.foreign.look_again();
+        let maps = restore_writes(visible(mappings(pid)?, &self.hidden), &self.masked);
+        let maps = self.foreign.with_program_protection(maps);
+        self.foreign.note_mappings_changed();
         let (gone, new) = self.set.update(maps);
-        self.note_altered(&gone, &new);
+        self.update_altered(&gone, &new);
         Ok(MappingChanges { gone, new })
     }
 
@@ -65,30 +65,30 @@ impl AddressSpace {
         }
         let stack = self.set.iter().find(|mapping| mapping.name == "[stack]");
         let stack = stack.map(|stack| stack.range);
-        let Some(looks) = [Some(range), stack]
+        let Some(reads) = [Some(range), stack]
             .into_iter()
             .flatten()
-            .map(|range| self.look_in(pid, range))
+            .map(|range| self.read_around(pid, range))
             .collect::<Option<Vec<_>>>()
         else {
             return self.refresh(pid);
         };
         let (mut gone, mut new) = (Vec::new(), Vec::new());
-        for (range, maps) in looks {
-            let maps = unmask(visible(maps, &self.hidden), &self.masked);
-            let (was, is) = self.set.update_in(range, &self.foreign.reveal(maps));
+        for (range, maps) in reads {
+            let maps = restore_writes(visible(maps, &self.hidden), &self.masked);
+            let (was, is) = self.set.update_in(range, &self.foreign.with_program_protection(maps));
             gone.extend(was);
             new.extend(is);
         }
-        self.foreign.look_again();
-        self.note_altered(&gone, &new);
+        self.foreign.note_mappings_changed();
+        self.update_altered(&gone, &new);
         Ok(MappingChanges { gone, new })
     }
 
     /// Reads the mappings in and beside a range. Returns the range, widened to whole mappings, old
     /// and new, and the new mappings there. `None` if the kernel does not answer such queries.
-    fn look_in(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
-        let query = self.query_of(pid)?;
+    fn read_around(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
+        let query = self.map_query(pid)?;
         let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
         let mut all = AddrRange::new(start, Addr(range.end.0.saturating_add(PAGE_BYTES)));
         loop {
@@ -106,7 +106,7 @@ impl AddressSpace {
 
     /// Returns the means to ask the kernel for mappings of a process, opened at the first use;
     /// `None` if the kernel has none.
-    fn query_of(&mut self, pid: Pid) -> Option<Arc<MapQuery>> {
+    fn map_query(&mut self, pid: Pid) -> Option<Arc<MapQuery>> {
         let known = self.query.take().filter(|(of, _)| *of == pid);
         let (_, query) = self.query.insert(match known {
             Some(known) => known,
@@ -118,7 +118,7 @@ impl AddressSpace {
     /// Sets which code is stable ([`Self::is_stable`]): private, read-only code in mappings whose
     /// files the tracer keeps (`is_kept`) and nothing can write. Returns true if these mappings are
     /// others than before.
-    pub fn set_kept(&mut self, is_kept: impl Fn(&Mapping) -> bool) -> bool {
+    pub fn update_stable(&mut self, is_kept: impl Fn(&Mapping) -> bool) -> bool {
         let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
         let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
         let stable = |m: &&Mapping| {
@@ -159,9 +159,9 @@ impl AddressSpace {
 
     /// Forgets which pages of a range are masked, and which parts of it are closed foreign memory:
     /// its mappings were replaced.
-    pub fn replaced(&mut self, range: AddrRange) {
+    pub fn note_replaced(&mut self, range: AddrRange) {
         self.masked.retain(|page| !range.contains(Addr(*page)));
-        self.foreign.replaced(range);
+        self.foreign.note_replaced(range);
     }
 
     /// Notes that a mapping was made that grows downwards (`MAP_GROWSDOWN`).
@@ -239,13 +239,13 @@ impl AddressSpace {
     }
 
     /// Notes ranges whose bytes may differ from their mapping's file, each with its mapping.
-    pub fn alter(&mut self, ranges: impl IntoIterator<Item = (AddrRange, Mapping)>) {
+    pub fn add_altered(&mut self, ranges: impl IntoIterator<Item = (AddrRange, Mapping)>) {
         self.altered.extend(ranges);
     }
 
     /// Notes as altered each new mapping in the place of a writable one of the same file: it may
     /// hold what was written there. Forgets altered ranges where that file is no longer mapped.
-    fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
+    fn update_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let was_written = |m: &&Mapping| {
             let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
             gone.iter().any(|g| written(g) && g.is_same_file(m))

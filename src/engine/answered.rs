@@ -19,7 +19,7 @@ impl TranslatedProcess {
     }
 
     /// Returns an empty list of answers that is limited to the size of a thread's buffers.
-    pub fn no_answers(&self, thread: &TranslatedThread) -> Answers {
+    pub fn empty_answers(&self, thread: &TranslatedThread) -> Answers {
         let bytes = thread.area.buffer_bytes;
         let most = bytes.saturating_sub(LOG_SCRATCH_BYTES.into()) / u64::from(HEADER_BYTES);
         let size = |size: u64| usize::try_from(size).unwrap_or(0);
@@ -27,7 +27,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the address to which an answer writes to set RCX after the instruction.
-    pub fn rcx_of_answer(&self, thread: &TranslatedThread) -> Addr {
+    pub fn rcx_slot_address(&self, thread: &TranslatedThread) -> Addr {
         Addr(thread.area.slot_address(slots::RCX))
     }
 
@@ -54,7 +54,7 @@ impl TranslatedProcess {
         let last = count.checked_sub(1).map(|last| {
             let mut header = [0; HEADER_BYTES as usize];
             shared.read(area.offset_of(log + last * u64::from(HEADER_BYTES)), &mut header);
-            self.budget_at(LoggedCall::budget_of(&header))
+            self.budget_of_r11(LoggedCall::budget_of(&header))
         });
         (count, last)
     }

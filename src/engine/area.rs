@@ -67,12 +67,12 @@ impl Area {
 
 /// Which of an area's buffers are in use: a thread writes there, or the encoder has yet to read.
 #[derive(Debug, Default)]
-pub struct Busy {
+pub struct BusyBuffers {
     busy: Mutex<[bool; BUFFERS]>,
     freed: Condvar,
 }
 
-impl Busy {
+impl BusyBuffers {
     /// Waits until a buffer is free, and marks it as in use.
     pub fn take(&self, index: usize) {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl Busy {
     }
 
     /// Returns true for each buffer that is in use.
-    pub fn taken(&self) -> [bool; BUFFERS] {
+    pub fn in_use(&self) -> [bool; BUFFERS] {
         *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

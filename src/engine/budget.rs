@@ -17,24 +17,24 @@ impl TranslatedProcess {
     }
 
     /// Returns the value of R11 for a budget.
-    pub(super) fn pointer_of(&self, budget: u64) -> u64 {
+    pub(super) fn r11_for_budget(&self, budget: u64) -> u64 {
         self.window.budget_guard.end.0 + budget.min(LARGEST_BUDGET)
     }
 
     /// Returns the budget that is left at a value of R11; if it is spent, a negative number, which
     /// is more than [`LARGEST_BUDGET`] as an unsigned one.
-    pub(super) fn budget_at(&self, pointer: u64) -> u64 {
-        pointer.wrapping_sub(self.pointer_of(0))
+    pub(super) fn budget_of_r11(&self, pointer: u64) -> u64 {
+        pointer.wrapping_sub(self.r11_for_budget(0))
     }
 
     /// Returns true if a value of R11 shows that a budget is spent.
     pub(super) fn is_spent(&self, pointer: u64) -> bool {
-        self.budget_at(pointer) > LARGEST_BUDGET
+        self.budget_of_r11(pointer) > LARGEST_BUDGET
     }
 
     /// Returns the ticks that a run has executed when R11 has this value.
-    pub(super) fn ticks_of(&self, running: &Running, pointer: u64) -> u64 {
-        running.budget.wrapping_sub(self.budget_at(pointer))
+    pub(super) fn ticks_run(&self, running: &Running, pointer: u64) -> u64 {
+        running.budget.wrapping_sub(self.budget_of_r11(pointer))
     }
 
     /// Returns true if a thread has faulted at `addr` since its budget is spent.
@@ -44,17 +44,17 @@ impl TranslatedProcess {
         addr: Addr,
     ) -> Result<bool, Error> {
         Ok(self.window.budget_guard.contains(addr)
-            && self.request_of_spent(&thread.tracee.registers()?).is_some())
+            && self.request_at_check(&thread.tracee.registers()?).is_some())
     }
 
     /// Stores the request of a thread that is at the check of a budget, which is spent, as the
     /// cache's code does for other requests. Returns false if the thread is elsewhere.
-    pub(super) fn request_if_spent(
+    pub(super) fn store_spent_request(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,
     ) -> bool {
-        let Some(request) = self.request_of_spent(registers) else { return false };
+        let Some(request) = self.request_at_check(registers) else { return false };
         let store = |slot, value| self.window.shared.store(thread.area.slot(slot), value);
         if request == slots::INDIRECT {
             store(slots::TARGET, registers.rdx);
@@ -68,7 +68,7 @@ impl TranslatedProcess {
 
     /// Returns the request of a thread with these registers; `None` if the thread is not at the
     /// check of a budget, or the budget is not spent.
-    fn request_of_spent(&self, registers: &Registers) -> Option<u64> {
+    fn request_at_check(&self, registers: &Registers) -> Option<u64> {
         let is_own = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
         if !self.has_budgets() || !self.is_spent(registers.r11) || !is_own(registers.rip) {
             return None;

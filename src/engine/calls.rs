@@ -22,7 +22,11 @@ const SYSCALL_BYTES: u64 = 2;
 impl TranslatedProcess {
     /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base: in the
     /// cache, GS is the tracer's. Returns the call's result, or `None` for other calls.
-    pub fn gs_call(&self, thread: &mut TranslatedThread, registers: &Registers) -> Option<i64> {
+    pub fn emulate_gs_call(
+        &self,
+        thread: &mut TranslatedThread,
+        registers: &Registers,
+    ) -> Option<i64> {
         // The kernel takes the code for an `int`.
         let (code, value) = (registers.rdi & u64::from(u32::MAX), registers.rsi);
         if registers.rax & u64::from(u32::MAX) != ARCH_PRCTL {
@@ -67,7 +71,7 @@ impl TranslatedProcess {
 
 /// Returns a thread's registers after a system call that it did not make itself, with this result.
 /// `registers` are those before the call.
-pub fn after_call(registers: &Registers, result: i64) -> Registers {
+pub fn registers_after_call(registers: &Registers, result: i64) -> Registers {
     // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
     Registers {
         rip: registers.rip + SYSCALL_BYTES,

@@ -2,7 +2,7 @@
 //! fault, and opens it.
 
 use super::error::{Error, checked};
-use super::guard::{EVERYWHERE, bits_of};
+use super::guard::{EVERYWHERE, prot_bits};
 use super::kernel_writes::SCATTERING;
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
@@ -23,29 +23,34 @@ const ENDING: [u64; 2] = [60, 231];
 impl TranslatedProcess {
     /// Notes that processes outside may write the file of a mapping. While there is such a file, no
     /// system call is made in the code cache. Returns false if it was noted before.
-    pub fn make_foreign(&mut self, mapping: &Mapping) -> bool {
-        let is_new = self.space.foreign.note(mapping);
+    pub fn note_foreign_file(&mut self, mapping: &Mapping) -> bool {
+        let is_new = self.space.foreign.add_file(mapping);
         if is_new {
-            self.log_calls();
+            self.update_logged_calls();
         }
         is_new
     }
 
     /// Notes that only this process writes the file of a mapping, and opens its memory for good.
     /// Returns the ranges in which the file is mapped.
-    pub fn make_own(&mut self, tracee: Tracee, file: &Mapping) -> Result<Vec<AddrRange>, Error> {
+    pub fn note_own_file(
+        &mut self,
+        tracee: Tracee,
+        file: &Mapping,
+    ) -> Result<Vec<AddrRange>, Error> {
         let foreign = &self.space.foreign;
-        let is_of_file = |mapping: &&Mapping| foreign.has(mapping) && mapping.is_same_file(file);
+        let is_of_file =
+            |mapping: &&Mapping| foreign.can_close(mapping) && mapping.is_same_file(file);
         let mapped = self.space.mappings().filter(is_of_file).map(|mapping| mapping.range);
         let mapped: Vec<_> = mapped.collect();
         for range in &mapped {
-            self.give_back_foreign(tracee, *range)?;
+            self.open_foreign_range(tracee, *range)?;
             // The pages of its code were closed, so they are not protected.
             self.forget_code(*range);
         }
-        self.space.foreign.forget(file);
+        self.space.foreign.remove_file(file);
         self.forget_descriptors();
-        self.log_calls();
+        self.update_logged_calls();
         Ok(mapped)
     }
 
@@ -61,7 +66,7 @@ impl TranslatedProcess {
 
     /// Returns true if the process shares memory with processes outside.
     pub fn has_foreign(&self) -> bool {
-        self.space.foreign.is_any()
+        self.space.foreign.has_files()
     }
 
     /// Returns true if some of a range is foreign memory that was closed.
@@ -71,7 +76,7 @@ impl TranslatedProcess {
 
     /// Returns true if foreign memory may be open.
     pub fn has_open_foreign(&self) -> bool {
-        !self.space.foreign.is_shut()
+        !self.space.foreign.is_all_closed()
     }
 
     /// Returns true if some foreign memory is closed.
@@ -82,7 +87,7 @@ impl TranslatedProcess {
     /// Closes all foreign memory. Returns the ranges that were not closed before. Those that were
     /// open for one access are not among them.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
-        if self.space.foreign.is_shut() {
+        if self.space.foreign.is_all_closed() {
             return Ok(Vec::new());
         }
         for range in self.space.foreign.take_open() {
@@ -90,7 +95,7 @@ impl TranslatedProcess {
             self.forget_overwritten_code(range);
         }
         let foreign = &self.space.foreign;
-        let is_open = |m: &&Mapping| foreign.has(m) && !foreign.is_closed(m.range);
+        let is_open = |m: &&Mapping| foreign.can_close(m) && !foreign.is_closed(m.range);
         let ranges = self.space.mappings().filter(is_open).map(|m| (m.range, m.protection));
         let mut closed = Vec::new();
         for (range, protection) in ranges.collect::<Vec<_>>() {
@@ -98,17 +103,17 @@ impl TranslatedProcess {
             for page in self.space.masked_in(range) {
                 self.space.unmask(page);
             }
-            self.space.foreign.close(range, protection);
+            self.space.foreign.note_closed(range, protection);
             self.forget_overwritten_code(range);
             closed.push(range);
         }
-        self.space.foreign.all_are_closed();
+        self.space.foreign.note_all_closed();
         Ok(closed)
     }
 
     /// Opens the foreign memory at `addr`, if it is closed, for the access of one instruction.
-    pub(super) fn open_foreign(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
-        match self.space.foreign.open_at(addr) {
+    pub(super) fn open_foreign_at(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
+        match self.space.foreign.note_open_at(addr) {
             Some((pages, protection)) => self.protect_range(tracee, pages, protection),
             None => Ok(()),
         }
@@ -122,18 +127,18 @@ impl TranslatedProcess {
         }
         let number = call.number;
         if [&SCATTERING[..], &GATHERING, &ENDING].iter().any(|all| all.contains(&number)) {
-            return self.give_back_foreign(tracee, EVERYWHERE);
+            return self.open_foreign_range(tracee, EVERYWHERE);
         }
         let changes_mappings = matches!(number, MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT);
         let size = if changes_mappings { call.args[1] } else { 1 };
         call.arguments()
             .iter()
-            .try_for_each(|arg| self.give_back_foreign(tracee, AddrRange::sized(Addr(*arg), size)))
+            .try_for_each(|arg| self.open_foreign_range(tracee, AddrRange::sized(Addr(*arg), size)))
     }
 
     /// Opens the foreign memory that overlaps `range`, until the next [`Self::close_foreign`].
-    pub fn give_back_foreign(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
-        for (range, protection) in self.space.foreign.give_back(range) {
+    pub fn open_foreign_range(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
+        for (range, protection) in self.space.foreign.take_closed(range) {
             self.protect_range(tracee, range, protection)?;
         }
         Ok(())
@@ -141,9 +146,9 @@ impl TranslatedProcess {
 
     /// Opens foreign memory in a child, which has a copy of the process's mappings, by the SYSCALL
     /// instruction at `gadget`.
-    pub(super) fn open_foreign_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+    pub(super) fn open_foreign_in_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         for (range, protection) in self.space.foreign.closed() {
-            let args = [range.start.0, range.size_bytes(), bits_of(*protection), 0, 0, 0];
+            let args = [range.start.0, range.size_bytes(), prot_bits(*protection), 0, 0, 0];
             child.inject(gadget, MPROTECT, args)?;
         }
         Ok(())
@@ -155,7 +160,7 @@ impl TranslatedProcess {
         if !self.pages.has_changing() {
             return;
         }
-        for page in self.pages.changing_in(&self.space.aliases(range)) {
+        for page in self.pages.changing_addresses_in(&self.space.aliases(range)) {
             if self.pages.is_overwritten(page, &self.memory) {
                 self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES));
             }
@@ -168,7 +173,7 @@ impl TranslatedProcess {
         range: AddrRange,
         protection: Protection,
     ) -> Result<(), Error> {
-        let args = [range.start.0, range.size_bytes(), bits_of(protection), 0, 0, 0];
+        let args = [range.start.0, range.size_bytes(), prot_bits(protection), 0, 0, 0];
         checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
         Ok(())
     }

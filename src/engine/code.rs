@@ -10,81 +10,85 @@ const PAGE_BYTES: usize = 4096;
 
 type Page = Box<[u8; PAGE_BYTES]>;
 
-/// Pages of the program's code that were read. `None` is a page that cannot be read.
+/// CodePages of the program's code that were read. `None` is a page that cannot be read.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct CodePages {
     stable: AddressMap<u64, Option<Page>>,
     /// The pages that can change, with their bytes at the last translation.
-    reported: AddressMap<u64, Page>,
+    translated: AddressMap<u64, Page>,
 }
 
 /// Bytes of code that changed, at their address.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct CodeChange {
     pub addr: Addr,
     pub bytes: Vec<u8>,
 }
 
-impl Pages {
+impl CodePages {
     /// Forgets the pages that cannot change for which `is_forgotten` returns true.
     pub(super) fn forget_stable(&mut self, is_forgotten: impl Fn(Addr) -> bool) {
         self.stable.retain(|page, _| !is_forgotten(Addr(*page)));
     }
 
     /// Returns the pages in `ranges` that can change, with their bytes at the last translation.
-    pub(super) fn reported_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+    pub(super) fn changing_pages_in(&self, ranges: &[AddrRange]) -> Vec<CodeChange> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
-        let pages = self.reported.iter().filter(|(page, _)| inside(**page));
-        pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
+        let pages = self.translated.iter().filter(|(page, _)| inside(**page));
+        pages.map(|(&page, bytes)| CodeChange { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
     /// Returns the addresses of the pages that can change and were translated from.
-    pub(super) fn changing(&self) -> Vec<u64> {
-        self.reported.keys().copied().collect()
+    pub(super) fn changing_addresses(&self) -> Vec<u64> {
+        self.translated.keys().copied().collect()
     }
 
     /// Returns true if code was translated from a page that can change.
     pub(super) fn has_changing(&self) -> bool {
-        !self.reported.is_empty()
+        !self.translated.is_empty()
     }
 
     /// Returns the addresses of the pages that can change, were translated from, and begin in one
     /// of the ranges.
-    pub(super) fn changing_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
+    pub(super) fn changing_addresses_in(&self, ranges: &[AddrRange]) -> Vec<u64> {
         let is_in = |page: &u64| ranges.iter().any(|range| range.contains(Addr(*page)));
-        self.reported.keys().copied().filter(is_in).collect()
+        self.translated.keys().copied().filter(is_in).collect()
     }
 
     /// Forgets the bytes of a page that can change.
-    pub(super) fn forget(&mut self, page: u64) {
-        self.reported.remove(&page);
+    pub(super) fn forget_changing(&mut self, page: u64) {
+        self.translated.remove(&page);
     }
 
     /// Returns true if the bytes of a page that can change are not those at its last translation.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
-        let reported = self.reported.get(&page);
-        reported.is_some_and(|reported| {
-            memory.read(Addr(page), &mut now) == PAGE_BYTES && **reported != now
+        let translated = self.translated.get(&page);
+        translated.is_some_and(|translated| {
+            memory.read(Addr(page), &mut now) == PAGE_BYTES && **translated != now
         })
     }
 
     /// Returns the program's code for one translation.
-    pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
-        View { pages: self, memory, space, changing: AddressMap::default() }
+    pub(super) fn view<'a>(
+        &'a mut self,
+        memory: &'a Memory,
+        space: &'a AddressSpace,
+    ) -> CodeView<'a> {
+        CodeView { pages: self, memory, space, changing: AddressMap::default() }
     }
 }
 
 /// The program's code during one translation. Each page is read once at most.
 #[derive(Debug)]
-pub(super) struct View<'a> {
-    pages: &'a mut Pages,
+pub(super) struct CodeView<'a> {
+    pages: &'a mut CodePages,
     memory: &'a Memory,
     space: &'a AddressSpace,
     changing: AddressMap<u64, Option<Page>>,
 }
 
-impl View<'_> {
+impl CodeView<'_> {
     /// Returns a page of code; `None` if it cannot be read, or is neither stable nor executable.
     fn page(&mut self, page: u64) -> Option<&[u8; PAGE_BYTES]> {
         let memory = self.memory;
@@ -104,24 +108,28 @@ impl View<'_> {
 
     /// Returns the addresses of the pages that were read and can change, and the changes of these
     /// pages since the last translation from them.
-    pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
+    pub(super) fn finish(self) -> (Vec<u64>, Vec<CodeChange>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
         for (page, bytes) in self.changing {
             pages.push(page);
             let Some(bytes) = bytes else { continue };
-            let reported = self.pages.reported.get(&page);
-            if reported.is_some_and(|reported| *reported == bytes) {
+            let translated = self.pages.translated.get(&page);
+            if translated.is_some_and(|translated| *translated == bytes) {
                 continue;
             }
-            changes.push(difference(page, reported.map(|reported| &reported[..]), &bytes[..]));
-            self.pages.reported.insert(page, bytes);
+            changes.push(difference(
+                page,
+                translated.map(|translated| &translated[..]),
+                &bytes[..],
+            ));
+            self.pages.translated.insert(page, bytes);
         }
         (pages, changes)
     }
 }
 
-impl ProgramCode for View<'_> {
+impl ProgramCode for CodeView<'_> {
     fn is_fixed(&self, ip: u64) -> bool {
         self.space.is_stable(Addr(ip))
     }
@@ -141,9 +149,9 @@ impl ProgramCode for View<'_> {
 }
 
 /// Returns the shortest part of `new` that contains all changes; the whole page without `old`.
-fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> Change {
+fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> CodeChange {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);
     let last = (0..new.len()).rev().find(differs).unwrap_or(0);
-    Change { addr: Addr(page + first as u64), bytes: new[first..=last].to_vec() }
+    CodeChange { addr: Addr(page + first as u64), bytes: new[first..=last].to_vec() }
 }

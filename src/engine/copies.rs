@@ -1,5 +1,5 @@
 //! Copies of a translated process, made by fork. They share the code cache, so only one of them may
-//! run at a time: [`TranslatedProcess::switch`] switches from one to another.
+//! run at a time: [`TranslatedProcess::switch_to_copy`] switches from one to another.
 
 use super::address_space::AddressSpace;
 use super::error::Error;
@@ -12,38 +12,43 @@ const PAGE_BYTES: usize = 4096;
 
 /// The mappings of a process, and the number of its zones of the code cache, when it was copied.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub struct CopyState {
     space: AddressSpace,
     zones: usize,
 }
 
 impl TranslatedProcess {
     /// Returns the state that a copy of the process has if it is made now.
-    pub fn copied(&self) -> Copied {
-        Copied { space: self.space.clone(), zones: self.window.zone_count() }
+    pub fn copy_state(&self) -> CopyState {
+        CopyState { space: self.space.clone(), zones: self.window.zone_count() }
     }
 
     /// Makes this the copy `pid` of the process, whose only thread, `tracee`, is stopped in the
     /// program. Drops translations of code that differs in the copy, and write-protects other code
     /// that can change.
-    pub fn switch(&mut self, tracee: Tracee, pid: Pid, copied: &Copied) -> Result<(), Error> {
+    pub fn switch_to_copy(
+        &mut self,
+        tracee: Tracee,
+        pid: Pid,
+        copied: &CopyState,
+    ) -> Result<(), Error> {
         self.pid = pid;
         self.memory = Memory::open(pid)?;
         let gadget = self.gadget();
-        self.window.switch(tracee, pid, gadget, copied.zones)?;
+        self.window.switch_to_copy(tracee, pid, gadget, copied.zones)?;
         let before = std::mem::replace(&mut self.space, copied.space.clone());
         let hidden = before.hidden().iter().skip(self.space.hidden().len());
         hidden.for_each(|range| self.space.hide(*range));
         for range in differing_code(&before, &self.space) {
             self.forget_code(range);
         }
-        for page in self.pages.changing() {
+        for page in self.pages.changing_addresses() {
             let is_same = !self.pages.is_overwritten(page, &self.memory);
             if !is_same || !self.space.is_executable(Addr(page)) {
                 self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES as u64));
-                self.pages.forget(page);
+                self.pages.forget_changing(page);
             } else if !self.space.is_stable(Addr(page)) {
-                self.protect_all(tracee, &[page])?;
+                self.write_protect(tracee, &[page])?;
             }
         }
         Ok(())

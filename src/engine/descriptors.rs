@@ -33,7 +33,7 @@ impl TranslatedProcess {
     /// Notes a device (`st_dev`) on which calls for regular files and directories do not block.
     pub fn note_device(&mut self, device: u64) {
         if self.known.add_device(device) {
-            self.log_calls();
+            self.update_logged_calls();
         }
     }
 
@@ -43,7 +43,7 @@ impl TranslatedProcess {
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();
         if self.known.add_mapped(inode) {
-            self.log_calls();
+            self.update_logged_calls();
         }
     }
 }

@@ -22,7 +22,7 @@ pub const PROGRAM_END: u64 = 1 << 47;
 
 /// The state of a thread between two instructions of its program.
 #[derive(Clone, Debug)]
-pub struct Exact {
+pub struct ExactState {
     /// The program's registers, with its own GS base.
     pub program: Registers,
     /// The trace pointer: the address after the last record in the buffer. The budget left, in code
@@ -33,7 +33,7 @@ pub struct Exact {
     pub partial: Option<(Vec<Step>, u64)>,
 }
 
-impl Exact {
+impl ExactState {
     /// Returns the number of ticks among the steps of `partial`.
     pub fn begun_ticks(&self) -> u64 {
         let path = self.partial.as_ref().map(|(path, _)| path.as_slice()).unwrap_or_default();
@@ -43,9 +43,9 @@ impl Exact {
 
 /// The result of emulating the glue in which a thread was killed.
 #[derive(Debug)]
-pub enum Soon {
+pub enum Emulated {
     /// The program's state at the next place where it is exact.
-    Exact(Box<Exact>),
+    Exact(Box<ExactState>),
     /// The next record, at R11, does not fit the thread's buffer: the registers are those before
     /// it.
     Full,
@@ -57,11 +57,11 @@ impl TranslatedProcess {
     /// Returns the program's state, if it is exact where a thread with these registers is.
     /// Withdraws a request of the thread: the program is about to execute the code that was
     /// requested.
-    pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Exact> {
+    pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<ExactState> {
         if let Some(request) = self.request(thread) {
             let load = |slot| self.window.shared.load(thread.area.slot(slot));
             self.window.shared.store(thread.area.slot(slots::REQUEST), 0);
-            let ip = self.requested(request);
+            let ip = self.requested_address(request);
             let rdx = if request.is_indirect() { load(slots::RDX) } else { registers.rdx };
             let program = Registers {
                 rip: ip,
@@ -74,9 +74,9 @@ impl TranslatedProcess {
                 ..*registers
             };
             let partial = Some((Vec::new(), ip));
-            return Some(Exact { program, pointer: registers.r11, partial });
+            return Some(ExactState { program, pointer: registers.r11, partial });
         }
-        if let Some(exact) = self.before_logged_call(thread, registers) {
+        if let Some(exact) = self.state_before_logged_call(thread, registers) {
             return Some(exact);
         }
         let location = self.translator.locate(registers.rip).filter(|at| at.exact)?;
@@ -85,29 +85,34 @@ impl TranslatedProcess {
 
     /// Returns the program's state before an instruction that was in the midst of its stores when
     /// one of them faulted. `None` if the thread is elsewhere.
-    pub(super) fn before_repeated(
+    pub(super) fn state_before_stores(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,
-    ) -> Option<Exact> {
+    ) -> Option<ExactState> {
         let location = self.translator.locate(registers.rip).filter(|at| at.point.state.repeats)?;
         Some(self.exact_of(thread, registers, &location))
     }
 
     /// Returns the program's state at `at`, with the steps that no record has yet.
-    fn exact_of(&self, thread: &TranslatedThread, registers: &Registers, at: &Location) -> Exact {
-        let (program, pointer) = self.convert(thread, registers, at);
+    fn exact_of(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+        at: &Location,
+    ) -> ExactState {
+        let (program, pointer) = self.program_registers_at(thread, registers, at);
         let partial = (!at.point.state.recorded).then(|| {
             let mut path = self.translator.path(at.superblock);
             path.truncate(at.point.index.into());
             (path, at.point.ip)
         });
-        Exact { program, pointer, partial }
+        ExactState { program, pointer, partial }
     }
 
     /// Returns the program's registers and the trace pointer of a thread at `location` in the
     /// cache. `registers` are the thread's.
-    pub fn convert(
+    pub fn program_registers_at(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,
@@ -175,19 +180,19 @@ impl TranslatedProcess {
     /// Finds the next place where the program's state is exact, for a thread that was killed in the
     /// cache. Emulates the glue before that place, and updates `registers`. `tsc` returns the time
     /// for an RDTSC of the glue.
-    pub fn exact_soon(
+    pub fn emulate_to_exact(
         &self,
         thread: &TranslatedThread,
         registers: &mut Registers,
         tsc: impl Fn() -> u64,
-    ) -> Soon {
+    ) -> Emulated {
         for _ in 0..STEPS_LIMIT {
-            self.request_if_spent(thread, registers);
+            self.store_spent_request(thread, registers);
             if let Some(exact) = self.exact_at(thread, registers) {
-                return Soon::Exact(Box::new(exact));
+                return Emulated::Exact(Box::new(exact));
             }
             if !self.translator.in_cache(registers.rip) {
-                return Soon::Unknown;
+                return Emulated::Unknown;
             }
             let mut glue = GlueRegisters {
                 rip: registers.rip,
@@ -202,7 +207,7 @@ impl TranslatedProcess {
                 gs_base: registers.gs_base,
             };
             if !glue.step(&self.memory, tsc()) {
-                return Soon::Full;
+                return Emulated::Full;
             }
             *registers = Registers {
                 rip: glue.rip,
@@ -216,13 +221,13 @@ impl TranslatedProcess {
                 ..*registers
             };
         }
-        Soon::Unknown
+        Emulated::Unknown
     }
 
     /// Returns true if the target of a thread's indirect branch is not canonical. The CPU refuses
     /// such a branch before it is taken (SDM volume 2, "JMP", "RET": #GP), so the thread has to
     /// execute it where it is.
-    pub fn is_nowhere(&self, thread: &TranslatedThread) -> bool {
+    pub fn has_noncanonical_target(&self, thread: &TranslatedThread) -> bool {
         let request = self.request(thread);
         request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)
     }
@@ -230,7 +235,7 @@ impl TranslatedProcess {
     /// Returns the program's registers before an indirect branch that a thread in the cache has
     /// just recorded, in `edge`, and the steps of the edge before the branch. Withdraws the
     /// thread's request. `None` if the edge has no branch.
-    pub fn before_branch(
+    pub fn state_before_branch(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,

@@ -1,7 +1,9 @@
 //! Restores the signal mask and the handlers that the kernel resets in a program when it forces the
 //! code cache's SIGTRAPs and SIGSEGVs on it (`force_sig_info_to_task` in the kernel's signal.c).
 
-use super::actions::{ACTION_BYTES, FORCED, SEGV_BIT, bit, is_ignoring, word};
+use super::actions::{
+    ACTION_BYTES, CACHE_SIGNALS, SEGV_BIT, action_word, cache_signal_bit, is_ignoring,
+};
 use super::error::{Error, checked};
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
@@ -38,7 +40,7 @@ impl TranslatedProcess {
     }
 
     /// Notes that the thread is about to set its mask of signals (`rt_sigprocmask`).
-    pub fn note_mask(&self, thread: &mut TranslatedThread, registers: &Registers) {
+    pub fn note_sigprocmask(&self, thread: &mut TranslatedThread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
         };
@@ -48,21 +50,21 @@ impl TranslatedProcess {
             Ok(libc::SIG_SETMASK) => set,
             _ => return,
         };
-        thread.blocked = blocked & FORCED;
+        thread.blocked = blocked & CACHE_SIGNALS;
     }
 
     /// Notes that the thread is about to return from a handler, which restores its mask of signals.
-    pub fn note_frame(&self, thread: &mut TranslatedThread, registers: &Registers) {
+    pub fn note_sigreturn(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
-            thread.blocked = mask & FORCED;
+            thread.blocked = mask & CACHE_SIGNALS;
         }
     }
 
     /// Notes that the thread is about to set its process's action for a signal (`rt_sigaction`).
-    pub fn note_action(&mut self, registers: &Registers) {
+    pub fn note_sigaction(&mut self, registers: &Registers) {
         let signal = Signo::try_from(registers.rdi).unwrap_or(0);
         let mut action = [0; ACTION_BYTES];
-        if bit(signal) != 0
+        if cache_signal_bit(signal) != 0
             && registers.r10 == SET_BYTES
             && self.memory.read(Addr(registers.rsi), &mut action) == ACTION_BYTES
         {
@@ -80,7 +82,7 @@ impl TranslatedProcess {
     /// or ignores it.
     fn is_forced(&self, thread: &TranslatedThread, signal: Signo) -> bool {
         let ignored = self.actions.get(&signal).is_some_and(is_ignoring);
-        thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
+        thread.blocked & cache_signal_bit(signal) != 0 || ignored && cache_signal_bit(signal) != 0
     }
 
     /// Restores the program's mask and action for `signal`, if the kernel has reset them, after a
@@ -101,15 +103,16 @@ impl TranslatedProcess {
             of_program |= std::mem::take(&mut thread.owes_segv);
         }
         let gadget = self.gadget();
-        if let Some(action) = self.actions.get(&signal).filter(|action| word(action, 0) != 0) {
+        if let Some(action) = self.actions.get(&signal).filter(|action| action_word(action, 0) != 0)
+        {
             let offset = thread.area.slot(SCRATCH);
             self.window.shared.write(offset, action);
             let at = thread.area.base + u64::from(SCRATCH);
             let args = [signal.unsigned_abs().into(), at, 0, SET_BYTES, 0, 0];
             checked("rt_sigaction", tracee.inject(gadget, RT_SIGACTION, args)?)?;
         }
-        if thread.blocked & bit(signal) != 0 {
-            tracee.set_signal_mask(tracee.signal_mask()? | bit(signal))?;
+        if thread.blocked & cache_signal_bit(signal) != 0 {
+            tracee.set_signal_mask(tracee.signal_mask()? | cache_signal_bit(signal))?;
             if of_program {
                 tracee.send(thread.pid, signal)?;
             }
@@ -123,10 +126,10 @@ impl TranslatedProcess {
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
-        let once = |action: &[u8; ACTION_BYTES]| word(action, 1) & RESET_HANDLER != 0;
+        let once = |action: &[u8; ACTION_BYTES]| action_word(action, 1) & RESET_HANDLER != 0;
         if forced || self.actions.get(&signal).is_some_and(once) {
             self.actions.remove(&signal);
-            thread.blocked &= !bit(signal);
+            thread.blocked &= !cache_signal_bit(signal);
         }
     }
 }
@@ -136,14 +139,14 @@ impl TranslatedThread {
     /// delivered in place of a forced one of the tracer's, since the kernel queues one signal of a
     /// number.
     pub fn hides_forced_signal(&self, info: &SiginfoBytes) -> bool {
-        let blocked = self.blocked & bit(siginfo::signal_of(info)) != 0;
+        let blocked = self.blocked & cache_signal_bit(siginfo::signal_of(info)) != 0;
         blocked && siginfo::code_of(info) <= 0
     }
 
     /// Lets a fault of the code cache happen again, since a SIGSEGV of the program was delivered in
     /// its place. Blocks SIGSEGV, so that the fault is forced. The program's signal is sent again
     /// after it.
-    pub fn fault_again(&mut self) -> Result<(), Error> {
+    pub fn repeat_fault(&mut self) -> Result<(), Error> {
         self.owes_segv = true;
         Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)
     }

@@ -25,7 +25,7 @@ pub(super) struct Foreign {
 impl Foreign {
     /// Notes that processes outside write the file of a mapping. Returns false if it was noted
     /// before.
-    pub(super) fn note(&mut self, mapping: &Mapping) -> bool {
+    pub(super) fn add_file(&mut self, mapping: &Mapping) -> bool {
         let is_new = !self.has_file(mapping);
         if is_new {
             self.files.push(mapping.clone());
@@ -40,7 +40,7 @@ impl Foreign {
     }
 
     /// Notes that only this process writes the file of a mapping.
-    pub(super) fn forget(&mut self, mapping: &Mapping) {
+    pub(super) fn remove_file(&mut self, mapping: &Mapping) {
         self.files.retain(|file| !file.is_same_file(mapping));
     }
 
@@ -50,33 +50,33 @@ impl Foreign {
     }
 
     /// Returns true if there is foreign memory.
-    pub(super) fn is_any(&self) -> bool {
+    pub(super) fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 
     /// Returns true if a mapping is foreign memory that can be closed. Executable mappings are not.
-    pub(super) fn has(&self, mapping: &Mapping) -> bool {
+    pub(super) fn can_close(&self, mapping: &Mapping) -> bool {
         let Protection { shared, execute, read, write } = mapping.protection;
         shared && !execute && (read || write) && self.has_file(mapping)
     }
 
     /// Returns true if all foreign memory is known to be closed.
-    pub(super) fn is_shut(&self) -> bool {
+    pub(super) fn is_all_closed(&self) -> bool {
         !self.is_stale && self.open.is_empty()
     }
 
     /// Notes that the mappings changed, so that foreign ones may be open.
-    pub(super) fn look_again(&mut self) {
-        self.is_stale = self.is_any();
+    pub(super) fn note_mappings_changed(&mut self) {
+        self.is_stale = self.has_files();
     }
 
     /// Notes a range that was closed, with the program's protection.
-    pub(super) fn close(&mut self, range: AddrRange, protection: Protection) {
+    pub(super) fn note_closed(&mut self, range: AddrRange, protection: Protection) {
         self.closed.push((range, protection));
     }
 
     /// Notes that the caller has looked at all mappings and closed each foreign one.
-    pub(super) fn all_are_closed(&mut self) {
+    pub(super) fn note_all_closed(&mut self) {
         self.is_stale = false;
     }
 
@@ -93,7 +93,7 @@ impl Foreign {
 
     /// Notes that the pages of an access at an address are open. Returns them, with the program's
     /// protection; `None` if the address was not closed.
-    pub(super) fn open_at(&mut self, addr: Addr) -> Option<(AddrRange, Protection)> {
+    pub(super) fn note_open_at(&mut self, addr: Addr) -> Option<(AddrRange, Protection)> {
         let (range, protection) = *self.closed.iter().find(|(range, _)| range.contains(addr))?;
         let last = addr.wrapping_add(REACH_BYTES - 1).page().wrapping_add(PAGE_BYTES);
         let pages = AddrRange::new(addr.page(), last.min(range.end));
@@ -108,7 +108,7 @@ impl Foreign {
 
     /// Removes and returns the closed ranges that overlap `range`, each with the program's
     /// protection.
-    pub(super) fn give_back(&mut self, range: AddrRange) -> Vec<(AddrRange, Protection)> {
+    pub(super) fn take_closed(&mut self, range: AddrRange) -> Vec<(AddrRange, Protection)> {
         let gone = self.closed.extract_if(.., |(closed, _)| closed.overlaps(range));
         let gone: Vec<_> = gone.collect();
         self.open.retain(|open| !gone.iter().any(|(range, _)| range.overlaps(*open)));
@@ -123,7 +123,7 @@ impl Foreign {
 
     /// Forgets the closed and open parts of a range whose mappings were replaced. The new ones may
     /// be foreign and open: they are to be looked for.
-    pub(super) fn replaced(&mut self, range: AddrRange) {
+    pub(super) fn note_replaced(&mut self, range: AddrRange) {
         let outside = |(closed, protection): (AddrRange, Protection)| {
             let before = AddrRange::new(closed.start, closed.end.min(range.start));
             let after = AddrRange::new(closed.start.max(range.end), closed.end);
@@ -132,11 +132,11 @@ impl Foreign {
         };
         self.closed = std::mem::take(&mut self.closed).into_iter().flat_map(outside).collect();
         self.open.retain(|open| !open.overlaps(range));
-        self.look_again();
+        self.note_mappings_changed();
     }
 
     /// Returns the mappings with the program's protection where they are closed.
-    pub(super) fn reveal(&self, maps: Vec<Mapping>) -> Vec<Mapping> {
+    pub(super) fn with_program_protection(&self, maps: Vec<Mapping>) -> Vec<Mapping> {
         if self.closed.is_empty() {
             return maps;
         }
@@ -144,7 +144,7 @@ impl Foreign {
         for mapping in maps {
             let mut start = mapping.range.start;
             while start < mapping.range.end {
-                let (end, protection) = self.piece(AddrRange::new(start, mapping.range.end));
+                let (end, protection) = self.first_part(AddrRange::new(start, mapping.range.end));
                 let mut part = mapping.clone();
                 part.range = AddrRange::new(start, end);
                 part.offset += start.0 - mapping.range.start.0;
@@ -159,7 +159,7 @@ impl Foreign {
 
     /// Returns the end of the first part of a range that is closed, or not closed, as a whole, and
     /// the program's protection if it is closed.
-    fn piece(&self, range: AddrRange) -> (Addr, Option<Protection>) {
+    fn first_part(&self, range: AddrRange) -> (Addr, Option<Protection>) {
         let at = self.closed.iter().find(|(closed, _)| closed.contains(range.start));
         if let Some((closed, protection)) = at {
             return (closed.end.min(range.end), Some(*protection));
@@ -177,8 +177,8 @@ mod tests {
     fn foreign(text: &str) -> Foreign {
         let mut foreign = Foreign::default();
         for mapping in parse_maps(text).unwrap() {
-            assert!(foreign.note(&mapping) || foreign.has(&mapping));
-            foreign.close(mapping.range, mapping.protection);
+            assert!(foreign.add_file(&mapping) || foreign.can_close(&mapping));
+            foreign.note_closed(mapping.range, mapping.protection);
         }
         foreign
     }
@@ -191,22 +191,28 @@ mod tests {
         let seen = "0f000-10000 rw-p 0 00:00 0 \n\
                     10000-15000 ---s 1000 00:01 7 /dev/zero (deleted)\n";
         let whole = format!("0f000-10000 rw-p 0 00:00 0 \n{before}");
-        assert_eq!(foreign.reveal(parse_maps(seen).unwrap()), parse_maps(&whole).unwrap());
+        assert_eq!(
+            foreign.with_program_protection(parse_maps(seen).unwrap()),
+            parse_maps(&whole).unwrap()
+        );
         // Also while a page is open.
-        assert_eq!(foreign.open_at(Addr(0x12ffe)).unwrap().0.size_bytes(), 0x2000);
+        assert_eq!(foreign.note_open_at(Addr(0x12ffe)).unwrap().0.size_bytes(), 0x2000);
         let open = "10000-12000 ---s 1000 00:01 7 /dev/zero (deleted)\n\
                     12000-14000 rw-s 3000 00:01 7 /dev/zero (deleted)\n\
                     14000-15000 ---s 5000 00:01 7 /dev/zero (deleted)\n";
-        assert_eq!(foreign.reveal(parse_maps(open).unwrap()), parse_maps(before).unwrap());
+        assert_eq!(
+            foreign.with_program_protection(parse_maps(open).unwrap()),
+            parse_maps(before).unwrap()
+        );
     }
 
     #[test]
     fn accesses_fault_until_their_pages_are_open() {
         let mut foreign = foreign("10000-14000 rw-s 0 00:01 7 /x\n");
         assert!(foreign.faults_at(Addr(0x13fff)) && !foreign.faults_at(Addr(0x14000)));
-        let (pages, protection) = foreign.open_at(Addr(0x13fff)).unwrap();
+        let (pages, protection) = foreign.note_open_at(Addr(0x13fff)).unwrap();
         assert_eq!(pages, AddrRange::new(Addr(0x13000), Addr(0x14000)));
-        assert!(protection.write && !foreign.faults_at(Addr(0x13000)) && !foreign.is_shut());
+        assert!(protection.write && !foreign.faults_at(Addr(0x13000)) && !foreign.is_all_closed());
         assert_eq!(foreign.take_open(), [pages]);
         assert!(foreign.faults_at(Addr(0x13000)));
     }
@@ -214,11 +220,11 @@ mod tests {
     #[test]
     fn what_is_mapped_in_its_place_is_not_closed() {
         let mut foreign = foreign("10000-14000 rw-s 0 00:01 7 /x\n");
-        foreign.replaced(AddrRange::new(Addr(0x11000), Addr(0x12000)));
+        foreign.note_replaced(AddrRange::new(Addr(0x11000), Addr(0x12000)));
         let closed: Vec<_> = foreign.closed().iter().map(|(range, _)| *range).collect();
         let expected = [(0x10000, 0x11000), (0x12000, 0x14000)];
         assert_eq!(closed, expected.map(|(a, b)| AddrRange::new(Addr(a), Addr(b))));
-        assert_eq!(foreign.give_back(AddrRange::new(Addr(0x13000), Addr(0x13001))).len(), 1);
+        assert_eq!(foreign.take_closed(AddrRange::new(Addr(0x13000), Addr(0x13001))).len(), 1);
         assert!(!foreign.faults_at(Addr(0x12000)) && foreign.faults_at(Addr(0x10000)));
     }
 }

@@ -46,7 +46,7 @@ impl Gate {
     }
 
     /// Returns the call that maps an empty page at the gate: its number and its arguments.
-    pub fn mapping(self) -> (u64, [u64; 6]) {
+    pub fn mmap_call(self) -> (u64, [u64; 6]) {
         const PRIVATE_ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
         const FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
         let flags = PRIVATE_ANONYMOUS | FIXED_NOREPLACE;
@@ -56,32 +56,32 @@ impl Gate {
     /// Makes the gate in a process that has executed a program, whose only thread is stopped before
     /// its first instruction. Fails if the program has something else there.
     pub fn make(self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
-        if self.is_in(memory) {
+        if self.is_present(memory) {
             return Ok(());
         }
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
-        let (number, args) = self.mapping();
+        let (number, args) = self.mmap_call();
         let mapped = tracee.inject(at, number, args).map_err(Error::from);
         let mapped = mapped.and_then(|result| checked("mmap", result));
         text.restore(memory)?;
         mapped?;
-        for (offset, word) in content() {
+        for (offset, word) in page_words() {
             let at = self.0.wrapping_add(offset);
             memory.write(at, &word.to_le_bytes()).map_err(|error| system("write", &error))?;
         }
         Ok(())
     }
 
-    fn is_in(self, memory: &Memory) -> bool {
-        content().all(|(offset, word)| {
+    fn is_present(self, memory: &Memory) -> bool {
+        page_words().all(|(offset, word)| {
             let mut bytes = [0; 8];
             memory.read(self.0.wrapping_add(offset), &mut bytes) == 8 && bytes == word.to_le_bytes()
         })
     }
 
     /// Unmaps the gate of a process, by the gate's own SYSCALL instruction.
-    pub(super) fn remove(self, tracee: Tracee) -> Result<(), Error> {
+    pub(super) fn unmap(self, tracee: Tracee) -> Result<(), Error> {
         let args = [self.0.0, PAGE_BYTES, 0, 0, 0, 0];
         checked("munmap", tracee.inject(self.0, MUNMAP, args)?)?;
         Ok(())
@@ -89,7 +89,7 @@ impl Gate {
 }
 
 /// Returns the contents of the gate's page: words, with their offsets.
-pub(super) fn content() -> impl Iterator<Item = (u64, u64)> {
+pub(super) fn page_words() -> impl Iterator<Item = (u64, u64)> {
     let name: [u8; 16] = *b"contraflow\0\0\0\0\0\0";
     let (low, high) = name.split_at(8);
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());

@@ -13,13 +13,17 @@ use std::sync::atomic::Ordering;
 
 /// The number of reads of a thread's slot before each poll of the kernel, and of such polls before
 /// a wait in the kernel: some 50 microseconds in all, about what a stop costs.
-const LOOKS: u32 = 100;
-const QUESTIONS: u32 = 20;
+const READS_PER_POLL: u32 = 100;
+const POLLS: u32 = 20;
 
 impl TranslatedProcess {
-    /// Lets a run, which was begun by a budget and not resumed, return [`super::Run::Glance`] at
+    /// Lets a run, which was begun by a budget and not resumed, return [`super::RunOutcome::Glance`] at
     /// stops. Its code must be [`super::CodeKind::Counting`].
-    pub fn listen(&self, thread: &TranslatedThread, running: &mut Running) -> Result<(), Error> {
+    pub fn allow_glances(
+        &self,
+        thread: &TranslatedThread,
+        running: &mut Running,
+    ) -> Result<(), Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.store(area.slot(slots::GLANCE), 0);
         let end = area.slot_address(slots::GLANCE_END);
@@ -32,7 +36,7 @@ impl TranslatedProcess {
 
     /// Answers the glance of a thread. Returns false if the answer comes too late: the thread has
     /// given up, and stops.
-    pub fn answer(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
+    pub fn answer_glance(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
         let slot = self.window.shared.word(thread.area.slot(slots::GLANCE));
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         slot.compare_exchange(GLANCE_POSTED, answer as u64, success, failure).is_ok()
@@ -42,8 +46,8 @@ impl TranslatedProcess {
     pub(super) fn wait_or_glance(&self, thread: &TranslatedThread) -> Result<Option<Stop>, Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         let is_posted = || shared.load(area.slot(slots::GLANCE)) == GLANCE_POSTED;
-        for _ in 0..QUESTIONS {
-            for _ in 0..LOOKS {
+        for _ in 0..POLLS {
+            for _ in 0..READS_PER_POLL {
                 if is_posted() {
                     return Ok(None);
                 }
@@ -74,11 +78,11 @@ impl TranslatedProcess {
         let (registers, pointer) = glanced(word, has_fs_base, now);
         let (answered, last) = self.answered_so_far(thread);
         let begun = last.unwrap_or(running.budget);
-        Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_at(pointer)) }
+        Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_of_r11(pointer)) }
     }
 
     /// Returns true if a thread at this place in the cache is at a stop, before the instruction.
-    pub(super) fn stops_in(&self, at: &Location) -> bool {
+    pub(super) fn is_before_stop(&self, at: &Location) -> bool {
         at.point.state.stops || !self.answers_calls() && self.translator.stops_at(at.superblock)
     }
 }

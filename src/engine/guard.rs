@@ -1,7 +1,7 @@
 //! Code that can change: pages that code was translated from are write-protected where the program
 //! could write them, and their translations are dropped when it does.
 
-use super::code::Change;
+use super::code::CodeChange;
 use super::error::{Error, checked, no_room};
 use super::process::{Request, TranslatedProcess};
 use super::window::ZONE_BYTES;
@@ -19,13 +19,13 @@ const LARGEST_STORE_BYTES: u64 = 64;
 
 /// Code that a thread is about to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedCode {
     /// The code that a thread in the cache asks for.
-    Asked(Request),
+    Requested(Request),
     /// The code at an address.
     At(u64),
     /// The code at an address, without the stop before its first instruction.
-    Passing(u64),
+    PastStop(u64),
     /// The code at an address, up to a bound. Only for code that counts or records again.
     Bounded(u64, Bound),
 }
@@ -40,33 +40,35 @@ pub struct Translation {
     /// The addresses of the pages that it was translated from and that can change.
     pub pages: Vec<u64>,
     /// Bytes of these pages that changed since code was last translated from them.
-    pub changes: Vec<Change>,
+    pub changes: Vec<CodeChange>,
     /// The number of edges before the translation, which is the number of the first new edge.
     pub first_edge: usize,
 }
 
 impl TranslatedProcess {
     /// Returns the program's address of code that is wanted.
-    pub fn address_of(&self, wanted: Wanted) -> u64 {
+    pub fn address_of(&self, wanted: WantedCode) -> u64 {
         match wanted {
-            Wanted::Asked(request) => self.requested(request),
-            Wanted::At(ip) | Wanted::Passing(ip) | Wanted::Bounded(ip, _) => ip,
+            WantedCode::Requested(request) => self.requested_address(request),
+            WantedCode::At(ip) | WantedCode::PastStop(ip) | WantedCode::Bounded(ip, _) => ip,
         }
     }
 
     /// Translates code, unless it is translated. The caller takes note of the changes and calls
-    /// [`Self::protect_all`] before any thread executes it.
-    pub fn translate(&mut self, tracee: Tracee, wanted: Wanted) -> Result<Translation, Error> {
+    /// [`Self::write_protect`] before any thread executes it.
+    pub fn translate(&mut self, tracee: Tracee, wanted: WantedCode) -> Result<Translation, Error> {
         let first_edge = self.translator.edge_count();
         let mut changes = Vec::new();
         loop {
             let mut view = self.pages.view(&self.memory, &self.space);
             let translator = &mut self.translator;
             let result = match wanted {
-                Wanted::Asked(request) => translator.get(request.address(translator), &mut view),
-                Wanted::At(ip) => translator.get(ip, &mut view),
-                Wanted::Passing(ip) => translator.get_passing(ip, &mut view),
-                Wanted::Bounded(ip, bound) => translator.get_bounded(ip, bound, &mut view),
+                WantedCode::Requested(request) => {
+                    translator.get(request.address(translator), &mut view)
+                }
+                WantedCode::At(ip) => translator.get(ip, &mut view),
+                WantedCode::PastStop(ip) => translator.get_passing(ip, &mut view),
+                WantedCode::Bounded(ip, bound) => translator.get_bounded(ip, bound, &mut view),
             };
             let (pages, news) = view.finish();
             // The next attempt knows the changes that this one found.
@@ -86,8 +88,8 @@ impl TranslatedProcess {
 
     /// Returns the cache address at which a thread enters a superblock. After an indirect branch
     /// this is the entry that loads RCX and RDX from their slots first.
-    fn entry_of(&self, superblock: u32, wanted: Wanted) -> u64 {
-        let is_indirect = matches!(wanted, Wanted::Asked(request) if request.is_indirect());
+    fn entry_of(&self, superblock: u32, wanted: WantedCode) -> u64 {
+        let is_indirect = matches!(wanted, WantedCode::Requested(request) if request.is_indirect());
         let entries = self.translator.superblock(superblock).map(|s| (s.accepted, s.body));
         entries.map_or(0, |(accepted, body)| if is_indirect { accepted } else { body })
     }
@@ -98,22 +100,22 @@ impl TranslatedProcess {
             return Err(no_room());
         }
         let gadget = self.gadget();
-        let (base, offset) = self.window.zone(tracee, gadget, near)?;
+        let (base, offset) = self.window.map_zone_near(tracee, gadget, near)?;
         self.translator.add_zone(base, ZONE_BYTES, offset);
-        self.hide_ranges();
+        self.hide_new_ranges();
         Ok(())
     }
 
     /// Write-protects pages that code was translated from, and other mappings of the same parts of
     /// files, so that writes to them fault. Returns false if one was written since it was read: the
     /// code that was translated from it is dropped then.
-    pub fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
+    pub fn write_protect(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut is_current = true;
         for &page in pages {
             let range = AddrRange::sized(Addr(page), PAGE_BYTES);
-            let mut was_open = self.protect(tracee, page)?;
+            let mut was_open = self.write_protect_page(tracee, page)?;
             for alias in self.space.aliases(range) {
-                was_open |= self.protect(tracee, alias.start.0)?;
+                was_open |= self.write_protect_page(tracee, alias.start.0)?;
             }
             if was_open && self.pages.is_overwritten(page, &self.memory) {
                 self.forget_code(range);
@@ -124,7 +126,7 @@ impl TranslatedProcess {
     }
 
     /// Write-protects a page. Returns true if it could be written until now.
-    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
+    fn write_protect_page(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
         // Writes to closed memory are seen anyway.
         let is_closed = self.is_foreign(AddrRange::sized(Addr(page), PAGE_BYTES));
         let protection = self.space.protection(Addr(page)).filter(|_| !is_closed);
@@ -133,7 +135,7 @@ impl TranslatedProcess {
         };
         self.space.mask(page);
         self.watch_kernel_writes();
-        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)?;
+        self.set_protection(tracee, page, prot_bits(protection) & !PROT_WRITE)?;
         Ok(true)
     }
 
@@ -141,7 +143,7 @@ impl TranslatedProcess {
     fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
         match self.space.protection(Addr(page)) {
             Some(protection) if self.space.unmask(page) => {
-                self.set_protection(tracee, page, bits_of(protection))
+                self.set_protection(tracee, page, prot_bits(protection))
             }
             _ => Ok(()),
         }
@@ -149,17 +151,17 @@ impl TranslatedProcess {
 
     /// Restores the program's permissions on all pages, and opens all foreign memory.
     pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
-        self.give_back_foreign(tracee, EVERYWHERE)?;
+        self.open_foreign_range(tracee, EVERYWHERE)?;
         let pages = self.space.masked_in(EVERYWHERE);
         pages.into_iter().try_for_each(|page| self.unprotect(tracee, page))
     }
 
     /// Restores permissions in a child as [`Self::unprotect_all`] does. The child has a copy of the
     /// process's memory, and makes calls by the SYSCALL instruction at `gadget`.
-    pub fn unprotect_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
-        self.open_foreign_in(child, gadget)?;
+    pub fn unprotect_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        self.open_foreign_in_child(child, gadget)?;
         for page in self.space.masked_in(EVERYWHERE) {
-            let protection = self.space.protection(Addr(page)).map_or(0, bits_of);
+            let protection = self.space.protection(Addr(page)).map_or(0, prot_bits);
             child.inject(gadget, MPROTECT, [page, PAGE_BYTES, protection, 0, 0, 0])?;
         }
         Ok(())
@@ -167,7 +169,7 @@ impl TranslatedProcess {
 
     /// Restores the program's permissions on write-protected pages in `range`, and drops the code
     /// that was translated from them.
-    pub fn give_back_protection(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
+    pub fn unprotect_and_forget(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
         for page in self.space.masked_in(range) {
             self.unprotect(tracee, page)?;
             self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES));
@@ -179,8 +181,8 @@ impl TranslatedProcess {
     /// was translated from them.
     pub fn open_for_write(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
         let last = addr.wrapping_add(LARGEST_STORE_BYTES - 1);
-        self.give_back_protection(tracee, AddrRange::sized(addr.page(), PAGE_BYTES))?;
-        self.give_back_protection(tracee, AddrRange::sized(last.page(), PAGE_BYTES))
+        self.unprotect_and_forget(tracee, AddrRange::sized(addr.page(), PAGE_BYTES))?;
+        self.unprotect_and_forget(tracee, AddrRange::sized(last.page(), PAGE_BYTES))
     }
 
     /// Sets the protection of a page to `bits` (`PROT_*` of mprotect(2)).
@@ -198,7 +200,7 @@ impl TranslatedProcess {
         for &page in pages {
             let protection = self.space.protection(Addr(page));
             let Some(protection) = protection.filter(|p| p.execute && !p.write) else { continue };
-            self.set_protection(tracee, page, bits_of(protection) | PROT_WRITE)?;
+            self.set_protection(tracee, page, prot_bits(protection) | PROT_WRITE)?;
             opened = true;
         }
         Ok(opened)
@@ -211,19 +213,19 @@ impl TranslatedProcess {
         for place in &places {
             self.translator.invalidate(place.start.0, place.end.0);
         }
-        self.pages.forget_stable(|page| has_part(&places, page));
+        self.pages.forget_stable(|page| overlap_page(&places, page));
     }
 
     /// Forgets the pages of files' code that are in `changed`, or that are no longer stable.
     pub fn forget_stable_code(&mut self, changed: &[AddrRange]) {
         let space = &self.space;
-        self.pages.forget_stable(|page| !space.is_stable(page) || has_part(changed, page));
+        self.pages.forget_stable(|page| !space.is_stable(page) || overlap_page(changed, page));
     }
 
     /// Returns the code pages in `ranges` that can change, with their bytes at the last
     /// translation.
-    pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
-        self.pages.reported_in(ranges)
+    pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<CodeChange> {
+        self.pages.changing_pages_in(ranges)
     }
 
     /// Returns true if the kernel lets the program write at `addr`, with the write protection that
@@ -236,14 +238,14 @@ impl TranslatedProcess {
 }
 
 /// Returns a protection as bits of mprotect(2) (`PROT_*`).
-pub fn bits_of(protection: Protection) -> u64 {
+pub fn prot_bits(protection: Protection) -> u64 {
     u64::from(protection.read)
         | u64::from(protection.write) << 1
         | u64::from(protection.execute) << 2
 }
 
 /// Returns true if a part of a page is in one of the ranges.
-fn has_part(ranges: &[AddrRange], page: Addr) -> bool {
+fn overlap_page(ranges: &[AddrRange], page: Addr) -> bool {
     let page = AddrRange::sized(page, PAGE_BYTES);
     ranges.iter().any(|range| range.overlaps(page))
 }

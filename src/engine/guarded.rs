@@ -17,10 +17,10 @@ const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 impl TranslatedProcess {
     /// Returns the result, a negative error number, of a call that a thread is about to make and
     /// that would change the tracer's mappings; `None` for other calls.
-    pub fn refusal(&self, number: u64, registers: &Registers) -> Option<i64> {
+    pub fn own_mapping_error(&self, number: u64, registers: &Registers) -> Option<i64> {
         let own = &self.window.ranges;
         let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));
-        let [first, second] = changed_by(number, registers);
+        let [first, second] = changed_ranges(number, registers);
         // mremap(2) knows no mapping at the old address.
         let error = match number {
             MREMAP if reaches(first) => libc::EFAULT,
@@ -32,7 +32,7 @@ impl TranslatedProcess {
 }
 
 /// Returns the ranges whose mappings a call replaces, removes or changes; empty if there are none.
-fn changed_by(number: u64, r: &Registers) -> [AddrRange; 2] {
+fn changed_ranges(number: u64, r: &Registers) -> [AddrRange; 2] {
     let pages = |start: u64, size: u64| {
         let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);
         AddrRange::new(Addr(start), Addr(end.unwrap_or(u64::MAX)))
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn call(number: u64, [rdi, rsi, rdx, r10, r8]: [u64; 5]) -> [AddrRange; 2] {
-        changed_by(number, &Registers { r10, r8, rdx, rsi, rdi, ..Registers::default() })
+        changed_ranges(number, &Registers { r10, r8, rdx, rsi, rdi, ..Registers::default() })
     }
 
     #[test]

@@ -34,14 +34,14 @@ impl TranslatedProcess {
         }
         self.watches_kernel_writes = true;
         if self.translator.call_log().is_some() {
-            return self.log_calls();
+            return self.update_logged_calls();
         }
-        self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
+        self.stop_before_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
     /// Restores the permissions of the pages that may be written by a call which a thread is about
     /// to make. `registers` are the thread's.
-    pub fn before_kernel_writes(
+    pub fn unprotect_for_call(
         &mut self,
         tracee: Tracee,
         registers: &Registers,
@@ -50,16 +50,16 @@ impl TranslatedProcess {
         let number = r.rax & u64::from(u32::MAX);
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         if SCATTERING.contains(&number) {
-            return self.give_back_protection(tracee, EVERYWHERE);
+            return self.unprotect_and_forget(tracee, EVERYWHERE);
         }
         if number == MADVISE {
-            return self.give_back_protection(tracee, AddrRange::sized(Addr(r.rdi), r.rsi));
+            return self.unprotect_and_forget(tracee, AddrRange::sized(Addr(r.rdi), r.rsi));
         }
         let sizes = args.into_iter().filter(|&size| size < LARGEST_REACH);
         let reach = sizes.max().unwrap_or(0).max(SMALLEST_REACH);
         for pointer in args.into_iter().filter(|&arg| arg >= PAGE_BYTES) {
             let end = pointer.saturating_add(reach);
-            self.give_back_protection(tracee, AddrRange::new(Addr(pointer), Addr(end)))?;
+            self.unprotect_and_forget(tracee, AddrRange::new(Addr(pointer), Addr(end)))?;
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use super::area::Area;
 use super::error::Error;
-use super::exact::Exact;
-use super::logged_calls::{LoggedCalls, Settle};
-use super::process::{CLASSES, TranslatedProcess};
+use super::exact::ExactState;
+use super::logged_calls::{LoggedCalls, RecordResolver};
+use super::process::{CLASSES_OFFSET, TranslatedProcess};
 use super::thread::TranslatedThread;
 use crate::common::{Addr, AddrRange};
 use crate::insn::Registers;
@@ -113,13 +113,13 @@ fn writes_memory(class: LoggedClass) -> bool {
     !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
 }
 
-impl Settle for TranslatedProcess {
+impl RecordResolver for TranslatedProcess {
     fn address(&self, edge: u64) -> u64 {
         self.start_of_edge(edge)
     }
 
     fn budget(&self, pointer: u64) -> u64 {
-        self.budget_at(pointer)
+        self.budget_of_r11(pointer)
     }
 
     fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
@@ -130,7 +130,7 @@ impl Settle for TranslatedProcess {
 impl TranslatedProcess {
     /// Sets which system calls threads make and log in the cache, where its code is
     /// [`super::CodeKind::Logging`]: none while all calls have to stop.
-    pub fn log_calls(&self) {
+    pub fn update_logged_calls(&self) {
         if self.answers_calls() {
             return;
         }
@@ -139,21 +139,21 @@ impl TranslatedProcess {
             !(stops || self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
-        self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
+        self.window.shared.write(CLASSES_OFFSET, &classes(calls, is_refused, &self.known));
     }
 
     /// Makes threads stop before each system call from now on if `watches` is true, and no longer
     /// if it is false.
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
-            self.log_calls();
+            self.update_logged_calls();
         }
     }
 
     /// Makes threads stop before each system call, from now on.
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
-        self.log_calls();
+        self.update_logged_calls();
     }
 
     /// Empties the log in an area.
@@ -189,7 +189,7 @@ impl TranslatedProcess {
         let Some(now) = now() else { return LoggedCalls::default() };
         let now = Registers { gs_base: thread.gs_base(), ..now };
         let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
-        LoggedCalls::of(log, now, has_fs_base, self)
+        LoggedCalls::settle(log, now, has_fs_base, self)
     }
 
     fn start_of_edge(&self, number: u64) -> u64 {
@@ -211,34 +211,34 @@ impl TranslatedProcess {
     /// Returns the program's state before a call that a thread is about to make and log, or in
     /// whose place it reads a clock or counter, or that a signal interrupted and the kernel would
     /// restart. `None` if the thread is elsewhere.
-    pub(super) fn before_logged_call(
+    pub(super) fn state_before_logged_call(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,
-    ) -> Option<Exact> {
+    ) -> Option<ExactState> {
         let before = self.before_clock(thread, registers);
         if let Some(before) = before.or_else(|| self.before_counter(thread, registers)) {
-            return Some(self.at_call(thread, &before));
+            return Some(self.state_at_call(thread, &before));
         }
         let log = self.log_code_at(registers.rip)?;
         if (log.looks.0..log.looks.1).contains(&registers.rip) {
-            let Registers { r10, rax, rdx, .. } = self.recorded_before(thread)?;
-            return Some(self.at_call(thread, &Registers { r10, rax, rdx, ..*registers }));
+            let Registers { r10, rax, rdx, .. } = self.recorded_registers(thread)?;
+            return Some(self.state_at_call(thread, &Registers { r10, rax, rdx, ..*registers }));
         }
         if registers.rip <= log.syscall {
-            return Some(self.at_call(thread, registers));
+            return Some(self.state_at_call(thread, registers));
         }
         let is_in_call =
             registers.rip == log.syscall + LOG_INSN_BYTES && registers.orig_rax.cast_signed() >= 0;
         let restarts = ERESTART_RESTARTBLOCK..=ERESTARTSYS;
         let again = Registers { rax: registers.orig_rax, ..*registers };
         (is_in_call && restarts.contains(&registers.rax.cast_signed()))
-            .then(|| self.at_call(thread, &again))
+            .then(|| self.state_at_call(thread, &again))
     }
 
     /// Returns the state before the call that a thread makes or logs: RIP, RCX and R11 from the
     /// thread's slots, its own GS base, and all other registers from `registers`.
-    fn at_call(&self, thread: &TranslatedThread, registers: &Registers) -> Exact {
+    fn state_at_call(&self, thread: &TranslatedThread, registers: &Registers) -> ExactState {
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {
             rip: self.start_of_edge(load(slots::EDGE) & u64::from(u32::MAX)),
@@ -248,12 +248,12 @@ impl TranslatedProcess {
             gs_base: thread.gs_base(),
             ..*registers
         };
-        Exact { program, pointer: load(slots::TRACE_POINTER), partial: None }
+        ExactState { program, pointer: load(slots::TRACE_POINTER), partial: None }
     }
 
     /// Returns the registers before the call whose record a thread is writing; `None` if the slot
     /// with the record's address is damaged.
-    fn recorded_before(&self, thread: &TranslatedThread) -> Option<Registers> {
+    fn recorded_registers(&self, thread: &TranslatedThread) -> Option<Registers> {
         let (shared, area) = (&self.window.shared, thread.area);
         let at = shared.load(area.slot(slots::LOG));
         let mut record = [0; HEADER_BYTES as usize];
@@ -272,7 +272,7 @@ impl TranslatedProcess {
         let rip = registers.rip;
         let in_vdso = self.vdso.is_some_and(|vdso| vdso.contains(Addr(rip)));
         let is_saved = in_vdso || rip >= self.clock_code(|c| c.start..c.end, rip)?.saved;
-        let before = self.recorded_before(thread)?;
+        let before = self.recorded_registers(thread)?;
         if !is_saved {
             return Some(Registers { rsp: before.rsp, ..*registers });
         }
@@ -293,25 +293,25 @@ impl TranslatedProcess {
         if rip < code.recorded {
             return Some(*registers);
         }
-        let before = with_system_registers(self.recorded_before(thread)?, registers);
+        let before = with_system_registers(self.recorded_registers(thread)?, registers);
         // The code records the flags later than the others, and does not change them.
         Some(Registers { eflags: registers.eflags, ..before })
     }
 
     /// Returns the program's state before a call in whose place a thread has read the clock, if a
     /// fault keeps it from storing the time. The call itself fails there.
-    pub(super) fn before_failed_store(
+    pub(super) fn state_before_failed_store(
         &self,
         thread: &TranslatedThread,
         info: &SiginfoBytes,
-    ) -> Result<Option<Exact>, Error> {
+    ) -> Result<Option<ExactState>, Error> {
         if siginfo::fault_address(info).is_none() {
             return Ok(None);
         }
         let registers = thread.tracee.registers()?;
         let stores = self.clock_code(|c| c.end..c.stored, registers.rip).is_some();
         // All but RCX and R11 are the program's again.
-        Ok(stores.then(|| self.at_call(thread, &registers)))
+        Ok(stores.then(|| self.state_at_call(thread, &registers)))
     }
 
     /// Returns the clock-reading code whose part, as `part` returns it, contains `rip`.
@@ -329,15 +329,15 @@ impl TranslatedProcess {
     /// `range`, are no part of the program.
     pub fn use_vdso(&mut self, range: AddrRange, functions: [Addr; 2]) {
         self.window.ranges.push(range);
-        self.hide_ranges();
+        self.hide_new_ranges();
         self.vdso = Some(range);
         self.known.clocks = functions.map(|function| function.0);
-        self.log_calls();
+        self.update_logged_calls();
     }
 
     /// Copies the bytes that a call wrote, in the place of a thread that is about to do so in the
     /// cache and would take a step for each byte. Returns true if they were copied.
-    pub(super) fn copy_for(
+    pub(super) fn copy_call_output(
         &self,
         thread: &TranslatedThread,
         registers: &Registers,

@@ -37,7 +37,7 @@ pub struct MadeCall<'a> {
 }
 
 /// The process that wrote records: it resolves their references to its code and its memory.
-pub(super) trait Settle {
+pub(super) trait RecordResolver {
     /// Returns the address of the instruction before an edge.
     fn address(&self, edge: u64) -> u64;
 
@@ -50,20 +50,20 @@ pub(super) trait Settle {
 
 impl LoggedCalls {
     /// Settles the records of a log, up to the first damaged one.
-    pub(super) fn of(
+    pub(super) fn settle(
         mut log: Vec<u8>,
         now: Registers,
         has_fs_base: bool,
-        by: &impl Settle,
+        resolver: &impl RecordResolver,
     ) -> Self {
         let (mut at, mut last, mut before_last, mut count) = (0, 0, 0, 0);
         while let Some((call, rest)) = LoggedCall::first_of(&log[at..]) {
             let size = log.len() - at - rest.len();
-            let (rip, budget) = (by.address(call.edge()), by.budget(call.budget()));
+            let (rip, budget) = (resolver.address(call.edge()), resolver.budget(call.budget()));
             let written = call.written.len();
             let visible = match written {
                 0 => 0,
-                written => by.visible_bytes(Addr(call.from()), written),
+                written => resolver.visible_bytes(Addr(call.from()), written),
             };
             LoggedCall::settle(&mut log[at..], rip, budget, visible);
             if visible < written {
@@ -92,7 +92,7 @@ impl LoggedCalls {
     }
 
     /// Removes and returns the last call, if it is one that stops the thread; only the last can.
-    pub fn split_stopping(&mut self) -> Option<Self> {
+    pub fn split_off_stopping(&mut self) -> Option<Self> {
         let (last, _) = LoggedCall::first_of(&self.log[self.last..])?;
         if !last.stops() {
             return None;
@@ -134,7 +134,7 @@ mod tests {
     /// The code before edge N is at 0x1000 * N. The last page of the address space is hidden.
     struct Code;
 
-    impl Settle for Code {
+    impl RecordResolver for Code {
         fn address(&self, edge: u64) -> u64 {
             edge << 12
         }
@@ -163,7 +163,12 @@ mod tests {
     }
 
     fn calls(log: &[Vec<u8>]) -> LoggedCalls {
-        LoggedCalls::of(log.concat(), Registers { cs: 0x33, ..Registers::default() }, true, &Code)
+        LoggedCalls::settle(
+            log.concat(),
+            Registers { cs: 0x33, ..Registers::default() },
+            true,
+            &Code,
+        )
     }
 
     fn seen(calls: &LoggedCalls) -> Vec<(u64, u64, Vec<u8>)> {
@@ -175,10 +180,10 @@ mod tests {
         let log = [record(190, 1, (8, b"one"), 0), record(170, 2, (8, b""), 0)];
         let mut calls = calls(&[log[0].clone(), log[1].clone(), record(150, 3, (8, b"three"), 1)]);
         assert_eq!((calls.count(), calls.last_budget()), (3, Some(50)));
-        let stopped = calls.split_stopping().unwrap();
+        let stopped = calls.split_off_stopping().unwrap();
         assert_eq!(seen(&stopped), [(0x3000, 50, b"three".to_vec())]);
         assert_eq!((calls.count(), calls.last_budget()), (2, Some(70)));
-        assert!(calls.split_stopping().is_none());
+        assert!(calls.split_off_stopping().is_none());
         assert_eq!(seen(&calls), [(0x1000, 90, b"one".to_vec()), (0x2000, 70, Vec::new())]);
         assert!(calls.iter().all(|call| call.registers.cs == 0x33));
     }
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn a_call_that_stopped_may_be_the_only_one() {
         let mut calls = calls(&[record(150, 3, (8, b"x"), 1)]);
-        assert_eq!(calls.split_stopping().map(|calls| calls.count()), Some(1));
+        assert_eq!(calls.split_off_stopping().map(|calls| calls.count()), Some(1));
         assert_eq!((calls.count(), calls.last_budget()), (0, None));
         assert_eq!(seen(&calls), []);
     }
@@ -210,11 +215,11 @@ mod tests {
             end in vec(any::<u8>(), 0..8),
         ) {
             let bytes = words.into_iter().flat_map(u64::to_le_bytes).chain(end).collect();
-            let mut calls = LoggedCalls::of(bytes, Registers::default(), false, &Code);
+            let mut calls = LoggedCalls::settle(bytes, Registers::default(), false, &Code);
             prop_assert_eq!(calls.iter().count() as u64, calls.count());
             prop_assert_eq!(calls.iter().last().map(|call| call.budget), calls.last_budget());
             let before = calls.count();
-            let split = calls.split_stopping().map_or(0, |calls| calls.iter().count() as u64);
+            let split = calls.split_off_stopping().map_or(0, |calls| calls.iter().count() as u64);
             prop_assert_eq!(calls.iter().count() as u64 + split, before);
         }
     }

@@ -1,4 +1,4 @@
-//! Pages whose write permission the recorder took away, to see code being written: the mappings
+//! CodePages whose write permission the recorder took away, to see code being written: the mappings
 //! as the program made them.
 
 use crate::common::{Addr, AddrRange};
@@ -9,7 +9,7 @@ const PAGE_BYTES: u64 = 0x1000;
 
 /// Returns the mappings with write permission on the pages of `masked`, joined again where its
 /// removal had split them.
-pub(super) fn unmask(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping> {
+pub(super) fn restore_writes(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping> {
     if masked.is_empty() {
         return maps;
     }
@@ -67,14 +67,14 @@ mod tests {
         let before = parse_maps("10000-14000 rwxp 0 00:00 0 \n20000-21000 r-xp 0 00:00 0 \n");
         let split = "10000-12000 rwxp 0 00:00 0 \n12000-13000 r-xp 0 00:00 0 \n\
                      13000-14000 rwxp 0 00:00 0 \n20000-21000 r-xp 0 00:00 0 \n";
-        let seen = unmask(parse_maps(split).unwrap(), &BTreeSet::from([0x12000]));
+        let seen = restore_writes(parse_maps(split).unwrap(), &BTreeSet::from([0x12000]));
         assert_eq!(seen, before.unwrap());
     }
 
     #[test]
     fn a_page_that_was_never_writable_stays_so() {
         let text = "10000-12000 r-xp 3000 00:00 7 /x\n";
-        let seen = unmask(parse_maps(text).unwrap(), &BTreeSet::from([0x11000]));
+        let seen = restore_writes(parse_maps(text).unwrap(), &BTreeSet::from([0x11000]));
         let writable: Vec<_> =
             seen.iter().map(|m| (m.range.start.0, m.offset, m.protection.write)).collect();
         assert_eq!(writable, [(0x10000, 0x3000, false), (0x11000, 0x4000, true)]);

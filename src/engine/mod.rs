@@ -4,7 +4,7 @@
 //! The process and its tracer share memory ([`Shared`]): the tables and the code cache, which is
 //! mapped in *zones* in reach of the program's code, and for each thread an [`Area`] with its slots
 //! and trace buffers. A thread is in the cache or in the program's own code ([`Place`]). To leave
-//! the cache, it needs the program's [`Exact`] state. The tracer makes a stopped thread execute
+//! the cache, it needs the program's [`ExactState`]. The tracer makes a stopped thread execute
 //! system calls by a SYSCALL instruction, the *gadget*.
 //!
 //! Knows nothing of recordings, traces or debuggers.
@@ -35,7 +35,7 @@ mod logged_calls;
 mod masked;
 mod patch;
 mod persisted;
-mod place;
+mod placement;
 mod process;
 mod repeats;
 mod rerecorded;
@@ -52,23 +52,23 @@ mod thread;
 mod vsyscall;
 mod window;
 
-pub use actions::{Actions, FORCED};
+pub use actions::{Actions, CACHE_SIGNALS};
 pub use address_space::{AddressSpace, MappingChanges, visible};
-pub use area::{Area, BUFFERS, Busy};
-pub use calls::after_call;
-pub use code::Change;
-pub use copies::Copied;
+pub use area::{Area, BUFFERS, BusyBuffers};
+pub use calls::registers_after_call;
+pub use code::CodeChange;
+pub use copies::CopyState;
 pub use error::Error;
-pub use exact::{Exact, PROGRAM_END, STEPS_LIMIT, Soon};
+pub use exact::{Emulated, ExactState, PROGRAM_END, STEPS_LIMIT};
 pub use gate::Gate;
-pub use guard::{Translation, Wanted, bits_of};
+pub use guard::{Translation, WantedCode, prot_bits};
 pub use logged_calls::{LoggedCalls, MadeCall};
 pub use patch::Patch;
 pub use persisted::CacheUpdate;
 pub use process::{CodeKind, Request, TranslatedProcess};
-pub use rerecorded::{Limit, Rerun, RerunEnd};
-pub use runs::{Distance, Glance, Ran, Run, RunEnd, Running, Stepped};
+pub use rerecorded::{Rerun, RerunEnd, RerunLimit};
+pub use runs::{EndedRun, Glance, RunEnd, RunLimit, RunOutcome, Running, Stepped};
 pub use shared::Shared;
 pub use stops::{Phase, SignalStop};
 pub use thread::{Place, TranslatedThread};
-pub use vsyscall::{call_at, make_call};
+pub use vsyscall::{make_vsyscall, vsyscall_at};

@@ -33,7 +33,7 @@ pub enum CacheUpdate {
 impl TranslatedProcess {
     /// Returns the address near which the code cache of a program with this auxiliary vector is
     /// best made: the same in all of its runs and in its children, so that a persisted cache fits.
-    pub fn usual_place(auxv: &[u8]) -> Option<u64> {
+    pub fn usual_cache_address(auxv: &[u8]) -> Option<u64> {
         [AT_BASE, AT_ENTRY].into_iter().find_map(|kind| auxv_value(auxv, kind))
     }
 
@@ -41,7 +41,7 @@ impl TranslatedProcess {
     /// `None` if the code of this process cannot be persisted.
     pub fn code_variant(&self) -> Option<Vec<u8>> {
         let variant = self.translator.variant()?;
-        Some([build()?, variant.into_bytes()].concat())
+        Some([build_id()?, variant.into_bytes()].concat())
     }
 
     /// Begins with a persisted cache, given as its description and its code, if it is whole and can
@@ -73,13 +73,13 @@ impl TranslatedProcess {
         }
         for (base, _) in zones.into_iter().skip(own.len()) {
             let gadget = self.gadget();
-            let offset = match self.window.zone_at(tracee, gadget, base) {
+            let offset = match self.window.map_zone_at(tracee, gadget, base) {
                 Ok(offset) => offset,
                 Err(error) if error.is_of_end() => return Err(error),
                 Err(_) => return Ok(false),
             };
             self.translator.add_zone(base, ZONE_BYTES, offset);
-            self.hide_ranges();
+            self.hide_new_ranges();
         }
         Ok(true)
     }
@@ -105,7 +105,7 @@ impl TranslatedProcess {
 }
 
 /// Returns a description of the file of this build of the translator: no other build has the same.
-fn build() -> Option<Vec<u8>> {
+fn build_id() -> Option<Vec<u8>> {
     let file = fs::metadata("/proc/self/exe").ok()?;
     let facts = [
         file.dev(),

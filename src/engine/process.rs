@@ -1,10 +1,10 @@
 //! A process that runs translated: its code cache, its memory, its mappings.
 
-use super::actions::{Actions, inherited};
+use super::actions::{Actions, actions_after_exec};
 use super::address_space::AddressSpace;
-use super::area::{Area, Busy};
+use super::area::{Area, BusyBuffers};
 use super::call_log::call_log;
-use super::code::Pages;
+use super::code::CodePages;
 use super::error::Error;
 use super::gate::Gate;
 use super::sampling::Sampling;
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Offset of the table of system calls' classes in the shared memory.
-pub(super) const CLASSES: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) as u64;
+pub(super) const CLASSES_OFFSET: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) as u64;
 /// System calls are classed by the low 16 bits of their numbers.
 const CLASS_COUNT: usize = 1 << 16;
 
@@ -30,7 +30,7 @@ pub enum CodeKind {
     /// Counts ticks and leaves instructions with a hook to its tracer, except for system calls that
     /// have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
     Counting,
-    /// Counts ticks, and makes and logs system calls ([`TranslatedProcess::log_calls`]). R11 is a
+    /// Counts ticks, and makes and logs system calls ([`TranslatedProcess::update_logged_calls`]). R11 is a
     /// budget.
     Logging,
     /// Writes records, and leaves instructions with a hook to its tracer. R11 is the trace pointer.
@@ -47,7 +47,7 @@ pub struct TranslatedProcess {
     pub space: AddressSpace,
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
-    pub(super) pages: Pages,
+    pub(super) pages: CodePages,
     /// The program's actions for the signals that the code cache uses.
     pub(super) actions: Actions,
     /// True once threads stop before calls that may write memory, as there are write-protected
@@ -143,8 +143,8 @@ impl TranslatedProcess {
             space: AddressSpace::default(),
             window,
             translator,
-            pages: Pages::default(),
-            actions: inherited(tracee.0),
+            pages: CodePages::default(),
+            actions: actions_after_exec(tracee.0),
             watches_kernel_writes: false,
             stops_at_calls: false,
             watches_calls: false,
@@ -153,16 +153,16 @@ impl TranslatedProcess {
             saves: None,
             sampling: Sampling::default(),
         };
-        process.see_calls(seen);
+        process.stop_before_calls(seen);
         if code == CodeKind::Counting {
             // Each call may have an answer. Without one, the thread stops.
-            process.see_all_calls();
+            process.stop_before_all_calls();
         }
         if matches!(code, CodeKind::Counting | CodeKind::Logging) {
             let gadget = process.gadget();
             process.window.make_budgets(tracee, gadget)?;
         }
-        process.hide_ranges();
+        process.hide_new_ranges();
         Ok(process)
     }
 
@@ -177,12 +177,12 @@ impl TranslatedProcess {
     }
 
     /// Sets the maximum size of the code cache within reach of any code, in bytes.
-    pub fn set_room(&mut self, bytes: u64) {
+    pub fn limit_cache(&mut self, bytes: u64) {
         self.translator.set_room(bytes);
     }
 
     /// Records the order in which code is first executed, from now on ([`Self::unexpected_code`]).
-    pub fn learn_code(&mut self) {
+    pub fn learn_code_order(&mut self) {
         self.translator.learn_order();
     }
 
@@ -200,7 +200,7 @@ impl TranslatedProcess {
 
     /// Drops superblocks that a sample of records shows to be hot and that are worth translating
     /// anew. The sample has the number of records of each edge.
-    pub fn learn(&mut self, sample: &AddressMap<u32, u64>) {
+    pub fn drop_hot_code(&mut self, sample: &AddressMap<u32, u64>) {
         self.translator.learn(sample);
     }
 
@@ -213,20 +213,20 @@ impl TranslatedProcess {
     /// Makes threads stop before these system calls, from now on. Only for recording code, which
     /// stops at each call with a class other than 0. (In logging code, 1 is a call that writes
     /// nothing.)
-    pub fn see_calls(&self, numbers: impl IntoIterator<Item = u64>) {
+    pub fn stop_before_calls(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
-            self.window.shared.write(CLASSES + number % CLASS_COUNT as u64, &[1]);
+            self.window.shared.write(CLASSES_OFFSET + number % CLASS_COUNT as u64, &[1]);
         }
     }
 
     /// Sets the class of all system calls to 1. Recording code then stops before each of them.
     /// Counting code stops before those that have no answer.
-    pub fn see_all_calls(&self) {
-        self.window.shared.write(CLASSES, &vec![1; CLASS_COUNT]);
+    pub fn stop_before_all_calls(&self) {
+        self.window.shared.write(CLASSES_OFFSET, &vec![1; CLASS_COUNT]);
     }
 
     /// Hides the tracer's new mappings from the address space.
-    pub(super) fn hide_ranges(&mut self) {
+    pub(super) fn hide_new_ranges(&mut self) {
         let known = self.space.hidden().len();
         for range in self.window.ranges.iter().skip(known) {
             self.space.hide(*range);
@@ -252,13 +252,13 @@ impl TranslatedProcess {
             return Ok(gate);
         }
         let gate = self.window.make_gate(tracee, self.gadget())?;
-        self.hide_ranges();
+        self.hide_new_ranges();
         Ok(gate)
     }
 
     /// Unmaps the gate in a child, which has a copy of it.
     pub fn remove_gate_from(&self, child: Tracee) -> Result<(), Error> {
-        self.window.gate.map_or(Ok(()), |gate| gate.remove(child))
+        self.window.gate.map_or(Ok(()), |gate| gate.unmap(child))
     }
 
     /// Keeps further ranges free of the tracer's mappings: the process will have its own there.
@@ -267,7 +267,7 @@ impl TranslatedProcess {
     }
 
     /// Returns true if an address is in one of the tracer's mappings in the process.
-    pub fn is_own(&self, addr: Addr) -> bool {
+    pub fn is_tracers(&self, addr: Addr) -> bool {
         self.window.ranges.iter().any(|range| range.contains(addr))
     }
 
@@ -276,13 +276,13 @@ impl TranslatedProcess {
     pub fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
         let gadget = self.gadget();
         self.window.prepare_area(tracee, gadget)?;
-        self.hide_ranges();
+        self.hide_new_ranges();
         Ok(())
     }
 
     /// Removes a spare area, empties its buffers and its log, and returns it; `None` if there is
     /// none.
-    pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
+    pub fn take_area(&mut self) -> Option<(Area, Arc<BusyBuffers>)> {
         let (area, busy) = self.window.take_area()?;
         self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
         self.clear_log(&area);
@@ -295,7 +295,7 @@ impl TranslatedProcess {
     }
 
     /// Keeps the area of an ended thread for a later one.
-    pub fn recycle_area(&mut self, area: Area, busy: Arc<Busy>) {
+    pub fn recycle_area(&mut self, area: Area, busy: Arc<BusyBuffers>) {
         self.window.recycle_area(area, busy);
     }
 
@@ -331,25 +331,25 @@ impl TranslatedProcess {
 
     /// Unmaps all of the tracer's memory but the gate in a child of the process, which has a copy
     /// of it and is stopped in the program, by the SYSCALL instruction at `gadget`.
-    pub fn remove_from(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
-        self.window.remove(child, gadget)
+    pub fn unmap_from_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        self.window.unmap_all_but_gate(child, gadget)
     }
 
     /// Restores the permissions of the program's pages, and unmaps all of the tracer's memory. All
     /// threads are stopped in the program; `tracee` is one.
-    pub fn leave(&mut self, tracee: Tracee) -> Result<(), Error> {
+    pub fn restore_native(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.unprotect_all(tracee)?;
-        self.window.leave(tracee, &self.memory)
+        self.window.unmap_all(tracee, &self.memory)
     }
 
     /// Unmaps the tracer's memory in a process of which no code was translated yet.
-    pub fn give_up(&self, tracee: Tracee) -> Result<(), Error> {
-        self.window.leave(tracee, &self.memory)
+    pub fn unmap_unused(&self, tracee: Tracee) -> Result<(), Error> {
+        self.window.unmap_all(tracee, &self.memory)
     }
 
     /// Moves a thread, which is stopped in the program, to an address of the cache, where it goes
     /// on when it is resumed. Keeps its R11 and GS base, which are the tracer's there.
-    pub fn enter(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
+    pub fn enter_cache(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
         let mut registers = thread.tracee.registers()?;
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::R11), registers.r11);
@@ -372,13 +372,13 @@ impl TranslatedProcess {
     }
 
     /// Returns the program's address whose code a request asks for.
-    pub fn requested(&self, request: Request) -> u64 {
+    pub fn requested_address(&self, request: Request) -> u64 {
         request.address(&self.translator)
     }
 
     /// Answers a thread's request: the thread continues at an address of the cache when it is
     /// resumed.
-    pub fn respond(&self, thread: &TranslatedThread, address: u64) {
+    pub fn answer_request(&self, thread: &TranslatedThread, address: u64) {
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::RESPONSE), address);
         shared.store(thread.area.slot(slots::REQUEST), 0);

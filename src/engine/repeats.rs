@@ -34,12 +34,17 @@ pub(super) fn step_or_repeat(
     tracee.set_registers(&Registers { rip: copy.start, ..registers })?;
     tracee.resume(0)?;
     let stop = wait_for(tracee.0)?;
-    Ok((stop, come_from_copy(tracee, copy, ip, stop)?))
+    Ok((stop, move_back_from_copy(tracee, copy, ip, stop)?))
 }
 
 /// Moves a thread that has stopped in a copy of the instruction at `ip` back to the program.
 /// Returns true if it has executed the whole instruction.
-fn come_from_copy(tracee: Tracee, copy: RepeatCopy, ip: Addr, stop: Stop) -> Result<bool, Error> {
+fn move_back_from_copy(
+    tracee: Tracee,
+    copy: RepeatCopy,
+    ip: Addr,
+    stop: Stop,
+) -> Result<bool, Error> {
     let registers = match tracee.registers() {
         Ok(registers) => registers,
         // It was killed, and has no registers.

@@ -1,11 +1,11 @@
 //! Runs of code that records and leaves hooks to its tracer: a recorded run is repeated, to get its
 //! path.
 
-use super::code::Change;
+use super::code::CodeChange;
 use super::counted::SteppedOut;
 use super::error::Error;
-use super::exact::Exact;
-use super::guard::{Translation, Wanted};
+use super::exact::ExactState;
+use super::guard::{Translation, WantedCode};
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::TranslatedThread;
@@ -18,7 +18,7 @@ const RECORD_BYTES: u64 = EdgeKind::Direct.record_bytes() as u64;
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum RerunLimit {
     /// Until this many records are written, or as many as a buffer holds, and one more.
     Records(u64),
     /// Exactly as far as this bound, unless the superblock ends before.
@@ -44,7 +44,7 @@ pub enum RerunEnd {
     /// The thread is at an instruction that its tracer has to execute.
     Native,
     /// The thread is about to execute code that has changed since it was last translated.
-    Changed(Vec<Change>),
+    Changed(Vec<CodeChange>),
     /// A signal of the program is to be delivered.
     Signal(SiginfoBytes),
 }
@@ -52,30 +52,34 @@ pub enum RerunEnd {
 impl TranslatedProcess {
     /// Runs a thread, which is stopped in the program, up to a limit, and returns the records of
     /// its path.
-    pub fn rerun(&mut self, thread: &mut TranslatedThread, limit: Limit) -> Result<Rerun, Error> {
+    pub fn rerun(
+        &mut self,
+        thread: &mut TranslatedThread,
+        limit: RerunLimit,
+    ) -> Result<Rerun, Error> {
         let area = thread.area;
         let ip = thread.tracee.registers()?.rip;
         let (begin, wanted) = match limit {
-            Limit::Records(most) => {
+            RerunLimit::Records(most) => {
                 let bytes = most.saturating_mul(RECORD_BYTES).min(area.buffer_bytes);
-                (area.guard(0).start.0 - bytes, Wanted::At(ip))
+                (area.guard(0).start.0 - bytes, WantedCode::At(ip))
             }
-            Limit::Bound(bound) => (area.buffer(0), Wanted::Bounded(ip, bound)),
+            RerunLimit::Bound(bound) => (area.buffer(0), WantedCode::Bounded(ip, bound)),
         };
-        let Translation { address, changes, .. } = self.translate_whole(thread, wanted)?;
+        let Translation { address, changes, .. } = self.translate_protected(thread, wanted)?;
         if !changes.is_empty() {
             let end = RerunEnd::Changed(changes);
             return Ok(Rerun { records: Vec::new(), partial: None, end });
         }
         thread.set_trace_pointer(&self.window.shared, begin);
-        self.enter(thread, address)?;
+        self.enter_cache(thread, address)?;
         let (end, is_full) = self.rerun_to_end(thread, limit)?;
-        let exact = if self.is_nowhere(thread) {
-            self.before_last_record(thread)?
+        let exact = if self.has_noncanonical_target(thread) {
+            self.state_before_last_branch(thread)?
         } else {
-            match self.step_out(thread)? {
+            match self.step_to_exact(thread)? {
                 SteppedOut::Exact(exact) => *exact,
-                SteppedOut::Other(_) => return Err(lost(thread)),
+                SteppedOut::Ended(_) => return Err(lost(thread)),
             }
         };
         self.enter_program(thread, &exact.program, 0)?;
@@ -102,33 +106,33 @@ impl TranslatedProcess {
     fn rerun_to_end(
         &mut self,
         thread: &mut TranslatedThread,
-        limit: Limit,
+        limit: RerunLimit,
     ) -> Result<(RerunEnd, bool), Error> {
         loop {
             thread.tracee.resume(0)?;
             let Stop::Signal(signal) = wait_for(thread.tid())? else {
                 return Err(lost(thread));
             };
-            let stop = self.signal_stop(thread, Phase::Runs, signal)?;
+            let stop = self.classify_stop(thread, Phase::Runs, signal)?;
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;
             }
             match stop {
-                SignalStop::Request if self.is_nowhere(thread) => {
+                SignalStop::Request if self.has_noncanonical_target(thread) => {
                     return Ok((RerunEnd::Native, false));
                 }
-                SignalStop::Request if matches!(limit, Limit::Bound(_)) => {
+                SignalStop::Request if matches!(limit, RerunLimit::Bound(_)) => {
                     return Ok((RerunEnd::Limit, false));
                 }
                 SignalStop::Request => {
                     let Some(request) = self.request(thread) else { continue };
-                    let wanted = Wanted::Asked(request);
-                    let translation = self.translate_whole(thread, wanted)?;
+                    let wanted = WantedCode::Requested(request);
+                    let translation = self.translate_protected(thread, wanted)?;
                     let Translation { address, changes, .. } = translation;
                     if !changes.is_empty() {
                         return Ok((RerunEnd::Changed(changes), false));
                     }
-                    self.respond(thread, address);
+                    self.answer_request(thread, address);
                 }
                 SignalStop::Native(at) => {
                     // Back to the INT3, where the program's state is exact.
@@ -152,7 +156,7 @@ impl TranslatedProcess {
                     thread.set_trace_pointer(&self.window.shared, r11);
                     return Ok((RerunEnd::Limit, true));
                 }
-                SignalStop::HiddenFault => thread.fault_again()?,
+                SignalStop::HiddenFault => thread.repeat_fault()?,
                 SignalStop::StaleFault => {}
                 SignalStop::Program(info) => return Ok((RerunEnd::Signal(info), false)),
                 _ => return Err(lost(thread)),
@@ -162,7 +166,7 @@ impl TranslatedProcess {
 
     /// Returns the state before the indirect branch that a thread has just recorded, whose target
     /// is not canonical: the thread is to execute the branch in the program.
-    fn before_last_record(&self, thread: &TranslatedThread) -> Result<Exact, Error> {
+    fn state_before_last_branch(&self, thread: &TranslatedThread) -> Result<ExactState, Error> {
         let registers = thread.tracee.registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
         let mut number = [0; EdgeKind::Direct.record_bytes()];
@@ -170,10 +174,11 @@ impl TranslatedProcess {
             self.window.shared.read(thread.area.offset_of(pointer), &mut number);
         }
         let edges = self.translator.edges_from(u32::from_le_bytes(number) as usize);
-        let before = edges.first().and_then(|edge| self.before_branch(thread, &registers, edge));
+        let before =
+            edges.first().and_then(|edge| self.state_before_branch(thread, &registers, edge));
         let (program, steps) = before.ok_or_else(|| lost(thread))?;
         let partial = Some((steps, program.rip));
-        Ok(Exact { program, pointer, partial })
+        Ok(ExactState { program, pointer, partial })
     }
 }
 

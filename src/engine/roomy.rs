@@ -13,11 +13,11 @@ const LARGE_BYTES: usize = 2 << 20;
 
 /// Returns an empty vector with room to grow. The kernel may back it with large pages, which saves
 /// some thousand page faults.
-pub(super) fn roomy<T>() -> Vec<T> {
+pub(super) fn vector_with_room<T>() -> Vec<T> {
     let vector: Vec<T> = with_room(ROOM_BYTES);
     // The kernel places a mapping right below the last one, so a mapping that is larger by the
     // excess begins that much lower. Its small pages then end where a large page begins.
-    let excess = large_pages_of(&vector) % LARGE_BYTES;
+    let excess = first_large_page(&vector) % LARGE_BYTES;
     drop(vector);
     let vector = with_room(ROOM_BYTES + excess);
     advise(&vector);
@@ -31,13 +31,13 @@ fn with_room<T>(bytes: usize) -> Vec<T> {
 }
 
 /// Returns the first address of a vector's memory that is to be in large pages.
-fn large_pages_of<T>(vector: &[T]) -> usize {
+fn first_large_page<T>(vector: &[T]) -> usize {
     (vector.as_ptr().addr() + SMALL_BYTES) & !(PAGE_BYTES - 1)
 }
 
 /// Advises the kernel to use large pages for a vector's memory, but for its first part.
 fn advise<T>(vector: &Vec<T>) {
-    let first = large_pages_of(vector);
+    let first = first_large_page(vector);
     let end = vector.as_ptr().addr() + vector.capacity() * size_of::<T>();
     let Some(size) = (end & !(PAGE_BYTES - 1)).checked_sub(first).filter(|size| *size > 0) else {
         return;
@@ -56,10 +56,10 @@ mod tests {
 
     #[test]
     fn roomy_vectors_are_vectors() {
-        let mut numbers = roomy();
+        let mut numbers = vector_with_room();
         numbers.extend(0..3_000_000_u64);
         assert_eq!(numbers.iter().sum::<u64>(), 2_999_999 * 3_000_000 / 2);
         assert!(numbers.capacity() * size_of::<u64>() >= ROOM_BYTES);
-        assert_eq!(roomy::<()>().len(), 0);
+        assert_eq!(vector_with_room::<()>().len(), 0);
     }
 }

@@ -6,7 +6,7 @@ use crate::translate::{Bound, Hook};
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distance {
+pub enum RunLimit {
     /// Until a budget is spent, as [`super::TranslatedProcess::budget`] returns it.
     Budget(u64),
     /// Exactly as far as this bound, unless the superblock ends before.
@@ -41,23 +41,23 @@ impl Running {
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
-pub enum Run {
+pub enum RunOutcome {
     /// The thread is stopped in the program, with its own registers.
-    Ran(Ran),
+    Ended(EndedRun),
     /// The thread is stopped in the program, and a signal is to be delivered to it.
-    Signal(Ran, SiginfoBytes),
+    Signal(EndedRun, SiginfoBytes),
     /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
     /// The thread made and logged a system call, but the log lacks some of its effects. The run
     /// goes on.
-    Called,
+    IncompleteCall,
     /// The thread is at a stop, and waits in the cache for the answer to its glance.
     Glance(Glance),
 }
 
 /// The distance that a thread ran, and why it stopped.
 #[derive(Clone, Copy, Debug)]
-pub struct Ran {
+pub struct EndedRun {
     /// The number of ticks that the thread executed.
     pub ticks: u64,
     /// The number of instructions after the last tick, or in all where there is no tick; `None` if
@@ -82,7 +82,7 @@ pub enum Stepped {
 #[derive(Clone, Copy, Debug)]
 pub enum RunEnd {
     /// The thread ran as far as it may, or its superblock ended.
-    Distance,
+    Limit,
     /// The thread is at an address where threads are to stop.
     Stop,
     /// The thread is at an instruction that its tracer has to execute: because of this hook, or,

@@ -10,7 +10,7 @@ impl TranslatedProcess {
     /// exit is to be sampled before.
     pub fn sampled_budget(&mut self, ticks: u64) -> Option<u64> {
         let budget = self.budget(ticks)?;
-        Some(budget.min(self.sampling.ticks()))
+        Some(budget.min(self.sampling.ticks_to_next()))
     }
 
     /// Takes a sample at the exit where a thread spent its budget.
@@ -22,6 +22,6 @@ impl TranslatedProcess {
         } else {
             self.translator.note_exit(request.number)
         };
-        self.sampling.note(helps);
+        self.sampling.note_sample(helps);
     }
 }

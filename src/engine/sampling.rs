@@ -28,13 +28,13 @@ impl Default for Sampling {
 impl Sampling {
     /// Returns the ticks to the next sample, a random number, so that no loop keeps in step with
     /// samples.
-    pub(super) fn ticks(&mut self) -> u64 {
+    pub(super) fn ticks_to_next(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(FACTOR).wrapping_add(1);
         self.period / 2 + (self.random >> 32) % self.period
     }
 
     /// Notes a sample. `helps` is true if more samples like it may change the code.
-    pub(super) fn note(&mut self, helps: bool) {
+    pub(super) fn note_sample(&mut self, helps: bool) {
         let period = if helps { self.period / 4 } else { self.period * 5 / 4 };
         self.period = period.clamp(MIN_MEAN_TICKS, MAX_MEAN_TICKS);
     }
@@ -47,10 +47,11 @@ mod tests {
     #[test]
     fn samples_are_frequent_where_they_help() {
         let mut sampling = Sampling::default();
-        let mean =
-            |sampling: &mut Sampling| (0..1000).map(|_| sampling.ticks()).sum::<u64>() / 1000;
+        let mean = |sampling: &mut Sampling| {
+            (0..1000).map(|_| sampling.ticks_to_next()).sum::<u64>() / 1000
+        };
         for (helps, period) in [(true, MIN_MEAN_TICKS), (false, MAX_MEAN_TICKS)] {
-            (0..60).for_each(|_| sampling.note(helps));
+            (0..60).for_each(|_| sampling.note_sample(helps));
             let mean = mean(&mut sampling);
             assert!((period * 9 / 10..period * 11 / 10).contains(&mean), "{mean} of {period}");
         }

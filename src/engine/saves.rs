@@ -29,17 +29,17 @@ impl TranslatedProcess {
     /// Returns the hook of the instruction that a thread with these registers is at, if it has one.
     pub fn hook_at(&self, registers: &Registers) -> Option<Hook> {
         let code = self.code_at(Addr(registers.rip));
-        hook_of(&code).filter(|_| self.saved_by(registers, &code).is_none())
+        hook_of(&code).filter(|_| self.completed_save(registers, &code).is_none())
     }
 
     /// Returns true if a thread with these registers is at an XSAVEC that is completed.
     pub(super) fn is_completed(&self, registers: &Registers) -> bool {
-        self.saved_by(registers, &self.code_at(Addr(registers.rip))).is_some()
+        self.completed_save(registers, &self.code_at(Addr(registers.rip))).is_some()
     }
 
     /// Returns the state that the instruction with these bytes saves, if it is an XSAVEC without
     /// hook.
-    pub(super) fn saved_by(&self, registers: &Registers, code: &[u8]) -> Option<SavedState> {
+    pub(super) fn completed_save(&self, registers: &Registers, code: &[u8]) -> Option<SavedState> {
         // EDX and EAX select the components.
         let mask = registers.rdx << 32 | registers.rax & LOW_HALF;
         self.saves?.saved_by(code, mask)
@@ -82,12 +82,12 @@ impl TranslatedProcess {
         if self.memory.read(at, &mut area) != area.len() {
             return Ok(());
         }
-        // Pages to which the processor wrote nothing did not fault, and may still be closed: opens
+        // CodePages to which the processor wrote nothing did not fault, and may still be closed: opens
         // them.
         for offset in (0..area.len()).step_by(PAGE_BYTES).chain([area.len() - 1]) {
             let addr = at.wrapping_add(offset as u64);
             if self.space.foreign.faults_at(addr) {
-                self.open_foreign(thread.tracee, addr)?;
+                self.open_foreign_at(thread.tracee, addr)?;
             } else if self.space.is_masked(addr.page().0) {
                 self.open_for_write(thread.tracee, addr)?;
             }

@@ -3,7 +3,7 @@
 //! references into it.
 
 use super::error::Error;
-use super::roomy::roomy;
+use super::roomy::vector_with_room;
 use crate::tracee;
 use crate::translate::CacheMemory;
 use nix::errno::Errno;
@@ -137,7 +137,7 @@ impl Shared {
 
 impl CacheMemory for Arc<Shared> {
     fn vector<T>() -> Vec<T> {
-        roomy()
+        vector_with_room()
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) {

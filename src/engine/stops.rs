@@ -97,13 +97,13 @@ impl SignalStop {
 }
 
 /// Returns true for a SIGTRAP that came since a debug register's address was accessed.
-pub(super) fn is_of_watch(info: &SiginfoBytes) -> bool {
+pub(super) fn is_watchpoint_trap(info: &SiginfoBytes) -> bool {
     siginfo::signal_of(info) == libc::SIGTRAP && siginfo::code_of(info) == TRAP_HWBKPT
 }
 
 impl TranslatedProcess {
     /// Finds out why a thread stopped for a signal.
-    pub fn signal_stop(
+    pub fn classify_stop(
         &self,
         thread: &TranslatedThread,
         phase: Phase,
@@ -123,11 +123,13 @@ impl TranslatedProcess {
             _ => TRAP_TRACE,
         };
         let own = match (phase, signal, code) {
-            (Phase::Runs, libc::SIGTRAP, SI_KERNEL) if in_cache => self.trap(thread)?,
+            (Phase::Runs, libc::SIGTRAP, SI_KERNEL) if in_cache => self.classify_trap(thread)?,
             (Phase::Runs, libc::SIGSEGV, 1..) if in_cache => {
-                self.fault(thread, phase, &info, code)?
+                self.classify_fault(thread, phase, &info, code)?
             }
-            (Phase::Steps, libc::SIGSEGV, 1..) => self.fault(thread, phase, &info, code)?,
+            (Phase::Steps, libc::SIGSEGV, 1..) => {
+                self.classify_fault(thread, phase, &info, code)?
+            }
             (Phase::Runs, libc::SIGTRAP, TRAP_HWBKPT) if in_cache => Some(SignalStop::Watchpoint),
             (Phase::Calls | Phase::Steps, libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
                 Some(SignalStop::Done)
@@ -141,7 +143,7 @@ impl TranslatedProcess {
     /// Classifies an INT3 of the cache; `None` if the signal is the program's. An INT3 whose
     /// request was served before is one: a SIGTRAP of the program came in the midst of the request
     /// and was taken for the request's. It is delivered now.
-    fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
+    fn classify_trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
             return Ok(Some(SignalStop::BeforeCall(at)));
@@ -158,7 +160,7 @@ impl TranslatedProcess {
     /// Classifies a fault; `None` if it is the program's. A thread that steps over a store also
     /// faults if another thread executed code of the page, so that the page was protected again.
     /// Its page is opened once more in any case.
-    fn fault(
+    fn classify_fault(
         &self,
         thread: &TranslatedThread,
         phase: Phase,
@@ -179,14 +181,14 @@ impl TranslatedProcess {
         if self.space.is_masked(addr.page().0) {
             return Ok(Some(SignalStop::CodeWrite(addr)));
         }
-        let is_stale = code == SEGV_ACCERR && self.is_of_store(thread, addr)?;
+        let is_stale = code == SEGV_ACCERR && self.would_store_succeed(thread, addr)?;
         let stale = if steps { SignalStop::CodeWrite(addr) } else { SignalStop::StaleFault };
         Ok(is_stale.then_some(stale))
     }
 
     /// Returns true if a fault at `addr` is that of a store which would succeed now. A fault at the
     /// instruction itself is one of execution.
-    fn is_of_store(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
+    fn would_store_succeed(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
         let ip = thread.tracee.instruction_pointer()?;
         let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
         Ok(!itself.contains(addr) && self.is_writable(addr)?)

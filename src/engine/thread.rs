@@ -1,7 +1,7 @@
 //! A thread of a translated process.
 
-use super::actions::FORCED;
-use super::area::{Area, Busy};
+use super::actions::CACHE_SIGNALS;
+use super::area::{Area, BusyBuffers};
 use super::shared::Shared;
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
@@ -30,10 +30,10 @@ pub struct TranslatedThread {
     /// The thread's part of the shared memory.
     pub area: Area,
     /// The trace buffers of the area that are in use.
-    pub busy: Arc<Busy>,
+    pub busy: Arc<BusyBuffers>,
     /// The GS base that the thread has in the program.
     pub(super) gs_base: u64,
-    /// The signals of [`FORCED`] that the program blocks.
+    /// The signals of [`CACHE_SIGNALS`] that the program blocks.
     pub(super) blocked: u64,
     /// True if a SIGSEGV that the program blocks was taken from it, and is to be sent again.
     pub(super) owes_segv: bool,
@@ -41,9 +41,9 @@ pub struct TranslatedThread {
 
 impl TranslatedThread {
     /// Creates a thread with its own area, and reads its mask of signals.
-    pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
+    pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<BusyBuffers>), place: Place) -> Self {
         let tracee = Tracee(tid);
-        let blocked = tracee.signal_mask().unwrap_or(0) & FORCED;
+        let blocked = tracee.signal_mask().unwrap_or(0) & CACHE_SIGNALS;
         let in_program = (place == Place::Program).then(|| tracee.registers().ok()).flatten();
         let gs_base = in_program.map_or(0, |registers| registers.gs_base);
         Self { tracee, pid, place, area, busy, gs_base, blocked, owes_segv: false }
@@ -95,8 +95,8 @@ impl TranslatedThread {
     }
 
     /// Reads the mask of signals again: the thread entered a handler.
-    pub fn update_mask(&mut self) -> Result<(), Error> {
-        self.blocked = self.tracee.signal_mask()? & FORCED;
+    pub fn reread_signal_mask(&mut self) -> Result<(), Error> {
+        self.blocked = self.tracee.signal_mask()? & CACHE_SIGNALS;
         Ok(())
     }
 
@@ -104,6 +104,6 @@ impl TranslatedThread {
     /// moment as the stop.
     pub fn is_forced_pending(&self) -> Result<bool, Error> {
         let now = signals(self.pid, self.tid())?;
-        Ok(now.pending & !now.blocked & FORCED != 0)
+        Ok(now.pending & !now.blocked & CACHE_SIGNALS != 0)
     }
 }

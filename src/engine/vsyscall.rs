@@ -10,7 +10,7 @@ use crate::tracee::call_numbers::{GETCPU, GETTIMEOFDAY, TIME};
 use crate::tracee::{Memory, Tracee};
 
 /// Returns the number of the system call at an address of the page, if there is one.
-pub const fn call_at(ip: Addr) -> Option<u64> {
+pub const fn vsyscall_at(ip: Addr) -> Option<u64> {
     match ip.0 {
         0xffff_ffff_ff60_0000 => Some(GETTIMEOFDAY),
         0xffff_ffff_ff60_0400 => Some(TIME),
@@ -22,7 +22,7 @@ pub const fn call_at(ip: Addr) -> Option<u64> {
 /// Makes the vsyscall at whose entry a thread is, through the SYSCALL instruction at `gadget`.
 /// Returns the address at which the thread continues; `None` if it is at no vsyscall, or if the
 /// call faults, as it would natively.
-pub fn make_call(
+pub fn make_vsyscall(
     tracee: Tracee,
     memory: &Memory,
     space: &AddressSpace,
@@ -30,7 +30,7 @@ pub fn make_call(
 ) -> Result<Option<Addr>, Error> {
     let registers = tracee.registers()?;
     let ip = Addr(registers.rip);
-    let Some(number) = call_at(ip).filter(|_| space.is_executable(ip)) else { return Ok(None) };
+    let Some(number) = vsyscall_at(ip).filter(|_| space.is_executable(ip)) else { return Ok(None) };
     let mut back = [0; 8];
     if memory.read(Addr(registers.rsp), &mut back) < back.len() {
         return Ok(None);

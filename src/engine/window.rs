@@ -2,11 +2,11 @@
 //! made to execute. The code cache and the tables are sealed against writes by the process, so no
 //! call of the program makes them writable.
 
-use super::area::{Area, BUFFERS, Busy};
+use super::area::{Area, BUFFERS, BusyBuffers};
 use super::error::{Error, checked, no_room, system};
-use super::gate::{GATE_NEAR, Gate, content};
+use super::gate::{GATE_NEAR, Gate, page_words};
 use super::patch::Patch;
-use super::place::{is_placed, place};
+use super::placement::{choose_address, is_eligible};
 use super::seal::seal;
 use super::shared::{LARGE_PAGE_BYTES, Shared};
 use crate::common::{Addr, AddrRange, Pid};
@@ -64,7 +64,7 @@ pub(super) struct Window {
     /// The zones of the code cache, with their offsets.
     zones: Vec<(AddrRange, u64)>,
     /// The areas that no thread uses.
-    spare: Vec<(Area, Arc<Busy>)>,
+    spare: Vec<(Area, Arc<BusyBuffers>)>,
     /// The number of threads that are about to be created, each of which needs an area.
     promised: usize,
     pub(super) buffer_bytes: u64,
@@ -126,8 +126,8 @@ impl Window {
         let file = file.map_err(|error| tracee::Error::Proc { path: path.into(), error })?;
         file.set_len(TOTAL_BYTES).map_err(|error| system("ftruncate", &error))?;
         let shared = Shared::map(&file, TOTAL_BYTES)?;
-        let taken = taken(pid, &reserved)?;
-        let wanted = place(&taken, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
+        let occupied = occupied_ranges(pid, &reserved)?;
+        let wanted = choose_address(&occupied, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
         let map =
             |start, end| call("mmap", MMAP, [wanted + start, end - start, NONE, flags, fd, start]);
@@ -166,8 +166,8 @@ impl Window {
 
     /// Maps the gate at a free address.
     pub(super) fn make_gate(&mut self, tracee: Tracee, gadget: Addr) -> Result<Gate, Error> {
-        let taken = taken(self.pid, &self.reserved)?;
-        let at = place(&taken, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let occupied = occupied_ranges(self.pid, &self.reserved)?;
+        let at = choose_address(&occupied, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
         let gate = Gate(Addr(at));
         self.put_gate(tracee, gadget, gate)?;
         Ok(gate)
@@ -175,7 +175,7 @@ impl Window {
 
     /// Maps the page of the gate, in place of a former one if there is one.
     fn put_gate(&mut self, tracee: Tracee, gadget: Addr, gate: Gate) -> Result<(), Error> {
-        for (offset, word) in content() {
+        for (offset, word) in page_words() {
             self.shared.store(GATE_OFFSET + offset, word);
         }
         // `gadget` may be in the page: it is executable all the time.
@@ -196,8 +196,9 @@ impl Window {
 
     /// Maps the memory of budgets. Its first page cannot be accessed.
     pub(super) fn make_budgets(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
-        let taken = taken(self.pid, &self.reserved)?;
-        let at = place(&taken, WINDOW_NEAR, BUDGET_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let occupied = occupied_ranges(self.pid, &self.reserved)?;
+        let at =
+            choose_address(&occupied, WINDOW_NEAR, BUDGET_BYTES, u64::MAX).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_area, BUDGET_BYTES, TOTAL_BYTES)?;
         let whole = AddrRange::sized(Addr(at), BUDGET_BYTES);
         self.map_again(tracee, gadget, offset, whole)?;
@@ -210,35 +211,42 @@ impl Window {
 
     /// Maps a zone of the code cache near `near`. Returns its address, and its offset in the shared
     /// memory.
-    pub(super) fn zone(
+    pub(super) fn map_zone_near(
         &mut self,
         tracee: Tracee,
         gadget: Addr,
         near: u64,
     ) -> Result<(u64, u64), Error> {
-        let taken = taken(self.pid, &self.reserved)?;
-        let base = place(&taken, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
-        let offset = self.map_zone(tracee, gadget, AddrRange::sized(Addr(base), ZONE_BYTES))?;
+        let occupied = occupied_ranges(self.pid, &self.reserved)?;
+        let base = choose_address(&occupied, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
+        let offset =
+            self.map_next_zone(tracee, gadget, AddrRange::sized(Addr(base), ZONE_BYTES))?;
         Ok((base, offset))
     }
 
     /// Maps a zone of the code cache at an address. Returns its offset in the shared memory.
-    pub(super) fn zone_at(
+    pub(super) fn map_zone_at(
         &mut self,
         tracee: Tracee,
         gadget: Addr,
         base: u64,
     ) -> Result<u64, Error> {
         let range = AddrRange::sized(Addr(base), ZONE_BYTES);
-        if !is_placed(range) || taken(self.pid, &self.reserved)?.iter().any(|of| of.overlaps(range))
+        if !is_eligible(range)
+            || occupied_ranges(self.pid, &self.reserved)?.iter().any(|of| of.overlaps(range))
         {
             return Err(no_room());
         }
-        self.map_zone(tracee, gadget, range)
+        self.map_next_zone(tracee, gadget, range)
     }
 
     /// Maps a new zone at `range`. Returns its offset in the shared memory.
-    fn map_zone(&mut self, tracee: Tracee, gadget: Addr, range: AddrRange) -> Result<u64, Error> {
+    fn map_next_zone(
+        &mut self,
+        tracee: Tracee,
+        gadget: Addr,
+        range: AddrRange,
+    ) -> Result<u64, Error> {
         let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
         self.alias(tracee, gadget, offset, range, READ_EXECUTE)?;
         self.ranges.push(range);
@@ -248,7 +256,7 @@ impl Window {
 
     /// Makes this the memory of `pid`, a copy of the process, and maps there the zones that the
     /// copy lacks: those from number `first` on.
-    pub(super) fn switch(
+    pub(super) fn switch_to_copy(
         &mut self,
         tracee: Tracee,
         pid: Pid,
@@ -278,10 +286,10 @@ impl Window {
         let at = Addr(tracee.registers()?.rip);
         let near = near.unwrap_or(at.0);
         if let Some(gate) = self.gate {
-            return self.zone(tracee, gate.entry(), near);
+            return self.map_zone_near(tracee, gate.entry(), near);
         }
         let text = Patch::syscall(memory, at)?;
-        let zone = self.zone(tracee, at, near);
+        let zone = self.map_zone_near(tracee, at, near);
         let restored = text.restore(memory);
         zone.and_then(|zone| restored.map(|()| zone))
     }
@@ -296,8 +304,8 @@ impl Window {
         let buffer_bytes = self.buffer_bytes;
         let size = Area { base: 0, offset: 0, buffer_bytes }.size_bytes();
         // Not near the code: addresses in its reach are for zones.
-        let taken = taken(self.pid, &self.reserved)?;
-        let base = place(&taken, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
+        let occupied = occupied_ranges(self.pid, &self.reserved)?;
+        let base = choose_address(&occupied, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_area, size, TOTAL_BYTES)?;
         let area = Area { base, offset, buffer_bytes };
         let range = AddrRange::sized(Addr(base), size);
@@ -316,12 +324,12 @@ impl Window {
     }
 
     /// Removes and returns a spare area; `None` if there is none.
-    pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
+    pub(super) fn take_area(&mut self) -> Option<(Area, Arc<BusyBuffers>)> {
         self.spare.pop()
     }
 
     /// Returns a spare area, and leaves it; `None` if there is none.
-    pub(super) fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
+    pub(super) fn spare_area(&self) -> Option<&(Area, Arc<BusyBuffers>)> {
         self.spare.last()
     }
 
@@ -331,14 +339,14 @@ impl Window {
     }
 
     /// Keeps the area of an ended thread for a later one.
-    pub(super) fn recycle_area(&mut self, area: Area, busy: Arc<Busy>) {
+    pub(super) fn recycle_area(&mut self, area: Area, busy: Arc<BusyBuffers>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
     }
 
     /// Unmaps all of the tracer's memory but the gate in a process that is stopped in the program,
     /// by the SYSCALL instruction at `gadget`.
-    pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
+    pub(super) fn unmap_all_but_gate(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         let gate = self.gate.map(Gate::page);
         for range in self.ranges.iter().filter(|range| Some(**range) != gate) {
             let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
@@ -348,14 +356,14 @@ impl Window {
     }
 
     /// Unmaps all of the tracer's memory in a process that continues natively.
-    pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
+    pub(super) fn unmap_all(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         if let Some(gate) = self.gate {
-            self.remove(tracee, gate.entry())?;
-            return gate.remove(tracee);
+            self.unmap_all_but_gate(tracee, gate.entry())?;
+            return gate.unmap(tracee);
         }
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
-        let removed = self.remove(tracee, at);
+        let removed = self.unmap_all_but_gate(tracee, at);
         removed.and(text.restore(memory))
     }
 
@@ -396,7 +404,7 @@ fn protect(tracee: Tracee, gadget: Addr, range: AddrRange, bits: u64) -> Result<
 }
 
 /// Returns the ranges of a process's address space that are mapped or reserved.
-fn taken(pid: Pid, reserved: &[AddrRange]) -> Result<Vec<AddrRange>, Error> {
+fn occupied_ranges(pid: Pid, reserved: &[AddrRange]) -> Result<Vec<AddrRange>, Error> {
     let mapped = mappings(pid)?.into_iter().map(|mapping| mapping.range);
     Ok(mapped.chain(reserved.iter().copied()).collect())
 }

@@ -54,8 +54,8 @@ impl Replay {
         goals: &Goals<'_>,
         watching: &Watching,
     ) -> Result<OfferedAnswers, Error> {
-        let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
-        let rcx_at = self.epoch.engine.rcx_of_answer(&self.epoch.thread);
+        let mut answers = self.epoch.engine.empty_answers(&self.epoch.thread);
+        let rcx_at = self.epoch.engine.rcx_slot_address(&self.epoch.thread);
         let mut known = KnownCounters::new();
         let mut cursor = self.cursor.clone();
         let mut offered = OfferedAnswers { entries: Vec::new(), ticks: 0, cursors: Vec::new() };

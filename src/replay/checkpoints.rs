@@ -8,7 +8,7 @@ use super::error::Error;
 use super::position::Position;
 use super::shared::SharedFiles;
 use crate::common::{Pid, Tid};
-use crate::engine::Copied;
+use crate::engine::CopyState;
 use crate::recording::log::Cursor;
 use crate::tracee::{Tracee, kill_and_reap};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const REGULAR_LIMIT: usize = 32;
 pub(super) struct Checkpoint {
     pid: Pid,
     /// The engine's own state of the process.
-    copied: Copied,
+    copied: CopyState,
     contexts: Contexts,
     shared: SharedFiles,
     cursor: Cursor,
@@ -128,7 +128,7 @@ impl Epoch {
     fn copy_as_checkpoint(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {
         let tracee = self.thread.tracee;
         self.contexts.save(tracee)?;
-        let copied = self.engine.copied();
+        let copied = self.engine.copy_state();
         let pid = tracee.copy_process(self.page)?;
         let (contexts, shared) = (self.contexts.clone(), self.shared.clone());
         let checkpoint = Checkpoint { pid, copied, contexts, shared, cursor: cursor.clone() };
@@ -158,7 +158,7 @@ impl Epoch {
         self.contexts = checkpoint.contexts.clone();
         let cursor = checkpoint.cursor.clone();
         kill_and_reap(before);
-        self.engine.switch(tracee, pid, &checkpoint.copied)?;
+        self.engine.switch_to_copy(tracee, pid, &checkpoint.copied)?;
         if !self.shared.is_empty() {
             // The new process has other memory files.
             self.refresh_mappings()?;

@@ -8,7 +8,7 @@ use super::goals::Goals;
 use super::position::Position;
 use super::process::Replay;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::engine::{Distance, Run, RunEnd, Stepped};
+use crate::engine::{RunEnd, RunLimit, RunOutcome, Stepped};
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, after_call};
 use crate::tracee::call_numbers::{
@@ -161,18 +161,20 @@ impl Replay {
         let mut waits = 0;
         loop {
             // A distance that is too short for a budget is run up to a bound.
-            let bound = || Distance::Bound(Bound::Ticks(CHUNK_TICKS));
+            let bound = || RunLimit::Bound(Bound::Ticks(CHUNK_TICKS));
             let budget = self.epoch.engine.budget(CHUNK_TICKS);
-            let distance = budget.map_or_else(bound, Distance::Budget);
+            let distance = budget.map_or_else(bound, RunLimit::Budget);
             let end = match self.epoch.run(distance)? {
-                Run::Ran(ran) => ran.end,
+                RunOutcome::Ended(ran) => ran.end,
                 // The kernel raised the signal: the thread's code faulted.
-                Run::Signal(_, info) if siginfo::code_of(&info) > 0 => {
+                RunOutcome::Signal(_, info) if siginfo::code_of(&info) > 0 => {
                     return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
                 }
                 // A signal that a process sent is ignored.
-                Run::Signal(..) => RunEnd::Signal,
-                Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
+                RunOutcome::Signal(..) => RunEnd::Signal,
+                RunOutcome::Other(_) | RunOutcome::IncompleteCall | RunOutcome::Glance(_) => {
+                    return Err(Error::Killed);
+                }
             };
             match end {
                 RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),
@@ -186,7 +188,7 @@ impl Replay {
                         return Ok(DiversionEnd::Stop);
                     }
                 }
-                RunEnd::Stop | RunEnd::Distance | RunEnd::Watchpoint | RunEnd::Signal => {}
+                RunEnd::Stop | RunEnd::Limit | RunEnd::Watchpoint | RunEnd::Signal => {}
             }
             if (goals.interrupted)() {
                 return Ok(DiversionEnd::Interrupted);

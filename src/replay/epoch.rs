@@ -11,7 +11,7 @@ use super::error::Error;
 use super::one_cpu::OneCpu;
 use super::shared::SharedFiles;
 use crate::common::{Addr, AddrRange, Pid};
-use crate::engine::{Distance, Run, Stepped, TranslatedProcess, TranslatedThread};
+use crate::engine::{RunLimit, RunOutcome, Stepped, TranslatedProcess, TranslatedThread};
 use crate::recording::CodeCache;
 use crate::tracee;
 
@@ -73,7 +73,7 @@ impl Epoch {
 
     /// Runs the loaded thread in translated code for a distance, or until a stop, a signal or an
     /// instruction that the cache cannot execute ends the run. Blocks until then.
-    pub(super) fn run(&mut self, distance: Distance) -> Result<Run, Error> {
+    pub(super) fn run(&mut self, distance: RunLimit) -> Result<RunOutcome, Error> {
         let _turn = self.one_cpu.begin_turn(self.thread.tid());
         Ok(self.engine.run_counted(&mut self.thread, distance)?.0)
     }

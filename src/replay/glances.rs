@@ -9,7 +9,7 @@ use super::glancing::GlancingThread;
 use super::goals::GlanceFacts;
 use super::position::Position;
 use super::process::Replay;
-use crate::engine::{Distance, Glance, Run};
+use crate::engine::{Glance, RunLimit, RunOutcome};
 use crate::translate::GlanceAnswer;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +24,8 @@ impl GlanceFacts<'_> {
     /// Returns true if stops of a run over this distance may be glances: there are stops, the
     /// distance is a budget (a run up to a bound ends at every stop), and the machine has several
     /// CPUs, so that tracer and thread can run at the same time.
-    pub(super) fn are_worth_it(&self, distance: Distance) -> bool {
-        let has_budget = matches!(distance, Distance::Budget(_));
+    pub(super) fn are_worth_it(&self, distance: RunLimit) -> bool {
+        let has_budget = matches!(distance, RunLimit::Budget(_));
         has_budget && !self.goals.stops.is_empty() && *HAS_CPUS
     }
 }
@@ -44,21 +44,21 @@ impl Replay {
     /// `self.glance_verdict`. Allows both threads all CPUs, since they run at the same time.
     pub(super) fn run_with_glances(
         &mut self,
-        distance: Distance,
+        distance: RunLimit,
         glance_facts: &GlanceFacts<'_>,
-    ) -> Result<Run, Error> {
+    ) -> Result<RunOutcome, Error> {
         self.epoch.one_cpu.unpin(self.epoch.thread.tid());
         let mut running = self.epoch.engine.begin_run(&mut self.epoch.thread, distance)?;
-        self.epoch.engine.listen(&self.epoch.thread, &mut running)?;
+        self.epoch.engine.allow_glances(&self.epoch.thread, &mut running)?;
         self.epoch.thread.tracee.resume(0)?;
         loop {
-            let run = self.epoch.engine.go_on(&mut self.epoch.thread, &mut running, None)?;
-            let Run::Glance(glance) = run else { return Ok(run) };
+            let run = self.epoch.engine.serve_run(&mut self.epoch.thread, &mut running, None)?;
+            let RunOutcome::Glance(glance) = run else { return Ok(run) };
             let verdict = self.judge(&glance, glance_facts);
             let passes = verdict == Some(false) && !(glance_facts.goals.interrupted)();
             let answer = if passes { GlanceAnswer::Pass } else { GlanceAnswer::Stop };
             // A thread that has waited too long stops without an answer.
-            let is_in_time = self.epoch.engine.answer(&self.epoch.thread, answer);
+            let is_in_time = self.epoch.engine.answer_glance(&self.epoch.thread, answer);
             let has_passed = passes && is_in_time;
             self.glance_verdict = verdict.filter(|_| !has_passed);
         }

@@ -164,7 +164,7 @@ impl Epoch {
                 .collect();
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
-        let near = TranslatedProcess::usual_place(&start.auxv.0);
+        let near = TranslatedProcess::usual_cache_address(&start.auxv.0);
         let mut engine =
             TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved, near)?;
         if reader.manifest().format >= COMPLETED_SAVES_VERSION {

@@ -231,7 +231,7 @@ impl Epoch {
             }
             self.engine.forget_code(range);
         }
-        self.engine.give_back_protection(self.thread.tracee, range)?;
+        self.engine.unprotect_and_forget(self.thread.tracee, range)?;
         if self.write(addr, bytes).is_err() && !self.write_shared(addr, bytes)? {
             self.grow_stack(addr)?;
             self.write(addr, bytes)?;
@@ -289,7 +289,7 @@ impl Epoch {
     /// the replay's own memory.
     pub(super) fn drop_code_in(&mut self, range: AddrRange) -> Result<(), Error> {
         self.check_is_programs(range)?;
-        self.engine.give_back_protection(self.thread.tracee, range)?;
+        self.engine.unprotect_and_forget(self.thread.tracee, range)?;
         self.engine.forget_code(range);
         Ok(())
     }
@@ -329,7 +329,7 @@ impl Epoch {
             return;
         }
         // The mapped files are the recording's, which never change.
-        self.engine.space.set_kept(crate::sideband::Mapping::is_file);
+        self.engine.space.update_stable(crate::sideband::Mapping::is_file);
         self.engine.forget_stable_code(&changed);
     }
 }
@@ -357,5 +357,5 @@ pub(super) fn failed_call(call: &'static str, errno: i32) -> Error {
 
 /// Returns a protection as bits of mmap(2) (`PROT_*`).
 pub(super) fn bits(protection: Protection) -> u64 {
-    crate::engine::bits_of(protection)
+    crate::engine::prot_bits(protection)
 }

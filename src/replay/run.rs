@@ -16,7 +16,7 @@ use super::one_cpu::PinGuard;
 use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, Tid};
-use crate::engine::{Distance, Ran, Run, RunEnd};
+use crate::engine::{EndedRun, RunEnd, RunLimit, RunOutcome};
 use crate::recording::log::{Bytes, Happening};
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::Bound;
@@ -248,7 +248,7 @@ impl Replay {
             let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
             let glance_facts = GlanceFacts { goals, entry: None, answered: Some(&offered.cursors) };
-            let met = self.run_once_with(Distance::Budget(budget), Some(&glance_facts));
+            let met = self.run_once_with(RunLimit::Budget(budget), Some(&glance_facts));
             // Also after a failed run: a difference in an answered entry explains it.
             let passed = self.pass_answered(tid, &offered, (begun, budget));
             let met = met?;
@@ -288,7 +288,7 @@ impl Replay {
     /// ended earlier.
     fn finish_tick(&mut self, watching: &mut Watching) -> Result<Option<MoveEnd>, Error> {
         if self.hook_here()?.is_none() && self.instructions != Some(0) {
-            let met = self.run_once(Distance::Bound(Bound::Ticks(1)))?;
+            let met = self.run_once(RunLimit::Bound(Bound::Ticks(1)))?;
             if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -323,7 +323,7 @@ impl Replay {
             if self.hook_here()?.is_some() {
                 return Ok(None);
             }
-            let met = self.run_once(Distance::Bound(Bound::Ticks(1)))?;
+            let met = self.run_once(RunLimit::Bound(Bound::Ticks(1)))?;
             if let Some(found) = self.move_end_of(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -376,9 +376,9 @@ impl Replay {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
             let left = goal - self.ticks;
-            let bound = || Distance::Bound(Bound::Ticks(left));
+            let bound = || RunLimit::Bound(Bound::Ticks(left));
             let budget = self.epoch.engine.sampled_budget(left);
-            let distance = budget.map_or_else(bound, Distance::Budget);
+            let distance = budget.map_or_else(bound, RunLimit::Budget);
             let met = self.run_once_with(distance, Some(glance_facts))?;
             if !matches!(met, EngineEvent::Nothing) {
                 return Ok(met);
@@ -388,7 +388,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread once, without glances. It does not stop where it begins.
-    pub(super) fn run_once(&mut self, distance: Distance) -> Result<EngineEvent, Error> {
+    pub(super) fn run_once(&mut self, distance: RunLimit) -> Result<EngineEvent, Error> {
         self.run_once_with(distance, None)
     }
 
@@ -396,7 +396,7 @@ impl Replay {
     /// are glances if possible.
     fn run_once_with(
         &mut self,
-        distance: Distance,
+        distance: RunLimit,
         glance_facts: Option<&GlanceFacts<'_>>,
     ) -> Result<EngineEvent, Error> {
         let (begun, ticks) = (self.ip()?, self.ticks);
@@ -420,7 +420,7 @@ impl Replay {
     /// the run ended there.
     fn run_in_engine(
         &mut self,
-        distance: Distance,
+        distance: RunLimit,
         glance_facts: Option<&GlanceFacts<'_>>,
     ) -> Result<EngineEvent, Error> {
         let run = match glance_facts {
@@ -430,14 +430,16 @@ impl Replay {
             _ => self.epoch.run(distance)?,
         };
         let (ran, info) = match run {
-            Run::Ran(ran) => (ran, None),
-            Run::Signal(ran, info) => (ran, Some(info)),
-            Run::Other(_) | Run::Called | Run::Glance(_) => return Err(Error::Killed),
+            RunOutcome::Ended(ran) => (ran, None),
+            RunOutcome::Signal(ran, info) => (ran, Some(info)),
+            RunOutcome::Other(_) | RunOutcome::IncompleteCall | RunOutcome::Glance(_) => {
+                return Err(Error::Killed);
+            }
         };
-        let Ran { ticks, end, .. } = ran;
+        let EndedRun { ticks, end, .. } = ran;
         self.count_ticks(ticks, distance, end);
         Ok(match end {
-            RunEnd::Distance => EngineEvent::Nothing,
+            RunEnd::Limit => EngineEvent::Nothing,
             RunEnd::Stop => EngineEvent::Stop,
             RunEnd::Native(Some(_)) => EngineEvent::Hook,
             RunEnd::Native(None) if self.hook_here()?.is_some() => EngineEvent::Hook,
@@ -458,10 +460,10 @@ impl Replay {
 
     /// Adds the ticks of a run to the position. The instructions since the last of them are known,
     /// as 0, only if the run ended at its bound of ticks: right after the last one.
-    fn count_ticks(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
+    fn count_ticks(&mut self, ticks: u64, distance: RunLimit, end: RunEnd) {
         let is_reached = matches!(
             (distance, end),
-            (Distance::Bound(Bound::Ticks(bound)), RunEnd::Distance | RunEnd::Stop)
+            (RunLimit::Bound(Bound::Ticks(bound)), RunEnd::Limit | RunEnd::Stop)
                 if bound == ticks
         );
         self.ticks += ticks;

@@ -7,7 +7,7 @@ use super::one_cpu::PinGuard;
 use super::process::Replay;
 use super::straight::StraightRun;
 use crate::common::{Addr, Tid};
-use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};
+use crate::engine::{CodeKind, RerunEnd, RerunLimit, RunLimit, Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
@@ -45,7 +45,7 @@ impl Replay {
     pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
         let registers = self.epoch.thread.tracee.registers()?;
         // There is no code in the vsyscall page.
-        let call = call_at(registers.rip.into()).map(|_| Hook::SystemCall);
+        let call = vsyscall_at(registers.rip.into()).map(|_| Hook::SystemCall);
         Ok(call.or_else(|| self.epoch.engine.hook_at(&registers)))
     }
 
@@ -73,10 +73,11 @@ impl Replay {
         while self.ip()? == ip {
             let one = Bound::Instructions(1);
             let faults = if self.code == CodeKind::Rerecording {
-                let run = self.epoch.engine.rerun(&mut self.epoch.thread, Limit::Bound(one))?;
+                let run =
+                    self.epoch.engine.rerun(&mut self.epoch.thread, RerunLimit::Bound(one))?;
                 matches!(run.end, RerunEnd::Signal(_))
             } else {
-                matches!(self.run_once(Distance::Bound(one))?, EngineEvent::Fault(_))
+                matches!(self.run_once(RunLimit::Bound(one))?, EngineEvent::Fault(_))
             };
             if faults {
                 self.instructions = instructions;

@@ -5,7 +5,7 @@
 use super::error::Error;
 use super::process::Replay;
 use crate::common::Addr;
-use crate::engine::{CodeKind, Distance};
+use crate::engine::{CodeKind, RunLimit};
 use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
 use crate::translate::{Bound, hook_of, is_tick};
 
@@ -47,7 +47,7 @@ impl Replay {
             return Ok(StraightRun::NeedsSteps);
         }
         let (ticks, instructions) = (self.ticks, self.instructions);
-        self.run_once(Distance::Bound(Bound::Instructions(count as u64)))?;
+        self.run_once(RunLimit::Bound(Bound::Instructions(count as u64)))?;
         let ip = self.ip()?;
         let executed = path.iter().position(|at| *at == ip).filter(|_| self.ticks == ticks);
         self.instructions = executed.and_then(|count| Some(instructions? + count as u64));

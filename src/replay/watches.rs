@@ -157,7 +157,7 @@ impl Epoch {
 
     /// Protects the watched pages, again where a write has opened them.
     fn protect(&mut self, watching: &Watching) -> Result<(), Error> {
-        self.engine.protect_all(self.thread.tracee, &watching.pages)?;
+        self.engine.write_protect(self.thread.tracee, &watching.pages)?;
         Ok(())
     }
 

@@ -173,8 +173,8 @@ impl Process {
             // A filter may forbid system calls from the place where the child is.
             let call = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
             let gadget = self.engine.gate().map_or(call, Gate::entry);
-            self.engine.unprotect_in(child, gadget)?;
-            self.engine.remove_from(child, gadget)?;
+            self.engine.unprotect_child(child, gadget)?;
+            self.engine.unmap_from_child(child, gadget)?;
             if !self.is_filtered {
                 self.engine.remove_gate_from(child)?;
             }

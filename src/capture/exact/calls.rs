@@ -247,7 +247,7 @@ impl Process {
         // restore the program's at the call's return.
         let has_own_mask = thread.current_call().is_some_and(|c| sets_mask(c.call.number))
             && will_restart_call(&thread.tracee().registers()?);
-        let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
+        let why = match self.engine.classify_stop(&thread.translated, Phase::Calls, signal)? {
             // A step's trap comes after the call. A SIGTRAP of the program may come in the call,
             // since the temporary mask lets it.
             SignalStop::Done if has_own_mask => match thread.tracee().signal_info()? {
@@ -271,7 +271,7 @@ impl Process {
             SignalStop::Done => CallStop::Done,
             SignalStop::Program(info) => CallStop::Signal(info),
             SignalStop::HiddenFault => {
-                thread.translated.fault_again()?;
+                thread.translated.repeat_fault()?;
                 CallStop::GoesOn
             }
             _ => CallStop::GoesOn,

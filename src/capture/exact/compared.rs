@@ -30,7 +30,7 @@ impl Process {
         let before = before.iter().filter(is_of_program).cloned().collect::<Vec<_>>();
         let mut changes = Vec::new();
         for (range, before, now) in differing_parts(&before, &now) {
-            self.engine.space.replaced(range);
+            self.engine.space.note_replaced(range);
             self.engine.forget_code(range);
             let Some(now) = now else {
                 changes.push(MapChange::Unmap(range));

@@ -19,7 +19,7 @@ use crate::capture::harm::{harm_of, killed_note};
 use crate::capture::restart::registers_outside_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Place, Run, TranslatedProcess};
+use crate::engine::{Place, RunOutcome, TranslatedProcess};
 use crate::insn::Registers;
 use crate::recording::log::{Happening, Write};
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, RESTART_SYSCALL};
@@ -319,7 +319,7 @@ impl ExactRecorder {
                 let threads: Vec<Tracee> = stopped.iter().map(|(tracee, _)| *tracee).collect();
                 let _ = vdso.restore(&process.engine.memory, &threads);
             }
-            let _ = process.engine.leave(*first);
+            let _ = process.engine.restore_native(*first);
         }
         for (tracee, signal) in
             stopped.into_iter().chain(ending.into_iter().map(|tracee| (tracee, 0)))
@@ -350,12 +350,14 @@ impl Process {
     /// another stop came first, that becomes the thread's noted stop. The thread must be stopped.
     pub(super) fn take_out_of_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let Some(mut running) = thread.paused_run.take() else { return Ok(()) };
-        let run = self.engine.end_run(&mut thread.translated, &running)?;
+        let run = self.engine.interrupt_run(&mut thread.translated, &running)?;
         let logged = self.log_run_calls(thread, &mut running)?;
         match run {
-            Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks.wrapping_sub(logged),
-            Run::Other(stop) => thread.noted_stop = Some(stop),
-            Run::Called | Run::Glance(_) => {}
+            RunOutcome::Ended(ran) | RunOutcome::Signal(ran, _) => {
+                thread.ticks += ran.ticks.wrapping_sub(logged)
+            }
+            RunOutcome::Other(stop) => thread.noted_stop = Some(stop),
+            RunOutcome::IncompleteCall | RunOutcome::Glance(_) => {}
         }
         Ok(())
     }
@@ -421,7 +423,7 @@ fn note_state_of_killed(process: &mut Process, thread: &mut Thread) -> Result<()
     else {
         return Ok(());
     };
-    let end = process.engine.end_of_run(&thread.translated, &running)?;
+    let end = process.engine.killed_run_state(&thread.translated, &running)?;
     let logged = process.log_run_calls(thread, &mut running)?;
     if let Some((registers, ticks)) = end {
         thread.killed_at = Some(registers);

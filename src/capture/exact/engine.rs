@@ -24,7 +24,7 @@ use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::start::run_to_function;
 use crate::capture::{Backend, Error, Report};
 use crate::common::{Pid, Tid};
-use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop};
+use crate::engine::{EndedRun, Phase, RunEnd, RunLimit, RunOutcome, SignalStop};
 use crate::recording::Exit;
 use crate::recording::log::Happening;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, pending_stop, wait_for, wait_interruptibly};
@@ -271,12 +271,12 @@ impl ExactRecorder {
     fn handle_stop_in_program(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let Stop::Signal(signal) = stop else { return self.handle_other_stop(tid, stop) };
         let why = self.with_thread(tid, |process, thread| {
-            let why = process.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
+            let why = process.engine.classify_stop(&thread.translated, Phase::Steps, signal)?;
             if why.is_tracers() {
                 process.engine.restore_signal_state(&mut thread.translated, signal)?;
             }
             if matches!(why, SignalStop::HiddenFault) {
-                thread.translated.fault_again()?;
+                thread.translated.repeat_fault()?;
             }
             Ok(why)
         })?;
@@ -355,46 +355,52 @@ impl ExactRecorder {
                 let budget =
                     if is_alone { engine.sampled_budget(ticks) } else { engine.budget(ticks) };
                 let budget = budget.unwrap_or(ticks);
-                process.engine.begin_run(&mut thread.translated, Distance::Budget(budget))?
+                process.engine.begin_run(&mut thread.translated, RunLimit::Budget(budget))?
             };
             thread.paused_run = Some(running);
             if noted_stop.is_none() {
                 thread.tracee().resume(0)?;
             }
-            let mut run = process.engine.go_on(&mut thread.translated, &mut running, noted_stop)?;
+            let mut run =
+                process.engine.serve_run(&mut thread.translated, &mut running, noted_stop)?;
             let logged = process.log_run_calls(thread, &mut running)?;
-            if let Run::Ran(ran) | Run::Signal(ran, _) = &mut run {
+            if let RunOutcome::Ended(ran) | RunOutcome::Signal(ran, _) = &mut run {
                 ran.ticks = ran.ticks.wrapping_sub(logged);
             }
-            thread.paused_run = matches!(run, Run::Other(_) | Run::Called).then_some(running);
+            thread.paused_run =
+                matches!(run, RunOutcome::Other(_) | RunOutcome::IncompleteCall).then_some(running);
             Ok(run)
         })?;
         let Some(run) = run else { return Ok(()) };
-        if let Run::Ran(ran) | Run::Signal(ran, _) = run
+        if let RunOutcome::Ended(ran) | RunOutcome::Signal(ran, _) = run
             && let Some(thread) = self.threads.get_mut(&tid)
         {
             thread.ticks += ran.ticks;
-            if ran.ticks > 0 || !matches!(run, Run::Signal(..)) {
+            if ran.ticks > 0 || !matches!(run, RunOutcome::Signal(..)) {
                 thread.debug.skipped_stop = None;
             }
         }
         match run {
-            Run::Ran(Ran { end: RunEnd::Native(Some(Hook::SystemCall)), .. }) => {
+            RunOutcome::Ended(EndedRun { end: RunEnd::Native(Some(Hook::SystemCall)), .. }) => {
                 self.enter_call(tid)
             }
-            Run::Ran(Ran { end: RunEnd::Native(hook), .. }) => self.execute_untranslated(tid, hook),
-            Run::Ran(Ran { end: RunEnd::Stop, .. }) => {
+            RunOutcome::Ended(EndedRun { end: RunEnd::Native(hook), .. }) => {
+                self.execute_untranslated(tid, hook)
+            }
+            RunOutcome::Ended(EndedRun { end: RunEnd::Stop, .. }) => {
                 self.report_event(tid, Report::Breakpoint);
                 Ok(())
             }
-            Run::Ran(Ran { end: RunEnd::Watchpoint, .. }) => self.report_watch(tid).map(|_| ()),
-            Run::Ran(_) => {
+            RunOutcome::Ended(EndedRun { end: RunEnd::Watchpoint, .. }) => {
+                self.report_watch(tid).map(|_| ())
+            }
+            RunOutcome::Ended(_) => {
                 self.is_slice_over = true;
                 self.step_and_witness(tid)
             }
-            Run::Signal(_, info) => self.handle_signal(tid, info),
-            Run::Other(stop) => self.handle_other_stop(tid, stop),
-            Run::Called | Run::Glance(_) => Ok(()),
+            RunOutcome::Signal(_, info) => self.handle_signal(tid, info),
+            RunOutcome::Other(stop) => self.handle_other_stop(tid, stop),
+            RunOutcome::IncompleteCall | RunOutcome::Glance(_) => Ok(()),
         }
     }
 

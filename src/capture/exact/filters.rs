@@ -133,7 +133,7 @@ const FIRST_INSNS: usize = (2 * 2 + 1) + (2 * (2 + 2 * MAPPED_BY) + 1) + 1;
 /// Returns the instructions of a first part: they allow calls from the gate, and the call that maps
 /// it. For all other calls, the instructions after them are executed.
 fn first_part(gate: Gate) -> Vec<u8> {
-    let (number, args) = gate.mapping();
+    let (number, args) = gate.mmap_call();
     let of_x86_64 = [(ARCH, AUDIT_ARCH_X86_64), (NUMBER, low(number))];
     let args = (ARGUMENTS..).step_by(8).zip(args).take(MAPPED_BY);
     let mapping = of_x86_64.into_iter().chain(args.flat_map(|(offset, arg)| halves(offset, arg)));

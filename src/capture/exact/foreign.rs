@@ -87,7 +87,7 @@ impl Process {
     /// Makes the file of a mapping foreign memory, since another process may write it, and drops
     /// the note that the user would get otherwise. Does nothing if it is foreign already.
     fn make_file_foreign(&mut self, mapping: &Mapping) {
-        if self.engine.make_foreign(mapping) {
+        if self.engine.note_foreign_file(mapping) {
             let moot = format!("{MAPS_NOTE}{} ", plain_name(mapping));
             self.notes.retain(|note| !note.starts_with(&moot));
             self.reclaim_timer.note_new_foreign();
@@ -181,7 +181,7 @@ impl Process {
             return Ok(());
         }
         if current.is_repeated {
-            self.engine.give_back_foreign(tracee, EVERYWHERE)?;
+            self.engine.open_foreign_range(tracee, EVERYWHERE)?;
         } else {
             self.engine.open_foreign_for_call(tracee, &current.call)?;
         }

@@ -8,7 +8,7 @@ use super::process::{Process, state_of};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
-use crate::engine::{Stepped, call_at};
+use crate::engine::{Stepped, vsyscall_at};
 use crate::insn::{ExecMode, Registers, decode, writes};
 use crate::recording::log::Happening;
 use crate::translate::{Effects, Hook, is_tick};
@@ -28,7 +28,7 @@ impl ExactRecorder {
         }
         let stepped = self.with_thread(tid, |process, thread| {
             let before = thread.tracee().registers()?;
-            if call_at(before.rip.into()).is_some() && process.call_vsyscall(thread, &before)? {
+            if vsyscall_at(before.rip.into()).is_some() && process.call_vsyscall(thread, &before)? {
                 return Ok(Stepped::Done);
             }
             let bytes = process.insn_bytes_at(before.rip);
@@ -66,7 +66,7 @@ impl ExactRecorder {
         let hook = self.with_thread(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             // There is no code in the vsyscall page.
-            let is_call = call_at(registers.rip.into()).is_some();
+            let is_call = vsyscall_at(registers.rip.into()).is_some();
             Ok(process.engine.hook_at(&registers).filter(|_| !is_call))
         })?;
         match hook {

@@ -173,7 +173,7 @@ impl Process {
     /// Reads the mappings in `range` again after the program replaced them, and drops their
     /// translated code. The recorder's protections there are gone.
     fn refresh_replaced(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
-        self.engine.space.replaced(range);
+        self.engine.space.note_replaced(range);
         self.refresh_mappings_in(range, thread.tid())?;
         self.engine.forget_code(range);
         code_cache::use_unchanged_code(&mut self.engine, &self.mappings, &self.recorder, range);

@@ -46,7 +46,7 @@ impl Process {
             files.retain(|file| !written.is_partly_unknown && !written.mappings.contains(file));
         }
         for file in &files {
-            let ranges = self.engine.make_own(thread.tracee(), file)?;
+            let ranges = self.engine.note_own_file(thread.tracee(), file)?;
             self.logged_foreign
                 .retain(|foreign| !ranges.iter().any(|range| range.overlaps(*foreign)));
             self.log_contents(thread, ranges)?;

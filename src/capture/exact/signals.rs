@@ -157,11 +157,11 @@ impl Process {
         tracee.step(signal)?;
         let stop = wait_for(thread.tid())?;
         let Stop::Signal(number) = stop else { return Ok(Delivery::Other(stop)) };
-        let why = self.engine.signal_stop(&thread.translated, Phase::EntersHandler, number)?;
+        let why = self.engine.classify_stop(&thread.translated, Phase::EntersHandler, number)?;
         if !matches!(why, SignalStop::InHandler) {
             return Ok(Delivery::Other(stop));
         }
-        thread.translated.update_mask()?;
+        thread.translated.reread_signal_mask()?;
         thread.activity = Activity::Runs;
         let mut registers = tracee.registers()?;
         registers.orig_rax = u64::MAX;

@@ -10,7 +10,7 @@ use crate::capture::limits::{
 };
 use crate::capture::unrecordable::reason_to_leave;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::engine::make_call;
+use crate::engine::make_vsyscall;
 use crate::insn::{MAX_INSN_BYTES, Registers};
 use crate::recording::log::Happening;
 use crate::sideband::Mapping;
@@ -149,7 +149,7 @@ impl Process {
         registers: &Registers,
     ) -> Option<i64> {
         let number = call.number;
-        if let Some(error) = self.engine.refusal(number, registers) {
+        if let Some(error) = self.engine.own_mapping_error(number, registers) {
             return Some(error);
         }
         let is_refused = Model::by_number(number).is_some_and(|model| model.has(Property::Refused));
@@ -167,7 +167,7 @@ impl Process {
             // Older kernels answer so, which have no advice here that changes contents.
             PROCESS_MADVISE if !HARMLESS_ADVICE.contains(&call.args[3]) => Some(EINVAL),
             ARCH_PRCTL if call.args[0] & u64::from(u32::MAX) == ARCH_SHSTK_ENABLE => Some(EINVAL),
-            ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
+            ARCH_PRCTL => self.engine.emulate_gs_call(&mut thread.translated, registers),
             _ => None,
         }
     }
@@ -184,25 +184,25 @@ impl Process {
         let tracee = thread.tracee();
         match call.number {
             CLONE | CLONE3 => self.engine.prepare_area(tracee)?,
-            RT_SIGPROCMASK => self.engine.note_mask(&mut thread.translated, registers),
-            RT_SIGACTION => self.engine.note_action(registers),
-            RT_SIGRETURN => self.engine.note_frame(&mut thread.translated, registers),
+            RT_SIGPROCMASK => self.engine.note_sigprocmask(&mut thread.translated, registers),
+            RT_SIGACTION => self.engine.note_sigaction(registers),
+            RT_SIGRETURN => self.engine.note_sigreturn(&mut thread.translated, registers),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
                 let range = AddrRange::sized(Addr(call.args[0]), call.args[1]);
-                self.engine.give_back_protection(tracee, range)?;
+                self.engine.unprotect_and_forget(tracee, range)?;
             }
             BRK => {
                 let (from, to) = (call.args[0].min(self.heap_end), self.heap_end);
-                self.engine.give_back_protection(tracee, AddrRange::new(Addr(from), Addr(to)))?;
+                self.engine.unprotect_and_forget(tracee, AddrRange::new(Addr(from), Addr(to)))?;
             }
             _ => {}
         }
         if self.waits_for_child(call) {
             // The child has the same memory.
-            self.engine.give_back_foreign(tracee, EVERYWHERE)?;
+            self.engine.open_foreign_range(tracee, EVERYWHERE)?;
         }
         self.engine.open_foreign_for_call(tracee, call)?;
-        Ok(self.engine.before_kernel_writes(tracee, registers)?)
+        Ok(self.engine.unprotect_for_call(tracee, registers)?)
     }
 
     /// Returns true if a call creates a process that shares this one's memory while this one runs
@@ -285,7 +285,7 @@ impl Process {
         before: &Registers,
     ) -> Result<bool, Error> {
         let (tracee, gadget) = (thread.tracee(), self.engine.gadget());
-        let made = make_call(tracee, &self.engine.memory, &self.engine.space, gadget)?;
+        let made = make_vsyscall(tracee, &self.engine.memory, &self.engine.space, gadget)?;
         if made.is_none() {
             return Ok(false);
         }

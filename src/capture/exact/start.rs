@@ -144,7 +144,7 @@ impl Process {
         gate: Option<Gate>,
     ) -> Result<Self, Error> {
         let (pid, code, seen) = (recorder.pid(), CodeKind::Logging, std::iter::empty());
-        let near = TranslatedProcess::usual_place(&auxv(pid));
+        let near = TranslatedProcess::usual_cache_address(&auxv(pid));
         let mut engine =
             TranslatedProcess::open_at_gate(tracee, pid, code, BUFFER_BYTES, seen, gate, near)?;
         if gate.is_some() {
@@ -198,7 +198,7 @@ impl Process {
             self.engine.settle_prepared_area();
         }
         self.engine.read_actions(tracee)?;
-        self.engine.log_calls();
+        self.engine.update_logged_calls();
         self.learn_mapped_files();
         self.find_foreign_in(EVERYWHERE);
         let gadget = self.engine.gadget();

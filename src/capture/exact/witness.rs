@@ -10,7 +10,7 @@ use super::thread::{Activity, Thread};
 use super::witness_file::write_error;
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
-use crate::engine::{Phase, Place, SignalStop, call_at};
+use crate::engine::{Phase, Place, SignalStop, vsyscall_at};
 use crate::insn::xsave::forget_last_x87;
 use crate::insn::{ExecMode, FlagsCopy, decode};
 use crate::syscalls::Effects;
@@ -142,7 +142,7 @@ impl Process {
         // the program's flags.
         let insn = decode(&bytes, ip, ExecMode::Bits64);
         let is_refused = insn.is_none_or(|insn| insn.flags != FlagsCopy::None);
-        if call_at(ip).is_some() || hook_of(&bytes).is_some() || is_refused {
+        if vsyscall_at(ip).is_some() || hook_of(&bytes).is_some() || is_refused {
             return Ok(StepResult::Hook);
         }
         tracee.step(0)?;
@@ -153,7 +153,7 @@ impl Process {
                 return Ok(StepResult::Other(stop));
             }
         };
-        let stop = self.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
+        let stop = self.engine.classify_stop(&thread.translated, Phase::Steps, signal)?;
         if !matches!(stop, SignalStop::Done) {
             tracee.clear_step_flag(&begun)?;
         }
@@ -166,7 +166,7 @@ impl Process {
                 StepResult::Stepped
             }
             SignalStop::HiddenFault => {
-                thread.translated.fault_again()?;
+                thread.translated.repeat_fault()?;
                 StepResult::Hook
             }
             SignalStop::Program(info) => StepResult::Signal(info),

@@ -137,15 +137,15 @@ impl Engine {
         let Some(at) = process.engine.locate(registers.rip) else {
             return gone_is_fine(tracee.detach(0)).map(|()| false);
         };
-        let (program, _) = process.engine.convert(&thread.translated, &registers, &at);
+        let (program, _) = process.engine.program_registers_at(&thread.translated, &registers, &at);
         tracee.set_registers(&program)?;
         let shares = shares_memory(&registers, &process.engine.memory);
         if !shares {
             // The child has a copy of its parent's memory, but shares the cache, which it must not
             // use.
             let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
-            process.engine.unprotect_in(tracee, gadget)?;
-            process.engine.remove_from(tracee, gadget)?;
+            process.engine.unprotect_child(tracee, gadget)?;
+            process.engine.unmap_from_child(tracee, gadget)?;
         }
         if is_reported {
             return Ok(true);

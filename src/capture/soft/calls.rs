@@ -10,7 +10,7 @@ use crate::capture::unrecordable::reason_to_leave;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, AddrRange};
 use crate::encode::Item;
-use crate::engine::after_call;
+use crate::engine::registers_after_call;
 use crate::insn::Registers;
 use crate::sideband::Event;
 use crate::tracee::Rseq;
@@ -42,10 +42,10 @@ impl Process {
         if self.leave_reason.is_some() {
             return Ok(());
         }
-        if let Some(error) = self.engine.refusal(number, registers) {
+        if let Some(error) = self.engine.own_mapping_error(number, registers) {
             return skip_call(thread, registers, error);
         }
-        if let Some(result) = self.engine.gs_call(&mut thread.translated, registers) {
+        if let Some(result) = self.engine.emulate_gs_call(&mut thread.translated, registers) {
             return skip_call(thread, registers, result);
         }
         match call.number {
@@ -55,19 +55,19 @@ impl Process {
                 return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGPROCMASK => {
-                self.engine.note_mask(&mut thread.translated, registers);
+                self.engine.note_sigprocmask(&mut thread.translated, registers);
                 return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGACTION => {
-                self.engine.note_action(registers);
+                self.engine.note_sigaction(registers);
                 return Ok(thread.tracee().resume(0)?);
             }
             SCHED_SETAFFINITY | SCHED_GETAFFINITY => {
                 self.end_sharing();
-                self.engine.before_kernel_writes(thread.tracee(), registers)?;
+                self.engine.unprotect_for_call(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
-            RT_SIGRETURN => self.engine.note_frame(&mut thread.translated, registers),
+            RT_SIGRETURN => self.engine.note_sigreturn(&mut thread.translated, registers),
             RSEQ if self.was_running => return pretend_rseq(thread, registers),
             // The kernel changes the IP of a thread that it preempts in a restartable sequence, but
             // it would not recognize the sequence in the cache: the call fails as on a kernel
@@ -77,10 +77,10 @@ impl Process {
                 // The recorder may have write-protected pages of code there. The call must see the
                 // program's own protection.
                 self.engine
-                    .give_back_protection(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
+                    .unprotect_and_forget(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
             number if !HANDLED_CALLS.contains(&number) => {
-                self.engine.before_kernel_writes(thread.tracee(), registers)?;
+                self.engine.unprotect_for_call(thread.tracee(), registers)?;
                 return Ok(thread.tracee().resume(0)?);
             }
             _ => {}
@@ -175,7 +175,7 @@ impl Process {
 
 /// Resumes a thread after a system call that it does not make, with `result` as the call's result.
 fn skip_call(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
-    thread.tracee().set_registers(&after_call(registers, result))?;
+    thread.tracee().set_registers(&registers_after_call(registers, result))?;
     Ok(thread.tracee().resume(0)?)
 }
 

@@ -101,8 +101,8 @@ impl Process {
         // Threads still stop at calls that are no longer caught, and go on at once.
         match catches {
             Catches::None => {}
-            Catches::Of(numbers) => self.engine.see_calls(numbers.iter().copied()),
-            Catches::All => self.engine.see_all_calls(),
+            Catches::Of(numbers) => self.engine.stop_before_calls(numbers.iter().copied()),
+            Catches::All => self.engine.stop_before_all_calls(),
         }
     }
 

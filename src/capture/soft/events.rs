@@ -218,7 +218,7 @@ impl Process {
     ) -> Option<Registers> {
         let tid = thread.tid();
         if thread.translated.place == Place::Program {
-            if self.engine.is_own(Addr(registers.rip)) {
+            if self.engine.is_tracers(Addr(registers.rip)) {
                 // The thread was killed while it made a system call for the recorder.
                 return None;
             }

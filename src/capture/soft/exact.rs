@@ -9,7 +9,7 @@ use crate::capture::clock::now;
 use crate::capture::harm::is_fault;
 use crate::common::Addr;
 use crate::encode::Item;
-use crate::engine::{Exact, FORCED, Place, STEPS_LIMIT, Soon};
+use crate::engine::{CACHE_SIGNALS, Emulated, ExactState, Place, STEPS_LIMIT};
 use crate::insn::Registers;
 use crate::tracee::{self, DeferredStops, Stop, siginfo};
 use crate::translate::{CacheMemory, EdgeKind};
@@ -51,7 +51,7 @@ impl Process {
             }
             if mask.is_none() {
                 mask = Some(tracee.signal_mask()?);
-                tracee.set_signal_mask(!FORCED)?;
+                tracee.set_signal_mask(!CACHE_SIGNALS)?;
             }
             tracee.step(0)?;
             match tracee::wait_for(thread.tid())? {
@@ -71,7 +71,7 @@ impl Process {
 
     /// Moves a thread to the program's own code, in the state `exact`, and sends its records up to
     /// there.
-    fn enter_program(&mut self, thread: &mut Thread, exact: Exact) -> Result<(), Error> {
+    fn enter_program(&mut self, thread: &mut Thread, exact: ExactState) -> Result<(), Error> {
         self.engine.enter_program(&mut thread.translated, &exact.program, exact.pointer)?;
         self.take_records(thread, exact.pointer);
         if let Some((steps, ip)) = exact.partial {
@@ -82,16 +82,16 @@ impl Process {
 
     /// Returns the exact state of a killed thread with the registers `at`, or its state soon after,
     /// as if the translated code had run on. `None` if it cannot be known.
-    pub(super) fn exact_soon(&mut self, thread: &mut Thread, at: &Registers) -> Option<Exact> {
+    pub(super) fn exact_soon(&mut self, thread: &mut Thread, at: &Registers) -> Option<ExactState> {
         let mut registers = *at;
         loop {
             let tsc = || now().0;
-            match self.engine.exact_soon(&thread.translated, &mut registers, tsc) {
-                Soon::Exact(exact) => return Some(*exact),
-                Soon::Full if thread.lane.is_full_at(registers.r11) => {
+            match self.engine.emulate_to_exact(&thread.translated, &mut registers, tsc) {
+                Emulated::Exact(exact) => return Some(*exact),
+                Emulated::Full if thread.lane.is_full_at(registers.r11) => {
                     registers.r11 = self.move_record_to_next_buffer(thread, registers.r11);
                 }
-                Soon::Full | Soon::Unknown => return None,
+                Emulated::Full | Emulated::Unknown => return None,
             }
         }
     }
@@ -153,11 +153,12 @@ impl Process {
         self.engine.shared().read(thread.translated.area.offset_of(pointer), &mut number);
         let number = u32::from_le_bytes(number) as usize;
         let edge = self.engine.translator().edges_from(number).first().copied();
-        let before =
-            edge.and_then(|edge| self.engine.before_branch(&thread.translated, &registers, &edge));
+        let before = edge.and_then(|edge| {
+            self.engine.state_before_branch(&thread.translated, &registers, &edge)
+        });
         let Some((program, steps)) = before else { return Ok(false) };
         let ip = program.rip;
-        let exact = Exact { program, pointer, partial: Some((steps, ip)) };
+        let exact = ExactState { program, pointer, partial: Some((steps, ip)) };
         self.enter_program(thread, exact)?;
         self.step_natively(thread, Addr(ip))?;
         Ok(true)

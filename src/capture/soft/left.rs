@@ -78,7 +78,7 @@ impl Process {
         for thread in threads {
             thread.rseq.map_or(Ok(()), |rseq| self.engine.allow_rseq(thread.tracee(), rseq))?;
         }
-        Ok(self.engine.leave(first)?)
+        Ok(self.engine.restore_native(first)?)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::capture::request::Request;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::encode::Item;
-use crate::engine::{Place, bits_of};
+use crate::engine::{Place, prot_bits};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
@@ -285,7 +285,7 @@ impl Process {
         // executed.
         let fixed = |at: Addr| {
             let protection = self.engine.space.protection(at);
-            let is_fixed = protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0);
+            let is_fixed = protection.is_some_and(|p| p.execute && prot_bits(p) & PROT_WRITE == 0);
             is_fixed && self.engine.space.is_stable(at)
         };
         if fixed(addr) || fixed(addr.wrapping_add((bytes.len() as u64).saturating_sub(1))) {

@@ -16,7 +16,7 @@ use crate::capture::space::MappingRecorder;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::{Item, Sampler, Tracer};
-use crate::engine::{BUFFERS, Change, CodeKind, Place, TranslatedProcess, Wanted};
+use crate::engine::{BUFFERS, CodeChange, CodeKind, Place, TranslatedProcess, WantedCode};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::Event;
 use crate::tracee::{Tracee, comm, executable};
@@ -127,7 +127,7 @@ impl Process {
         let begun = process.prepare_first_thread(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
             // If this fails, nothing else can be done.
-            let _ = process.engine.give_up(tracee);
+            let _ = process.engine.unmap_unused(tracee);
         }
         begun.map(|()| process)
     }
@@ -187,7 +187,7 @@ impl Process {
         }
         self.known_code.translate_early(&mut self.engine, &self.mappings, &changes.mapped);
         // The record of a new mapping lacks the code that the process has already written there.
-        for Change { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
+        for CodeChange { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
             self.recorder.record_event(tid, Event::Code { addr, bytes })?;
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Process {
     /// Translates code that a stopped thread is about to execute, if that was not done before, and
     /// write-protects its pages. Records the code if it differs from the recorded code. Returns the
     /// address in the cache to enter.
-    fn translate(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<u64, Error> {
+    fn translate(&mut self, thread: &mut Thread, wanted: WantedCode) -> Result<u64, Error> {
         loop {
             let translation = self.engine.translate(thread.tracee(), wanted)?;
             if !translation.changes.is_empty() {
@@ -207,7 +207,7 @@ impl Process {
                 self.tracer.code_is_since(translation.first_edge, now().0);
             }
             // From here on the thread may be killed: all bytes that were read are recorded.
-            if self.engine.protect_all(thread.tracee(), &translation.pages)? {
+            if self.engine.write_protect(thread.tracee(), &translation.pages)? {
                 return Ok(translation.address);
             }
         }
@@ -219,7 +219,7 @@ impl Process {
         &mut self,
         thread: &mut Thread,
         ip: u64,
-        changes: Vec<Change>,
+        changes: Vec<CodeChange>,
     ) -> Result<(), Error> {
         if thread.translated.place == Place::Cache {
             let pointer = thread.tracee().registers()?.r11;
@@ -227,7 +227,7 @@ impl Process {
         }
         // Interrupt the trace here: it gets a point with a time, from which on the new bytes hold.
         self.send(thread.tid(), Item::Leave { ip });
-        for Change { addr, bytes } in changes {
+        for CodeChange { addr, bytes } in changes {
             self.recorder.record_event(thread.tid(), Event::Code { addr, bytes })?;
         }
         self.send(thread.tid(), Item::Enter { ip, tsc: now().0 });
@@ -239,8 +239,8 @@ impl Process {
     /// thread.
     pub(super) fn translate_requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let Some(request) = self.engine.request(&thread.translated) else { return Ok(()) };
-        let address = self.translate(thread, Wanted::Asked(request))?;
-        self.engine.respond(&thread.translated, address);
+        let address = self.translate(thread, WantedCode::Requested(request))?;
+        self.engine.answer_request(&thread.translated, address);
         Ok(())
     }
 
@@ -248,24 +248,24 @@ impl Process {
     /// resumes it.
     pub(super) fn dispatch(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
-        self.enter_cache(thread, Wanted::At(ip))
+        self.enter_cache(thread, WantedCode::At(ip))
     }
 
     /// Does the same as [`Self::dispatch`], but the thread does not stop at its IP, even if the
     /// debugger stops threads there.
     pub(super) fn dispatch_passing(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
-        self.enter_cache(thread, Wanted::Passing(ip))
+        self.enter_cache(thread, WantedCode::PastStop(ip))
     }
 
     /// Sets a stopped thread up to enter the cache. Notes harm if the program overwrote the
     /// thread's trace pointer.
-    fn enter_cache(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<(), Error> {
+    fn enter_cache(&mut self, thread: &mut Thread, wanted: WantedCode) -> Result<(), Error> {
         let address = self.translate(thread, wanted)?;
         if !thread.lane.holds(thread.translated.trace_pointer(self.engine.shared())) {
             self.note_harm("overwrote its trace pointer");
         }
-        Ok(self.engine.enter(&mut thread.translated, address)?)
+        Ok(self.engine.enter_cache(&mut thread.translated, address)?)
     }
 
     /// Returns the name of a thread; for one that ended, the name it had then.

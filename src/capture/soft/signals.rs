@@ -11,7 +11,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, Report};
 use crate::common::{Addr, Tid};
 use crate::encode::Item;
-use crate::engine::{Place, SignalStop, make_call};
+use crate::engine::{Place, SignalStop, make_vsyscall};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;
 use crate::tracee::siginfo;
@@ -58,7 +58,7 @@ impl Process {
         thread: &mut Thread,
         signal: Signo,
     ) -> Result<Option<Stop>, Error> {
-        let cause = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
+        let cause = self.engine.classify_stop(&thread.translated, thread.phase(), signal)?;
         if cause.is_tracers() {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
@@ -87,7 +87,7 @@ impl Process {
             SignalStop::Done => self.handle_step_end(thread)?,
             SignalStop::InHandler => self.handle_handler_entry(thread)?,
             SignalStop::HiddenFault => {
-                thread.translated.fault_again()?;
+                thread.translated.repeat_fault()?;
                 thread.resume_activity(0)?;
             }
             // The program accessed the page itself.
@@ -104,7 +104,7 @@ impl Process {
     /// For a noncanonical target, undoes the branch if possible, so that the thread executes it
     /// natively.
     fn handle_code_request(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        if self.engine.is_nowhere(&thread.translated) && self.undo_branch(thread)? {
+        if self.engine.has_noncanonical_target(&thread.translated) && self.undo_branch(thread)? {
             return Ok(());
         }
         self.translate_requested(thread)?;
@@ -159,7 +159,8 @@ impl Process {
         registers: &Registers,
         at: &Location,
     ) -> Result<(), Error> {
-        let (program, pointer) = self.engine.convert(&thread.translated, registers, at);
+        let (program, pointer) =
+            self.engine.program_registers_at(&thread.translated, registers, at);
         self.engine.enter_program(&mut thread.translated, &program, pointer)?;
         self.take_records(thread, pointer);
         Ok(())
@@ -171,7 +172,7 @@ impl Process {
     /// resumes it in the cache.
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         if !self.is_stepping(thread)
-            && let Some(next) = make_call(
+            && let Some(next) = make_vsyscall(
                 thread.tracee(),
                 &self.engine.memory,
                 &self.engine.space,
@@ -233,7 +234,7 @@ impl Process {
     /// the cache, or stops it if the debugger steps it.
     fn handle_handler_entry(&mut self, thread: &mut Thread) -> Result<(), Error> {
         thread.activity = Activity::Running;
-        thread.translated.update_mask()?;
+        thread.translated.reread_signal_mask()?;
         if self.is_stepping(thread) {
             thread.stop_with(Report::Stepped);
             return Ok(());

@@ -41,7 +41,7 @@ impl Process {
         let engine = &self.engine;
         let sample = self.sampler.sample(engine.translator(), engine.shared(), &thread.lane);
         if let Some(sample) = sample {
-            self.engine.learn(&sample);
+            self.engine.drop_hot_code(&sample);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::capture::step::code::Change;
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{AddressSpace, call_at, make_call};
+use crate::engine::{AddressSpace, make_vsyscall, vsyscall_at};
 use crate::sideband::Event;
 use crate::tracee::{Memory, comm, executable};
 
@@ -108,11 +108,11 @@ impl Process {
     /// Makes the vsyscall that a thread is about to make by a call to the vsyscall page. Returns
     /// the address where the thread continues; `None` if it is not there.
     pub(super) fn make_vsyscall(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
-        if call_at(thread.ip).is_none() {
+        if vsyscall_at(thread.ip).is_none() {
             return Ok(None);
         }
         match self.gadget() {
-            Some(gadget) => Ok(make_call(thread.tracee, &self.memory, &self.space, gadget)?),
+            Some(gadget) => Ok(make_vsyscall(thread.tracee, &self.memory, &self.space, gadget)?),
             None => Ok(None),
         }
     }

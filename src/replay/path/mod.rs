@@ -17,7 +17,7 @@ use super::events::Site;
 use super::process::Replay;
 use crate::common::{Addr, Tid};
 use crate::encode::InlineTracer;
-use crate::engine::{CodeKind, Limit, Rerun, RerunEnd, call_at};
+use crate::engine::{CodeKind, Rerun, RerunEnd, RerunLimit, vsyscall_at};
 use crate::insn::{Insn, Registers};
 use crate::recording::log::{Entry, Happening, MapChange, Place};
 use crate::recording::{PathPlace, Reader};
@@ -155,7 +155,7 @@ impl PathWriter {
             };
             let limit = match (site, self.replay.hook_here()?) {
                 (Site::Hook, Some(_)) => return Ok(()),
-                (Site::Hook, None) => Limit::Records(u64::MAX),
+                (Site::Hook, None) => RerunLimit::Records(u64::MAX),
                 (Site::Place(place), _) if left == 0 => return self.walk_to(tid, place),
                 (_, Some(_)) => {
                     return Err(self.replay.diverged(tid, "it makes a call that was not recorded"));
@@ -174,10 +174,10 @@ impl PathWriter {
 
     /// Returns a limit for a run of at most `ticks` ticks: a number of records if these cannot have
     /// more ticks, otherwise the slower bound of ticks.
-    fn limit_within(&self, ticks: u64) -> Limit {
+    fn limit_within(&self, ticks: u64) -> RerunLimit {
         match self.replay.epoch.engine.translator().records_within(ticks) {
-            0 => Limit::Bound(Bound::Ticks(ticks)),
-            records => Limit::Records(records),
+            0 => RerunLimit::Bound(Bound::Ticks(ticks)),
+            records => RerunLimit::Records(records),
         }
     }
 
@@ -189,14 +189,14 @@ impl PathWriter {
                 let what = format!("it does not reach {}", place.ip);
                 return Err(self.replay.diverged(tid, what));
             }
-            self.run(tid, Limit::Bound(Bound::Instructions(1)))?;
+            self.run(tid, RerunLimit::Bound(Bound::Instructions(1)))?;
         }
         self.replay.repeat_iterations(tid, place)
     }
 
     /// Runs the loaded thread once, and writes its path. If the run ends at an instruction that the
     /// cache cannot execute, executes that too, unless it has a hook.
-    fn run(&mut self, tid: Tid, limit: Limit) -> Result<(), Error> {
+    fn run(&mut self, tid: Tid, limit: RerunLimit) -> Result<(), Error> {
         let (now, ip) = (self.now(), self.replay.ip()?.0);
         self.tracer.return_from_kernel(tid, ip, now);
         let epoch = &mut self.replay.epoch;
@@ -266,7 +266,7 @@ impl PathWriter {
             | Happening::Accesses { .. } => {
                 self.tracer.return_from_kernel(entry.tid, ip.0, now);
                 // There is no code in the vsyscall page.
-                let insn = self.replay.insn_at(ip).filter(|_| call_at(ip).is_none());
+                let insn = self.replay.insn_at(ip).filter(|_| vsyscall_at(ip).is_none());
                 if insn.is_none() {
                     self.tracer.enter_kernel(entry.tid, ip.0);
                 }

@@ -3,7 +3,7 @@
 use super::stepper::{Answer, Place, Stepper};
 use contraflow::common::Addr;
 use contraflow::engine::{
-    CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
+    CodeKind, EndedRun, RunEnd, RunLimit, RunOutcome, TranslatedProcess, TranslatedThread,
 };
 use contraflow::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use contraflow::tracee::trap_flag::{RESUME_FLAG, hide_after_step};
@@ -43,7 +43,7 @@ impl Machine {
 
     /// Leaves the code cache so little room that it is used again and again.
     pub(crate) fn cramp(&mut self) {
-        self.process.set_room(LEAST_ROOM_BYTES);
+        self.process.limit_cache(LEAST_ROOM_BYTES);
     }
 
     /// The superblocks that were built since all were last dropped.
@@ -72,13 +72,13 @@ impl Machine {
     pub(crate) fn run_to(&mut self, goal: Place) {
         while self.at.place.ticks < goal.ticks {
             let left = goal.ticks - self.at.place.ticks;
-            let bound = Distance::Bound(Bound::Ticks(left));
-            self.run(self.process.budget(left).map_or(bound, Distance::Budget));
+            let bound = RunLimit::Bound(Bound::Ticks(left));
+            self.run(self.process.budget(left).map_or(bound, RunLimit::Budget));
         }
         while self.at.place.instructions < goal.instructions {
             assert_eq!(self.at.place.ticks, goal.ticks);
             let left = goal.instructions - self.at.place.instructions;
-            self.run(Distance::Bound(Bound::Instructions(left)));
+            self.run(RunLimit::Bound(Bound::Instructions(left)));
         }
     }
 
@@ -89,7 +89,7 @@ impl Machine {
         let mut is_there = false;
         while !is_there && self.at.place.ticks + u64::from(u8::MAX) < last {
             let budget = self.process.budget(last - self.at.place.ticks).unwrap();
-            is_there = self.run(Distance::Budget(budget));
+            is_there = self.run(RunLimit::Budget(budget));
         }
         self.process.set_stops(&BTreeSet::new());
         is_there
@@ -105,17 +105,17 @@ impl Machine {
         self.process.set_stops(stops);
         while !self.at.is_at_end() {
             self.at.tracee.set_registers(&self.at.registers).unwrap();
-            let Distance::Budget(budget) = self.budget() else { panic!("no budget") };
-            let distance = Distance::Budget(budget);
+            let RunLimit::Budget(budget) = self.budget() else { panic!("no budget") };
+            let distance = RunLimit::Budget(budget);
             let mut running = self.process.begin_run(&mut self.thread, distance).unwrap();
-            self.process.listen(&self.thread, &mut running).unwrap();
+            self.process.allow_glances(&self.thread, &mut running).unwrap();
             self.at.tracee.resume(0).unwrap();
             let run = loop {
-                let run = self.process.go_on(&mut self.thread, &mut running, None).unwrap();
-                let Run::Glance(glance) = run else { break run };
+                let run = self.process.serve_run(&mut self.thread, &mut running, None).unwrap();
+                let RunOutcome::Glance(glance) = run else { break run };
                 let ticks = self.at.place.ticks + glance.ticks;
                 let answer = judge(ticks, &glance.registers);
-                let is_in_time = self.process.answer(&self.thread, answer);
+                let is_in_time = self.process.answer_glance(&self.thread, answer);
                 self.late += u64::from(!is_in_time);
             };
             self.requests += running.requests;
@@ -125,7 +125,7 @@ impl Machine {
     }
 
     /// Returns true if it is at a place to stop.
-    fn run(&mut self, distance: Distance) -> bool {
+    fn run(&mut self, distance: RunLimit) -> bool {
         self.at.tracee.set_registers(&self.at.registers).unwrap();
         let (run, requests) = self.process.run_counted(&mut self.thread, distance).unwrap();
         self.requests += requests;
@@ -133,13 +133,15 @@ impl Machine {
     }
 
     /// Notes how far it came. Returns true if it is at a place to stop.
-    fn finish_run(&mut self, run: Run, distance: Distance) -> bool {
-        let Run::Ran(Ran { ticks, instructions, end }) = run else { panic!("{run:?}") };
+    fn finish_run(&mut self, run: RunOutcome, distance: RunLimit) -> bool {
+        let RunOutcome::Ended(EndedRun { ticks, instructions, end }) = run else {
+            panic!("{run:?}")
+        };
         self.at.registers = self.at.tracee.registers().unwrap();
-        let is_bound = matches!(distance, Distance::Bound(_));
+        let is_bound = matches!(distance, RunLimit::Bound(_));
         self.at.pass(ticks, instructions.unwrap_or(if is_bound { 0 } else { u64::MAX }));
         match end {
-            RunEnd::Distance => {
+            RunEnd::Limit => {
                 assert_eq!(instructions.is_some(), is_bound);
                 // The fault by which a budget ends is not the program's.
                 assert_eq!(self.at.registers.eflags & RESUME_FLAG, 0);
@@ -170,8 +172,8 @@ impl Machine {
     }
 
     /// A budget of more ticks than any test of a few steps needs.
-    pub(crate) fn budget(&self) -> Distance {
-        Distance::Budget(self.process.budget(1 << 20).unwrap())
+    pub(crate) fn budget(&self) -> RunLimit {
+        RunLimit::Budget(self.process.budget(1 << 20).unwrap())
     }
 
     /// Steps through the cache, up to so many of its instructions, until it makes a request. At each of
@@ -179,7 +181,7 @@ impl Machine {
     /// give if the thread were killed there.
     pub(crate) fn step_in_cache(
         &mut self,
-        distance: Distance,
+        distance: RunLimit,
         most: usize,
         mut see: impl FnMut(u64, &Registers),
     ) {
@@ -191,7 +193,7 @@ impl Machine {
             let slots = self.slots();
             let (soon, ticks) = self
                 .process
-                .end_of_run(&self.thread, &running)
+                .killed_run_state(&self.thread, &running)
                 .unwrap()
                 .unwrap_or_else(|| panic!("at {}", tracee.instruction_pointer().unwrap()));
             self.at.memory.write(Addr(self.thread.area.base), &slots).unwrap();
@@ -208,8 +210,8 @@ impl Machine {
             let stop = hide_after_step(tracee, insn.flags, &self.at.memory).unwrap();
             assert_eq!(stop, None);
         }
-        let run = self.process.end_run(&mut self.thread, &running).unwrap();
-        let Run::Ran(Ran { ticks, .. }) = run else { panic!("{run:?}") };
+        let run = self.process.interrupt_run(&mut self.thread, &running).unwrap();
+        let RunOutcome::Ended(EndedRun { ticks, .. }) = run else { panic!("{run:?}") };
         self.at.registers = tracee.registers().unwrap();
         self.at.pass(ticks, u64::MAX);
     }
@@ -232,6 +234,6 @@ impl Machine {
     }
 
     pub(crate) fn written_memory(&self) -> Vec<u8> {
-        self.at.written_memory(|addr| self.process.is_own(addr))
+        self.at.written_memory(|addr| self.process.is_tracers(addr))
     }
 }

@@ -22,7 +22,7 @@ const BELOW_CODE: u64 = 0x1800_0000;
 
 /// Returns a free address for `size` bytes that end nearer than `reach` to `near`; `None` if there
 /// is none.
-pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Option<u64> {
+pub(super) fn choose_address(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Option<u64> {
     let preferred = if near < LOW_PROGRAM {
         ABOVE_LOW_PROGRAM
     } else {
@@ -40,7 +40,7 @@ pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Op
 }
 
 /// Returns true if [`place`] may return the start of a range.
-pub(super) fn is_placed(range: AddrRange) -> bool {
+pub(super) fn is_eligible(range: AddrRange) -> bool {
     let start = range.start.0;
     start >= LOWEST && range.end.0 <= HIGHEST && start.is_multiple_of(ALIGNMENT)
 }
@@ -81,10 +81,10 @@ mod tests {
         );
         let size = 0x400_0000;
         for near in [0x5555_5555_4000, 0x7fff_f7dd_0000] {
-            let at = place(&maps, near, size, REACH).unwrap();
+            let at = choose_address(&maps, near, size, REACH).unwrap();
             assert!(at + size + BELOW_CODE <= near && near - at < REACH, "{at:#x}");
         }
-        assert_eq!(place(&maps, 0x40_0000, size, REACH), Some(ABOVE_LOW_PROGRAM));
+        assert_eq!(choose_address(&maps, 0x40_0000, size, REACH), Some(ABOVE_LOW_PROGRAM));
     }
 
     // In a replay. The recorder's zone was there, and the program's mappings are right beside it.
@@ -94,17 +94,17 @@ mod tests {
             "7ffabbe00000-7fffdbe00000 rwxp 0 00:00 0 \n\
              7fffdfe00000-7ffffffff000 rw-p 0 00:00 0 \n",
         );
-        let at = place(&maps, 0x7fff_dbc0_0000, 0x400_0000, REACH);
+        let at = choose_address(&maps, 0x7fff_dbc0_0000, 0x400_0000, REACH);
         assert_eq!(at, Some(0x7fff_dbe0_0000));
-        assert_eq!(place(&maps, 0x7fff_dbc0_0000, 0x420_0000, REACH), None);
+        assert_eq!(choose_address(&maps, 0x7fff_dbc0_0000, 0x420_0000, REACH), None);
     }
 
     #[test]
     fn a_full_neighbourhood_is_left_for_the_next_gap() {
         let maps = taken("7fff00000000-7ffff7fff000 rw-p 0 00:00 0 \n");
-        let at = place(&maps, 0x7fff_0000_0000, 0x100_0000, REACH).unwrap();
+        let at = choose_address(&maps, 0x7fff_0000_0000, 0x100_0000, REACH).unwrap();
         assert!(at + 0x100_0000 <= 0x7fff_0000_0000);
         let full = taken("100000-7ffffffff000 rw-p 0 00:00 0 \n");
-        assert_eq!(place(&full, 0x7fff_0000_0000, 0x1000, REACH), None);
+        assert_eq!(choose_address(&full, 0x7fff_0000_0000, 0x1000, REACH), None);
     }
 }
