@@ -6,7 +6,7 @@ use crate::tracee::{Signo, TRAP_BIT, dispositions};
 use std::collections::BTreeMap;
 
 pub(super) const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
-/// The mask of SIGTRAP and SIGSEGV: bit N - 1 is signal N.
+/// The signals that the code cache raises, SIGTRAP and SIGSEGV, as a mask: bit N - 1 is signal N.
 pub const CACHE_SIGNALS: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 pub(super) const ACTION_BYTES: usize = 32;
@@ -36,8 +36,9 @@ pub(super) fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
     action_word(action, 0) == libc::SIG_IGN as u64
 }
 
-/// Returns the actions of a thread's process right after execve(2): ignored signals stay ignored,
-/// and handlers do not survive.
+/// Returns the actions for SIGTRAP and SIGSEGV of a process that has just executed execve(2): a
+/// signal that the kernel reports as ignored stays ignored, and the other has the default action,
+/// since handlers do not survive. Both have it if the kernel's report cannot be read.
 pub(super) fn actions_after_exec(tid: Tid) -> Actions {
     let ignored = dispositions(tid).map_or(0, |known| known.ignored);
     let mut ignore = [0; ACTION_BYTES];

@@ -1,5 +1,5 @@
-//! The mappings of a process that runs translated: the program's own as it made them,
-//! without those of its tracer, and with the permissions that its tracer took away.
+//! The mappings of a process that runs translated: the program's own as it made them, without those
+//! of its tracer, and with the permissions that its tracer took away.
 
 use super::error::Error;
 use super::foreign::Foreign;
@@ -15,6 +15,7 @@ const PAGE_BYTES: u64 = 0x1000;
 /// The mappings of one process.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
+    /// The mappings as last read, with the program's permissions.
     set: MappingSet,
     /// Ranges of code in mappings of files that the tracer keeps. Except for `altered` ranges, the
     /// bytes are those of the file.
@@ -45,7 +46,8 @@ pub struct MappingChanges {
 }
 
 impl AddressSpace {
-    /// Reads the mappings of the process again, and returns what changed.
+    /// Reads the mappings of the process again, and returns what changed. Afterwards, foreign
+    /// memory may be open ([`Foreign`]).
     pub fn refresh(&mut self, pid: Pid) -> Result<MappingChanges, Error> {
         let maps = restore_writes(visible(mappings(pid)?, &self.hidden), &self.masked);
         let maps = self.foreign.with_program_protection(maps);
@@ -115,9 +117,10 @@ impl AddressSpace {
         Some(query.clone())
     }
 
-    /// Sets which code is stable ([`Self::is_stable`]): private, read-only code in mappings whose
-    /// files the tracer keeps (`is_kept`) and nothing can write. Returns true if these mappings are
-    /// others than before.
+    /// Finds out which code is stable ([`Self::is_stable`]), after the mappings changed: private,
+    /// executable mappings without write permission for which `is_kept` returns true (the tracer
+    /// keeps their file), if no shared mapping of the process can write their file. Returns true if
+    /// these ranges are others than before.
     pub fn update_stable(&mut self, is_kept: impl Fn(&Mapping) -> bool) -> bool {
         let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
         let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
@@ -131,12 +134,12 @@ impl AddressSpace {
         now != std::mem::replace(&mut self.stable, now.clone())
     }
 
-    /// Forgets everything: the process executes another program.
+    /// Forgets everything, also the tracer's ranges: the process executes another program.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Notes that the tracer took the write permission of a page away.
+    /// Notes that the tracer took the write permission of a page away: the page is *masked*.
     pub fn mask(&mut self, page: u64) {
         self.masked.insert(page);
     }
@@ -157,8 +160,8 @@ impl AddressSpace {
         self.masked.range(start..range.end.0.max(start)).copied().collect()
     }
 
-    /// Forgets which pages of a range are masked, and which parts of it are closed foreign memory:
-    /// its mappings were replaced.
+    /// Notes that the mappings of a range were replaced: forgets which of its pages are masked, and
+    /// which parts of it are closed foreign memory.
     pub fn note_replaced(&mut self, range: AddrRange) {
         self.masked.retain(|page| !range.contains(Addr(*page)));
         self.foreign.note_replaced(range);
@@ -208,8 +211,8 @@ impl AddressSpace {
         is_kept && !self.is_altered(addr)
     }
 
-    /// Returns the other ranges of the process that map the same parts of files as `range`, if one
-    /// of the two mappings is shared: a write to one of these places shows in all.
+    /// Returns the other ranges of the process that map the same parts of files as `range` does, as
+    /// far as that mapping or the other is shared: a write to one of the two may show in the other.
     pub fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
         let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
         let mut aliases = Vec::new();

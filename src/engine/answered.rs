@@ -1,5 +1,6 @@
-//! System calls that threads do not make: the code cache takes their results from a list of
-//! answers, without a stop.
+//! System calls that threads of a replay do not make: the code cache takes their results and memory
+//! writes from a list of *answers* in the thread's area, without a stop. It logs each call that it
+//! answers, so that the caller can compare it with the recorded one.
 
 use super::logged_calls::LoggedCalls;
 use super::process::TranslatedProcess;
@@ -13,12 +14,13 @@ const LOG: usize = 0;
 const ANSWERS: usize = 1;
 
 impl TranslatedProcess {
-    /// Returns true if the code answers system calls, if they have answers, and does not make them.
+    /// Returns true if the code never makes system calls: it answers them, or stops before those
+    /// without an answer.
     pub(super) fn answers_calls(&self) -> bool {
         self.translator.call_log().is_some_and(|log| log.answers)
     }
 
-    /// Returns an empty list of answers that is limited to the size of a thread's buffers.
+    /// Returns an empty list of answers. It takes no more than fit the buffers of the thread.
     pub fn empty_answers(&self, thread: &TranslatedThread) -> Answers {
         let bytes = thread.area.buffer_bytes;
         let most = bytes.saturating_sub(LOG_SCRATCH_BYTES.into()) / u64::from(HEADER_BYTES);
@@ -26,14 +28,16 @@ impl TranslatedProcess {
         Answers::new(size(most), size(bytes))
     }
 
-    /// Returns the address to which an answer writes to set RCX after the instruction.
+    /// Returns the address, in the traced process, of the thread's slot for RCX. An answer that
+    /// writes there sets RCX after the instruction (RDTSCP).
     pub fn rcx_slot_address(&self, thread: &TranslatedThread) -> Addr {
         Addr(thread.area.slot_address(slots::RCX))
     }
 
-    /// Writes answers to the thread's buffer. In runs by a budget, code of the kind
-    /// [`super::CodeKind::Counting`] takes the results of its next system calls from there. The
-    /// memory that the answers write must be the program's, and writable without a stop.
+    /// Writes answers to the thread's buffer, in place of earlier ones, and empties its log. In
+    /// runs by a budget, code of the kind [`super::CodeKind::Counting`] takes the results of its
+    /// next system calls from there, in order. The memory that the answers write must be the
+    /// program's, and writable without a stop.
     pub fn offer_answers(&self, thread: &TranslatedThread, answers: &Answers) {
         let (shared, area) = (&self.window.shared, thread.area);
         shared.write(area.offset_of(area.buffer(ANSWERS)), answers.bytes());

@@ -10,7 +10,9 @@ pub const BUFFERS: usize = 4;
 const PAGE_BYTES: u64 = 0x1000;
 /// The offset of the first trace buffer in an area.
 const FIRST_BUFFER: u64 = (slots::AREA_BYTES as u64).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-/// The place of a thread's part of the shared memory.
+
+/// The place of a thread's part of the shared memory. A *slot* is a word at its start, named by its
+/// offset in bytes ([`slots`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
     /// The area's address in the traced process: the thread's GS base in the code cache.
@@ -27,7 +29,7 @@ impl Area {
         FIRST_BUFFER + BUFFERS as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
-    /// Returns the offset of a slot in the shared memory.
+    /// Returns the offset of a slot from the start of the shared memory.
     pub fn slot(self, slot: u32) -> u64 {
         self.offset + u64::from(slot)
     }
@@ -59,7 +61,8 @@ impl Area {
         (0..BUFFERS).any(|index| self.guard(index).contains(addr))
     }
 
-    /// Returns the offset in the shared memory of an address in the area.
+    /// Returns the offset in the shared memory of an address of the traced process. The address
+    /// must be in the area.
     pub fn offset_of(self, addr: u64) -> u64 {
         self.offset + (addr - self.base)
     }

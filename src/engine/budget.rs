@@ -1,5 +1,10 @@
-//! Budgets of runs in code that counts ticks. R11 is an address in memory with a byte for each tick
-//! that is left. All threads of a process use the same memory: nothing reads it.
+//! Budgets of runs in code that counts ticks: the number of ticks that a thread may still execute.
+//! R11 holds it as an address in memory with a byte for each tick that is left. All threads of a
+//! process use the same memory: nothing reads it.
+//!
+//! Each exit of a superblock subtracts its ticks from R11 and stores a byte there: the *check*. It
+//! faults if the budget is spent, since R11 is then in the page before that memory. To leave the
+//! cache, the thread makes a *request*, for the code that it would execute next.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -16,25 +21,26 @@ impl TranslatedProcess {
         self.window.budget_guard != AddrRange::default()
     }
 
-    /// Returns the value of R11 for a budget.
+    /// Returns the value of R11 for a budget, which is limited to [`LARGEST_BUDGET`].
     pub(super) fn r11_for_budget(&self, budget: u64) -> u64 {
         self.window.budget_guard.end.0 + budget.min(LARGEST_BUDGET)
     }
 
     /// Returns the budget that is left at a value of R11; if it is spent, a negative number, which
     /// is more than [`LARGEST_BUDGET`] as an unsigned one.
-    pub(super) fn budget_of_r11(&self, pointer: u64) -> u64 {
-        pointer.wrapping_sub(self.r11_for_budget(0))
+    pub(super) fn budget_of_r11(&self, r11: u64) -> u64 {
+        r11.wrapping_sub(self.r11_for_budget(0))
     }
 
     /// Returns true if a value of R11 shows that a budget is spent.
-    pub(super) fn is_spent(&self, pointer: u64) -> bool {
-        self.budget_of_r11(pointer) > LARGEST_BUDGET
+    pub(super) fn is_spent(&self, r11: u64) -> bool {
+        self.budget_of_r11(r11) > LARGEST_BUDGET
     }
 
-    /// Returns the ticks that a run has executed when R11 has this value.
-    pub(super) fn ticks_run(&self, running: &Running, pointer: u64) -> u64 {
-        running.budget.wrapping_sub(self.budget_of_r11(pointer))
+    /// Returns the ticks that a run has executed when R11 has this value, since the place from
+    /// which `running` counts.
+    pub(super) fn ticks_run(&self, running: &Running, r11: u64) -> u64 {
+        running.budget.wrapping_sub(self.budget_of_r11(r11))
     }
 
     /// Returns true if a thread has faulted at `addr` since its budget is spent.
@@ -47,8 +53,9 @@ impl TranslatedProcess {
             && self.request_at_check(&thread.tracee.registers()?).is_some())
     }
 
-    /// Stores the request of a thread that is at the check of a budget, which is spent, as the
-    /// cache's code does for other requests. Returns false if the thread is elsewhere.
+    /// Stores the request of a thread that is at the check of a spent budget in the thread's slots,
+    /// as the cache's code does for other requests. Returns false, and stores nothing, if the
+    /// thread is elsewhere or its budget is not spent.
     pub(super) fn store_spent_request(
         &self,
         thread: &TranslatedThread,
@@ -66,8 +73,8 @@ impl TranslatedProcess {
         true
     }
 
-    /// Returns the request of a thread with these registers; `None` if the thread is not at the
-    /// check of a budget, or the budget is not spent.
+    /// Returns the number of the request ([`slots::REQUEST`]) that a thread with these registers
+    /// has to make; `None` if it is not at the check of a budget, or the budget is not spent.
     fn request_at_check(&self, registers: &Registers) -> Option<u64> {
         let is_own = |rip| self.translator.locate(rip).is_some_and(|at| !at.exact);
         if !self.has_budgets() || !self.is_spent(registers.r11) || !is_own(registers.rip) {

@@ -20,8 +20,9 @@ const PAGE_BYTES: u64 = 0x1000;
 const SYSCALL_BYTES: u64 = 2;
 
 impl TranslatedProcess {
-    /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base: in the
-    /// cache, GS is the tracer's. Returns the call's result, or `None` for other calls.
+    /// Does the work of an `arch_prctl(2)` by which a thread sets or reads its GS base, in place of
+    /// the kernel: in the cache, GS is the tracer's. Returns the call's result. Returns `None`, and
+    /// does nothing, for other calls.
     pub fn emulate_gs_call(
         &self,
         thread: &mut TranslatedThread,
@@ -47,20 +48,23 @@ impl TranslatedProcess {
         Some(i64::from(-error))
     }
 
-    /// Asks the kernel for a thread's mode of reading the time-stamp counter (`PR_GET_TSC` of
-    /// prctl(2)). `None`: the kernel does not answer.
+    /// Returns whether a thread may read the time-stamp counter, as `PR_GET_TSC` of prctl(2) has it
+    /// (`PR_TSC_ENABLE` or `PR_TSC_SIGSEGV`). Makes the stopped thread execute that call. `None` if
+    /// it fails.
     pub fn tsc_mode(&self, thread: &TranslatedThread) -> Result<Option<u64>, Error> {
         let mode = self.ask_prctl(thread, PR_GET_TSC)?;
         Ok(mode.map(|mode| mode & u64::from(u32::MAX)))
     }
 
-    /// Asks the kernel where it writes 0 when a thread ends (`PR_GET_TID_ADDRESS` of prctl(2)); the
-    /// address is 0 if nowhere. `None`: the kernel does not answer.
+    /// Returns the address at which the kernel writes 0 when a thread ends (`PR_GET_TID_ADDRESS` of
+    /// prctl(2)); address 0 if it writes nowhere. Makes the stopped thread execute that call.
+    /// `None` if it fails.
     pub fn tid_address(&self, thread: &TranslatedThread) -> Result<Option<Addr>, Error> {
         Ok(self.ask_prctl(thread, PR_GET_TID_ADDRESS)?.map(Addr))
     }
 
-    /// Makes a prctl(2) that writes its answer to memory. None: the kernel does not answer.
+    /// Makes a stopped thread execute a prctl(2) that writes its answer to memory, here to a slot
+    /// of the thread. Returns the answer; `None` if the call fails.
     fn ask_prctl(&self, thread: &TranslatedThread, code: u64) -> Result<Option<u64>, Error> {
         let at = thread.area.base + u64::from(slots::RESPONSE);
         let asked = thread.tracee.inject(self.gadget(), PRCTL, [code, at, 0, 0, 0, 0])?;
@@ -69,8 +73,9 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns a thread's registers after a system call that it did not make itself, with this result.
-/// `registers` are those before the call.
+/// Returns the registers of a thread in the cache after a system call that it skips, with this
+/// result. `registers` are those before the call. RCX is unchanged: the glue after the call sets
+/// it.
 pub fn registers_after_call(registers: &Registers, result: i64) -> Registers {
     // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
     Registers {

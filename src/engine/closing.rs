@@ -1,5 +1,5 @@
 //! Closes foreign memory ([`Foreign`](super::foreign::Foreign)) in the process, so that accesses
-//! fault, and opens it.
+//! fault, and opens it: with its protection in the program, until it is closed again.
 
 use super::error::{Error, checked};
 use super::guard::{EVERYWHERE, prot_bits};
@@ -31,8 +31,9 @@ impl TranslatedProcess {
         is_new
     }
 
-    /// Notes that only this process writes the file of a mapping, and opens its memory for good.
-    /// Returns the ranges in which the file is mapped.
+    /// Notes that only this process writes the file of a mapping: the file's memory is foreign no
+    /// longer. Opens that memory for good, drops the translations of its code, and forgets the
+    /// classes of all descriptors. Returns the ranges of its mappings that could be closed.
     pub fn note_own_file(
         &mut self,
         tracee: Tracee,
@@ -64,17 +65,18 @@ impl TranslatedProcess {
         self.space.foreign.has_file(mapping)
     }
 
-    /// Returns true if the process shares memory with processes outside.
+    /// Returns true if processes outside may write some file that the process maps.
     pub fn has_foreign(&self) -> bool {
         self.space.foreign.has_files()
     }
 
-    /// Returns true if some of a range is foreign memory that was closed.
+    /// Returns true if some of a range is foreign memory that was closed, even if it is now open
+    /// for one access.
     pub fn is_foreign(&self, range: AddrRange) -> bool {
         self.space.foreign.is_closed(range)
     }
 
-    /// Returns true if foreign memory may be open.
+    /// Returns true if some foreign memory may be open: it was opened, or the mappings changed.
     pub fn has_open_foreign(&self) -> bool {
         !self.space.foreign.is_all_closed()
     }
@@ -84,8 +86,9 @@ impl TranslatedProcess {
         !self.space.foreign.closed().is_empty()
     }
 
-    /// Closes all foreign memory. Returns the ranges that were not closed before. Those that were
-    /// open for one access are not among them.
+    /// Closes all foreign memory, and drops the translations of code that was overwritten there.
+    /// Returns the ranges that were not closed before. Those that were open for one access are not
+    /// among them.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_all_closed() {
             return Ok(Vec::new());
@@ -111,7 +114,8 @@ impl TranslatedProcess {
         Ok(closed)
     }
 
-    /// Opens the foreign memory at `addr`, if it is closed, for the access of one instruction.
+    /// Opens the pages that the access of one instruction at `addr` can touch, if the foreign
+    /// memory there is closed. They stay open until the next [`Self::close_foreign`].
     pub(super) fn open_foreign_at(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
         match self.space.foreign.note_open_at(addr) {
             Some((pages, protection)) => self.protect_range(tracee, pages, protection),
@@ -136,7 +140,8 @@ impl TranslatedProcess {
             .try_for_each(|arg| self.open_foreign_range(tracee, AddrRange::sized(Addr(*arg), size)))
     }
 
-    /// Opens the foreign memory that overlaps `range`, until the next [`Self::close_foreign`].
+    /// Opens each closed part of foreign memory that overlaps `range`, as a whole, until the next
+    /// [`Self::close_foreign`].
     pub fn open_foreign_range(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
         for (range, protection) in self.space.foreign.take_closed(range) {
             self.protect_range(tracee, range, protection)?;
@@ -154,8 +159,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Drops the translations of code whose file is also mapped in `range`, if it was overwritten
-    /// there.
+    /// Drops the translations of code pages whose file is also mapped in `range`, if their bytes
+    /// are not those that were translated.
     fn forget_overwritten_code(&mut self, range: AddrRange) {
         if !self.pages.has_changing() {
             return;

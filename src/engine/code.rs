@@ -1,5 +1,5 @@
-//! The program's code for the translator: pages of the process, read once where they cannot
-//! change, and at each translation where they can.
+//! The program's code for the translator: pages of the process, read once where they cannot change,
+//! and at each translation where they can.
 
 use super::address_space::AddressSpace;
 use crate::common::{Addr, AddrRange};
@@ -10,15 +10,17 @@ const PAGE_BYTES: usize = 4096;
 
 type Page = Box<[u8; PAGE_BYTES]>;
 
-/// CodePages of the program's code that were read. `None` is a page that cannot be read.
+/// Pages of the program's code that were read, by address.
 #[derive(Debug, Default)]
 pub(super) struct CodePages {
+    /// The pages that cannot change ([`AddressSpace::is_stable`]); `None` is one that cannot be
+    /// read.
     stable: AddressMap<u64, Option<Page>>,
     /// The pages that can change, with their bytes at the last translation.
     translated: AddressMap<u64, Page>,
 }
 
-/// Bytes of code that changed, at their address.
+/// New bytes of code, at their address: they changed, or were read for the first time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CodeChange {
     pub addr: Addr,
@@ -55,12 +57,14 @@ impl CodePages {
         self.translated.keys().copied().filter(is_in).collect()
     }
 
-    /// Forgets the bytes of a page that can change.
+    /// Forgets the bytes of a page that can change. The next translation from it reports the whole
+    /// page as new.
     pub(super) fn forget_changing(&mut self, page: u64) {
         self.translated.remove(&page);
     }
 
     /// Returns true if the bytes of a page that can change are not those at its last translation.
+    /// Returns false if no code was translated from the page, or it cannot be read.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let translated = self.translated.get(&page);
@@ -69,7 +73,7 @@ impl CodePages {
         })
     }
 
-    /// Returns the program's code for one translation.
+    /// Returns the program's code as one translation reads it.
     pub(super) fn view<'a>(
         &'a mut self,
         memory: &'a Memory,
@@ -85,6 +89,8 @@ pub(super) struct CodeView<'a> {
     pages: &'a mut CodePages,
     memory: &'a Memory,
     space: &'a AddressSpace,
+    /// The pages that can change and were read in this translation; `None` for one that cannot be
+    /// read.
     changing: AddressMap<u64, Option<Page>>,
 }
 
@@ -106,8 +112,9 @@ impl CodeView<'_> {
         known.as_deref()
     }
 
-    /// Returns the addresses of the pages that were read and can change, and the changes of these
-    /// pages since the last translation from them.
+    /// Ends the translation. Returns the addresses of the pages that were read and can change, and
+    /// the changes of these pages since the last translation from them: the whole page if it is the
+    /// first one. Keeps their bytes, to find the next changes.
     pub(super) fn finish(self) -> (Vec<u64>, Vec<CodeChange>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
@@ -148,7 +155,8 @@ impl ProgramCode for CodeView<'_> {
     }
 }
 
-/// Returns the shortest part of `new` that contains all changes; the whole page without `old`.
+/// Returns the shortest part of `new` that contains all bytes that differ from `old`; the whole
+/// page without `old`.
 fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> CodeChange {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);

@@ -10,7 +10,8 @@ use crate::tracee::{Memory, Tracee};
 
 const PAGE_BYTES: usize = 4096;
 
-/// The mappings of a process, and the number of its zones of the code cache, when it was copied.
+/// The state of a copy of the process when it was made: its mappings, and the number of zones of
+/// the code cache that it has.
 #[derive(Clone, Debug)]
 pub struct CopyState {
     space: AddressSpace,
@@ -18,14 +19,15 @@ pub struct CopyState {
 }
 
 impl TranslatedProcess {
-    /// Returns the state that a copy of the process has if it is made now.
+    /// Returns the state of a copy of the process that is made now. Makes no copy.
     pub fn copy_state(&self) -> CopyState {
         CopyState { space: self.space.clone(), zones: self.window.zone_count() }
     }
 
-    /// Makes this the copy `pid` of the process, whose only thread, `tracee`, is stopped in the
-    /// program. Drops translations of code that differs in the copy, and write-protects other code
-    /// that can change.
+    /// Uses the copy `pid` of the process, whose only thread, `tracee`, is stopped in the program,
+    /// from now on: all other methods act on it. `copied` is its state when it was made, which it
+    /// still has. Maps the zones that it lacks, drops translations of code that differs in it, and
+    /// write-protects other code that can change.
     pub fn switch_to_copy(
         &mut self,
         tracee: Tracee,

@@ -1,9 +1,10 @@
 //! Runs of threads in code that counts ticks: up to a number of ticks or instructions, a stop, or
 //! an instruction that the tracer executes.
 //!
-//! `begin_run` moves a thread to the code cache, and `serve_run` serves its requests for code until a
-//! stop ends the run. A run ends where the program's state is exact: `end_at_state` is for a known such
-//! state, `end_at_next_exact` steps the thread to the next one, and `undo_branch` undoes a branch.
+//! `begin_run` moves a thread to the code cache, and `serve_run` serves its requests for code until
+//! a stop ends the run. A run ends where the program's state is exact: `end_at_state` is for a
+//! known such state, `end_at_next_exact` steps the thread to the next one, and `undo_branch` undoes
+//! a branch. Then the thread is in the program's own code.
 
 use super::actions::CACHE_SIGNALS;
 use super::error::Error;
@@ -30,34 +31,36 @@ pub(super) enum SteppedOut {
 }
 
 impl TranslatedProcess {
-    /// Returns the budget for a run of at most `ticks` ticks. `None` if `ticks` is too small for a
-    /// budget: use [`RunLimit::Bound`].
+    /// Returns the budget for a run of at most `ticks` ticks: smaller than `ticks`, since the last
+    /// path may overdraw it. `None` if `ticks` is too small for a budget: use [`RunLimit::Bound`].
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         self.translator.budget(ticks)
     }
 
-    /// Runs a thread, which is stopped in the program, in code that counts. It does not stop where
-    /// it begins. Returns the result, and the number of the thread's stops for its tracer.
+    /// Runs a thread, which is stopped in the program, in code that counts, and waits for the end
+    /// of the run. It does not stop where it begins, even if threads are to stop there. Returns the
+    /// result, and the number of the thread's stops in the run.
     pub fn run_counted(
         &mut self,
         thread: &mut TranslatedThread,
-        distance: RunLimit,
+        limit: RunLimit,
     ) -> Result<(RunOutcome, u64), Error> {
-        let mut running = self.begin_run(thread, distance)?;
+        let mut running = self.begin_run(thread, limit)?;
         thread.tracee.resume(0)?;
         let run = self.serve_run(thread, &mut running, None)?;
-        Ok((run, running.requests))
+        Ok((run, running.stops))
     }
 
-    /// Moves a thread, which is stopped in the program, to the cache for a run. The caller resumes
-    /// it. No other thread may be in the cache: if it is full, all its code is dropped.
+    /// Moves a thread, which is stopped in the program, to the cache for a run, and translates its
+    /// first code. The caller resumes the thread, and then calls [`Self::serve_run`]. No other
+    /// thread may be in the cache: if it is full, all its code is dropped.
     pub fn begin_run(
         &mut self,
         thread: &mut TranslatedThread,
-        distance: RunLimit,
+        limit: RunLimit,
     ) -> Result<Running, Error> {
         let ip = thread.tracee.registers()?.rip;
-        let (wanted, pointer) = match distance {
+        let (wanted, pointer) = match limit {
             RunLimit::Budget(budget) => (WantedCode::PastStop(ip), self.r11_for_budget(budget)),
             RunLimit::Bound(bound) => (WantedCode::Bounded(ip, bound), SPENT),
         };
@@ -70,15 +73,16 @@ impl TranslatedProcess {
         let Translation { superblock, address, .. } = translated;
         thread.set_trace_pointer(&self.window.shared, pointer);
         self.enter_cache(thread, address)?;
-        let bounded = matches!(distance, RunLimit::Bound(_)).then_some(superblock);
+        let bounded = matches!(limit, RunLimit::Bound(_)).then_some(superblock);
         // No glances, unless [`Self::allow_glances`] asks for them.
         self.window.shared.store(thread.area.slot(slots::LISTENS), 0);
         let budget = self.budget_of_r11(pointer);
-        Ok(Running { budget, bounded, requests: 0, glances: None })
+        Ok(Running { budget, bounded, stops: 0, glances: None })
     }
 
-    /// Waits for the end of a run whose thread was resumed. `seen` is a stop of the thread that the
-    /// caller was given already.
+    /// Waits for the stops of a thread that was resumed, and translates the code that it asks for,
+    /// until its run ends or another stop is the caller's to handle ([`RunOutcome`]). `seen` is a
+    /// stop of the thread that the caller has waited for already.
     pub fn serve_run(
         &mut self,
         thread: &mut TranslatedThread,
@@ -98,7 +102,7 @@ impl TranslatedProcess {
                 Stop::Signal(signal) => signal,
                 stop => return Ok(RunOutcome::Other(stop)),
             };
-            running.requests += 1;
+            running.stops += 1;
             let stop = self.classify_stop(thread, Phase::Runs, signal)?;
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;
@@ -180,7 +184,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Ends the run of a thread that made a request: its distance is spent, or the cache is full.
+    /// Ends the run of a thread that made a request: its budget is spent, its bounded superblock has
+    /// ended, or the cache is full. `counter` is R11 at the request.
     fn end_at_request(
         &self,
         thread: &mut TranslatedThread,
@@ -197,8 +202,9 @@ impl TranslatedProcess {
         Ok(RunOutcome::Ended(EndedRun { instructions, end, ..ran }))
     }
 
-    /// Undoes an indirect branch to an address that is not canonical: the thread is to execute it
-    /// in the program, so that its fault is the CPU's own.
+    /// Ends a run before an indirect branch to an address that is not canonical, which the thread
+    /// has just executed in the cache: it is to execute the branch in the program, so that its
+    /// fault is the CPU's own.
     fn undo_branch(
         &self,
         thread: &mut TranslatedThread,
@@ -219,6 +225,7 @@ impl TranslatedProcess {
     }
 
     /// Takes a thread, which a signal of the program stopped, out of the cache, and ends its run.
+    /// In the returned signal, the address of a faulting instruction is the program's.
     fn end_for_signal(
         &self,
         thread: &mut TranslatedThread,
@@ -241,8 +248,8 @@ impl TranslatedProcess {
         Ok(RunOutcome::Signal(ran, info))
     }
 
-    /// Ends the run of a stopped thread early, at the next place where the program's state is
-    /// exact.
+    /// Ends the run of a thread that is stopped in the cache before its limit, at the next place
+    /// where the program's state is exact. The outcome is as if the limit were reached there.
     pub fn interrupt_run(
         &self,
         thread: &mut TranslatedThread,
@@ -251,7 +258,8 @@ impl TranslatedProcess {
         self.end_at_next_exact(thread, running, RunEnd::Limit)
     }
 
-    /// Takes a thread out of the cache, at the next place where the program's state is exact.
+    /// Ends a run for the reason `end`: steps the thread to the next place where the program's
+    /// state is exact, and takes it out of the cache there.
     fn end_at_next_exact(
         &self,
         thread: &mut TranslatedThread,
@@ -264,8 +272,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Takes a thread out of the cache after a fault of one of the program's accesses, to before
-    /// the instruction that faulted.
+    /// Ends a run, for the reason `end`, before the instruction of the program whose access has
+    /// faulted.
     fn end_at_fault(
         &self,
         thread: &mut TranslatedThread,
@@ -279,7 +287,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Ends a run at an exact state: sets the program's registers, and returns the ticks.
+    /// Ends a run, for the reason `end`, at a known exact state: moves the thread to the program's
+    /// own code, with the program's registers.
     fn end_at_state(
         &self,
         thread: &mut TranslatedThread,
@@ -293,6 +302,8 @@ impl TranslatedProcess {
     }
 
     /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
+    /// It does not move if its state is exact already. Until then, all signals but SIGTRAP and
+    /// SIGSEGV are blocked, and group stops are put off.
     pub(super) fn step_to_exact(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, DeferredStops::default());
@@ -323,9 +334,9 @@ impl TranslatedProcess {
         Err(Error::Inexact { tid: thread.tid(), at })
     }
 
-    /// Returns the program's registers of a thread that was killed during a run, at the next place
-    /// where they are exact, and its ticks in the run up to there. Emulates the glue before that
-    /// place. `None` if the place is not known.
+    /// Returns the program's registers of a thread that was killed during a run, and its ticks in
+    /// the run: at the next place where they are exact, as if the thread had executed the glue
+    /// before it, which is emulated. `None` if there is no such place.
     pub fn killed_run_state(
         &self,
         thread: &TranslatedThread,
@@ -340,7 +351,8 @@ impl TranslatedProcess {
     }
 
     /// Lets a thread that is stopped in the program execute one instruction there, with all its
-    /// repetitions. Foreign memory that it accessed is open after it.
+    /// repetitions, and waits for that. Foreign memory and write-protected pages that it accessed
+    /// are open after it.
     pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
         debug_assert_eq!(thread.place, Place::Program);
         let begun = thread.tracee.registers()?;
@@ -443,7 +455,8 @@ impl TranslatedProcess {
     }
 
     /// Returns the number of instructions after the last tick of the path by which a thread left a
-    /// bounded superblock; `None` if the path is not known.
+    /// bounded superblock, all of them if none ticks. `counter` is R11 at the thread's request.
+    /// `None` if the path is not known.
     fn instructions_after_last_tick(
         &self,
         thread: &TranslatedThread,

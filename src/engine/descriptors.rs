@@ -6,8 +6,9 @@ use super::window::DESCRIPTORS_OFFSET;
 use crate::translate::{CacheMemory, DESCRIPTOR_COUNT, DescriptorClass};
 
 impl TranslatedProcess {
-    /// Returns true if the class of a descriptor is known, cannot be noted, or is not needed, since
-    /// no calls are made in the cache.
+    /// Returns false if the caller should find out the class of a descriptor and note it. Returns
+    /// true if the class is known, if the number is too large to be noted, or if the class is not
+    /// needed, since no calls are made in the cache.
     pub fn knows_descriptor(&self, fd: u64) -> bool {
         if !has_entry(fd) || self.stops_at_calls || self.has_foreign() {
             return true;
@@ -17,8 +18,8 @@ impl TranslatedProcess {
         class != [DescriptorClass::Unknown as u8]
     }
 
-    /// Notes the class of a descriptor. It is forgotten where a thread closes the descriptor in the
-    /// cache.
+    /// Notes the class of a descriptor, unless its number is too large. The class is forgotten
+    /// where a thread closes the descriptor in the cache.
     pub fn note_descriptor(&self, fd: u64, class: DescriptorClass) {
         if has_entry(fd) {
             self.window.shared.write(DESCRIPTORS_OFFSET + fd, &[class as u8]);
@@ -31,6 +32,7 @@ impl TranslatedProcess {
     }
 
     /// Notes a device (`st_dev`) on which calls for regular files and directories do not block.
+    /// Does nothing if it is known, or if as many devices are known as the table has room for.
     pub fn note_device(&mut self, device: u64) {
         if self.known.add_device(device) {
             self.update_logged_calls();

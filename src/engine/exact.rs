@@ -1,4 +1,10 @@
-//! From a place anywhere in the code cache to the program's exact state.
+//! From a place anywhere in the code cache to the program's exact state: all registers as they
+//! would be natively between two instructions.
+//!
+//! That state is exact at a *point* between the translated instructions ([`Location`]), also where
+//! some registers are in the thread's slots. In the glue between points it is not: a thread is
+//! stepped to the next point, or the glue is emulated if the thread was killed. A thread that makes
+//! a *request*, for code that has no superblock yet, is between two instructions, too.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -25,8 +31,8 @@ pub const PROGRAM_END: u64 = 1 << 47;
 pub struct ExactState {
     /// The program's registers, with its own GS base.
     pub program: Registers,
-    /// The trace pointer: the address after the last record in the buffer. The budget left, in code
-    /// that counts.
+    /// The trace pointer: the address after the last record in the buffer. In code that counts, the
+    /// value of R11 from which the budget left follows.
     pub pointer: u64,
     /// The steps that were executed after the last record, and the address that is executed next.
     /// `None` if all steps are recorded.
@@ -54,9 +60,9 @@ pub enum Emulated {
 }
 
 impl TranslatedProcess {
-    /// Returns the program's state, if it is exact where a thread with these registers is.
-    /// Withdraws a request of the thread: the program is about to execute the code that was
-    /// requested.
+    /// Returns the program's state, if it is exact where a thread with these registers is. If the
+    /// thread has made a request, withdraws that: the state is then before the code that was
+    /// requested. Changes no register of the thread.
     pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<ExactState> {
         if let Some(request) = self.request(thread) {
             let load = |slot| self.window.shared.load(thread.area.slot(slot));
@@ -144,27 +150,29 @@ impl TranslatedProcess {
         (program, pointer)
     }
 
-    /// Finds the place in the program to which an address of the cache belongs, if there is one.
+    /// Returns the place in the translated code at an address of the cache; `None` in the code that
+    /// all superblocks share, and outside the cache.
     pub fn locate(&self, at: u64) -> Option<Location> {
         self.translator.locate(at)
     }
 
-    /// Returns true if R11 holds the program's value in a thread that is in the cache with these
-    /// registers.
+    /// Returns true if R11 surely holds the program's value in a thread that is in the cache with
+    /// these registers. Returns false in glue.
     pub fn has_own_r11(&self, registers: &Registers) -> bool {
         let at = self.translator.locate(registers.rip);
         at.is_some_and(|at| at.exact && !at.point.state.r11_in_slot)
     }
 
     /// Returns true if R11 may hold the trace pointer in a thread that is in the cache with these
-    /// registers.
+    /// registers: also where that is not known.
     pub fn may_have_trace_pointer(&self, registers: &Registers) -> bool {
         let at = self.translator.locate(registers.rip);
         at.is_none_or(|at| at.point.state.r11_in_slot)
     }
 
-    /// Moves a stopped thread from the cache to the program's own code: sets its registers to
-    /// `program`, and the trace pointer that is kept for its return to the cache to `pointer`.
+    /// Moves a stopped thread from the cache to the program's own code, and leaves it stopped: sets
+    /// its registers to `program`, and the trace pointer that is kept for its return to the cache
+    /// to `pointer`.
     pub fn enter_program(
         &self,
         thread: &mut TranslatedThread,
@@ -177,9 +185,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Finds the next place where the program's state is exact, for a thread that was killed in the
-    /// cache. Emulates the glue before that place, and updates `registers`. `tsc` returns the time
-    /// for an RDTSC of the glue.
+    /// Returns the program's state at the next place where it is exact, for a thread that was
+    /// killed in the cache with `registers`. Emulates the glue before that place, with its writes
+    /// to memory, and updates `registers`. `tsc` returns the time for an RDTSC of the glue.
     pub fn emulate_to_exact(
         &self,
         thread: &TranslatedThread,
@@ -224,9 +232,9 @@ impl TranslatedProcess {
         Emulated::Unknown
     }
 
-    /// Returns true if the target of a thread's indirect branch is not canonical. The CPU refuses
-    /// such a branch before it is taken (SDM volume 2, "JMP", "RET": #GP), so the thread has to
-    /// execute it where it is.
+    /// Returns true if a thread has requested the target of an indirect branch, and that is no
+    /// address of a program: it is not canonical. The CPU refuses such a branch before it is taken
+    /// (SDM volume 2, "JMP", "RET": #GP), so the thread has to execute it in the program.
     pub fn has_noncanonical_target(&self, thread: &TranslatedThread) -> bool {
         let request = self.request(thread);
         request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)

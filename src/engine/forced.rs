@@ -1,5 +1,7 @@
 //! Restores the signal mask and the handlers that the kernel resets in a program when it forces the
-//! code cache's SIGTRAPs and SIGSEGVs on it (`force_sig_info_to_task` in the kernel's signal.c).
+//! code cache's SIGTRAPs and SIGSEGVs on it (`force_sig_info_to_task` in the kernel's signal.c): a
+//! fault or trap whose signal is blocked or ignored unblocks the signal and resets its action. So
+//! the tracer keeps the program's mask and actions for these two signals itself.
 
 use super::actions::{
     ACTION_BYTES, CACHE_SIGNALS, SEGV_BIT, action_word, cache_signal_bit, is_ignoring,
@@ -25,7 +27,8 @@ const SCRATCH: u32 = 0x80;
 const _: () = assert!(slots::COUNTER + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
 impl TranslatedProcess {
-    /// Reads the program's actions for SIGTRAP and SIGSEGV from the kernel, if an area is spare.
+    /// Reads the program's actions for SIGTRAP and SIGSEGV from the kernel, by calls that a stopped
+    /// thread is made to execute. Does nothing if no area is spare to write them to.
     pub fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
         let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
         let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
@@ -39,7 +42,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Notes that the thread is about to set its mask of signals (`rt_sigprocmask`).
+    /// Notes that the thread is about to set its mask of signals by `rt_sigprocmask`, with these
+    /// registers. Ignores a call that will fail or change nothing.
     pub fn note_sigprocmask(&self, thread: &mut TranslatedThread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
@@ -53,14 +57,16 @@ impl TranslatedProcess {
         thread.blocked = blocked & CACHE_SIGNALS;
     }
 
-    /// Notes that the thread is about to return from a handler, which restores its mask of signals.
+    /// Notes that the thread is about to return from a handler by `rt_sigreturn`, with these
+    /// registers, which restores its mask of signals from the stack.
     pub fn note_sigreturn(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
             thread.blocked = mask & CACHE_SIGNALS;
         }
     }
 
-    /// Notes that the thread is about to set its process's action for a signal (`rt_sigaction`).
+    /// Notes that a thread is about to set its process's action for a signal by `rt_sigaction`,
+    /// with these registers. Ignores other signals than SIGTRAP and SIGSEGV.
     pub fn note_sigaction(&mut self, registers: &Registers) {
         let signal = Signo::try_from(registers.rdi).unwrap_or(0);
         let mut action = [0; ACTION_BYTES];
@@ -86,8 +92,8 @@ impl TranslatedProcess {
     }
 
     /// Restores the program's mask and action for `signal`, if the kernel has reset them, after a
-    /// stop for it that was the tracer's. Also sends the program's own signal again if the tracer's
-    /// took its place.
+    /// stop of the thread for it that the cache caused. If the stop took the place of the program's
+    /// own signal, which is blocked, sends that again.
     pub fn restore_signal_state(
         &mut self,
         thread: &mut TranslatedThread,
@@ -120,9 +126,9 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Notes the delivery of a signal of the program's. Forgets the program's action for it, and
-    /// that it is blocked, if the kernel has reset these: it forced the signal, or the handler is
-    /// called once only (`SA_RESETHAND`).
+    /// Notes that a signal of the program is delivered to a thread. Forgets the program's action
+    /// for it, and that it is blocked, if the kernel resets these then: it forces the signal, or
+    /// the handler is called once only (`SA_RESETHAND`).
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
@@ -135,17 +141,18 @@ impl TranslatedProcess {
 }
 
 impl TranslatedThread {
-    /// Returns true if `info` is of a signal that was sent to the program, which blocks it: it was
-    /// delivered in place of a forced one of the tracer's, since the kernel queues one signal of a
-    /// number.
+    /// Returns true if `info`, of the signal for which the thread stopped, is of a SIGTRAP or
+    /// SIGSEGV that was sent to the program while the program blocks it. It then stopped the thread
+    /// in place of one that the cache raised, since the kernel queues one signal of a number.
     pub fn hides_forced_signal(&self, info: &SiginfoBytes) -> bool {
         let blocked = self.blocked & cache_signal_bit(siginfo::signal_of(info)) != 0;
         blocked && siginfo::code_of(info) <= 0
     }
 
-    /// Lets a fault of the code cache happen again, since a SIGSEGV of the program was delivered in
-    /// its place. Blocks SIGSEGV, so that the fault is forced. The program's signal is sent again
-    /// after it.
+    /// Prepares a thread, which the caller resumes, to repeat a fault of the code cache, since a
+    /// SIGSEGV of the program stopped it in the fault's place. Blocks SIGSEGV, so that the kernel
+    /// forces the fault. [`TranslatedProcess::restore_signal_state`] sends the program's signal
+    /// again after that.
     pub fn repeat_fault(&mut self) -> Result<(), Error> {
         self.owes_segv = true;
         Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)

@@ -1,5 +1,7 @@
 //! Foreign memory: shared with processes outside the recording, which may write it at any time. It
-//! is closed, so that each of the program's accesses faults.
+//! is *closed*: mapped without permissions, so that each of the program's accesses faults, and the
+//! recorder sees it. For the access, the pages are *opened*, and closed again after it. This file
+//! keeps the book; `closing` changes the mappings.
 
 use super::masked::join;
 use crate::common::{Addr, AddrRange};
@@ -23,8 +25,8 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// Notes that processes outside write the file of a mapping. Returns false if it was noted
-    /// before.
+    /// Notes that processes outside write the file of a mapping: its mappings are foreign memory,
+    /// which is not closed yet. Returns false if that was known.
     pub(super) fn add_file(&mut self, mapping: &Mapping) -> bool {
         let is_new = !self.has_file(mapping);
         if is_new {
@@ -39,7 +41,8 @@ impl Foreign {
         self.files.iter().any(|file| file.is_same_file(mapping))
     }
 
-    /// Notes that only this process writes the file of a mapping.
+    /// Notes that only this process writes the file of a mapping, which is no longer foreign. The
+    /// caller opens its closed ranges first.
     pub(super) fn remove_file(&mut self, mapping: &Mapping) {
         self.files.retain(|file| !file.is_same_file(mapping));
     }
@@ -54,7 +57,8 @@ impl Foreign {
         !self.files.is_empty()
     }
 
-    /// Returns true if a mapping is foreign memory that can be closed. Executable mappings are not.
+    /// Returns true if a mapping is foreign memory that can be closed: it is shared, accessible and
+    /// not executable.
     pub(super) fn can_close(&self, mapping: &Mapping) -> bool {
         let Protection { shared, execute, read, write } = mapping.protection;
         shared && !execute && (read || write) && self.has_file(mapping)
@@ -65,7 +69,8 @@ impl Foreign {
         !self.is_stale && self.open.is_empty()
     }
 
-    /// Notes that the mappings changed, so that foreign ones may be open.
+    /// Notes that the mappings changed: if there are files of others, new mappings of them may be
+    /// open.
     pub(super) fn note_mappings_changed(&mut self) {
         self.is_stale = self.has_files();
     }
@@ -91,8 +96,9 @@ impl Foreign {
         !is_open && self.is_closed(AddrRange::sized(addr, 1))
     }
 
-    /// Notes that the pages of an access at an address are open. Returns them, with the program's
-    /// protection; `None` if the address was not closed.
+    /// Notes that the pages that one access at an address can touch are open. Returns them, with
+    /// the program's protection, which the caller sets; `None` if the address is not in a closed
+    /// range.
     pub(super) fn note_open_at(&mut self, addr: Addr) -> Option<(AddrRange, Protection)> {
         let (range, protection) = *self.closed.iter().find(|(range, _)| range.contains(addr))?;
         let last = addr.wrapping_add(REACH_BYTES - 1).page().wrapping_add(PAGE_BYTES);
@@ -101,7 +107,7 @@ impl Foreign {
         Some((pages, protection))
     }
 
-    /// Removes and returns the parts that are open for an access.
+    /// Returns the parts that are open for an access, and notes that they are closed again.
     pub(super) fn take_open(&mut self) -> Vec<AddrRange> {
         std::mem::take(&mut self.open)
     }
@@ -121,8 +127,8 @@ impl Foreign {
         &self.closed
     }
 
-    /// Forgets the closed and open parts of a range whose mappings were replaced. The new ones may
-    /// be foreign and open: they are to be looked for.
+    /// Forgets the closed and open parts of a range whose mappings were replaced. The new mappings
+    /// may be foreign and open, so all count as not closed until the next look.
     pub(super) fn note_replaced(&mut self, range: AddrRange) {
         let outside = |(closed, protection): (AddrRange, Protection)| {
             let before = AddrRange::new(closed.start, closed.end.min(range.start));
@@ -135,7 +141,8 @@ impl Foreign {
         self.note_mappings_changed();
     }
 
-    /// Returns the mappings with the program's protection where they are closed.
+    /// Returns these mappings, read from the kernel, with the program's protection in place of that
+    /// of closed ranges. Joins those again that were split by closing or opening a part.
     pub(super) fn with_program_protection(&self, maps: Vec<Mapping>) -> Vec<Mapping> {
         if self.closed.is_empty() {
             return maps;

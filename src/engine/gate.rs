@@ -31,7 +31,8 @@ impl Gate {
         self.0
     }
 
-    /// Returns the address that the kernel reports for calls from the gate.
+    /// Returns the address after the SYSCALL instruction, which the kernel reports for calls from
+    /// the gate.
     pub fn after_entry(self) -> Addr {
         self.0.wrapping_add(SYSCALL_BYTES)
     }
@@ -53,8 +54,9 @@ impl Gate {
         (MMAP, [self.0.0, PAGE_BYTES, READ_EXECUTE, flags, u64::MAX, 0])
     }
 
-    /// Makes the gate in a process that has executed a program, whose only thread is stopped before
-    /// its first instruction. Fails if the program has something else there.
+    /// Maps and fills the gate's page in a process after execve(2), whose only thread is stopped
+    /// before its first instruction. Does nothing if the gate is there already. Fails if the
+    /// program has something else there.
     pub fn make(self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         if self.is_present(memory) {
             return Ok(());

@@ -1,5 +1,6 @@
 //! Glances: stops at which a thread of a replay stays in the cache, shows its registers in the
-//! shared memory, and waits there for its tracer's answer.
+//! shared memory, and waits there for its tracer's answer: to go on or to stop. That takes far less
+//! time than a stop in the kernel. If the answer does not come in time, the thread stops.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -17,8 +18,8 @@ const READS_PER_POLL: u32 = 100;
 const POLLS: u32 = 20;
 
 impl TranslatedProcess {
-    /// Lets a run, which was begun by a budget and not resumed, return [`super::RunOutcome::Glance`] at
-    /// stops. Its code must be [`super::CodeKind::Counting`].
+    /// Lets a run, which was begun by a budget and not resumed, return
+    /// [`super::RunOutcome::Glance`] at stops. Its code must be [`super::CodeKind::Counting`].
     pub fn allow_glances(
         &self,
         thread: &TranslatedThread,
@@ -34,15 +35,17 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Answers the glance of a thread. Returns false if the answer comes too late: the thread has
-    /// given up, and stops.
+    /// Answers the glance of a thread, which goes on or stops. Returns false, and changes nothing,
+    /// if the answer comes too late: the thread no longer waits, and stops.
     pub fn answer_glance(&self, thread: &TranslatedThread, answer: GlanceAnswer) -> bool {
         let slot = self.window.shared.word(thread.area.slot(slots::GLANCE));
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         slot.compare_exchange(GLANCE_POSTED, answer as u64, success, failure).is_ok()
     }
 
-    /// Waits until a thread stops; `None` if it shows its registers at a glance instead.
+    /// Waits until a thread stops, and returns the stop; `None` if it waits at a glance instead.
+    /// Reads the thread's slot for a short time, and then waits in the kernel: a glance in that
+    /// time becomes a stop.
     pub(super) fn wait_or_glance(&self, thread: &TranslatedThread) -> Result<Option<Stop>, Error> {
         let (shared, area) = (&self.window.shared, thread.area);
         let is_posted = || shared.load(area.slot(slots::GLANCE)) == GLANCE_POSTED;
@@ -64,8 +67,8 @@ impl TranslatedProcess {
         Ok(stop)
     }
 
-    /// Returns the registers that a thread shows at a stop, the answers that it has taken, and its
-    /// ticks.
+    /// Returns the state of a thread that waits at a glance. `now` has the registers that it does
+    /// not show, as they were when the run began.
     pub(super) fn glance(
         &self,
         thread: &TranslatedThread,
@@ -81,7 +84,8 @@ impl TranslatedProcess {
         Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_of_r11(pointer)) }
     }
 
-    /// Returns true if a thread at this place in the cache is at a stop, before the instruction.
+    /// Returns true if a thread at this place in the cache, where it has met an INT3, is at an
+    /// address where threads are to stop.
     pub(super) fn is_before_stop(&self, at: &Location) -> bool {
         at.point.state.stops || !self.answers_calls() && self.translator.stops_at(at.superblock)
     }

@@ -1,5 +1,5 @@
-//! Code that can change: pages that code was translated from are write-protected where the program
-//! could write them, and their translations are dropped when it does.
+//! Code that can change: pages that code was translated from are write-protected (*masked*) where
+//! the program could write them, and their translations are dropped when it does.
 
 use super::code::CodeChange;
 use super::error::{Error, checked, no_room};
@@ -17,14 +17,15 @@ pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX))
 /// The maximum number of bytes that one store writes: a register of AVX-512.
 const LARGEST_STORE_BYTES: u64 = 64;
 
-/// Code that a thread is about to execute.
+/// Code that a thread is about to execute, as a translation is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedCode {
     /// The code that a thread in the cache asks for.
     Requested(Request),
     /// The code at an address.
     At(u64),
-    /// The code at an address, without the stop before its first instruction.
+    /// The code at an address from which a thread resumes: it does not stop before the first
+    /// instruction, even if threads are to stop there.
     PastStop(u64),
     /// The code at an address, up to a bound. Only for code that counts or records again.
     Bounded(u64, Bound),
@@ -54,8 +55,9 @@ impl TranslatedProcess {
         }
     }
 
-    /// Translates code, unless it is translated. The caller takes note of the changes and calls
-    /// [`Self::write_protect`] before any thread executes it.
+    /// Translates code, unless it is translated already, and adds a zone to the cache if there is
+    /// no room. The caller takes note of the changes and calls [`Self::write_protect`] for the
+    /// pages before any thread executes the code.
     pub fn translate(&mut self, tracee: Tracee, wanted: WantedCode) -> Result<Translation, Error> {
         let first_edge = self.translator.edge_count();
         let mut changes = Vec::new();
@@ -107,8 +109,9 @@ impl TranslatedProcess {
     }
 
     /// Write-protects pages that code was translated from, and other mappings of the same parts of
-    /// files, so that writes to them fault. Returns false if one was written since it was read: the
-    /// code that was translated from it is dropped then.
+    /// files, so that writes to them fault. Does so by calls of `tracee`, a stopped thread. Returns
+    /// false if one was written since it was read: the code that was translated from it is dropped
+    /// then, and has to be translated again.
     pub fn write_protect(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut is_current = true;
         for &page in pages {
@@ -125,7 +128,8 @@ impl TranslatedProcess {
         Ok(is_current)
     }
 
-    /// Write-protects a page. Returns true if it could be written until now.
+    /// Write-protects a page, and lets threads stop before calls that write memory from now on.
+    /// Returns true if the program could write the page until now; if not, does nothing.
     fn write_protect_page(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
         // Writes to closed memory are seen anyway.
         let is_closed = self.is_foreign(AddrRange::sized(Addr(page), PAGE_BYTES));
@@ -149,7 +153,8 @@ impl TranslatedProcess {
         }
     }
 
-    /// Restores the program's permissions on all pages, and opens all foreign memory.
+    /// Restores the program's permissions on all pages, and opens all foreign memory. Keeps the
+    /// translated code.
     pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.open_foreign_range(tracee, EVERYWHERE)?;
         let pages = self.space.masked_in(EVERYWHERE);
@@ -192,9 +197,10 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Makes those of `pages` writable that are executable and not writable. They were protected
-    /// while a thread unmapped them: another thread mapped the same addresses and executed code
-    /// there before the first one's call was seen to be done. Returns true if there were any.
+    /// Makes those of `pages` writable that are executable and not writable, and returns true if
+    /// there were any. Such a page is a new mapping that was write-protected in place of an old
+    /// one: a thread unmapped it, and another mapped the same addresses and executed code there
+    /// before the first one's call was seen to be done.
     pub fn open_new_mappings(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
         let mut opened = false;
         for &page in pages {
@@ -228,8 +234,8 @@ impl TranslatedProcess {
         self.pages.changing_pages_in(ranges)
     }
 
-    /// Returns true if the kernel lets the program write at `addr`, with the write protection that
-    /// the guard has in place.
+    /// Returns true if the program can now write at `addr`, by the mappings as the kernel has them:
+    /// with the write protection of the tracer.
     pub(super) fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
         let maps = mappings(self.pid)?;
         let at = maps.iter().find(|mapping| mapping.range.contains(addr));

@@ -15,8 +15,9 @@ const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
 impl TranslatedProcess {
-    /// Returns the result, a negative error number, of a call that a thread is about to make and
-    /// that would change the tracer's mappings; `None` for other calls.
+    /// Returns the result, a negative error number, that a call gets which a thread is about to
+    /// make and which would change the tracer's mappings; the call must not be made. `None` for
+    /// other calls.
     pub fn own_mapping_error(&self, number: u64, registers: &Registers) -> Option<i64> {
         let own = &self.window.ranges;
         let reaches = |changed: AddrRange| own.iter().any(|own| own.overlaps(changed));
@@ -31,7 +32,8 @@ impl TranslatedProcess {
     }
 }
 
-/// Returns the ranges whose mappings a call replaces, removes or changes; empty if there are none.
+/// Returns the ranges whose mappings a call replaces, removes or changes, the old one of mremap(2)
+/// first. They are empty if there are none.
 fn changed_ranges(number: u64, r: &Registers) -> [AddrRange; 2] {
     let pages = |start: u64, size: u64| {
         let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);

@@ -1,6 +1,6 @@
 //! System calls that write into pages whose write permission the tracer took away: the kernel would
-//! fail where the program could have written. While there are such pages, these calls stop, and
-//! the pages that they could write are given back first.
+//! fail where the program could have written. While there are such pages, these calls stop, and the
+//! pages that they could write are given back first.
 
 use super::error::Error;
 use super::guard::EVERYWHERE;
@@ -18,8 +18,8 @@ const SMALLEST_REACH: u64 = PAGE_BYTES;
 const LARGEST_REACH: u64 = 1 << 30;
 /// All numbers of system calls are less than this (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
-/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments
-/// point to the addresses that they write.
+/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments point
+/// to the addresses that they write.
 pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 /// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`,
 /// `sched_yield`, `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the
@@ -27,7 +27,8 @@ pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
 impl TranslatedProcess {
-    /// Makes threads stop before each system call that may write memory, from now on.
+    /// Makes threads stop before each system call that may write memory, from now on. For a tracer
+    /// that then calls [`Self::unprotect_for_call`].
     pub(super) fn watch_kernel_writes(&mut self) {
         if self.watches_kernel_writes {
             return;
@@ -39,8 +40,9 @@ impl TranslatedProcess {
         self.stop_before_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
-    /// Restores the permissions of the pages that may be written by a call which a thread is about
-    /// to make. `registers` are the thread's.
+    /// Restores the program's permissions on the pages that the kernel may write in a call which a
+    /// thread is about to make, and drops the code that was translated from them. `registers` are
+    /// the thread's.
     pub fn unprotect_for_call(
         &mut self,
         tracee: Tracee,

@@ -1,4 +1,6 @@
-//! System calls that threads make and log in the code cache, without a stop.
+//! System calls that threads make and log in the code cache, without a stop. Each thread has a log
+//! in its area. A *record* of it has the registers before the call, the result, and the memory that
+//! the call wrote. Some calls for the time are not made: a function of the vdso reads the clock.
 
 use super::area::Area;
 use super::error::Error;
@@ -128,8 +130,9 @@ impl RecordResolver for TranslatedProcess {
 }
 
 impl TranslatedProcess {
-    /// Sets which system calls threads make and log in the cache, where its code is
-    /// [`super::CodeKind::Logging`]: none while all calls have to stop.
+    /// Writes the table of the system calls that threads make and log in the cache, after something
+    /// changed on which that depends: none while all calls have to stop. Only where the code is
+    /// [`super::CodeKind::Logging`]; does nothing where it answers calls.
     pub fn update_logged_calls(&self) {
         if self.answers_calls() {
             return;
@@ -142,21 +145,21 @@ impl TranslatedProcess {
         self.window.shared.write(CLASSES_OFFSET, &classes(calls, is_refused, &self.known));
     }
 
-    /// Makes threads stop before each system call from now on if `watches` is true, and no longer
-    /// if it is false.
+    /// Makes threads stop before each system call while `watches` is true, as a debugger watches
+    /// the calls. If it is false, they stop as before.
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
             self.update_logged_calls();
         }
     }
 
-    /// Makes threads stop before each system call, from now on.
+    /// Makes threads stop before each system call from now on, for good.
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
         self.update_logged_calls();
     }
 
-    /// Empties the log in an area.
+    /// Empties the log in an area. Where the code answers calls, also withdraws the answers.
     pub(super) fn clear_log(&self, area: &Area) {
         let shared = &self.window.shared;
         let room = if self.answers_calls() {
@@ -202,7 +205,8 @@ impl TranslatedProcess {
         zone.log.filter(|log| (log.start..=log.stop).contains(&rip))
     }
 
-    /// Returns true if a thread has stopped after a call that it logged.
+    /// Returns true if a thread with this instruction pointer has stopped after a call that it
+    /// logged, since the record lacks effects of the call.
     pub(super) fn has_stopped_after_call(&self, rip: u64) -> bool {
         let at = rip.wrapping_sub(1);
         self.log_code_at(at).is_some_and(|log| log.stop == at)
@@ -335,8 +339,10 @@ impl TranslatedProcess {
         self.update_logged_calls();
     }
 
-    /// Copies the bytes that a call wrote, in the place of a thread that is about to do so in the
-    /// cache and would take a step for each byte. Returns true if they were copied.
+    /// Copies the bytes that a call wrote to the thread's record, in the place of a thread that is
+    /// about to do so in the cache by REP MOVSB and would take a step for each byte. Moves the
+    /// thread to after that instruction, and returns true. Returns false if the thread is elsewhere
+    /// or the memory is not there.
     pub(super) fn copy_call_output(
         &self,
         thread: &TranslatedThread,

@@ -1,5 +1,7 @@
 //! System calls that threads made and logged in the code cache, after they were moved out of a
-//! thread's log. They no longer depend on the process, so another thread may read them.
+//! thread's log. To *settle* a record is to replace its references to the process: an edge by an
+//! instruction's address, a value of R11 by a budget. Then another thread of the recorder may read
+//! it.
 
 use crate::common::Addr;
 use crate::insn::Registers;
@@ -49,7 +51,8 @@ pub(super) trait RecordResolver {
 }
 
 impl LoggedCalls {
-    /// Settles the records of a log, up to the first damaged one.
+    /// Settles the records of a log, up to the first damaged one, which is dropped with the rest.
+    /// Removes the tracer's own memory from the bytes that calls wrote.
     pub(super) fn settle(
         mut log: Vec<u8>,
         now: Registers,
@@ -91,7 +94,8 @@ impl LoggedCalls {
         LoggedCall::first_of(&self.log[self.last..]).map(|(call, _)| call.budget())
     }
 
-    /// Removes and returns the last call, if it is one that stops the thread; only the last can.
+    /// Removes and returns the last call, if its record lacks effects, so that the thread stopped
+    /// after it; only the last can. `None` if it has all, or there are no calls.
     pub fn split_off_stopping(&mut self) -> Option<Self> {
         let (last, _) = LoggedCall::first_of(&self.log[self.last..])?;
         if !last.stops() {

@@ -1,5 +1,5 @@
-//! CodePages whose write permission the recorder took away, to see code being written: the mappings
-//! as the program made them.
+//! Mappings as the program made them, from those that the kernel reports: the recorder took the
+//! write permission of some pages away, to see code being written. These pages are *masked*.
 
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Mapping;

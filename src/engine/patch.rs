@@ -17,12 +17,13 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Overwrites the bytes at `at` with a SYSCALL instruction.
+    /// Overwrites the bytes at `at` with a SYSCALL instruction, and returns the former ones. Fails
+    /// if they cannot be read or written.
     pub fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
         Self::write(memory, at, &SYSCALL_INSN)
     }
 
-    /// Overwrites bytes at `at`, and returns the former ones.
+    /// Overwrites the bytes at `at` with `bytes`, and returns the former ones.
     pub(super) fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
         let mut old = vec![0; bytes.len()];
         if memory.read(at, &mut old) < old.len() {

@@ -32,21 +32,24 @@ pub enum CacheUpdate {
 
 impl TranslatedProcess {
     /// Returns the address near which the code cache of a program with this auxiliary vector is
-    /// best made: the same in all of its runs and in its children, so that a persisted cache fits.
+    /// best made: where its dynamic linker is mapped, or its entry. That is the same in all of its
+    /// runs without address space randomization, so that a persisted cache fits. `None` if the
+    /// vector has neither.
     pub fn usual_cache_address(auxv: &[u8]) -> Option<u64> {
         [AT_BASE, AT_ENTRY].into_iter().find_map(|kind| auxv_value(auxv, kind))
     }
 
-    /// Returns all on which a persisted cache depends beside the code of the program and its files;
-    /// `None` if the code of this process cannot be persisted.
+    /// Returns bytes that are equal for two processes if one can use the persisted cache of the
+    /// other, as far as that does not depend on the program's code: the translator's build and
+    /// settings. `None` if the code of this process cannot be persisted.
     pub fn code_variant(&self) -> Option<Vec<u8>> {
         let variant = self.translator.variant()?;
         Some([build_id()?, variant.into_bytes()].concat())
     }
 
-    /// Begins with a persisted cache, given as its description and its code, if it is whole and can
-    /// be mapped where it was. No code may be translated yet. The code is used once its files are
-    /// mapped ([`Self::wake_code`]). `tracee` is stopped in the program.
+    /// Takes over a persisted cache, given as its description and its code, if it is whole and can
+    /// be mapped where it was; otherwise begins without. No code may be translated yet. The code is
+    /// used once its files are mapped ([`Self::wake_code`]). `tracee` is stopped in the program.
     pub fn resume_code(
         &mut self,
         tracee: Tracee,
@@ -84,13 +87,15 @@ impl TranslatedProcess {
         Ok(true)
     }
 
-    /// Notes that a file is mapped: the code that a persisted cache has of it is used from now on.
+    /// Notes that a part of a file was just mapped: the code that a persisted cache has of it is
+    /// used from now on, if it is mapped where it was.
     pub fn wake_code(&mut self, module: &Module) {
         let Self { translator, space, .. } = self;
         translator.wake(module, &|page| space.is_stable(Addr(page)));
     }
 
-    /// Returns the fate of the persisted cache with which the process began, or could have begun.
+    /// Returns what the caller is to do with the persisted cache of the program, after the run.
+    /// Writes nothing.
     pub fn updated_cache(&self) -> CacheUpdate {
         let (persisted, new) = self.translator.persisted_and_new();
         if new < FEW_NEW.max(persisted / NEW_SHARE) {

@@ -20,8 +20,9 @@ const ABOVE_LOW_PROGRAM: u64 = 0x5000_0000;
 /// that are mapped later.
 const BELOW_CODE: u64 = 0x1800_0000;
 
-/// Returns a free address for `size` bytes that end nearer than `reach` to `near`; `None` if there
-/// is none.
+/// Returns a free address for `size` bytes, all of them nearer than `reach` to `near`, and outside
+/// the ranges `taken`; `None` if there is none. Prefers addresses some distance below `near`, or
+/// above low programs.
 pub(super) fn choose_address(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Option<u64> {
     let preferred = if near < LOW_PROGRAM {
         ABOVE_LOW_PROGRAM
@@ -45,8 +46,8 @@ pub(super) fn is_eligible(range: AddrRange) -> bool {
     start >= LOWEST && range.end.0 <= HIGHEST && start.is_multiple_of(ALIGNMENT)
 }
 
-/// Returns free addresses for `size` bytes, with `margin` around them: `preferred`, and places at
-/// the edges of the mappings.
+/// Returns the addresses of candidates for `size` free bytes with `margin` around them:
+/// `preferred`, and places right below and above the mappings.
 fn free_near(taken: &[AddrRange], preferred: u64, size: u64, margin: u64) -> Vec<u64> {
     let free = |addr: &u64| {
         let wanted = AddrRange::sized(addr.saturating_sub(margin).into(), size + 2 * margin);

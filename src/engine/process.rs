@@ -1,4 +1,7 @@
 //! A process that runs translated: its code cache, its memory, its mappings.
+//!
+//! Methods that take a `tracee` make that thread, which is stopped in the program, execute system
+//! calls by the SYSCALL instruction at the gadget. None of them resumes a thread otherwise.
 
 use super::actions::{Actions, actions_after_exec};
 use super::address_space::AddressSpace;
@@ -17,7 +20,8 @@ use crate::translate::{AddressMap, CacheMemory, Components, Known, Limits, Trans
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Offset of the table of system calls' classes in the shared memory.
+/// Offset of the table of system calls' classes in the shared memory: a byte for each call, by
+/// which glue decides whether the thread stops before it.
 pub(super) const CLASSES_OFFSET: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) as u64;
 /// System calls are classed by the low 16 bits of their numbers.
 const CLASS_COUNT: usize = 1 << 16;
@@ -30,8 +34,8 @@ pub enum CodeKind {
     /// Counts ticks and leaves instructions with a hook to its tracer, except for system calls that
     /// have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
     Counting,
-    /// Counts ticks, and makes and logs system calls ([`TranslatedProcess::update_logged_calls`]). R11 is a
-    /// budget.
+    /// Counts ticks, and makes and logs system calls ([`TranslatedProcess::update_logged_calls`]).
+    /// R11 is a budget.
     Logging,
     /// Writes records, and leaves instructions with a hook to its tracer. R11 is the trace pointer.
     Rerecording,
@@ -69,9 +73,10 @@ pub struct TranslatedProcess {
 }
 
 impl TranslatedProcess {
-    /// Makes the code cache of a process. `tracee`, one of its threads, is stopped in the program,
-    /// and no other runs. Each thread gets trace buffers of `buffer_bytes`. Threads stop before
-    /// system calls with the numbers `seen`.
+    /// Makes the code cache of a process: maps the shared memory, and a first zone. `tracee`, one
+    /// of its threads, is stopped in the program, and no other runs. Each thread gets trace buffers
+    /// of `buffer_bytes`. Threads stop before system calls with the numbers `seen`. The mappings
+    /// are still to be read ([`AddressSpace::refresh`]), and areas to be prepared.
     pub fn open(
         tracee: Tracee,
         pid: Pid,
@@ -82,8 +87,9 @@ impl TranslatedProcess {
         Self::open_at_gate(tracee, pid, code, buffer_bytes, seen, None, None)
     }
 
-    /// Makes the code cache of a process, as [`Self::open`] does, for code at `near`; for that at
-    /// which `tracee` is stopped if it is `None`. `gate` is the process's gate, if it has one.
+    /// Makes the code cache of a process, as [`Self::open`] does, with its first zone in reach of
+    /// `near`, or of where `tracee` is stopped if that is `None`. `gate` is the process's gate, if
+    /// it has one: all calls are then made there.
     pub fn open_at_gate(
         tracee: Tracee,
         pid: Pid,
@@ -98,9 +104,9 @@ impl TranslatedProcess {
         Self::with_window(tracee, memory, code, seen, window, near)
     }
 
-    /// Makes the code cache of a process, as [`Self::open`] does, away from `reserved`, where the
-    /// process will have its own mappings, for code at `near`; for that at which `tracee` is
-    /// stopped if it is `None`.
+    /// Makes the code cache of a process, as [`Self::open`] does, away from the ranges `reserved`,
+    /// where the process will have its own mappings. The first zone is in reach of `near`, or of
+    /// where `tracee` is stopped if that is `None`.
     pub fn open_beside(
         tracee: Tracee,
         pid: Pid,
@@ -176,12 +182,14 @@ impl TranslatedProcess {
         &self.translator
     }
 
-    /// Sets the maximum size of the code cache within reach of any code, in bytes.
+    /// Sets the maximum size in bytes of the zones within reach of any one address. When they are
+    /// full, translations fail.
     pub fn limit_cache(&mut self, bytes: u64) {
         self.translator.set_room(bytes);
     }
 
-    /// Records the order in which code is first executed, from now on ([`Self::unexpected_code`]).
+    /// Notes the order in which code is first executed, from now on ([`Self::unexpected_code`]).
+    /// Then only code that threads ask for, and expected code, is translated.
     pub fn learn_code_order(&mut self) {
         self.translator.learn_order();
     }
@@ -193,13 +201,14 @@ impl TranslatedProcess {
     }
 
     /// Returns the addresses of code of files that was executed and not expected, in the order of
-    /// its first execution.
+    /// its first execution. Empty without [`Self::learn_code_order`].
     pub fn unexpected_code(&self) -> &[u64] {
         self.translator.unexpected()
     }
 
-    /// Drops superblocks that a sample of records shows to be hot and that are worth translating
-    /// anew. The sample has the number of records of each edge.
+    /// Drops the superblocks that a sample of records shows to be hot and that are worth
+    /// translating anew, which happens when a thread next reaches them. The sample has the number
+    /// of records of each edge.
     pub fn drop_hot_code(&mut self, sample: &AddressMap<u32, u64>) {
         self.translator.learn(sample);
     }
@@ -210,9 +219,9 @@ impl TranslatedProcess {
         self.translator.set_stops(stops);
     }
 
-    /// Makes threads stop before these system calls, from now on. Only for recording code, which
-    /// stops at each call with a class other than 0. (In logging code, 1 is a call that writes
-    /// nothing.)
+    /// Makes threads stop before these system calls, from now on, also those that are in the cache.
+    /// Only for recording code, which stops at each call with a class other than 0. (In logging
+    /// code, 1 is a call that writes nothing.)
     pub fn stop_before_calls(&self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             self.window.shared.write(CLASSES_OFFSET + number % CLASS_COUNT as u64, &[1]);
@@ -245,8 +254,8 @@ impl TranslatedProcess {
         self.window.gate
     }
 
-    /// Makes the gate, unless the process has one. The system calls that the tracer makes it
-    /// execute come from there afterwards.
+    /// Makes the gate, unless the process has one, and returns it. The system calls that the tracer
+    /// makes the process execute come from there afterwards.
     pub fn make_gate(&mut self, tracee: Tracee) -> Result<Gate, Error> {
         if let Some(gate) = self.window.gate {
             return Ok(gate);
@@ -299,7 +308,8 @@ impl TranslatedProcess {
         self.window.recycle_area(area, busy);
     }
 
-    /// Returns how many of the `size_bytes` bytes at `addr` come before the tracer's own memory.
+    /// Returns how many of the `size_bytes` bytes at `addr` come before the tracer's own memory;
+    /// all if there is none among them, whether they are mapped or not.
     pub fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
         let wanted = AddrRange::sized(addr, size_bytes as u64);
         let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
@@ -330,25 +340,28 @@ impl TranslatedProcess {
     }
 
     /// Unmaps all of the tracer's memory but the gate in a child of the process, which has a copy
-    /// of it and is stopped in the program, by the SYSCALL instruction at `gadget`.
+    /// of it and is stopped in the program. The child makes the calls by the SYSCALL instruction at
+    /// `gadget`, which must be outside that memory or in the gate.
     pub fn unmap_from_child(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         self.window.unmap_all_but_gate(child, gadget)
     }
 
-    /// Restores the permissions of the program's pages, and unmaps all of the tracer's memory. All
-    /// threads are stopped in the program; `tracee` is one.
+    /// Restores the permissions of the program's pages, and unmaps all of the tracer's memory, so
+    /// that the process can go on natively. All threads are stopped in the program; `tracee` is
+    /// one.
     pub fn restore_native(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.unprotect_all(tracee)?;
         self.window.unmap_all(tracee, &self.memory)
     }
 
-    /// Unmaps the tracer's memory in a process of which no code was translated yet.
+    /// Unmaps all of the tracer's memory in a process of which no code was translated yet.
     pub fn unmap_unused(&self, tracee: Tracee) -> Result<(), Error> {
         self.window.unmap_all(tracee, &self.memory)
     }
 
     /// Moves a thread, which is stopped in the program, to an address of the cache, where it goes
-    /// on when it is resumed. Keeps its R11 and GS base, which are the tracer's there.
+    /// on when the caller resumes it. Keeps the program's R11 and GS base, since both registers are
+    /// the tracer's there.
     pub fn enter_cache(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
         let mut registers = thread.tracee.registers()?;
         let shared = &self.window.shared;
@@ -376,8 +389,8 @@ impl TranslatedProcess {
         request.address(&self.translator)
     }
 
-    /// Answers a thread's request: the thread continues at an address of the cache when it is
-    /// resumed.
+    /// Answers a thread's request: the thread continues at this address of the cache when the
+    /// caller resumes it.
     pub fn answer_request(&self, thread: &TranslatedThread, address: u64) {
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::RESPONSE), address);

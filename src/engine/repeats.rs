@@ -19,8 +19,10 @@ impl TranslatedProcess {
     }
 }
 
-/// Lets a thread, which is stopped at `ip`, execute one instruction, or a copy of it with all its
-/// repetitions. Returns its next stop, and true if it has executed the copy to its end.
+/// Lets a thread, which is stopped at `ip` in the program, execute one instruction by a single
+/// step, or its `copy` with all its repetitions. Waits for the thread. Returns its next stop, and
+/// true if it has executed the copy to its end: it is after the instruction in the program then. If
+/// a signal or fault came first, it is at the instruction, and some repetitions may be left.
 pub(super) fn step_or_repeat(
     tracee: Tracee,
     ip: Addr,
@@ -37,8 +39,8 @@ pub(super) fn step_or_repeat(
     Ok((stop, move_back_from_copy(tracee, copy, ip, stop)?))
 }
 
-/// Moves a thread that has stopped in a copy of the instruction at `ip` back to the program.
-/// Returns true if it has executed the whole instruction.
+/// Moves a thread that has stopped in the copy of the instruction at `ip` back to the program: to
+/// after the instruction if it has executed the copy to its end, which returns true, else to `ip`.
 fn move_back_from_copy(
     tracee: Tracee,
     copy: RepeatCopy,

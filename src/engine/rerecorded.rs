@@ -1,5 +1,5 @@
-//! Runs of code that records and leaves hooks to its tracer: a recorded run is repeated, to get its
-//! path.
+//! Runs of code of the kind [`super::CodeKind::Rerecording`]: a recorded run is repeated, to get
+//! its path. The code writes a record for each exit, and stops at instructions with a hook.
 
 use super::code::CodeChange;
 use super::counted::SteppedOut;
@@ -28,7 +28,7 @@ pub enum RerunLimit {
 /// A run that has ended: its thread is stopped in the program.
 #[derive(Debug)]
 pub struct Rerun {
-    /// The records of the run's path.
+    /// The records of the run's path: numbers of edges, 4 bytes each.
     pub records: Vec<u8>,
     /// The steps that were executed after the last record, and the address that is executed next.
     pub partial: Option<(Vec<Step>, u64)>,
@@ -50,8 +50,9 @@ pub enum RerunEnd {
 }
 
 impl TranslatedProcess {
-    /// Runs a thread, which is stopped in the program, up to a limit, and returns the records of
-    /// its path.
+    /// Runs a thread, which is stopped in the program, up to a limit, waits for it, and returns the
+    /// records of its path. It does not run at all if the code there has changed
+    /// ([`RerunEnd::Changed`]).
     pub fn rerun(
         &mut self,
         thread: &mut TranslatedThread,
@@ -165,7 +166,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the state before the indirect branch that a thread has just recorded, whose target
-    /// is not canonical: the thread is to execute the branch in the program.
+    /// is not canonical, and drops its record: the thread is to execute the branch in the program.
     fn state_before_last_branch(&self, thread: &TranslatedThread) -> Result<ExactState, Error> {
         let registers = thread.tracee.registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);

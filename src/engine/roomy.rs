@@ -1,4 +1,5 @@
-//! Vectors that grow large, in large pages.
+//! Vectors that grow large, in large pages: some MiB of address space are reserved for each, so
+//! that it need not move, and the kernel is asked to back all but its start with large pages.
 
 use nix::sys::mman::{MmapAdvise, madvise};
 use std::ptr::NonNull;

@@ -16,8 +16,9 @@ const CS: u64 = 8;
 const FIELDS: u64 = 8;
 
 impl TranslatedProcess {
-    /// Unregisters a thread's restartable sequences, and returns the registration; `None` if there
-    /// is none or the kernel does not report it.
+    /// Unregisters the restartable sequences of a thread, which is stopped in the program, and
+    /// returns the registration; `None` if there is none or the kernel does not report it. If the
+    /// thread is in a sequence, moves it to the abort handler first.
     pub fn forbid_rseq(&self, tracee: Tracee) -> Result<Option<Rseq>, Error> {
         // Kernels before 5.13 do not report it, and their C libraries did not use it.
         let Some(rseq) = tracee.rseq().ok().flatten() else { return Ok(None) };

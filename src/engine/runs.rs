@@ -1,4 +1,6 @@
-//! Runs of threads: how far they go, and why they end.
+//! Runs of threads in code that counts ticks: how far they go, and why they end. A run is limited
+//! by a budget of ticks, which it may leave unused in part, or by a bound, at which it ends
+//! exactly.
 
 use crate::insn::Registers;
 use crate::tracee::{SiginfoBytes, Stop};
@@ -9,20 +11,22 @@ use crate::translate::{Bound, Hook};
 pub enum RunLimit {
     /// Until a budget is spent, as [`super::TranslatedProcess::budget`] returns it.
     Budget(u64),
-    /// Exactly as far as this bound, unless the superblock ends before.
+    /// Exactly as far as this bound, or to the end of the first superblock if that comes before.
     Bound(Bound),
 }
 
 /// A run that was begun and has not ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
+    /// The budget from which the run's ticks are counted.
     pub(super) budget: u64,
     /// The number of the superblock that was made for this run and ends at its bound; `None` if the
     /// run is limited by a budget.
     pub(super) bounded: Option<u32>,
     /// The number of times that the thread stopped for its tracer.
-    pub requests: u64,
-    /// The thread's registers when the run began; `None` if stops are not glances.
+    pub stops: u64,
+    /// The thread's registers when the run began, for those that a glance does not show; `None` if
+    /// the thread stops where it could glance.
     pub(super) glances: Option<Registers>,
 }
 
@@ -32,8 +36,8 @@ impl Running {
         self.budget
     }
 
-    /// Returns the ticks that were executed until `budget` was left. The run's later ticks are
-    /// counted from there on.
+    /// Returns the ticks that the run had executed when `budget` was left, and counts its later
+    /// ticks from there on: [`Self::budget`] is `budget` afterwards.
     pub fn ticks_until(&mut self, budget: u64) -> u64 {
         std::mem::replace(&mut self.budget, budget).wrapping_sub(budget)
     }
@@ -48,10 +52,11 @@ pub enum RunOutcome {
     Signal(EndedRun, SiginfoBytes),
     /// Another stop, which the caller handles. The thread is where that left it.
     Other(Stop),
-    /// The thread made and logged a system call, but the log lacks some of its effects. The run
-    /// goes on.
+    /// The thread made and logged a system call, and is stopped in the cache after it, since the
+    /// log lacks some of its effects. The run has not ended.
     IncompleteCall,
-    /// The thread is at a stop, and waits in the cache for the answer to its glance.
+    /// The thread is at an address where threads are to stop, and waits in the cache, running, for
+    /// the answer to its glance. The run has not ended.
     Glance(Glance),
 }
 

@@ -6,14 +6,16 @@ use super::thread::TranslatedThread;
 use crate::translate::slots;
 
 impl TranslatedProcess {
-    /// Returns the budget for at most `ticks` ticks ([`Self::budget`]), or a smaller one if an
-    /// exit is to be sampled before.
+    /// Returns the budget for at most `ticks` ticks ([`Self::budget`]), or a smaller one if an exit
+    /// is to be sampled before. `None` where [`Self::budget`] is. Each call draws the distance to
+    /// the next sample anew.
     pub fn sampled_budget(&mut self, ticks: u64) -> Option<u64> {
         let budget = self.budget(ticks)?;
         Some(budget.min(self.sampling.ticks_to_next()))
     }
 
-    /// Takes a sample at the exit where a thread spent its budget.
+    /// Counts the exit where a thread spent its budget as a sample. May drop the superblock, to
+    /// translate it better.
     pub(super) fn note_sample(&mut self, thread: &TranslatedThread) {
         let Some(request) = self.request(thread) else { return };
         let helps = if request.is_indirect() {

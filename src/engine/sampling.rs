@@ -33,7 +33,8 @@ impl Sampling {
         self.period / 2 + (self.random >> 32) % self.period
     }
 
-    /// Notes a sample. `helps` is true if more samples like it may change the code.
+    /// Adjusts the mean distance after a sample: samples become more frequent if `helps` is true,
+    /// as more samples like it may improve the code, else rarer.
     pub(super) fn note_sample(&mut self, helps: bool) {
         let period = if helps { self.period / 4 } else { self.period * 5 / 4 };
         self.period = period.clamp(MIN_MEAN_TICKS, MAX_MEAN_TICKS);

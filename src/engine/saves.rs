@@ -27,6 +27,7 @@ impl TranslatedProcess {
     }
 
     /// Returns the hook of the instruction that a thread with these registers is at, if it has one.
+    /// A completed XSAVEC has none.
     pub fn hook_at(&self, registers: &Registers) -> Option<Hook> {
         let code = self.code_at(Addr(registers.rip));
         hook_of(&code).filter(|_| self.completed_save(registers, &code).is_none())
@@ -45,8 +46,9 @@ impl TranslatedProcess {
         self.saves?.saved_by(code, mask)
     }
 
-    /// Executes an XSAVEC without hook in a step of the thread, and completes it. `begun` are the
-    /// thread's registers, `code` the instruction's bytes.
+    /// Executes an XSAVEC without hook in a step of the thread, and completes it if the step was
+    /// done. `begun` are the thread's registers, `code` the instruction's bytes, `saved` the state
+    /// that it saves.
     pub(super) fn step_save(
         &mut self,
         thread: &mut TranslatedThread,
@@ -82,7 +84,7 @@ impl TranslatedProcess {
         if self.memory.read(at, &mut area) != area.len() {
             return Ok(());
         }
-        // CodePages to which the processor wrote nothing did not fault, and may still be closed: opens
+        // Pages to which the processor wrote nothing did not fault, and may still be closed: opens
         // them.
         for offset in (0..area.len()).step_by(PAGE_BYTES).chain([area.len() - 1]) {
             let addr = at.wrapping_add(offset as u64);

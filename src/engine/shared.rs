@@ -114,7 +114,7 @@ impl Shared {
         self.word(offset).store(value, Ordering::Release);
     }
 
-    /// Returns a copy of `len` bytes at an offset.
+    /// Returns a copy of `len` bytes at an offset. Panics if they are outside the memory.
     pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let from = self.at(offset, len);
         let mut bytes: Vec<u8> = Vec::with_capacity(len);
@@ -126,7 +126,7 @@ impl Shared {
         bytes
     }
 
-    /// Copies bytes at an offset out of the shared memory.
+    /// Fills `bytes` from the shared memory at an offset. Panics if they are outside the memory.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap. If the program

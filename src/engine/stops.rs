@@ -1,4 +1,6 @@
 //! Stops for a signal: which are the code cache's own traps and faults, and which the program's.
+//! The cache raises SIGTRAP by INT3s and single steps, and SIGSEGV by full buffers, spent budgets,
+//! and pages that the tracer closed or write-protected.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -102,7 +104,8 @@ pub(super) fn is_watchpoint_trap(info: &SiginfoBytes) -> bool {
 }
 
 impl TranslatedProcess {
-    /// Finds out why a thread stopped for a signal.
+    /// Returns why a thread, which did `phase`, stopped for a signal. Changes nothing: the caller
+    /// handles the stop.
     pub fn classify_stop(
         &self,
         thread: &TranslatedThread,
@@ -140,9 +143,9 @@ impl TranslatedProcess {
         Ok(own.unwrap_or(SignalStop::Program(info)))
     }
 
-    /// Classifies an INT3 of the cache; `None` if the signal is the program's. An INT3 whose
-    /// request was served before is one: a SIGTRAP of the program came in the midst of the request
-    /// and was taken for the request's. It is delivered now.
+    /// Returns the reason for an INT3 of a thread in the cache; `None` if the signal counts as the
+    /// program's. That is so for the INT3 of a request that was answered before: a SIGTRAP of the
+    /// program came in the midst of the request and was taken for its INT3. It is delivered now.
     fn classify_trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
@@ -157,9 +160,10 @@ impl TranslatedProcess {
         Ok(self.locate(rip.wrapping_sub(1)).filter(is_native).map(SignalStop::Native))
     }
 
-    /// Classifies a fault; `None` if it is the program's. A thread that steps over a store also
-    /// faults if another thread executed code of the page, so that the page was protected again.
-    /// Its page is opened once more in any case.
+    /// Returns the reason for a fault; `None` if it is the program's. A thread that steps over a
+    /// store also faults if another thread executed code of the page, so that the page was
+    /// protected again. Its page is opened once more in any case, so this returns
+    /// [`SignalStop::CodeWrite`].
     fn classify_fault(
         &self,
         thread: &TranslatedThread,
@@ -186,8 +190,8 @@ impl TranslatedProcess {
         Ok(is_stale.then_some(stale))
     }
 
-    /// Returns true if a fault at `addr` is that of a store which would succeed now. A fault at the
-    /// instruction itself is one of execution.
+    /// Returns true if a fault at `addr` is that of an access which would succeed now, as the page
+    /// is writable. A fault at the instruction's own bytes is one of execution: returns false.
     fn would_store_succeed(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
         let ip = thread.tracee.instruction_pointer()?;
         let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);

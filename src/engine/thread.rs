@@ -40,7 +40,8 @@ pub struct TranslatedThread {
 }
 
 impl TranslatedThread {
-    /// Creates a thread with its own area, and reads its mask of signals.
+    /// Returns the record of an existing, stopped thread, which is at `place` and gets this area.
+    /// Reads its mask of signals, and its GS base if it is in the program.
     pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<BusyBuffers>), place: Place) -> Self {
         let tracee = Tracee(tid);
         let blocked = tracee.signal_mask().unwrap_or(0) & CACHE_SIGNALS;
@@ -72,14 +73,15 @@ impl TranslatedThread {
         shared.store(self.area.slot(slots::TRACE_POINTER), pointer);
     }
 
-    /// Returns the program's registers of a thread that is stopped outside of its translated code,
-    /// where only the GS base of its `registers` is the tracer's.
+    /// Returns `registers` of this thread with the program's GS base in place of the tracer's. They
+    /// are the program's if the thread is stopped outside of its translated code.
     pub fn own_registers(&self, registers: &Registers) -> Registers {
         Registers { gs_base: self.gs_base, ..*registers }
     }
 
-    /// Moves a thread that was created in the cache, and has not run yet, to its own area. The
-    /// thread that created it has `maker_gs_base` in the program.
+    /// Points the GS register of a thread that was created in the cache, and has not run yet, to
+    /// its own area; it has its creator's. The creator has `maker_gs_base` in the program, which is
+    /// then this thread's, too.
     pub fn begin_in_cache(&mut self, maker_gs_base: u64) -> Result<(), Error> {
         // The kernel copied what the maker had in GS.
         self.gs_base = maker_gs_base;
@@ -87,21 +89,21 @@ impl TranslatedThread {
         self.tracee.set_registers(&Registers { gs_base: self.area.base, ..registers })
     }
 
-    /// Takes a thread, which has returned from a signal's handler with these registers, out of the
-    /// cache.
+    /// Notes that a thread is in the program's own code, as it has returned there from a signal's
+    /// handler, and sets its registers to these with the program's GS base.
     pub fn return_from_handler(&mut self, registers: &Registers) -> Result<(), Error> {
         self.place = Place::Program;
         self.tracee.set_registers(&self.own_registers(registers))
     }
 
-    /// Reads the mask of signals again: the thread entered a handler.
+    /// Reads the thread's mask of signals from the kernel again, after it entered a handler.
     pub fn reread_signal_mask(&mut self) -> Result<(), Error> {
         self.blocked = self.tracee.signal_mask()? & CACHE_SIGNALS;
         Ok(())
     }
 
-    /// Returns true if a SIGTRAP or SIGSEGV of the code cache is pending, which came in the same
-    /// moment as the stop.
+    /// Returns true if a SIGTRAP or SIGSEGV that is not blocked is pending for the stopped thread:
+    /// the code cache raised it in the same moment as the stop.
     pub fn is_forced_pending(&self) -> Result<bool, Error> {
         let now = signals(self.pid, self.tid())?;
         Ok(now.pending & !now.blocked & CACHE_SIGNALS != 0)

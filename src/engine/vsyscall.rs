@@ -1,6 +1,6 @@
 //! The vsyscall page: three system calls at fixed addresses, of programs from long ago. The kernel
-//! makes each call when execution faults there (`vsyscall_64.c` of arch/x86), so there is
-//! no code to translate, to step or to decode. The recorder makes the call in the kernel's place.
+//! makes each call when execution faults there (`vsyscall_64.c` of arch/x86), so there is no code
+//! to translate, to step or to decode. The recorder makes the call in the kernel's place.
 
 use super::address_space::AddressSpace;
 use super::error::Error;
@@ -9,7 +9,8 @@ use crate::insn::Registers;
 use crate::tracee::call_numbers::{GETCPU, GETTIMEOFDAY, TIME};
 use crate::tracee::{Memory, Tracee};
 
-/// Returns the number of the system call at an address of the page, if there is one.
+/// Returns the number of the system call that execution at an address makes, as the address is an
+/// entry of the vsyscall page; `None` for all others.
 pub const fn vsyscall_at(ip: Addr) -> Option<u64> {
     match ip.0 {
         0xffff_ffff_ff60_0000 => Some(GETTIMEOFDAY),
@@ -19,9 +20,9 @@ pub const fn vsyscall_at(ip: Addr) -> Option<u64> {
     }
 }
 
-/// Makes the vsyscall at whose entry a thread is, through the SYSCALL instruction at `gadget`.
-/// Returns the address at which the thread continues; `None` if it is at no vsyscall, or if the
-/// call faults, as it would natively.
+/// Makes the vsyscall at whose entry a thread is stopped, through the SYSCALL instruction at
+/// `gadget`, and moves the thread to the call's return address, which this returns. Returns `None`,
+/// with the thread unmoved, if it is at no vsyscall, or if the call faults, as it would natively.
 pub fn make_vsyscall(
     tracee: Tracee,
     memory: &Memory,

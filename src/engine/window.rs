@@ -1,6 +1,10 @@
-//! Brings the shared memory into a traced process, by system calls that one of its threads is
-//! made to execute. The code cache and the tables are sealed against writes by the process, so no
-//! call of the program makes them writable.
+//! Brings the shared memory into a traced process, by system calls that one of its threads is made
+//! to execute. The code cache and the tables are sealed against writes by the process, so no call
+//! of the program makes them writable.
+//!
+//! All of the memory is mapped once, without access (at `base`). Its parts are mapped a second time
+//! where they are used: zones near code, areas and the memory of budgets elsewhere, and the gate.
+//! `gadget` is always the address of a SYSCALL instruction in the process.
 
 use super::area::{Area, BUFFERS, BusyBuffers};
 use super::error::{Error, checked, no_room, system};
@@ -44,7 +48,7 @@ const READ: u64 = 1;
 const READ_WRITE: u64 = 3;
 const READ_EXECUTE: u64 = 5;
 
-/// The shared memory as the traced process sees it.
+/// The shared memory as the traced process sees it, and the allocation of its parts.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) shared: Arc<Shared>,
@@ -75,8 +79,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Makes the shared memory. `tracee` is stopped in the program, and no other thread runs. The
-    /// process makes the system calls for it at the gate, if it has one.
+    /// Makes the shared memory and maps it, still without zones and areas. `tracee` is stopped in
+    /// the program, and no other thread runs. The process makes the system calls at the gate, if it
+    /// has one; else its code is patched for a moment.
     pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
@@ -164,7 +169,7 @@ impl Window {
         })
     }
 
-    /// Maps the gate at a free address.
+    /// Maps the gate, with its SYSCALL instruction, at a free address.
     pub(super) fn make_gate(&mut self, tracee: Tracee, gadget: Addr) -> Result<Gate, Error> {
         let occupied = occupied_ranges(self.pid, &self.reserved)?;
         let at = choose_address(&occupied, GATE_NEAR, PAGE_BYTES, u64::MAX).ok_or_else(no_room)?;
@@ -254,8 +259,8 @@ impl Window {
         Ok(offset)
     }
 
-    /// Makes this the memory of `pid`, a copy of the process, and maps there the zones that the
-    /// copy lacks: those from number `first` on.
+    /// Uses `pid`, a copy of the process, from now on, and maps there the zones that the copy
+    /// lacks: those from number `first` on.
     pub(super) fn switch_to_copy(
         &mut self,
         tracee: Tracee,
@@ -328,7 +333,7 @@ impl Window {
         self.spare.pop()
     }
 
-    /// Returns a spare area, and leaves it; `None` if there is none.
+    /// Returns the spare area that [`Self::take_area`] would return, without removing it.
     pub(super) fn spare_area(&self) -> Option<&(Area, Arc<BusyBuffers>)> {
         self.spare.last()
     }
@@ -380,7 +385,8 @@ impl Window {
         protect(tracee, gadget, range, protection)
     }
 
-    /// Maps the shared pages at `offset` a second time, at `range`, in place of its mappings.
+    /// Maps the shared pages at `offset` a second time, at `range`, in place of what is mapped
+    /// there, without access.
     fn map_again(
         &self,
         tracee: Tracee,
@@ -409,8 +415,8 @@ fn occupied_ranges(pid: Pid, reserved: &[AddrRange]) -> Result<Vec<AddrRange>, E
     Ok(mapped.chain(reserved.iter().copied()).collect())
 }
 
-/// Takes `size` bytes, in whole pages, of the shared memory from `next` on, and returns their
-/// offset. They end at `end` at the latest.
+/// Returns the offset of `size` free bytes of the shared memory, which is `next`, and moves `next`
+/// after them, to a whole page. Fails if they end after `end`.
 fn allocate(next: &mut u64, size: u64, end: u64) -> Result<u64, Error> {
     let offset = *next;
     *next = offset.saturating_add(size.next_multiple_of(0x1000));

@@ -118,7 +118,7 @@ impl Machine {
                 let is_in_time = self.process.answer_glance(&self.thread, answer);
                 self.late += u64::from(!is_in_time);
             };
-            self.requests += running.requests;
+            self.requests += running.stops;
             self.finish_run(run, distance);
         }
         self.process.set_stops(&BTreeSet::new());
