@@ -75,13 +75,13 @@ fn translated() -> Translator<Unused> {
     let mut translator = Translator::new(Unused, TABLE, Limits::default());
     translator.add_zone(ZONE, ZONE_BYTES, ZONE);
     for start in [0x1000, 0x1005, 0x100b, 0x100d, 0x1010, 0x1013, 0x1018, 0x101c, 0x1020, 0x1026] {
-        translator.get(start, &mut Program).expect("room");
+        translator.get_or_translate(start, &mut Program).expect("room");
     }
     let mut number = 0;
     while let Some(edge) = translator.edges_from(number).first() {
         let target = edge.target;
         if edge.kind == EdgeKind::Direct && target != 0 {
-            translator.get(target, &mut Program).expect("room");
+            translator.get_or_translate(target, &mut Program).expect("room");
         }
         number += 1;
     }

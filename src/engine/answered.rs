@@ -17,7 +17,7 @@ impl TranslatedProcess {
     /// Returns true if the code never makes system calls: it answers them, or stops before those
     /// without an answer.
     pub(super) fn answers_calls(&self) -> bool {
-        self.translator.call_log().is_some_and(|log| log.answers)
+        self.translator.call_handling().is_some_and(|handling| handling.answers)
     }
 
     /// Returns an empty list of answers. It takes no more than fit the buffers of the thread.

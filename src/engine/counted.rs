@@ -75,7 +75,7 @@ impl TranslatedProcess {
         self.enter_cache(thread, address)?;
         let bounded = matches!(limit, RunLimit::Bound(_)).then_some(superblock);
         // No glances, unless [`Self::allow_glances`] asks for them.
-        self.window.shared.store(thread.area.slot(slots::LISTENS), 0);
+        self.window.shared.store(thread.area.slot(slots::WANTS_GLANCES), 0);
         let budget = self.budget_of_r11(pointer);
         Ok(Running { budget, bounded, stops: 0, glances: None })
     }

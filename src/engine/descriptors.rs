@@ -34,7 +34,7 @@ impl TranslatedProcess {
     /// Notes a device (`st_dev`) on which calls for regular files and directories do not block.
     /// Does nothing if it is known, or if as many devices are known as the table has room for.
     pub fn note_device(&mut self, device: u64) {
-        if self.known.add_device(device) {
+        if self.call_facts.add_device(device) {
             self.update_logged_calls();
         }
     }
@@ -44,7 +44,7 @@ impl TranslatedProcess {
     /// make in the cache.
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();
-        if self.known.add_mapped(inode) {
+        if self.call_facts.add_mapped(inode) {
             self.update_logged_calls();
         }
     }

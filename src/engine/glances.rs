@@ -8,7 +8,7 @@ use super::runs::{Glance, Running};
 use super::thread::TranslatedThread;
 use crate::insn::Registers;
 use crate::tracee::{Stop, pending_stop, wait_for};
-use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glanced, slots};
+use crate::translate::{GLANCE_POSTED, GlanceAnswer, Location, glance_registers, slots};
 use std::hint::spin_loop;
 use std::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ impl TranslatedProcess {
         let end = area.slot_address(slots::GLANCE_END);
         shared.store(area.slot(slots::GLANCE_STACK), end);
         let now = thread.tracee.registers()?;
-        shared.store(area.slot(slots::LISTENS), 1);
+        shared.store(area.slot(slots::WANTS_GLANCES), 1);
         running.glances = Some(thread.own_registers(&now));
         Ok(())
     }
@@ -60,10 +60,10 @@ impl TranslatedProcess {
                 return Ok(Some(stop));
             }
         }
-        shared.store(area.slot(slots::LISTENS), 0);
+        shared.store(area.slot(slots::WANTS_GLANCES), 0);
         // A thread that shows its registers later gives up, and stops.
         let stop = if is_posted() { None } else { Some(wait_for(thread.tid())?) };
-        shared.store(area.slot(slots::LISTENS), 1);
+        shared.store(area.slot(slots::WANTS_GLANCES), 1);
         Ok(stop)
     }
 
@@ -77,8 +77,9 @@ impl TranslatedProcess {
     ) -> Glance {
         let (shared, area) = (&self.window.shared, thread.area);
         let word = |slot| shared.load(area.slot(slot));
-        let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
-        let (registers, pointer) = glanced(word, has_fs_base, now);
+        let has_fs_base =
+            self.translator.call_handling().is_some_and(|handling| handling.has_fs_base);
+        let (registers, pointer) = glance_registers(word, has_fs_base, now);
         let (answered, last) = self.answered_so_far(thread);
         let begun = last.unwrap_or(running.budget);
         Glance { registers, answered, ticks: begun.wrapping_sub(self.budget_of_r11(pointer)) }

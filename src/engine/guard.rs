@@ -66,10 +66,10 @@ impl TranslatedProcess {
             let translator = &mut self.translator;
             let result = match wanted {
                 WantedCode::Requested(request) => {
-                    translator.get(request.address(translator), &mut view)
+                    translator.get_or_translate(request.address(translator), &mut view)
                 }
-                WantedCode::At(ip) => translator.get(ip, &mut view),
-                WantedCode::PastStop(ip) => translator.get_passing(ip, &mut view),
+                WantedCode::At(ip) => translator.get_or_translate(ip, &mut view),
+                WantedCode::PastStop(ip) => translator.get_past_stop(ip, &mut view),
                 WantedCode::Bounded(ip, bound) => translator.get_bounded(ip, bound, &mut view),
             };
             let (pages, news) = view.finish();

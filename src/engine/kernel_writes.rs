@@ -34,7 +34,7 @@ impl TranslatedProcess {
             return;
         }
         self.watches_kernel_writes = true;
-        if self.translator.call_log().is_some() {
+        if self.translator.call_handling().is_some() {
             return self.update_logged_calls();
         }
         self.stop_before_calls((0..CALLS).filter(|call| !QUIET.contains(call)));

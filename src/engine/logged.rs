@@ -14,7 +14,7 @@ use crate::syscalls::is_refused;
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::{
     CacheMemory, ClockCode, GlueRegisters, HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES,
-    LogCode, LoggedCall, LoggedClass, classes, slots,
+    LogCode, LoggedCall, LoggedClass, class_table, slots,
 };
 
 /// Results of calls that a signal interrupted, and that the kernel is about to make again or to end
@@ -142,7 +142,7 @@ impl TranslatedProcess {
             !(stops || self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
-        self.window.shared.write(CLASSES_OFFSET, &classes(calls, is_refused, &self.known));
+        self.window.shared.write(CLASSES_OFFSET, &class_table(calls, is_refused, &self.call_facts));
     }
 
     /// Makes threads stop before each system call while `watches` is true, as a debugger watches
@@ -191,7 +191,8 @@ impl TranslatedProcess {
         self.clear_log(area);
         let Some(now) = now() else { return LoggedCalls::default() };
         let now = Registers { gs_base: thread.gs_base(), ..now };
-        let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
+        let has_fs_base =
+            self.translator.call_handling().is_some_and(|handling| handling.has_fs_base);
         LoggedCalls::settle(log, now, has_fs_base, self)
     }
 
@@ -225,7 +226,7 @@ impl TranslatedProcess {
             return Some(self.state_at_call(thread, &before));
         }
         let log = self.log_code_at(registers.rip)?;
-        if (log.looks.0..log.looks.1).contains(&registers.rip) {
+        if (log.probes.0..log.probes.1).contains(&registers.rip) {
             let Registers { r10, rax, rdx, .. } = self.recorded_registers(thread)?;
             return Some(self.state_at_call(thread, &Registers { r10, rax, rdx, ..*registers }));
         }
@@ -335,7 +336,7 @@ impl TranslatedProcess {
         self.window.ranges.push(range);
         self.hide_new_ranges();
         self.vdso = Some(range);
-        self.known.clocks = functions.map(|function| function.0);
+        self.call_facts.clocks = functions.map(|function| function.0);
         self.update_logged_calls();
     }
 

@@ -66,7 +66,7 @@ impl LoggedCalls {
             let written = call.written.len();
             let visible = match written {
                 0 => 0,
-                written => resolver.visible_bytes(Addr(call.from()), written),
+                written => resolver.visible_bytes(Addr(call.written_at()), written),
             };
             LoggedCall::settle(&mut log[at..], rip, budget, visible);
             if visible < written {
@@ -96,9 +96,9 @@ impl LoggedCalls {
 
     /// Removes and returns the last call, if its record lacks effects, so that the thread stopped
     /// after it; only the last can. `None` if it has all, or there are no calls.
-    pub fn split_off_stopping(&mut self) -> Option<Self> {
+    pub fn split_off_incomplete(&mut self) -> Option<Self> {
         let (last, _) = LoggedCall::first_of(&self.log[self.last..])?;
-        if !last.stops() {
+        if !last.is_incomplete() {
             return None;
         }
         self.count -= 1;
@@ -122,7 +122,7 @@ impl LoggedCalls {
                 budget: call.budget(),
                 result: call.result(),
                 counter: call.counter(),
-                written: (Addr(call.from()), call.written),
+                written: (Addr(call.written_at()), call.written),
             })
         })
     }
@@ -184,10 +184,10 @@ mod tests {
         let log = [record(190, 1, (8, b"one"), 0), record(170, 2, (8, b""), 0)];
         let mut calls = calls(&[log[0].clone(), log[1].clone(), record(150, 3, (8, b"three"), 1)]);
         assert_eq!((calls.count(), calls.last_budget()), (3, Some(50)));
-        let stopped = calls.split_off_stopping().unwrap();
+        let stopped = calls.split_off_incomplete().unwrap();
         assert_eq!(seen(&stopped), [(0x3000, 50, b"three".to_vec())]);
         assert_eq!((calls.count(), calls.last_budget()), (2, Some(70)));
-        assert!(calls.split_off_stopping().is_none());
+        assert!(calls.split_off_incomplete().is_none());
         assert_eq!(seen(&calls), [(0x1000, 90, b"one".to_vec()), (0x2000, 70, Vec::new())]);
         assert!(calls.iter().all(|call| call.registers.cs == 0x33));
     }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_call_that_stopped_may_be_the_only_one() {
         let mut calls = calls(&[record(150, 3, (8, b"x"), 1)]);
-        assert_eq!(calls.split_off_stopping().map(|calls| calls.count()), Some(1));
+        assert_eq!(calls.split_off_incomplete().map(|calls| calls.count()), Some(1));
         assert_eq!((calls.count(), calls.last_budget()), (0, None));
         assert_eq!(seen(&calls), []);
     }
@@ -223,7 +223,7 @@ mod tests {
             prop_assert_eq!(calls.iter().count() as u64, calls.count());
             prop_assert_eq!(calls.iter().last().map(|call| call.budget), calls.last_budget());
             let before = calls.count();
-            let split = calls.split_off_stopping().map_or(0, |calls| calls.iter().count() as u64);
+            let split = calls.split_off_incomplete().map_or(0, |calls| calls.iter().count() as u64);
             prop_assert_eq!(calls.iter().count() as u64 + split, before);
         }
     }

@@ -14,7 +14,7 @@ mod address_space;
 mod answered;
 mod area;
 mod budget;
-mod call_log;
+mod call_handling;
 mod calls;
 mod closing;
 mod code;

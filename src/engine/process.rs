@@ -6,7 +6,7 @@
 use super::actions::{Actions, actions_after_exec};
 use super::address_space::AddressSpace;
 use super::area::{Area, BusyBuffers};
-use super::call_log::call_log;
+use super::call_handling::call_handling;
 use super::code::CodePages;
 use super::error::Error;
 use super::gate::Gate;
@@ -16,7 +16,7 @@ use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::{Memory, Tracee};
-use crate::translate::{AddressMap, CacheMemory, Components, Known, Limits, Translator, slots};
+use crate::translate::{AddressMap, CacheMemory, CallFacts, Components, Limits, Translator, slots};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub struct TranslatedProcess {
     pub(super) watches_calls: bool,
     /// The devices, mapped files and clocks by which glue decides about calls, beside their
     /// classes.
-    pub(super) known: Known,
+    pub(super) call_facts: CallFacts,
     /// The vdso, if calls in the cache use it.
     pub(super) vdso: Option<AddrRange>,
     /// The XSAVE components with which XSAVECs are completed; `None` if they are not.
@@ -135,7 +135,12 @@ impl TranslatedProcess {
             CodeKind::Recording => Translator::new(shared, table_offset, Limits::default()),
             CodeKind::Counting | CodeKind::Logging => {
                 let answers = code == CodeKind::Counting;
-                Translator::logging(shared, table_offset, Limits::counting(), call_log(answers))
+                Translator::logging(
+                    shared,
+                    table_offset,
+                    Limits::counting(),
+                    call_handling(answers),
+                )
             }
             CodeKind::Rerecording => {
                 Translator::rerecording(shared, table_offset, Limits::default())
@@ -154,7 +159,7 @@ impl TranslatedProcess {
             watches_kernel_writes: false,
             stops_at_calls: false,
             watches_calls: false,
-            known: Known::default(),
+            call_facts: CallFacts::default(),
             vdso: None,
             saves: None,
             sampling: Sampling::default(),
@@ -185,7 +190,7 @@ impl TranslatedProcess {
     /// Sets the maximum size in bytes of the zones within reach of any one address. When they are
     /// full, translations fail.
     pub fn limit_cache(&mut self, bytes: u64) {
-        self.translator.set_room(bytes);
+        self.translator.limit_size(bytes);
     }
 
     /// Notes the order in which code is first executed, from now on ([`Self::unexpected_code`]).
@@ -210,7 +215,7 @@ impl TranslatedProcess {
     /// translating anew, which happens when a thread next reaches them. The sample has the number
     /// of records of each edge.
     pub fn drop_hot_code(&mut self, sample: &AddressMap<u32, u64>) {
-        self.translator.learn(sample);
+        self.translator.learn_from_records(sample);
     }
 
     /// Sets the program's addresses at which threads leave the cache, before they execute the
@@ -407,7 +412,7 @@ pub struct Request {
 
 impl Request {
     pub(super) fn address(self, translator: &Translator<Arc<Shared>>) -> u64 {
-        translator.requested(self.number, self.target)
+        translator.requested_address(self.number, self.target)
     }
 
     /// Returns true if the request is for the target of an indirect branch.

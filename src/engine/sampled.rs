@@ -20,9 +20,9 @@ impl TranslatedProcess {
         let Some(request) = self.request(thread) else { return };
         let helps = if request.is_indirect() {
             let edge = self.window.shared.load(thread.area.slot(slots::EDGE));
-            self.translator.note_target(edge & u64::from(u32::MAX), request.target)
+            self.translator.note_target_sample(edge & u64::from(u32::MAX), request.target)
         } else {
-            self.translator.note_exit(request.number)
+            self.translator.note_exit_sample(request.number)
         };
         self.sampling.note_sample(helps);
     }

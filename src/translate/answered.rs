@@ -7,8 +7,8 @@
 
 use super::emit::{Emitter, Gpr};
 use super::logged::{
-    CallLog, Counter, CounterCode, HEADER_BYTES, LOG_SCRATCH_BYTES, LogCode, R11, RAX, RCX, RDI,
-    RSI, RSP, Word, emit_registers,
+    CallHandling, Counter, CounterCode, HEADER_BYTES, LOG_SCRATCH_BYTES, LogCode, R11, RAX, RCX,
+    RDI, RSI, RSP, Word, emit_registers,
 };
 use super::slots;
 
@@ -20,7 +20,7 @@ pub struct Answers {
     bytes: Vec<u8>,
     /// The offset in bytes at which each answer begins.
     starts: Vec<usize>,
-    /// The limits on the answers and on their bytes.
+    /// The largest number of answers, and of their bytes.
     most: usize,
     most_bytes: usize,
 }
@@ -78,17 +78,18 @@ impl Answers {
         self.starts.is_empty()
     }
 
-    /// Returns the answers as the glue reads them.
+    /// Returns the bytes of all answers, in the form that glue reads.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Emits the code that answers calls, and instructions that read counters, and logs them.
-pub(super) fn emit_answer_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
-    let (start, end) = emit_answer(emitter, log, None);
+/// Emits the code that answers calls and instructions that read counters, and logs them. Returns
+/// its addresses; those of the parts that only [`super::logged::emit_log_code`] emits mean nothing.
+pub(super) fn emit_answer_code(emitter: &mut Emitter, handling: CallHandling) -> LogCode {
+    let (start, end) = emit_answer(emitter, handling, None);
     let counters = Counter::ALL.map(|counter| {
-        let (start, end) = emit_answer(emitter, log, Some(counter));
+        let (start, end) = emit_answer(emitter, handling, Some(counter));
         CounterCode { start, recorded: end, end }
     });
     LogCode { start, syscall: end, copy: end, stop: end, counters, ..LogCode::default() }
@@ -99,9 +100,13 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
 /// number of the edge after the instruction, and the address to go on at. At that address, R11 is
 /// the budget again. The code there sets RCX after a call. After a counter, it loads RCX from its
 /// slot, which the answer may have written. Returns the code's start and end.
-fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) -> (u64, u64) {
+fn emit_answer(
+    emitter: &mut Emitter,
+    handling: CallHandling,
+    counter: Option<Counter>,
+) -> (u64, u64) {
     let start = emitter.here();
-    emit_registers(emitter, log.has_fs_base);
+    emit_registers(emitter, handling.has_fs_base);
     // lea rsp, [rcx + header + scratch]; pushfq; mov r11, [rsp]; cld
     emitter.put(&[0x48, 0x8d, 0xa1]);
     emitter.put_u32(HEADER_BYTES + LOG_SCRATCH_BYTES);
@@ -128,7 +133,7 @@ fn emit_answer(emitter: &mut Emitter, log: CallLog, counter: Option<Counter>) ->
     emitter.load_at(RDI, RCX, Word::Rdi.offset());
     // xor r11d, r11d
     emitter.put(&[0x45, 0x31, 0xdb]);
-    for word in [Word::Size, Word::From, Word::Stops] {
+    for word in [Word::Size, Word::Address, Word::Kind] {
         emitter.store_at(R11, RCX, word.offset());
     }
     // lea r11, [rcx + header]

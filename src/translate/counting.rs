@@ -1,6 +1,7 @@
 //! Runs a given number of ticks. Every exit of a superblock subtracts the ticks of its path from a
-//! budget in R11 instead of writing a record, and becomes a request when the budget is overdrawn.
-//! Near the goal, bounded superblocks end exactly there.
+//! budget in R11 instead of writing a record, and becomes a *request* when the budget is overdrawn:
+//! the thread stops and asks its tracer for the code of the exit's target. Near the goal, *bounded*
+//! superblocks end exactly there.
 //!
 //! R11 is an address in memory that has a byte for each tick of the largest budget, and none below.
 //! An exit stores a byte there, which takes one instruction, no register and no flags, and faults
@@ -12,7 +13,7 @@
 use super::address_map::AddressMap;
 use super::edge::Edge;
 use super::emit::{STORE_AT_DIRECT, STORE_AT_INDIRECT};
-use super::logged::CallLog;
+use super::logged::CallHandling;
 use super::saves::Components;
 use super::slots;
 use super::superblock::Location;
@@ -65,9 +66,9 @@ pub const CHECK_BYTES: usize =
 pub(super) type Bounded = AddressMap<u64, Vec<(Bound, u32)>>;
 
 impl<M: CacheMemory> Translator<M> {
-    /// Creates a translator without zones whose code counts ticks and records nothing. It leaves
-    /// instructions whose result does not follow from the program's state to the caller
-    /// ([`super::Hook`]).
+    /// Returns a translator without zones whose code counts ticks and records nothing. Its code
+    /// stops before instructions with a [`super::Hook`], whose result does not follow from the
+    /// program's state, for the caller to execute them.
     pub fn counting(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
         (translator.counts, translator.hooks) = (true, true);
@@ -75,56 +76,63 @@ impl<M: CacheMemory> Translator<M> {
         translator
     }
 
-    /// Creates a translator without zones whose code counts ticks, and logs system calls or answers
-    /// them.
-    pub fn logging(memory: M, table_offset: u64, limits: Limits, call_log: CallLog) -> Self {
+    /// Returns a translator without zones whose code counts ticks, as [`Self::counting`] does, and
+    /// logs system calls or answers them.
+    pub fn logging(
+        memory: M,
+        table_offset: u64,
+        limits: Limits,
+        call_handling: CallHandling,
+    ) -> Self {
         let mut translator = Self::counting(memory, table_offset, limits);
-        translator.call_log = Some(call_log);
+        translator.call_handling = Some(call_handling);
         translator
     }
 
-    /// Creates a translator without zones whose code writes records, and leaves instructions with a
-    /// [`super::Hook`] to the caller: for a run that is repeated to get its path.
+    /// Returns a translator without zones whose code writes records, and stops before instructions
+    /// with a [`super::Hook`]: for a run that is repeated to get its path.
     pub fn rerecording(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
         translator.hooks = true;
         translator
     }
 
-    /// Lets stores follow each translated XSAVEC whose mask is known: they complete its result.
-    /// `components` are those of the processor. Call this before any code is translated.
+    /// Lets stores follow each translated XSAVEC whose mask is known: they complete its result, so
+    /// it needs no hook. `components` are those of the processor. Call this before any code is
+    /// translated.
     pub fn complete_saves(&mut self, components: Components) {
         self.saves = Some(components);
     }
 
     /// Returns how the code logs or answers system calls; `None` if it does neither.
-    pub fn call_log(&self) -> Option<CallLog> {
-        self.call_log
+    pub fn call_handling(&self) -> Option<CallHandling> {
+        self.call_handling
     }
 
-    /// Returns a number of records that a thread can always write before it has executed `ticks`
-    /// ticks, even if each record has the longest path.
+    /// Returns a number of records that a thread can always write, in code that records again,
+    /// before it has executed `ticks` ticks, even if each record has the longest path. It may be 0.
     pub fn records_within(&self, ticks: u64) -> u64 {
         // The path is executed before a thread stops for lack of room for its record.
         (ticks.saturating_sub(1) / self.longest()).saturating_sub(1)
     }
 
-    /// Returns the maximum number of ticks of a path.
+    /// Returns the maximum number of ticks of one superblock's path.
     fn longest(&self) -> u64 {
         u64::from(self.limits.bits) + 1
     }
 
-    /// Returns the budget of a thread that must execute at most `ticks` more ticks, up to
-    /// [`LARGEST_BUDGET`]. When the budget is spent, some ticks are left. `None` if so few are left
-    /// that the thread needs a bounded superblock ([`Self::get_bounded`]).
+    /// Returns the budget of a thread that must execute at most `ticks` more ticks: less than that,
+    /// since its last path may overdraw the budget, and at most [`LARGEST_BUDGET`]. When the budget
+    /// is spent, some ticks are left. `None` if so few are left that the thread needs a bounded
+    /// superblock ([`Self::get_bounded`]).
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
         ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST_BUDGET))
     }
 
-    /// Returns the request that an exit makes whose budget is spent, as [`slots::REQUEST`] has it.
-    /// `code` are the instructions at which its thread has faulted: `None` if these are no check of
-    /// a budget.
+    /// Returns the request, as [`slots::REQUEST`] has it, of an exit whose check of the budget has
+    /// faulted. `code` are the bytes from the faulting instruction on, [`CHECK_BYTES`] of them.
+    /// `None` if that is no check of a budget.
     pub fn request_of_spent(code: &[u8]) -> Option<u64> {
         if code.starts_with(&STORE_AT_INDIRECT) {
             return Some(slots::INDIRECT);
@@ -137,8 +145,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Returns the number of the superblock at `addr` that ends at a bound, and translates it if
-    /// there is none. One thread starts it with [`SPENT`] as its budget, so every exit makes a
-    /// request. Ignores a stop at `addr` itself.
+    /// there is none. A thread has to enter it with [`SPENT`] in R11; all of its exits are
+    /// requests. It has no stop at `addr` itself.
     pub fn get_bounded(
         &mut self,
         addr: u64,
@@ -173,9 +181,9 @@ impl<M: CacheMemory> Translator<M> {
         self.edges[start..].iter().take_while(move |edge| edge.superblock == number)
     }
 
-    /// Returns the number of executed ticks of a superblock's path that are not yet subtracted from
-    /// the budget.
-    pub fn ticks_to(&self, location: &Location) -> u64 {
+    /// Returns the number of ticks that a thread at a location in a superblock has executed there,
+    /// and that are not yet subtracted from its budget.
+    pub fn uncounted_ticks(&self, location: &Location) -> u64 {
         if location.point.state.recorded {
             return 0;
         }

@@ -1,4 +1,6 @@
-//! Superblocks of a persisted cache whose code is not mapped yet.
+//! Superblocks of a persisted cache whose code is not mapped yet: they are *dormant*. A *module* is
+//! a part of a file with code that is mapped at an address. A superblock can be used once all
+//! modules with its code are mapped where they were.
 
 use super::builder::Exit;
 use crate::common::AddrRange;
@@ -17,7 +19,7 @@ pub struct Module {
 
 /// A superblock of a persisted cache, of code that is not mapped yet.
 #[derive(Debug)]
-pub(super) struct Sleeper {
+pub(super) struct DormantSuperblock {
     pub(super) number: u32,
     /// Its pages and its exits, as indexes in the vectors of [`Dormant`].
     pub(super) pages: Range<usize>,
@@ -29,7 +31,7 @@ pub(super) struct Sleeper {
 pub(super) struct Group {
     /// The numbers of the modules, in order.
     pub(super) modules: Vec<usize>,
-    pub(super) sleepers: Vec<Sleeper>,
+    pub(super) members: Vec<DormantSuperblock>,
 }
 
 /// The superblocks of a persisted cache that are not in use, and what is needed to use them.
@@ -37,24 +39,25 @@ pub(super) struct Group {
 pub(super) struct Dormant {
     pub(super) modules: Vec<Module>,
     pub(super) groups: Vec<Group>,
-    /// The pages and the exits of all superblocks, for [`Sleeper`].
+    /// The pages and the exits of all superblocks, for [`DormantSuperblock`].
     pub(super) pages: Vec<u64>,
     pub(super) exits: Vec<Exit>,
     /// The number of superblocks that came with the persisted cache, in use or not.
-    pub(super) superblocks: usize,
+    pub(super) persisted_count: usize,
 }
 
 impl Dormant {
-    /// Removes and returns the superblocks whose modules are all in `present`.
-    pub(super) fn take_of(&mut self, present: &[Module]) -> Vec<Sleeper> {
+    /// Removes and returns the superblocks whose modules are all in `present`, with equal ranges,
+    /// offsets and files.
+    pub(super) fn take_ready(&mut self, present: &[Module]) -> Vec<DormantSuperblock> {
         let is_present: Vec<bool> =
             self.modules.iter().map(|module| present.contains(module)).collect();
         let groups = self.groups.iter_mut();
         let of_present = groups.filter(|group| group.modules.iter().all(|of| is_present[*of]));
-        of_present.flat_map(|group| std::mem::take(&mut group.sleepers)).collect()
+        of_present.flat_map(|group| std::mem::take(&mut group.members)).collect()
     }
 
-    /// Forgets the superblocks, since all were dropped.
+    /// Forgets all of these superblocks, as the cache is used anew from its start.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -15,8 +15,8 @@ pub(super) enum Gpr {
     R11 = 11,
 }
 
-/// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and
-/// `mov [r11], dl` at an indirect one.
+/// The stores by which an exit checks the budget: `mov [r11], r11b` at a direct one, and `mov
+/// [r11], dl` at an indirect one.
 pub(super) const STORE_AT_DIRECT: [u8; 3] = [0x45, 0x88, 0x1b];
 pub(super) const STORE_AT_INDIRECT: [u8; 3] = [0x41, 0x88, 0x13];
 
@@ -120,16 +120,16 @@ impl Emitter {
         self.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
     }
 
-    /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] aims it. Returns its
-    /// field.
+    /// Emits a jump that is taken if RCX is 0, and is still to be aimed ([`Self::aim_here`]).
+    /// Returns its field. Code that follows runs if RCX is not 0.
     pub(super) fn jump_if_rcx_is_0(&mut self) -> usize {
         // jrcxz over a jump over a jump
         self.put(&[0xe3, 2, 0xeb, 5]);
         self.jump_from_here()
     }
 
-    /// Emits a jump that is taken if RDX is not `value`, and overwrites RCX. Returns the jump's
-    /// field for [`Self::aim_here`].
+    /// Emits a jump that is taken if RDX is not `value`, and is still to be aimed. Returns its
+    /// field. The code overwrites RCX.
     pub(super) fn jump_if_rdx_is_not(&mut self, value: u64) -> usize {
         self.set_rcx(value.wrapping_neg());
         // lea rcx, [rcx + rdx]; jrcxz over the jump
@@ -137,10 +137,10 @@ impl Emitter {
         self.jump_from_here()
     }
 
-    /// Emits a jump to where [`Self::aim_here`] aims it. Returns its field.
+    /// Emits a jump that is always taken, and is still to be aimed. Returns its field.
     pub(super) fn jump_from_here(&mut self) -> usize {
         self.put(&[0xe9]);
-        self.rel32()
+        self.reserve_rel32()
     }
 
     /// Aims the jump with the displacement at `field` at the next byte.
@@ -157,7 +157,7 @@ impl Emitter {
     /// Emits `jmp destination`.
     pub(super) fn jump(&mut self, destination: u64) {
         self.put(&[0xe9]);
-        let field = self.rel32();
+        let field = self.reserve_rel32();
         self.aim(field, destination);
     }
 
@@ -175,8 +175,8 @@ impl Emitter {
         self.put_u32(slots::TARGETS);
     }
 
-    /// Reserves a displacement that [`Self::aim`] fills in. Returns its offset.
-    pub(super) fn rel32(&mut self) -> usize {
+    /// Emits 4 bytes for a displacement that [`Self::aim`] fills in. Returns its field.
+    pub(super) fn reserve_rel32(&mut self) -> usize {
         let at = self.bytes.len();
         self.put_u32(0);
         at
@@ -189,14 +189,15 @@ impl Emitter {
         self.bytes[field..field + 4].copy_from_slice(&displacement[..4]);
     }
 
-    /// Saves the program's R11 to its slot and loads the trace pointer.
-    pub(super) fn trace_pointer_in(&mut self) {
+    /// Emits code that saves the program's R11 to its slot and loads the trace pointer or budget
+    /// into the register.
+    pub(super) fn load_trace_pointer(&mut self) {
         self.store(Gpr::R11, slots::R11);
         self.load(Gpr::R11, slots::TRACE_POINTER);
     }
 
-    /// Saves the trace pointer to its slot and loads the program's R11.
-    pub(super) fn trace_pointer_out(&mut self) {
+    /// Emits code that saves the trace pointer or budget to its slot and loads the program's R11.
+    pub(super) fn load_program_r11(&mut self) {
         self.store(Gpr::R11, slots::TRACE_POINTER);
         self.load(Gpr::R11, slots::R11);
     }
@@ -218,7 +219,7 @@ impl Emitter {
         self.advance(4);
     }
 
-    /// Emits code that writes the record of an edge with the time.
+    /// Emits code that writes the record of an edge with the time, by RDTSC. It keeps RAX and RDX.
     pub(super) fn record_with_time(&mut self, edge: u32) {
         self.store(Gpr::Rax, slots::RAX);
         self.store(Gpr::Rdx, slots::RDX);
@@ -232,13 +233,13 @@ impl Emitter {
 
     /// Emits code that subtracts `ticks`, at most 127, from the budget in R11, and stores a byte
     /// there by `store`: the store faults if the budget is spent.
-    pub(super) fn count(&mut self, ticks: u8, store: [u8; 3]) {
-        self.subtract(ticks);
+    pub(super) fn count_and_check(&mut self, ticks: u8, store: [u8; 3]) {
+        self.subtract_ticks(ticks);
         self.put(&store);
     }
 
     /// Emits code that subtracts `ticks`, at most 127, from the budget in R11.
-    pub(super) fn subtract(&mut self, ticks: u8) {
+    pub(super) fn subtract_ticks(&mut self, ticks: u8) {
         // lea r11, [r11 - ticks]
         self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg()]);
     }
@@ -290,7 +291,7 @@ mod tests {
     fn ticks_are_subtracted_from_r11() {
         for (store, register) in [(STORE_AT_DIRECT, "r11b"), (STORE_AT_INDIRECT, "dl")] {
             let expected = format!("lea -0x3D(%r11),%r11; mov %{register},(%r11)");
-            assert_eq!(text(|e| e.count(61, store)), expected);
+            assert_eq!(text(|e| e.count_and_check(61, store)), expected);
         }
     }
 

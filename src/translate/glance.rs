@@ -6,7 +6,7 @@
 //! Nothing may stop a thread in it.
 
 use super::emit::{Emitter, Gpr};
-use super::logged::CallLog;
+use super::logged::CallHandling;
 use super::slots;
 use crate::insn::Registers;
 
@@ -24,7 +24,7 @@ pub enum GlanceAnswer {
 }
 
 /// The number of times that a thread looks for an answer, some ten nanoseconds each.
-const LOOKS: u32 = 4000;
+const ANSWER_READS: u32 = 4000;
 /// The numbers (in the encoding) of the registers that are pushed after the flags: all but RSP.
 const PUSHED: [u8; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The indexes of pushed words, in the order of the pushes: of the flags, R11 (the budget), the
@@ -38,31 +38,31 @@ const WORD_BYTES: u32 = 8;
 /// Emits the code that shows the registers of a thread at `ip` and waits for an answer. A thread
 /// that is to stop continues after this code, with its registers restored. Returns the jump that is
 /// taken by a thread that is to go on.
-pub(super) fn emit_glance(emitter: &mut Emitter, log: CallLog, ip: u64) -> usize {
+pub(super) fn emit_glance(emitter: &mut Emitter, handling: CallHandling, ip: u64) -> usize {
     emitter.store(Gpr::Rcx, slots::RCX);
-    emitter.load(Gpr::Rcx, slots::LISTENS);
-    let deaf = emitter.jump_if_rcx_is_0();
+    emitter.load(Gpr::Rcx, slots::WANTS_GLANCES);
+    let unwanted = emitter.jump_if_rcx_is_0();
     emitter.load(Gpr::Rcx, slots::RCX);
-    emit_pushes(emitter, log, ip);
+    emit_pushes(emitter, handling, ip);
     emitter.store_value(1, slots::GLANCE);
     emit_wait(emitter);
     // cmp eax, pass; jne
     emitter.put(&[0x83, 0xf8, GlanceAnswer::Pass as u8, 0x0f, 0x85]);
-    let stops = emitter.rel32();
+    let stops = emitter.reserve_rel32();
     emit_pops(emitter);
     let passes = emitter.jump_from_here();
     emitter.aim_here(stops);
     emit_pops(emitter);
     // jmp over the next load
     emitter.put(&[0xeb, 9]);
-    emitter.aim_here(deaf);
+    emitter.aim_here(unwanted);
     emitter.load(Gpr::Rcx, slots::RCX);
     passes
 }
 
 /// Emits pushes of the flags, the registers, the base of FS and the program's instruction pointer
 /// to the thread's area.
-fn emit_pushes(emitter: &mut Emitter, log: CallLog, ip: u64) {
+fn emit_pushes(emitter: &mut Emitter, handling: CallHandling, ip: u64) {
     emitter.store(Gpr::Rsp, slots::RSP);
     emitter.load(Gpr::Rsp, slots::GLANCE_STACK);
     // pushfq
@@ -70,7 +70,7 @@ fn emit_pushes(emitter: &mut Emitter, log: CallLog, ip: u64) {
     for register in PUSHED {
         emit_push_or_pop(emitter, 0x50, register);
     }
-    if log.has_fs_base {
+    if handling.has_fs_base {
         // rdfsbase rax
         emitter.put(&[0xf3, 0x48, 0x0f, 0xae, 0xc0]);
     }
@@ -105,7 +105,7 @@ fn emit_push_or_pop(emitter: &mut Emitter, opcode: u8, register: u8) {
 fn emit_wait(emitter: &mut Emitter) {
     // mov ecx, looks
     emitter.put(&[0xb9]);
-    emitter.put_u32(LOOKS);
+    emitter.put_u32(ANSWER_READS);
     let again = emitter.len();
     emitter.load(Gpr::Rax, slots::GLANCE);
     // cmp eax, posted; jne to the end; pause; dec ecx; jnz
@@ -116,10 +116,14 @@ fn emit_wait(emitter: &mut Emitter) {
     emitter.put_u32(slots::GLANCE);
 }
 
-/// Returns the registers that a thread shows at a glance, and its budget. `word` loads the word at
-/// an offset of the thread's area. `now` has the registers that are not shown: segments, the base
-/// of GS, and that of FS unless `has_fs_base`.
-pub fn glanced(word: impl Fn(u32) -> u64, has_fs_base: bool, now: &Registers) -> (Registers, u64) {
+/// Returns the registers that a thread shows at a glance, and its R11, from which its budget
+/// follows. `word` loads the word at an offset of the thread's area. `now` has the registers that
+/// are not shown: segments, the base of GS, and that of FS unless `has_fs_base`.
+pub fn glance_registers(
+    word: impl Fn(u32) -> u64,
+    has_fs_base: bool,
+    now: &Registers,
+) -> (Registers, u64) {
     let at = |number: usize| {
         let below = u32::try_from(number + 1).unwrap_or(0) * WORD_BYTES;
         word(slots::GLANCE_END - below)

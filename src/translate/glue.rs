@@ -104,7 +104,7 @@ impl GlueRegisters {
                 self.set_operand(&insn, 0, second, memory)?;
                 self.set_operand(&insn, 1, first, memory)?;
             }
-            // Glue looks at a file that was opened. A killed thread makes no call any more.
+            // Glue probes a file that was opened. A killed thread makes no call any more.
             Mnemonic::Syscall => self.rax = NO_CALL,
             // INT3 calls the tracer, which is running this.
             Mnemonic::Nop | Mnemonic::Int3 => {}

@@ -35,9 +35,10 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Returns true if the branch at an address is mostly taken, false if it is mostly not taken;
-    /// `None` if no sample showed that the guess is wrong.
-    pub(super) fn likely(&self, branch: u64) -> Option<bool> {
+    /// Returns true if samples showed that the branch at an address is mostly taken, against the
+    /// guess, and false if they showed that it is mostly not taken; `None` if no sample showed that
+    /// the guess is wrong.
+    pub(super) fn usual_outcome(&self, branch: u64) -> Option<bool> {
         self.likely.get(&branch).copied()
     }
 
@@ -54,19 +55,21 @@ impl Heat {
     }
 
     /// Adds [`Self::hints`] of earlier runs.
-    pub(super) fn expect(&mut self, hot: Vec<u64>, likely: Vec<(u64, bool)>) {
+    pub(super) fn add_hints(&mut self, hot: Vec<u64>, likely: Vec<(u64, bool)>) {
         self.starts.extend(hot);
         self.likely.extend(likely);
     }
 
-    /// Forgets the superblocks, since all were dropped: their space and numbers are used again.
+    /// Forgets the samples by superblock and edge, since all superblocks were dropped: their space
+    /// and numbers are used again. Keeps what is known of the program's addresses.
     pub(super) fn forget_superblocks(&mut self) {
         self.dropped_bytes = 0;
         self.exits.clear();
     }
 
-    /// Forgets what samples showed of a path whose code has changed.
-    pub(super) fn forget(&mut self, start: u64, path: &[Step]) {
+    /// Forgets what samples showed of the superblock at `start`, if it is hot, and of the branches
+    /// of its path, since its code has changed.
+    pub(super) fn forget_path(&mut self, start: u64, path: &[Step]) {
         if self.starts.remove(&start) {
             for step in path {
                 self.likely.remove(&step.ip);
@@ -76,10 +79,11 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Learns from a sample of records: edges, and how often each occurred. Drops the superblocks
-    /// that are worth retranslating, and returns their number. Each superblock is lengthened once
-    /// and each branch changes direction once, so repeated calls converge.
-    pub fn learn(&mut self, sample: &AddressMap<u32, u64>) -> usize {
+    /// Finds the hot superblocks in a sample of records, which has the number of records of each
+    /// edge. Drops those that are worth retranslating, and returns their number. They are
+    /// retranslated when a thread next reaches them. Each superblock is lengthened once and each
+    /// branch changes direction once, so repeated calls converge.
+    pub fn learn_from_records(&mut self, sample: &AddressMap<u32, u64>) -> usize {
         let hot_from = (sample.values().sum::<u64>() / HOT_SHARE).max(1);
         let mut by_superblock: AddressMap<u32, Vec<(Edge, u64)>> = AddressMap::default();
         for (&number, &count) in sample {
@@ -90,15 +94,15 @@ impl<M: CacheMemory> Translator<M> {
         let mut dropped = 0;
         for (number, edges) in by_superblock {
             let is_hot = edges.iter().map(|(_, count)| count).sum::<u64>() >= hot_from;
-            dropped += usize::from(is_hot && self.judge(number, edges));
+            dropped += usize::from(is_hot && self.drop_if_improvable(number, edges));
         }
         dropped
     }
 
-    /// Notes a sample: a thread left the cache's code by a direct exit, with the number of its
-    /// edge. Drops the superblock if the exit is one of its usual ones and its path may go on there
-    /// from now on. Returns true if it did.
-    pub fn note_exit(&mut self, edge: u64) -> bool {
+    /// Counts a sample, in code that counts ticks: a thread was found at a direct exit, with the
+    /// number of its edge. Now and then judges the superblock by all its samples, and drops it if
+    /// its path should go on at another exit from now on. Returns true if it was dropped.
+    pub fn note_exit_sample(&mut self, edge: u64) -> bool {
         let Ok(number) = u32::try_from(edge) else { return false };
         let Some(edge) = self.edges.get(number as usize).copied() else { return false };
         let count = self.heat.exits.entry(number).or_default();
@@ -114,37 +118,41 @@ impl<M: CacheMemory> Translator<M> {
                 let count = self.heat.exits.get(&u32::try_from(number).ok()?)?;
                 Some((*edge, *count))
             });
-        self.judge(edge.superblock, counted.collect())
+        self.drop_if_improvable(edge.superblock, counted.collect())
     }
 
-    /// Judges a hot superblock by the numbers of threads that left it by its edges. If most threads
-    /// at a branch left the path there, notes the direction that they took, for the next
-    /// translation. Drops the superblock if that or its heat is new, and returns true if it did.
-    fn judge(&mut self, number: u32, mut edges: Vec<(Edge, u64)>) -> bool {
+    /// Notes that a superblock is hot, and by the numbers of threads that left it by its edges,
+    /// which branches were guessed wrong: those at which most threads left the path. Drops the
+    /// superblock if one of these facts is new, so that the next translation uses it. Returns true
+    /// if it was dropped. Does nothing if much hot code was dropped before.
+    fn drop_if_improvable(&mut self, number: u32, mut edges: Vec<(Edge, u64)>) -> bool {
         if self.heat.dropped_bytes > DROPPED_BYTES {
             return false;
         }
         let superblock = self.superblock(number).filter(|superblock| superblock.alive);
         let Some(&Superblock { start, .. }) = superblock else { return false };
         // A branch may be the path's last instruction; then the edges that leave at it sort first.
-        edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
-        let mut coming: u64 = edges.iter().map(|(_, count)| count).sum();
+        edges.sort_by_cached_key(|(edge, _)| {
+            (edge.instructions, self.branch_left_at(edge).is_none())
+        });
+        let mut arriving: u64 = edges.iter().map(|(_, count)| count).sum();
         let mut is_new = self.heat.starts.insert(start);
         for (edge, count) in edges {
-            if count * 10 >= coming * OTHERS_OF_TEN
-                && let Some((branch, taken)) = self.left_at(&edge)
+            if count * 10 >= arriving * OTHERS_OF_TEN
+                && let Some((branch, taken)) = self.branch_left_at(&edge)
                 && !self.heat.likely.contains_key(&branch)
             {
                 self.heat.likely.insert(branch, taken);
                 is_new = true;
             }
-            coming -= count;
+            arriving -= count;
         }
         is_new && self.drop_hot(number)
     }
 
-    /// Drops a superblock, which is made anew as a hot one when a thread next reaches its start.
-    /// Returns false if it was dropped before, or if too much code was dropped.
+    /// Drops a superblock, which is translated anew, as a hot one, when a thread next reaches its
+    /// start. Returns false, and drops nothing, if it was dropped before, or if too much hot code
+    /// was.
     pub(super) fn drop_hot(&mut self, number: u32) -> bool {
         let Some(&Superblock { start, entry, end, .. }) = self.superblock(number) else {
             return false;
@@ -157,9 +165,9 @@ impl<M: CacheMemory> Translator<M> {
         true
     }
 
-    /// Returns the conditional branch at which an edge leaves its superblock's path, and whether
-    /// that branch is then taken.
-    fn left_at(&self, edge: &Edge) -> Option<(u64, bool)> {
+    /// Returns the address of the conditional branch at which an edge leaves its superblock's path,
+    /// and true if the branch is taken there. `None` if the edge leaves otherwise.
+    fn branch_left_at(&self, edge: &Edge) -> Option<(u64, bool)> {
         let step = self.path_of(edge).pop()?;
         let stays_if_taken = match step.outcome {
             Outcome::Taken => true,

@@ -133,7 +133,7 @@ impl Hook {
         }
     }
 
-    /// Returns the hook of an instruction, if it has one.
+    /// Returns the hook of an instruction; `None` if its result follows from registers and memory.
     pub(super) fn of(insn: &Instruction) -> Option<Self> {
         use Mnemonic as M;
         Some(match insn.mnemonic() {
@@ -164,8 +164,8 @@ impl Hook {
     }
 }
 
-/// Returns the hook of the instruction with these bytes, if it has one. For instructions that the
-/// caller executes.
+/// Returns the hook of the instruction that `bytes` begin with; `None` if it has none or does not
+/// decode.
 pub fn hook_of(bytes: &[u8]) -> Option<Hook> {
     super::insn::decode(bytes, 0).and_then(|(insn, _)| Hook::of(&insn))
 }

@@ -40,23 +40,24 @@ pub(super) enum Treatment {
     Native,
 }
 
-/// Decodes one instruction; `None` if the bytes are truncated or invalid.
+/// Decodes the first instruction of `bytes`, whose address is `ip`; `None` if the bytes are
+/// truncated or invalid.
 pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, DisplacementOffset)> {
-    Insns::new(bytes).at(0, ip)
+    InsnDecoder::new(bytes).decode_at(0, ip)
 }
 
 /// Decodes instructions from one run of bytes. Creating a decoder costs as much as decoding, so all
 /// instructions share one.
-pub(super) struct Insns<'a>(Decoder<'a>);
+pub(super) struct InsnDecoder<'a>(Decoder<'a>);
 
-impl<'a> Insns<'a> {
+impl<'a> InsnDecoder<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(Decoder::new(64, bytes, DecoderOptions::NONE))
     }
 
     /// Decodes the instruction at `offset`, whose address is `ip`; `None` if the bytes from there
     /// on are truncated or invalid.
-    pub(super) fn at(
+    pub(super) fn decode_at(
         &mut self,
         offset: usize,
         ip: u64,
@@ -80,8 +81,8 @@ impl<'a> Insns<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DisplacementOffset(pub(super) usize);
 
-/// Returns how the translator treats an instruction.
-pub(super) fn treat(insn: &Instruction) -> Treatment {
+/// Returns how the translator treats an instruction, whether it has a hook or not.
+pub(super) fn treatment_of(insn: &Instruction) -> Treatment {
     if must_stay(insn) {
         return Treatment::Native;
     }
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     fn treatment(bytes: &[u8]) -> Treatment {
-        treat(&decode(bytes, 0x1000).expect("a valid instruction").0)
+        treatment_of(&decode(bytes, 0x1000).expect("a valid instruction").0)
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
                 _ => {}
             }
             let Some((insn, _)) = decode(&bytes, 0) else { continue };
-            if matches!(treat(&insn), Treatment::Native | Treatment::Syscall) {
+            if matches!(treatment_of(&insn), Treatment::Native | Treatment::Syscall) {
                 continue;
             }
             let used = factory.info(&insn).used_registers();

@@ -6,9 +6,9 @@ use super::builder::Exit;
 
 /// A linked list of exits: the number of the first one. Each exit holds the rest of its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct List(Option<u32>);
+pub(super) struct ExitList(Option<u32>);
 
-impl List {
+impl ExitList {
     pub(super) const EMPTY: Self = Self(None);
 }
 
@@ -17,67 +17,67 @@ impl List {
 pub(super) struct LinkedExit {
     pub(super) exit: Exit,
     /// The number of the superblock that the exit leaves.
-    pub(super) of: u32,
+    pub(super) superblock: u32,
     /// The index of the zone that contains the exit's jump.
     pub(super) zone: usize,
-    rest: List,
+    rest: ExitList,
 }
 
 /// All exits, by number.
 #[derive(Debug)]
 pub(super) struct Links {
-    ways: Vec<LinkedExit>,
+    exits: Vec<LinkedExit>,
     /// The exits that wait for the superblock of each target address.
-    waiting: AddressMap<u64, List>,
+    waiting: AddressMap<u64, ExitList>,
 }
 
 impl Links {
-    /// Creates an empty collection, which stores its exits in the empty vector `ways`.
-    pub(super) fn new(ways: Vec<LinkedExit>) -> Self {
-        Self { ways, waiting: AddressMap::default() }
+    /// Creates an empty collection, which stores its exits in the empty vector `exits`.
+    pub(super) fn new(exits: Vec<LinkedExit>) -> Self {
+        Self { exits, waiting: AddressMap::default() }
     }
 
     /// Forgets all exits.
     pub(super) fn clear(&mut self) {
-        self.ways.clear();
+        self.exits.clear();
         self.waiting.clear();
     }
 
     /// Adds an exit of a superblock, on no list yet. Returns its number.
-    pub(super) fn add(&mut self, exit: Exit, of: u32, zone: usize) -> u32 {
-        self.ways.push(LinkedExit { exit, of, zone, rest: List::default() });
-        u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
+    pub(super) fn add(&mut self, exit: Exit, superblock: u32, zone: usize) -> u32 {
+        self.exits.push(LinkedExit { exit, superblock, zone, rest: ExitList::default() });
+        u32::try_from(self.exits.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Returns all exits, each with the number of the superblock that it leaves.
     pub(super) fn exits(&self) -> impl Iterator<Item = (u32, Exit)> {
-        self.ways.iter().map(|way| (way.of, way.exit))
+        self.exits.iter().map(|linked| (linked.superblock, linked.exit))
     }
 
-    /// Adds an exit to the list that waits for its target.
-    pub(super) fn wait(&mut self, number: u32) {
-        let Some(way) = self.ways.get_mut(number as usize) else { return };
-        let list = self.waiting.entry(way.exit.target).or_default();
-        way.rest = std::mem::replace(list, List(Some(number)));
+    /// Adds an exit, which is on no list, to those that wait for the superblock of their target.
+    pub(super) fn add_waiting(&mut self, number: u32) {
+        let Some(linked) = self.exits.get_mut(number as usize) else { return };
+        let list = self.waiting.entry(linked.exit.target).or_default();
+        linked.rest = std::mem::replace(list, ExitList(Some(number)));
     }
 
     /// Removes and returns the exits that wait for the superblock of `target`.
-    pub(super) fn take_waiting(&mut self, target: u64) -> List {
+    pub(super) fn take_waiting(&mut self, target: u64) -> ExitList {
         self.waiting.remove(&target).unwrap_or_default()
     }
 
     /// Removes the first exit from a list and returns it, with its number.
-    pub(super) fn pop(&self, list: &mut List) -> Option<(u32, LinkedExit)> {
+    pub(super) fn pop(&self, list: &mut ExitList) -> Option<(u32, LinkedExit)> {
         let number = list.0?;
-        let way = *self.ways.get(number as usize)?;
-        *list = way.rest;
-        Some((number, way))
+        let linked = *self.exits.get(number as usize)?;
+        *list = linked.rest;
+        Some((number, linked))
     }
 
     /// Adds an exit, which is on no list, at the front of a list.
-    pub(super) fn push(&mut self, list: &mut List, number: u32) {
-        if let Some(way) = self.ways.get_mut(number as usize) {
-            way.rest = std::mem::replace(list, List(Some(number)));
+    pub(super) fn push(&mut self, list: &mut ExitList, number: u32) {
+        if let Some(linked) = self.exits.get_mut(number as usize) {
+            linked.rest = std::mem::replace(list, ExitList(Some(number)));
         }
     }
 }
@@ -86,21 +86,21 @@ impl Links {
 mod tests {
     use super::*;
 
-    fn numbers(links: &Links, mut list: List) -> Vec<u32> {
+    fn numbers(links: &Links, mut list: ExitList) -> Vec<u32> {
         std::iter::from_fn(|| links.pop(&mut list)).map(|(number, _)| number).collect()
     }
 
     #[test]
     fn a_way_out_is_on_one_list_at_a_time() {
         let mut links = Links::new(Vec::new());
-        let ways = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0, 0));
-        for number in ways {
-            links.wait(number);
+        let exits = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0, 0));
+        for number in exits {
+            links.add_waiting(number);
         }
         let mut waiting = links.take_waiting(7);
         assert_eq!(numbers(&links, waiting), [2, 0]);
-        assert_eq!(links.take_waiting(7), List::default());
-        let mut linked = List::default();
+        assert_eq!(links.take_waiting(7), ExitList::default());
+        let mut linked = ExitList::default();
         while let Some((number, _)) = links.pop(&mut waiting) {
             links.push(&mut linked, number);
         }

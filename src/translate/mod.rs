@@ -15,7 +15,7 @@
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
 //! ticks, up to a position that is given as a number of ticks. R11 then holds the budget: the
 //! number of ticks that are left. Code of [`Translator::logging`] also counts ticks, and logs
-//! system calls or answers them ([`CallLog`]).
+//! system calls or answers them ([`CallHandling`]).
 //!
 //! Makes no system call and knows nothing of tracing: [`CacheMemory`] abstracts the memory,
 //! [`ProgramCode`] the program's code.
@@ -55,13 +55,13 @@ pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, CHECK_BYTES, LARGEST_BUDGET, SPENT};
 pub use dormant::Module;
 pub use edge::{Edge, EdgeKind, Jump};
-pub use glance::{GLANCE_POSTED, GlanceAnswer, glanced};
+pub use glance::{GLANCE_POSTED, GlanceAnswer, glance_registers};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Effects, Hook, hook_of};
 pub use logged::{
-    CallLog, ClockCode, Counter, CounterCode, DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass,
-    HEADER_BYTES, Known, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LOG_SCRATCH_BYTES, LogCode,
-    LoggedCall, LoggedClass, classes,
+    CallFacts, CallHandling, ClockCode, Counter, CounterCode, DESCRIPTOR_COUNT, DESCRIPTORS,
+    DescriptorClass, HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LOG_SCRATCH_BYTES,
+    LogCode, LoggedCall, LoggedClass, class_table,
 };
 pub use persisted::{Persisted, PersistedCode};
 pub use repeats::RepeatCopy;

@@ -38,7 +38,7 @@ pub const ANSWER: u32 = 0x68;
 /// ([`super::GLANCE_POSTED`]).
 pub const GLANCE: u32 = 0x70;
 /// 1 while the tracer waits for glances; else the thread does not ask.
-pub const LISTENS: u32 = 0x78;
+pub const WANTS_GLANCES: u32 = 0x78;
 /// The program's RSP while glue uses the register.
 pub const RSP: u32 = 0x80;
 /// The address of [`GLANCE_END`] in the traced process: the stack of a glance's glue.

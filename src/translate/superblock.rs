@@ -2,7 +2,7 @@
 //! in the cache.
 
 use super::hook::Hook;
-use super::links::List;
+use super::links::ExitList;
 
 /// The outcome of an instruction on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,8 @@ pub struct Step {
     pub ticks: bool,
 }
 
-/// The location of the program's registers at a point of the translated code.
+/// The location of the program's registers at a point of the translated code, and the progress of
+/// the program there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct State {
@@ -95,18 +96,18 @@ pub struct Superblock {
     /// result and resumes the thread after it.
     pub hook: Option<Hook>,
     /// True if the superblock has no stop at its own start, even if a stop is set there.
-    pub(super) passes: bool,
+    pub(super) ignores_stop: bool,
     /// Its path, packed, in the bytes of all superblocks.
-    pub(super) path: Stretch,
+    pub(super) path: PackedRange,
     /// Its points, packed, in the same bytes.
-    pub(super) points: Stretch,
+    pub(super) points: PackedRange,
     /// The index of the zone that contains its code.
     pub(super) zone: usize,
     /// The address of the literal with the entry of the next superblock in the chain of its slot in
     /// the table of targets.
     pub(super) chain: u64,
     /// The exits that are linked to this superblock.
-    pub(super) incoming: List,
+    pub(super) incoming: ExitList,
     /// The number of the next superblock in the chain of its slot; `None` at the end.
     pub(super) next_of_slot: Option<u32>,
     /// False for a dropped or dormant superblock.
@@ -123,12 +124,12 @@ impl Superblock {
         end: 0,
         native: false,
         hook: None,
-        passes: false,
-        path: Stretch::at(0, 0),
-        points: Stretch::at(0, 0),
+        ignores_stop: false,
+        path: PackedRange::at(0, 0),
+        points: PackedRange::at(0, 0),
         zone: 0,
         chain: 0,
-        incoming: List::EMPTY,
+        incoming: ExitList::EMPTY,
         next_of_slot: None,
         alive: false,
     };
@@ -136,13 +137,13 @@ impl Superblock {
 
 /// A range of the bytes that all superblocks share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct PackedRange {
     first: usize,
     len: u32,
 }
 
-impl Stretch {
-    /// Returns the range of `len` bytes from index `first` on.
+impl PackedRange {
+    /// Returns the range of `len` bytes from index `first` on, in the bytes of all superblocks.
     pub(super) const fn at(first: usize, len: u32) -> Self {
         Self { first, len }
     }
@@ -152,7 +153,8 @@ impl Stretch {
         self.len as usize
     }
 
-    /// Lets `append` append bytes to those of all superblocks, and returns their range.
+    /// Calls `append` to append bytes to `to`, the bytes of all superblocks, and returns their
+    /// range.
     pub(super) fn append(to: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Self {
         let first = to.len();
         append(to);

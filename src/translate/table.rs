@@ -32,7 +32,7 @@ impl Table {
     }
 
     /// Inserts a superblock at the front of its slot's chain.
-    pub(super) fn enter(
+    pub(super) fn insert(
         &mut self,
         memory: &impl CacheMemory,
         zones: &[Zone],

@@ -44,7 +44,8 @@ struct Branch {
 }
 
 impl Targets {
-    /// Returns the targets that are expected of the branch at an address, the usual one first.
+    /// Returns the targets that are expected of the branch at an address, the usual one first; at
+    /// most two, and none if samples showed none.
     pub(super) fn expected(&self, branch: u64) -> &[u64] {
         self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
     }
@@ -56,7 +57,7 @@ impl Targets {
     }
 
     /// Adds the usual targets of earlier runs ([`Self::hints`]).
-    pub(super) fn expect(&mut self, hints: Vec<(u64, Vec<u64>)>) {
+    pub(super) fn add_hints(&mut self, hints: Vec<(u64, Vec<u64>)>) {
         for (addr, mut expected) in hints {
             expected.truncate(2);
             let since = self.samples;
@@ -65,7 +66,7 @@ impl Targets {
     }
 
     /// Forgets the branches of a path whose code has changed.
-    pub(super) fn forget(&mut self, path: &[Step]) {
+    pub(super) fn forget_path(&mut self, path: &[Step]) {
         if !self.branches.is_empty() {
             for step in path {
                 self.branches.remove(&step.ip);
@@ -75,9 +76,10 @@ impl Targets {
 }
 
 impl Branch {
-    /// Adds a sample; `samples` is the number of samples of all branches. Where they call for other
-    /// expected targets, sets these, forgets the samples, and returns true.
-    fn add(&mut self, target: u64, samples: u64) -> bool {
+    /// Adds a sample of the branch, which went to `target`; `samples` is the number of samples of
+    /// all branches. If the samples of the branch call for other expected targets, sets these,
+    /// forgets the samples, and returns true.
+    fn add_sample(&mut self, target: u64, samples: u64) -> bool {
         self.count += 1;
         let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
         if let Some((seen, count)) = place {
@@ -85,7 +87,11 @@ impl Branch {
             *count += 1;
         }
         self.seen.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let usual = if self.expected.is_empty() { self.usual() } else { self.missed(samples) };
+        let usual = if self.expected.is_empty() {
+            self.usual_targets()
+        } else {
+            self.targets_after_misses(samples)
+        };
         if usual.is_empty() || self.changes == MOST_CHANGES {
             return false;
         }
@@ -94,15 +100,15 @@ impl Branch {
         true
     }
 
-    /// Returns true if no target is expected, and the branch has some samples, but too few to say
-    /// that it has none.
-    fn is_open(&self) -> bool {
+    /// Returns true if no target is expected, and the branch has some samples, but too few to know
+    /// that it has no usual targets.
+    fn is_undecided(&self) -> bool {
         self.expected.is_empty() && (1..OPEN_SAMPLES).contains(&self.count)
     }
 
     /// Returns the one or two targets to which most samples went; empty if there are more such
     /// targets or too few samples.
-    fn usual(&self) -> Vec<u64> {
+    fn usual_targets(&self) -> Vec<u64> {
         let [(first, of_first), (second, of_second), ..] = self.seen;
         if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
             vec![first]
@@ -116,7 +122,7 @@ impl Branch {
     /// Returns new expected targets if there are many misses and most went to one target; else an
     /// empty vector. That target is added after a single expected one. Of two, it replaces the
     /// second, and comes first.
-    fn missed(&self, samples: u64) -> Vec<u64> {
+    fn targets_after_misses(&self, samples: u64) -> Vec<u64> {
         let [(target, count), ..] = self.seen;
         let are_many = self.count >= MANY_SAMPLES
             && u64::from(self.count) * MISSES_SHARE >= samples - self.since;
@@ -130,21 +136,22 @@ impl Branch {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Notes a sample: a thread left the cache's code by an indirect branch, with the number of its
-    /// edge, to a target. Drops the superblock if its path may go on there from now on. Returns
-    /// true if it did, or if some more samples of the branch may have that effect.
-    pub fn note_target(&mut self, edge: u64, target: u64) -> bool {
+    /// Counts a sample, in code that counts ticks: a thread was found at the exit of an indirect
+    /// branch, with the number of its edge, which leads to `target`. Drops the superblock if its
+    /// path should go on at a usual target from now on. Returns true if it was dropped, or if a few
+    /// more samples of the branch may have that effect.
+    pub fn note_target_sample(&mut self, edge: u64, target: u64) -> bool {
         self.targets.samples += 1;
         let samples = self.targets.samples;
         let edge = usize::try_from(edge).ok().and_then(|edge| self.edges.get(edge)).copied();
         let Some(edge) = edge.filter(|edge| edge.kind.is_indirect()) else { return false };
         let Some(last) = self.path_of(&edge).pop() else { return false };
         let branch = self.targets.branches.entry(last.ip).or_default();
-        let is_open = branch.is_open();
+        let is_undecided = branch.is_undecided();
         // A path that goes on at the target does not leave here for it.
         let is_old = branch.expected.first() == Some(&target);
-        let is_stale = is_old || branch.add(target, samples);
-        is_stale && self.drop_hot(edge.superblock) || is_open
+        let is_stale = is_old || branch.add_sample(target, samples);
+        is_stale && self.drop_hot(edge.superblock) || is_undecided
     }
 }
 
@@ -155,7 +162,7 @@ mod tests {
     fn expected(targets: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let mut branch = Branch::default();
         for (count, target) in (1..).zip(targets) {
-            branch.add(target, count);
+            branch.add_sample(target, count);
         }
         branch.expected
     }
@@ -183,8 +190,8 @@ mod tests {
     fn a_branch_with_many_targets_is_not_sampled_for_ever() {
         let mut branch = Branch::default();
         let opens = (1..500_u64).filter(|number| {
-            branch.add(number % 5, *number);
-            branch.is_open()
+            branch.add_sample(number % 5, *number);
+            branch.is_undecided()
         });
         assert_eq!(opens.count(), OPEN_SAMPLES as usize - 1);
     }
@@ -196,14 +203,15 @@ mod tests {
         assert_eq!(expected([7, 7, 7].into_iter().chain([9; 8]).chain([4; 8])), [4, 7]);
         let mut branch = Branch::default();
         let targets = (0..100).flat_map(|phase| [phase; 1000]);
-        let changes = (1..).zip(targets).filter(|(count, target)| branch.add(*target, *count));
+        let changes =
+            (1..).zip(targets).filter(|(count, target)| branch.add_sample(*target, *count));
         assert_eq!(changes.count(), usize::from(MOST_CHANGES));
     }
 
     #[test]
     fn few_misses_change_nothing() {
         let mut branch = Branch::default();
-        assert!((1..=3).any(|count| branch.add(7, count)));
-        assert!(!(1..1000).any(|count| branch.add(9, 3 + 20 * count)));
+        assert!((1..=3).any(|count| branch.add_sample(7, count)));
+        assert!(!(1..1000).any(|count| branch.add_sample(9, 3 + 20 * count)));
     }
 }

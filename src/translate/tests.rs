@@ -109,9 +109,9 @@ fn what_stays_as_it_is_is_translated_ahead() {
     for is_fixed in [true, false] {
         let (mut translator, _) = translator();
         let mut code = branching(is_fixed);
-        translator.get(START, &mut code).unwrap();
+        translator.get_or_translate(START, &mut code).unwrap();
         let made = translator.superblock_count();
-        translator.get(START + 0x22, &mut code).unwrap();
+        translator.get_or_translate(START + 0x22, &mut code).unwrap();
         let is_new = translator.superblock_count() > made;
         assert_eq!(is_new, !is_fixed, "{made} superblocks at once");
     }
@@ -121,7 +121,8 @@ fn what_stays_as_it_is_is_translated_ahead() {
 fn a_circle_of_jumps_is_exact_where_it_is_entered() {
     for bytes in [vec![0xeb, 0xfe], vec![0xeb, 0x00, 0xeb, 0xfc]] {
         let (mut translator, _) = translator();
-        let number = translator.get(START, &mut Code { bytes, is_fixed: false }).unwrap();
+        let number =
+            translator.get_or_translate(START, &mut Code { bytes, is_fixed: false }).unwrap();
         let at = translator.locate(translator.superblock(number).unwrap().body).unwrap();
         let last = translator.path(number).pop().unwrap();
         assert!(at.exact);
@@ -133,14 +134,14 @@ fn a_circle_of_jumps_is_exact_where_it_is_entered() {
 fn a_path_turns_where_samples_go() {
     let (mut translator, _) = counting();
     let mut code = branching(false);
-    let first = translator.get(START, &mut code).unwrap();
+    let first = translator.get_or_translate(START, &mut code).unwrap();
     let taken = translator.edges_from(0).iter().position(|edge| edge.target == START + 0x22);
     let taken = taken.unwrap() as u64;
-    assert_eq!([taken; 3].map(|edge| translator.note_exit(edge)), [false, false, true]);
-    let second = translator.get(START, &mut code).unwrap();
+    assert_eq!([taken; 3].map(|edge| translator.note_exit_sample(edge)), [false, false, true]);
+    let second = translator.get_or_translate(START, &mut code).unwrap();
     assert_ne!(first, second);
     assert_eq!(translator.path(second)[0].outcome, Outcome::Taken);
-    assert!(!translator.note_exit(u64::MAX), "no edge");
+    assert!(!translator.note_exit_sample(u64::MAX), "no edge");
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_branch_back_is_followed() {
     // nop; nop; inc eax; jne -5; jmp to itself
     let bytes = vec![0x90, 0x90, 0xff, 0xc0, 0x75, 0xfb, 0xeb, 0xfe];
     let mut code = Code { bytes, is_fixed: false };
-    let number = translator.get(START + 2, &mut code).unwrap();
+    let number = translator.get_or_translate(START + 2, &mut code).unwrap();
     let path = translator.path(number);
     let ips: Vec<u64> = path.iter().take(3).map(|step| step.ip - START).collect();
     assert_eq!(ips, [2, 4, 1]);
@@ -178,22 +179,22 @@ fn sample(translator: &Translator<Bytes>, number: u32, at_once: u64) -> AddressM
 fn a_branch_is_followed_where_it_mostly_goes() {
     let (mut translator, _) = translator();
     let mut code = branching(false);
-    let first = translator.get(START, &mut code).unwrap();
+    let first = translator.get_or_translate(START, &mut code).unwrap();
     assert_eq!(first_steps(&translator, first), [(0, Outcome::NotTaken), (2, Outcome::Plain)]);
     // The guess is right half of the time, so only the path becomes longer.
-    assert_eq!(translator.learn(&sample(&translator, first, 50)), 1);
-    let second = translator.get(START, &mut code).unwrap();
+    assert_eq!(translator.learn_from_records(&sample(&translator, first, 50)), 1);
+    let second = translator.get_or_translate(START, &mut code).unwrap();
     assert_ne!(second, first);
     assert_eq!(first_steps(&translator, second)[0].1, Outcome::NotTaken);
     // A dropped superblock teaches nothing more.
-    assert_eq!(translator.learn(&sample(&translator, first, 90)), 0);
-    assert_eq!(translator.learn(&sample(&translator, second, 90)), 1);
-    let third = translator.get(START, &mut code).unwrap();
+    assert_eq!(translator.learn_from_records(&sample(&translator, first, 90)), 0);
+    assert_eq!(translator.learn_from_records(&sample(&translator, second, 90)), 1);
+    let third = translator.get_or_translate(START, &mut code).unwrap();
     assert_eq!(first_steps(&translator, third), [(0, Outcome::Taken), (0x22, Outcome::Jump)]);
     // The branch changes direction once, until its code changes.
-    assert_eq!(translator.learn(&sample(&translator, third, 90)), 0);
+    assert_eq!(translator.learn_from_records(&sample(&translator, third, 90)), 0);
     assert!(translator.invalidate(START, START + 1));
-    let fourth = translator.get(START, &mut code).unwrap();
+    let fourth = translator.get_or_translate(START, &mut code).unwrap();
     assert_eq!(first_steps(&translator, fourth)[0].1, Outcome::NotTaken);
 }
 
@@ -203,7 +204,7 @@ fn a_loop_that_goes_on_stays_one() {
     // inc eax; jne -4; jmp to itself
     let mut code = Code { bytes: vec![0xff, 0xc0, 0x75, 0xfc, 0xeb, 0xfe], is_fixed: false };
     for _ in 0..2 {
-        let number = translator.get(START, &mut code).unwrap();
+        let number = translator.get_or_translate(START, &mut code).unwrap();
         assert_eq!(translator.path(number)[1].outcome, Outcome::Taken);
         let last = translator.path(number).len();
         let edges = (0..).zip(translator.edges_from(0));
@@ -214,7 +215,7 @@ fn a_loop_that_goes_on_stays_one() {
         let sample: AddressMap<u32, u64> =
             at_last.map(|(edge, of)| (edge, of_target(of.target))).collect();
         assert_eq!(sample.len(), 2);
-        translator.learn(&sample);
+        translator.learn_from_records(&sample);
     }
 }
 
@@ -222,15 +223,15 @@ fn a_loop_that_goes_on_stays_one() {
 fn a_dropped_superblock_is_asked_for_again() {
     let (mut translator, memory) = translator();
     let mut code = branching(false);
-    let first = translator.get(START, &mut code).unwrap();
-    let second = translator.get(START + 0x22, &mut code).unwrap();
+    let first = translator.get_or_translate(START, &mut code).unwrap();
+    let second = translator.get_or_translate(START + 0x22, &mut code).unwrap();
     let entry = |t: &Translator<Bytes>, number| t.superblock(number).unwrap().entry;
     assert_eq!(memory.chain(&translator, START), [entry(&translator, first)]);
     let before = memory.0.borrow().clone();
     assert!(translator.invalidate(START, START + 1));
     assert!(memory.chain(&translator, START).is_empty());
     assert!(memory.chain(&translator, START + 0x22).is_empty());
-    let again = translator.get(START + 0x22, &mut code).unwrap();
+    let again = translator.get_or_translate(START + 0x22, &mut code).unwrap();
     assert_ne!(again, second);
     // The first superblock's exit leads to the new one, so its jump has changed.
     let range = usize::try_from(entry(&translator, first) - ZONE + ZONE_OFFSET).unwrap();
@@ -247,7 +248,7 @@ fn targets_that_share_a_slot_are_asked_in_turn() {
     }
     let mut code = Code { bytes, is_fixed: false };
     let entries = [0, 0x1_0000, 0x2_0000].map(|at| {
-        let number = translator.get(START + at, &mut code).unwrap();
+        let number = translator.get_or_translate(START + at, &mut code).unwrap();
         translator.superblock(number).unwrap().entry
     });
     let [first, second, third] = entries;

@@ -12,11 +12,11 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 /// Returns true if the instruction with these bytes, at `ip`, ticks. Its outcome and the values of
 /// registers do not matter. Returns false if the bytes do not decode.
 pub fn is_tick(bytes: &[u8], ip: u64) -> bool {
-    decode(bytes, ip).is_some_and(|(insn, _)| ticks(&insn))
+    decode(bytes, ip).is_some_and(|(insn, _)| insn_ticks(&insn))
 }
 
 /// Returns true if an instruction ticks.
-pub(super) fn ticks(insn: &Instruction) -> bool {
+pub(super) fn insn_ticks(insn: &Instruction) -> bool {
     match insn.flow_control() {
         FlowControl::ConditionalBranch
         | FlowControl::Return

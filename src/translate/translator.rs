@@ -10,16 +10,15 @@ use super::counting::{Bound, Bounded};
 use super::dormant::{Dormant, Module};
 use super::edge::{Edge, EdgeKind, Jump};
 use super::heat::Heat;
-use super::links::{Links, List};
-use super::logged::CallLog;
+use super::links::{ExitList, Links};
+use super::logged::CallHandling;
 use super::packed::{Points, Steps, put_path, put_points};
 use super::saves::Components;
 use super::slots;
-use super::superblock::{Location, Outcome, Step, Stretch, Superblock};
+use super::superblock::{Location, Outcome, PackedRange, Step, Superblock};
 use super::table::Table;
 use super::targets::Targets;
 use super::zone::Zone;
-use crate::common::AddrRange;
 use order::Order;
 use std::collections::BTreeSet;
 
@@ -63,7 +62,7 @@ enum Purpose {
     /// Entered by any thread that reaches its start.
     Plain,
     /// Entered by a thread that resumes from a stop at its start, which it ignores.
-    Passing,
+    PastStop,
     /// Entered by a thread that runs up to a bound, where the path ends.
     Bounded(Bound),
 }
@@ -90,7 +89,7 @@ pub struct Translator<M> {
     /// Program addresses at which threads stop.
     pub(super) stops: BTreeSet<u64>,
     /// Superblocks that start at a stop and ignore it, by start address.
-    passing: AddressMap<u64, u32>,
+    past_stop: AddressMap<u64, u32>,
     /// In code that counts ticks: the heads of loops, to which branches lead back.
     pub(super) loops: AddressSet<u64>,
     /// The last superblock that was built: its successors are translated ahead, and its allocations
@@ -105,7 +104,7 @@ pub struct Translator<M> {
     /// The processor's state components, if stores in the cache complete the saves of XSAVEC.
     pub(super) saves: Option<Components>,
     /// Set where code in the cache logs system calls, or answers them.
-    pub(super) call_log: Option<CallLog>,
+    pub(super) call_handling: Option<CallHandling>,
     /// Superblocks that end at a bound, to which no exit is linked.
     pub(super) bounded: Bounded,
     /// The results of samples of records.
@@ -140,14 +139,14 @@ impl<M: CacheMemory> Translator<M> {
             pushes: Vec::new(),
             quiet_jumps: Vec::new(),
             stops: BTreeSet::new(),
-            passing: AddressMap::default(),
+            past_stop: AddressMap::default(),
             loops: AddressSet::default(),
             built: Built::default(),
             room: u64::MAX,
             counts: false,
             hooks: false,
             saves: None,
-            call_log: None,
+            call_handling: None,
             bounded: Bounded::default(),
             heat: Heat::default(),
             targets: Targets::default(),
@@ -172,32 +171,34 @@ impl<M: CacheMemory> Translator<M> {
         self.stops.contains(&addr)
     }
 
-    /// Returns true if threads stop at the start of a superblock.
+    /// Returns true if threads stop at the start of a superblock before they execute anything of
+    /// it.
     pub fn stops_at(&self, number: u32) -> bool {
-        let superblock = self.superblocks.get(number as usize).filter(|of| !of.passes);
+        let superblock = self.superblocks.get(number as usize).filter(|of| !of.ignores_stop);
         superblock.is_some_and(|superblock| self.is_stop(superblock.start))
     }
 
-    /// Returns the number of the superblock for a thread that is at `addr` and resumes there, even
-    /// if threads stop at that address. Translates the superblock if there is none.
-    pub fn get_passing(
+    /// Returns the number of the superblock for a thread that is at `addr` and resumes there: it
+    /// does not stop at its start, even if threads stop at that address. Translates the superblock
+    /// if there is none.
+    pub fn get_past_stop(
         &mut self,
         addr: u64,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         if !self.is_stop(addr) {
-            return self.get(addr, code);
+            return self.get_or_translate(addr, code);
         }
-        match self.passing.get(&addr) {
+        match self.past_stop.get(&addr) {
             Some(number) => Ok(*number),
-            None => self.translate(addr, Purpose::Passing, code),
+            None => self.translate(addr, Purpose::PastStop, code),
         }
     }
 
     /// Adds a zone to the code cache: `size` bytes at `base` in the traced process, which are at
     /// `offset` in the shared memory. Writes the code that its superblocks share.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
-        let (zone, code) = Zone::new(base, size, offset, self.call_log);
+        let (zone, code) = Zone::new(base, size, offset, self.call_handling);
         self.memory.write(offset, &code);
         self.zones.push(zone);
         self.by_entry.push(Vec::new());
@@ -216,7 +217,7 @@ impl<M: CacheMemory> Translator<M> {
         self.zones.iter().any(|zone| zone.contains(addr))
     }
 
-    /// Returns the edges from number `first` on.
+    /// Returns the edges from number `first` on; empty if there are none.
     pub fn edges_from(&self, first: usize) -> &[Edge] {
         self.edges.get(first..).unwrap_or_default()
     }
@@ -258,14 +259,20 @@ impl<M: CacheMemory> Translator<M> {
         Steps::of(superblock.path.of(&self.packed), superblock.start)
     }
 
-    /// Returns the number of superblocks that were built since the cache was last cleared.
+    /// Returns the number of superblocks that were built or taken over since the cache was last
+    /// cleared, dropped ones included.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
     }
 
-    /// Returns the number of the superblock at an address of the program. If there is none,
-    /// translates it, and the code that is likely to follow.
-    pub fn get(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
+    /// Returns the number of the superblock that starts at an address of the program. If there is
+    /// none, translates it, and as far as its code cannot change, the code that is likely to
+    /// follow.
+    pub fn get_or_translate(
+        &mut self,
+        addr: u64,
+        code: &mut dyn ProgramCode,
+    ) -> Result<u32, TranslateError> {
         if let Some(number) = self.by_start.get(&addr) {
             return Ok(*number);
         }
@@ -276,7 +283,8 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Translates the successors of the superblock that was just built at `addr`, and their
-    /// successors in turn, as far as their code cannot change.
+    /// successors in turn, as far as their code cannot change and the limits allow. Translates none
+    /// while the order of requests is noted.
     fn translate_ahead(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;
@@ -310,7 +318,7 @@ impl<M: CacheMemory> Translator<M> {
     /// Returns the program address at which a thread requests code: `target` if the request is
     /// [`slots::INDIRECT`], else the target of the edge that it names. Returns 0 if there is no
     /// such edge.
-    pub fn requested(&self, request: u64, target: u64) -> u64 {
+    pub fn requested_address(&self, request: u64, target: u64) -> u64 {
         if request == slots::INDIRECT {
             return target;
         }
@@ -337,37 +345,6 @@ impl<M: CacheMemory> Translator<M> {
         Some(Location { superblock: number, point, exact })
     }
 
-    /// Drops all superblocks with code from the pages of `start..end`, whose bytes have changed.
-    /// Threads inside one leave it at its exits. Returns true if there were any.
-    pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
-        self.forget_modules(AddrRange::new(start.into(), end.into()));
-        self.drop_code(start, end)
-    }
-
-    /// Drops all superblocks with code from the pages of `start..end`, and their samples. Returns
-    /// true if there were any.
-    fn drop_code(&mut self, start: u64, end: u64) -> bool {
-        let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
-            self.by_page
-                .keys()
-                .copied()
-                .filter(|&page| page + 0xfff >= start && page < end)
-                .collect()
-        } else {
-            (start >> 12..end.div_ceil(0x1000)).map(|page| page << 12).collect()
-        };
-        let mut any = false;
-        for page in pages {
-            for number in self.by_page.remove(&page).unwrap_or_default() {
-                let (start, path) = (self.superblocks[number as usize].start, self.path(number));
-                self.heat.forget(start, &path);
-                self.targets.forget(&path);
-                any |= self.drop_superblock(number);
-            }
-        }
-        any
-    }
-
     pub(super) fn translate_bounded(
         &mut self,
         addr: u64,
@@ -377,8 +354,8 @@ impl<M: CacheMemory> Translator<M> {
         self.translate(addr, Purpose::Bounded(bound), code)
     }
 
-    /// Builds a superblock at `addr` and registers it. Only one that is [`Purpose::Plain`] is
-    /// linked to the exits of others.
+    /// Builds a superblock at `addr`, writes it to a zone, and registers it. Only one that is
+    /// [`Purpose::Plain`] is linked to the exits of others.
     fn translate(
         &mut self,
         addr: u64,
@@ -405,15 +382,15 @@ impl<M: CacheMemory> Translator<M> {
             saves: self.saves,
             log: zone.log.map_or(0, |log| log.start),
             counters: zone.log.map_or([0; 2], |log| log.counters.map(|code| code.start)),
-            call_log: self.call_log,
+            call_handling: self.call_handling,
             bound: if let Purpose::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
             next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
             is_stop: &|addr| self.stops.contains(&addr),
-            passes: way != Purpose::Plain,
-            likely: &|branch| self.heat.likely(branch),
+            ignores_stop: way != Purpose::Plain,
+            likely: &|branch| self.heat.usual_outcome(branch),
             expected: &|branch| self.targets.expected(branch),
         };
         let built = build(&site, addr, code, std::mem::take(&mut self.built));
@@ -423,12 +400,12 @@ impl<M: CacheMemory> Translator<M> {
         if self.counts {
             self.note_loops(&built);
         }
-        self.enter(number, addr, index, base, &built);
+        self.register(number, addr, index, base, &built);
         self.built = built;
         match way {
-            Purpose::Plain => self.offer(number, addr),
-            Purpose::Passing => {
-                self.passing.insert(addr, number);
+            Purpose::Plain => self.publish(number, addr),
+            Purpose::PastStop => {
+                self.past_stop.insert(addr, number);
             }
             Purpose::Bounded(_) => {}
         }
@@ -446,7 +423,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Notes the addresses to which direct branches of a superblock, except for calls, lead back.
+    /// Notes the heads of loops: the addresses to which direct branches of a superblock, except for
+    /// calls, lead back.
     fn note_loops(&mut self, built: &Built) {
         for edge in &built.edges {
             let last =
@@ -458,8 +436,9 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Registers a superblock whose code is already in the cache.
-    fn enter(&mut self, number: u32, start: u64, zone: usize, base: u64, built: &Built) {
+    /// Adds a superblock whose code is already in the cache to all lists, and links its exits. No
+    /// branch leads to it yet ([`Self::publish`]).
+    fn register(&mut self, number: u32, start: u64, zone: usize, base: u64, built: &Built) {
         self.edges.extend_from_slice(&built.edges);
         self.pushes.extend_from_slice(&built.pushes);
         self.quiet_jumps.extend_from_slice(&built.quiet_jumps);
@@ -472,14 +451,16 @@ impl<M: CacheMemory> Translator<M> {
             accepted: built.accepted,
             body: built.body,
             end: base + built.bytes.len() as u64,
-            path: Stretch::append(&mut self.packed, |to| put_path(to, start, &built.path)),
-            points: Stretch::append(&mut self.packed, |to| put_points(to, start, &built.points)),
+            path: PackedRange::append(&mut self.packed, |to| put_path(to, start, &built.path)),
+            points: PackedRange::append(&mut self.packed, |to| {
+                put_points(to, start, &built.points)
+            }),
             native: built.native,
             hook: built.hook,
-            passes: built.passes,
+            ignores_stop: built.ignores_stop,
             zone,
             chain: built.chain,
-            incoming: List::default(),
+            incoming: ExitList::default(),
             next_of_slot: None,
             alive: true,
         });
@@ -494,7 +475,7 @@ impl<M: CacheMemory> Translator<M> {
         let way = self.links.add(exit, number, zone);
         match self.by_start.get(&exit.target) {
             Some(&target) => self.link(way, zone, exit.field, target),
-            None => self.links.wait(way),
+            None => self.links.add_waiting(way),
         }
     }
 }

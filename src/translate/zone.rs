@@ -2,7 +2,7 @@
 
 use super::answered::emit_answer_code;
 use super::emit::{Emitter, Gpr};
-use super::logged::{CallLog, LogCode, emit_log_code};
+use super::logged::{CallHandling, LogCode, emit_log_code};
 use super::repeats::{RepeatCopy, emit_repeats, repeat_copy};
 use super::slots;
 
@@ -38,12 +38,12 @@ pub struct Zone {
 
 impl Zone {
     /// Lays out a zone. Returns the zone, and the code for its start, which the caller writes
-    /// there. With `call_log`, that code logs or answers system calls.
+    /// there. With `call_handling`, that code logs or answers system calls.
     pub(super) fn new(
         base: u64,
         size: u64,
         offset: u64,
-        call_log: Option<CallLog>,
+        call_handling: Option<CallHandling>,
     ) -> (Self, Vec<u8>) {
         let mut emitter = Emitter::new(base, Vec::new());
         let request = emitter.here();
@@ -63,9 +63,9 @@ impl Zone {
         emitter.put(&[0x0f, 0x05, 0xcc]);
         let repeats = emitter.here();
         emit_repeats(&mut emitter);
-        let log = call_log.map(|log| {
-            let emit = if log.answers { emit_answer_code } else { emit_log_code };
-            emit(&mut emitter, log)
+        let log = call_handling.map(|handling| {
+            let emit = if handling.answers { emit_answer_code } else { emit_log_code };
+            emit(&mut emitter, handling)
         });
         emitter.pad(16);
         let shared = emitter.bytes.len() as u64;

@@ -32,7 +32,7 @@ impl Process {
         let tracee = thread.tracee();
         let now = || tracee.registers().ok();
         let mut calls = self.engine.take_logged_calls(&thread.translated, now);
-        let stopped = calls.split_off_stopping();
+        let stopped = calls.split_off_incomplete();
         let mut all = self.log_complete_calls(thread, calls, running)?;
         for call in stopped.iter().flat_map(LoggedCalls::iter) {
             let ticks = running.ticks_until(call.budget);

@@ -47,10 +47,10 @@ impl Builder<'_, '_> {
         let (leaves_to, bit) = if follow { (next, 0) } else { (target, 1) };
         // If the path follows the branch, the jump out has the opposite condition.
         let opcode = 0x80 | condition ^ u8::from(follow);
-        self.step(next, if follow { Outcome::Taken } else { Outcome::NotTaken });
+        self.push_step(next, if follow { Outcome::Taken } else { Outcome::NotTaken });
         let edge = self.branch_edge(leaves_to, bit);
         self.emitter.put(&[0x0f, opcode]);
-        let field = self.emitter.rel32();
+        let field = self.emitter.reserve_rel32();
         self.leave_by_stub(field, edge, leaves_to);
         self.push_bit(1 - bit);
         self.ip = if follow { target } else { next };
@@ -59,12 +59,12 @@ impl Builder<'_, '_> {
     /// Translates a branch that only has an 8-bit displacement: keeps its opcode, and leads it to a
     /// jump with a 32-bit one. The path goes on where the branch is not taken.
     pub(super) fn short_jcc(&mut self, bytes: &[u8], next: u64, target: u64) {
-        self.step(next, Outcome::NotTaken);
+        self.push_step(next, Outcome::NotTaken);
         let edge = self.branch_edge(target, 1);
         self.emitter.put(&bytes[..bytes.len() - 1]);
         // Taken: over the jmp +5, to the jmp rel32. Not taken: over the jmp rel32.
         self.emitter.put(&[2, 0xeb, 5, 0xe9]);
-        let field = self.emitter.rel32();
+        let field = self.emitter.reserve_rel32();
         self.leave_by_stub(field, edge, target);
         self.push_bit(0);
         self.ip = next;
@@ -79,7 +79,7 @@ impl Builder<'_, '_> {
     /// Emits `push [rip + literal]`: the stack gets the program's return address, not the cache's.
     pub(super) fn push_return_address(&mut self, address: u64) {
         self.emitter.put(&[0xff, 0x35]);
-        let field = self.emitter.rel32();
+        let field = self.emitter.reserve_rel32();
         self.literals.push((field, address));
     }
 
@@ -91,14 +91,14 @@ impl Builder<'_, '_> {
             // The idiom that reads the instruction pointer does not enter the RET compression stack
             // (SDM volume 3, "RET Compression").
             self.jumps.push(Jump { from: self.ip, to: target });
-            self.step(next, Outcome::Jump);
+            self.push_step(next, Outcome::Jump);
             self.ip = target;
             return false;
         }
         let circular = target == self.start || self.path.iter().any(|step| step.ip == target);
         let follow = self.calls.len() < self.site.limits.calls && !circular;
         self.jumps.push(Jump { from: self.ip, to: target });
-        self.step(next, Outcome::Call);
+        self.push_step(next, Outcome::Call);
         self.calls.push(next);
         self.peak = self.peak.max(self.calls.len());
         self.ip = target;
@@ -123,14 +123,14 @@ impl Builder<'_, '_> {
         self.glue_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
         let Some(expected) = self.calls.last().copied() else {
-            self.step(next, Outcome::Plain);
-            let edge = self.edge(EdgeKind::Return, 0);
+            self.push_step(next, Outcome::Plain);
+            let edge = self.add_edge_here(EdgeKind::Return, 0);
             return self.follow_indirect(edge);
         };
-        self.step(next, Outcome::Return);
+        self.push_step(next, Outcome::Return);
         // On a mismatch, the call's return address is on top of the stack, as on the CPU.
-        let edge = self.edge(EdgeKind::Return, 0);
-        self.leave_unless(expected, edge, None);
+        let edge = self.add_edge_here(EdgeKind::Return, 0);
+        self.emit_target_check(expected, edge, None);
         self.calls.pop();
         self.push_bit(1);
         self.ip = expected;
@@ -146,7 +146,7 @@ impl Builder<'_, '_> {
             // Nothing is left of the instruction: neither code nor its point.
             self.emitter.bytes.truncate(emitted);
             self.points.pop();
-            return self.leave_to_native();
+            return self.end_untranslatable();
         };
         self.exact_point();
         self.emitter.put(&load);
@@ -159,12 +159,12 @@ impl Builder<'_, '_> {
         }
         self.glue_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
-        self.step(next, if call { Outcome::Call } else { Outcome::Plain });
+        self.push_step(next, if call { Outcome::Call } else { Outcome::Plain });
         if call {
             self.calls.push(next);
             self.peak = self.peak.max(self.calls.len());
         }
-        let edge = self.edge(EdgeKind::Indirect, 0);
+        let edge = self.add_edge_here(EdgeKind::Indirect, 0);
         self.follow_indirect(edge)
     }
 
@@ -174,10 +174,10 @@ impl Builder<'_, '_> {
     fn follow_indirect(&mut self, edge: u32) -> bool {
         let expected = (self.site.expected)(self.ip);
         let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {
-            self.indirect_tail(edge, self.r11_is_program, None);
+            self.emit_indirect_exit(edge, self.r11_is_program, None);
             return true;
         };
-        self.leave_unless(target, edge, expected.get(1).copied());
+        self.emit_target_check(target, edge, expected.get(1).copied());
         // An indirect branch creates no loop inside the path.
         let is_seen = self.path.iter().any(|step| step.ip == target);
         self.ip = target;
@@ -189,7 +189,7 @@ impl Builder<'_, '_> {
 
     /// Emits the end of an indirect branch whose target is in RDX: if that is `target`, restores
     /// RCX and RDX and goes on; if not, leaves the path by a stub, which compares `likely` next.
-    fn leave_unless(&mut self, target: u64, edge: u32, likely: Option<u64>) {
+    fn emit_target_check(&mut self, target: u64, edge: u32, likely: Option<u64>) {
         let field = self.emitter.jump_if_rdx_is_not(target);
         let r11_is_program = self.r11_is_program;
         self.stubs.push(Stub::Indirect { field, edge, r11_is_program, likely });
@@ -215,8 +215,8 @@ impl Builder<'_, '_> {
 
     /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise
     /// it is executed natively. Returns true: it is the whole superblock.
-    pub(super) fn logged_call(&mut self, next: u64) -> bool {
-        let full = self.unless_log_is_full();
+    pub(super) fn emit_logged_call(&mut self, next: u64) -> bool {
+        let full = self.emit_log_room_check();
         // The table knows numbers of 16 bits: the upper half of EAX has to be 0.
         // mov ecx, eax; bswap ecx; movzx ecx, cx
         self.emitter.put(&[0x89, 0xc1, 0x0f, 0xc9, 0x0f, 0xb7, 0xc9]);
@@ -227,30 +227,30 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x0f, 0xb7, 0xc8]);
         self.emitter.load_class();
         let stops = self.emitter.jump_if_rcx_is_0();
-        let (edge, after) = self.jump_to_log(self.site.log, next);
-        self.stop_before(&[full, large, stops]);
+        let (edge, after) = self.emit_jump_to_log(self.site.log, next);
+        self.emit_stop_before(&[full, large, stops]);
         self.emitter.aim_here(after);
         self.emitter.set_rcx(next);
-        self.exit(edge, next);
+        self.emit_exit(edge, next);
         true
     }
 
     /// Emits an instruction whose counter is read and logged in the cache, or answered there, if
     /// the log has room. Returns true: it is the whole superblock.
-    pub(super) fn logged_counter(&mut self, insn: &Instruction) -> bool {
+    pub(super) fn emit_logged_counter(&mut self, insn: &Instruction) -> bool {
         let (code, next) = (self.counter_code(insn), insn.next_ip());
-        let full = self.unless_log_is_full();
-        let (edge, after) = self.jump_to_log(code, next);
-        self.stop_before(&[full]);
+        let full = self.emit_log_room_check();
+        let (edge, after) = self.emit_jump_to_log(code, next);
+        self.emit_stop_before(&[full]);
         self.emitter.aim_here(after);
         self.emitter.load(Gpr::Rcx, slots::RCX);
-        self.exit(edge, next);
+        self.emit_exit(edge, next);
         true
     }
 
     /// Emits a jump that is taken if there is no room in the log. Returns its field. The program's
     /// RCX is in its slot from here on.
-    fn unless_log_is_full(&mut self) -> usize {
+    fn emit_log_room_check(&mut self) -> usize {
         self.exact_point();
         self.emitter.store(Gpr::Rcx, slots::RCX);
         self.glue_point();
@@ -265,20 +265,20 @@ impl Builder<'_, '_> {
 
     /// Emits a jump to the code that logs or answers an instruction. Returns the number of the edge
     /// after the instruction, and the field to aim at the address at which the thread goes on.
-    fn jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
+    fn emit_jump_to_log(&mut self, code: u64, next: u64) -> (u32, usize) {
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
-        let edge = self.edge(EdgeKind::Direct, next);
+        let edge = self.add_edge_here(EdgeKind::Direct, next);
         self.emitter.store_value(edge, slots::EDGE);
         // lea rcx, [rip + after]
         self.emitter.put(&[0x48, 0x8d, 0x0d]);
-        let after = self.emitter.rel32();
+        let after = self.emitter.reserve_rel32();
         self.emitter.store(Gpr::Rcx, slots::JUMP);
         self.emitter.jump(code);
         (edge, after)
     }
 
     /// Emits the stop before an instruction that is executed natively, and aims `jumps` at it.
-    fn stop_before(&mut self, jumps: &[usize]) {
+    fn emit_stop_before(&mut self, jumps: &[usize]) {
         for field in jumps {
             self.emitter.aim_here(*field);
         }
@@ -297,12 +297,12 @@ impl Builder<'_, '_> {
         let next = insn.next_ip();
         let at = self.ip;
         self.exact_point();
-        self.step(next, Outcome::Plain);
+        self.push_step(next, Outcome::Plain);
         if self.r11_is_program {
-            self.emitter.trace_pointer_in();
+            self.emitter.load_trace_pointer();
         }
         self.glue_point();
-        let edge = self.edge(EdgeKind::Syscall, next);
+        let edge = self.add_edge_here(EdgeKind::Syscall, next);
         self.emitter.record(edge);
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         self.emitter.store(Gpr::Rcx, slots::RCX);
@@ -346,7 +346,7 @@ impl Builder<'_, '_> {
         };
         let edge = self.add_edge(edge);
         self.emitter.record_with_time(edge);
-        self.exit(edge, next);
+        self.emit_exit(edge, next);
     }
 }
 

@@ -20,12 +20,12 @@ impl Builder<'_, '_> {
         self.glue_point();
         let edge = Edge { branch, ..self.edge_here(EdgeKind::Direct, target) };
         let edge = self.add_edge(edge);
-        self.direct_tail(edge, target, self.r11_is_program);
+        self.emit_direct_exit(edge, target, self.r11_is_program);
     }
 
     /// Adds the current instruction to the path, with its ticks. `next` is the address after it.
     /// The caller moves on to the next instruction.
-    pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
+    pub(super) fn push_step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });
         self.ticks = self.ticks.saturating_add(self.ticks_next.into());
@@ -67,7 +67,7 @@ impl Builder<'_, '_> {
     }
 
     /// Adds the edge from the start to here that goes on at `target`. Returns its number.
-    pub(super) fn edge(&mut self, kind: EdgeKind, target: u64) -> u32 {
+    pub(super) fn add_edge_here(&mut self, kind: EdgeKind, target: u64) -> u32 {
         let edge = self.edge_here(kind, target);
         self.add_edge(edge)
     }
@@ -136,11 +136,11 @@ impl Builder<'_, '_> {
             match self.stubs[number] {
                 Stub::Direct { field, edge, target, r11_is_program } => {
                     self.emitter.aim(field, here);
-                    self.direct_tail(edge, target, r11_is_program);
+                    self.emit_direct_exit(edge, target, r11_is_program);
                 }
                 Stub::Indirect { field, edge, r11_is_program, likely } => {
                     self.emitter.aim(field, here);
-                    self.indirect_tail(edge, r11_is_program, likely);
+                    self.emit_indirect_exit(edge, r11_is_program, likely);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Builder<'_, '_> {
             path: self.path,
             points: self.points,
             native,
-            passes: self.site.passes,
+            ignores_stop: self.site.ignores_stop,
             hook: self.hook,
             chain,
             edges: self.edges,

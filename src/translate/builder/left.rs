@@ -3,23 +3,23 @@
 
 use super::super::glance::emit_glance;
 use super::super::hook::Hook;
-use super::super::logged::CallLog;
+use super::super::logged::CallHandling;
 use super::super::superblock::State;
 use super::Builder;
 use iced_x86::Instruction;
 
 impl Builder<'_, '_> {
     /// Ends the path before an instruction that is not translated. If it is the first one, it
-    /// becomes the whole superblock: the cache logs or answers it, or the caller executes it.
-    /// Returns true if the caller may have to.
-    pub(super) fn leave_to_caller(&mut self, insn: &Instruction, hook: Option<Hook>) -> bool {
+    /// becomes the whole superblock: code of the cache logs or answers it, or the thread stops
+    /// there for its tracer to execute it. Returns true if the thread may stop there.
+    pub(super) fn end_before_hook(&mut self, insn: &Instruction, hook: Option<Hook>) -> bool {
         self.hook = hook.filter(|_| self.path.is_empty());
         if self.is_logged_call(insn) {
-            self.logged_call(insn.next_ip())
+            self.emit_logged_call(insn.next_ip())
         } else if self.counter_code(insn) != 0 {
-            self.logged_counter(insn)
+            self.emit_logged_counter(insn)
         } else {
-            self.native()
+            self.end_native()
         }
     }
 
@@ -28,11 +28,11 @@ impl Builder<'_, '_> {
         Hook::of(insn).filter(|_| self.site.hooks)
     }
 
-    /// Emits a stop at the start of a path of a replay. The thread goes on without stopping if its
-    /// tracer answers its glance with `GlanceAnswer::Pass`.
-    pub(super) fn glance(&mut self, log: CallLog) {
+    /// Emits a stop at the start of a path of a replay, before which the thread shows its registers
+    /// (a *glance*). It does not stop if its tracer answers that with `GlanceAnswer::Pass`.
+    pub(super) fn emit_glancing_stop(&mut self, handling: CallHandling) {
         self.exact_point();
-        let passes = emit_glance(&mut self.emitter, log, self.start);
+        let passes = emit_glance(&mut self.emitter, handling, self.start);
         let r11_in_slot = !self.r11_is_program;
         self.point(State { exact: true, r11_in_slot, stops: true, ..State::default() });
         self.emitter.put(&[0xcc]);
@@ -41,7 +41,7 @@ impl Builder<'_, '_> {
 
     /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
     /// whole superblock, an INT3 at which the thread stops, and this returns true.
-    pub(super) fn native(&mut self) -> bool {
+    pub(super) fn end_native(&mut self) -> bool {
         if !self.path.is_empty() {
             self.end_at(self.ip);
             return false;
@@ -54,14 +54,14 @@ impl Builder<'_, '_> {
     /// Ends the path before an instruction that cannot be translated at this address. If it is the
     /// first one, it becomes a native superblock; else an edge leads to it. The caller has removed
     /// its point. Returns true in any case: the path ends.
-    pub(super) fn leave_to_native(&mut self) -> bool {
+    pub(super) fn end_untranslatable(&mut self) -> bool {
         if self.path.is_empty() {
             // At most the exchange of R11 has been emitted.
             if self.r11_is_program {
-                self.emitter.trace_pointer_in();
+                self.emitter.load_trace_pointer();
                 self.r11_is_program = false;
             }
-            self.native();
+            self.end_native();
             return true;
         }
         self.end_at(self.ip);

@@ -24,12 +24,12 @@ use super::counting::Bound;
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
 use super::hook::Hook;
-use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
-use super::logged::CallLog;
+use super::insn::{DisplacementOffset, InsnDecoder, Treatment, treatment_of, uses_r11};
+use super::logged::CallHandling;
 use super::saves::{Components, KnownMask};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
-use super::tick::ticks;
+use super::tick::insn_ticks;
 use iced_x86::Instruction;
 use std::ops::ControlFlow;
 use window::Window;
@@ -143,7 +143,7 @@ pub(super) struct Site<'a> {
     /// there is none.
     pub(super) counters: [u64; 2],
     /// Set if calls are logged or answered in the cache.
-    pub(super) call_log: Option<CallLog>,
+    pub(super) call_handling: Option<CallHandling>,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
     /// The number of the next edge.
@@ -157,7 +157,7 @@ pub(super) struct Site<'a> {
     /// Returns true if threads stop before the instruction at an address.
     pub(super) is_stop: &'a dyn Fn(u64) -> bool,
     /// True if a stop at the first instruction is ignored.
-    pub(super) passes: bool,
+    pub(super) ignores_stop: bool,
     /// Returns true if the conditional branch at an address is mostly taken; `None` if not known.
     pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
     /// Returns the usual targets of the indirect branch at an address.
@@ -173,7 +173,7 @@ pub(super) struct Built {
     pub(super) path: Vec<Step>,
     pub(super) points: Vec<Point>,
     pub(super) native: bool,
-    pub(super) passes: bool,
+    pub(super) ignores_stop: bool,
     pub(super) hook: Option<Hook>,
     /// The address of the literal with the entry of the next superblock in its slot's chain.
     pub(super) chain: u64,
@@ -296,7 +296,7 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
     };
     let (accepted, chain_field) = builder.prologue();
     let body = builder.emitter.here();
-    let native = builder.follow(code);
+    let native = builder.translate_all(code);
     builder.finish(accepted, body, chain_field, native)
 }
 
@@ -309,7 +309,7 @@ impl Builder<'_, '_> {
         emitter.set_rcx(self.start.wrapping_neg());
         // lea rcx, [rcx + rdx]; jrcxz over the jump; jmp [rip + chain]
         emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x06, 0xff, 0x25]);
-        let chain_field = emitter.rel32();
+        let chain_field = emitter.reserve_rel32();
         let accepted = emitter.here();
         emitter.load(Gpr::Rcx, slots::RCX);
         emitter.load(Gpr::Rdx, slots::RDX);
@@ -319,30 +319,30 @@ impl Builder<'_, '_> {
     /// Translates the path to its end. If threads stop at the start, the path begins with a glance,
     /// or the superblock is that stop alone. Returns true if a thread can stop in it for its
     /// tracer.
-    fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
-        if !self.site.passes && (self.site.is_stop)(self.start) {
-            let Some(log) = self.site.call_log.filter(|log| log.answers) else {
+    fn translate_all(&mut self, code: &mut dyn ProgramCode) -> bool {
+        if !self.site.ignores_stop && (self.site.is_stop)(self.start) {
+            let Some(handling) = self.site.call_handling.filter(|handling| handling.answers) else {
                 self.note_pages(1);
-                return self.native();
+                return self.end_native();
             };
-            self.glance(log);
-            self.follow_path(code);
+            self.emit_glancing_stop(handling);
+            self.translate_path(code);
             return true;
         }
-        self.follow_path(code)
+        self.translate_path(code)
     }
 
     /// Translates the path from its start, whether that is a stop or not. Returns true if the
     /// superblock is a single instruction that the tracer may have to execute.
-    fn follow_path(&mut self, code: &mut dyn ProgramCode) -> bool {
+    fn translate_path(&mut self, code: &mut dyn ProgramCode) -> bool {
         let mut rounds = 0;
         while !self.must_end(&mut rounds) {
             let window = Window::fetch(self.ip, code);
-            let mut insns = Insns::new(window.bytes());
+            let mut insns = InsnDecoder::new(window.bytes());
             let mut offset = 0;
             // Translates from the same fetched bytes as long as the path is inside them.
             loop {
-                let followed = self.follow_one(window.bytes(), &mut insns, offset);
+                let followed = self.translate_next(window.bytes(), &mut insns, offset);
                 if let ControlFlow::Break(native) = followed {
                     return native;
                 }
@@ -361,29 +361,31 @@ impl Builder<'_, '_> {
     }
 
     /// Translates the instruction at an offset of the fetched bytes. Breaks at the end of the path,
-    /// with the result of [`Self::follow_path`].
-    fn follow_one(
+    /// with the result of [`Self::translate_path`].
+    fn translate_next(
         &mut self,
         bytes: &[u8],
-        insns: &mut Insns<'_>,
+        insns: &mut InsnDecoder<'_>,
         offset: usize,
     ) -> ControlFlow<bool> {
-        let Some((insn, displacement)) = insns.at(offset, self.ip) else {
+        let Some((insn, displacement)) = insns.decode_at(offset, self.ip) else {
             self.note_pages(1);
-            return ControlFlow::Break(self.native());
+            return ControlFlow::Break(self.end_native());
         };
         let hook = self.hook_of(&insn);
         if let Some(components) = self.site.saves {
             // The path goes on after a save that it can complete by stores.
-            if hook == Some(Hook::SaveState) && self.save(&insn, &bytes[offset..], components) {
+            if hook == Some(Hook::SaveState)
+                && self.translate_xsavec(&insn, &bytes[offset..], components)
+            {
                 return ControlFlow::Continue(());
             }
             self.mask.follow(&insn);
         }
         self.note_pages(insn.len());
-        let treatment = if hook.is_none() { treat(&insn) } else { Treatment::Native };
+        let treatment = if hook.is_none() { treatment_of(&insn) } else { Treatment::Native };
         if treatment == Treatment::Native {
-            return ControlFlow::Break(self.leave_to_caller(&insn, hook));
+            return ControlFlow::Break(self.end_before_hook(&insn, hook));
         }
         let bytes = &bytes[offset..offset + insn.len()];
         if self.translate(&insn, bytes, displacement, treatment) {
@@ -436,19 +438,19 @@ impl Builder<'_, '_> {
         offset: DisplacementOffset,
         treatment: Treatment,
     ) -> bool {
-        self.ticks_next = ticks(insn);
+        self.ticks_next = insn_ticks(insn);
         if treatment == Treatment::Syscall {
             self.syscall(insn);
             return true;
         }
-        self.begin(insn);
+        self.begin_insn(insn);
         let next = insn.next_ip();
         match treatment {
             Treatment::Jcc { target, condition } => self.jcc(next, target, condition),
             Treatment::ShortJcc { target } => self.short_jcc(bytes, next, target),
             Treatment::Jump { target } => {
                 self.jumps.push(Jump { from: self.ip, to: target });
-                self.step(next, Outcome::Jump);
+                self.push_step(next, Outcome::Jump);
                 let seen = target != self.start && self.path.iter().any(|step| step.ip == target);
                 self.ip = target;
                 // Every loop has a backward branch. If no branch of the loop produces a TNT bit,
@@ -463,13 +465,13 @@ impl Builder<'_, '_> {
             Treatment::Return { extra_bytes } => return self.ret(next, extra_bytes),
             Treatment::Indirect { call } => return self.indirect(insn, call),
             Treatment::Copy if self.copy(insn, bytes, offset) => {
-                self.step(next, Outcome::Plain);
+                self.push_step(next, Outcome::Plain);
                 self.ip = next;
             }
             Treatment::Copy | Treatment::Syscall | Treatment::Native => {
                 // The operand is out of reach, so the instruction is executed in place.
                 self.points.pop();
-                return self.leave_to_native();
+                return self.end_untranslatable();
             }
         }
         false
@@ -477,10 +479,10 @@ impl Builder<'_, '_> {
 
     /// Adds the point before an instruction. If the instruction uses R11, loads the program's R11
     /// first, which then stays there for the rest of the path.
-    fn begin(&mut self, insn: &Instruction) {
+    fn begin_insn(&mut self, insn: &Instruction) {
         if !self.r11_is_program && uses_r11(insn) {
             self.exact_point();
-            self.emitter.trace_pointer_out();
+            self.emitter.load_program_r11();
             self.r11_is_program = true;
         }
         self.exact_point();

@@ -9,10 +9,11 @@ use iced_x86::Instruction;
 const MOST_SAVES: usize = 4;
 
 impl Builder<'_, '_> {
-    /// Translates an XSAVEC, whose bytes are at the start of `bytes`, so that its result follows
-    /// from the program's state; the path goes on after it. Returns false, with nothing emitted, if
-    /// that is impossible, or if the path has [`MOST_SAVES`].
-    pub(super) fn save(
+    /// Translates an XSAVEC, whose bytes are at the start of `bytes`, with stores that complete it,
+    /// so that its result follows from the program's state; the path goes on after it. Returns
+    /// false, with nothing emitted, if `insn` is another instruction, if its mask is not known, if
+    /// it cannot be moved, or if the path has [`MOST_SAVES`].
+    pub(super) fn translate_xsavec(
         &mut self,
         insn: &Instruction,
         bytes: &[u8],
@@ -23,13 +24,13 @@ impl Builder<'_, '_> {
         let Some(code) = saving_code(insn, &bytes[..insn.len()], saved) else { return false };
         self.note_pages(insn.len());
         self.ticks_next = false;
-        self.begin(insn);
+        self.begin_insn(insn);
         self.emitter.put(&code[..insn.len()]);
         let r11_in_slot = !self.r11_is_program;
         self.point(State { repeats: true, r11_in_slot, ..State::default() });
         self.emitter.put(&code[insn.len()..]);
         let next = insn.next_ip();
-        self.step(next, Outcome::Plain);
+        self.push_step(next, Outcome::Plain);
         self.ip = next;
         self.saves += 1;
         true

@@ -7,29 +7,34 @@ use super::{Builder, Exit};
 
 impl Builder<'_, '_> {
     /// Emits an exit to `target`: records the edge or counts its ticks, then jumps.
-    pub(super) fn direct_tail(&mut self, edge: u32, target: u64, r11_is_program: bool) {
+    pub(super) fn emit_direct_exit(&mut self, edge: u32, target: u64, r11_is_program: bool) {
         if r11_is_program {
-            self.emitter.trace_pointer_in();
+            self.emitter.load_trace_pointer();
         }
         if self.site.counts {
-            self.count(edge, STORE_AT_DIRECT);
+            self.emit_count(edge, STORE_AT_DIRECT);
         } else {
             self.emitter.record(edge);
         }
-        self.exit(edge, target);
+        self.emit_exit(edge, target);
     }
 
     /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots: records
     /// the edge or counts its ticks, then jumps by the target, first to `likely` if there is one. A
     /// bounded superblock requests the target instead.
-    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool, likely: Option<u64>) {
+    pub(super) fn emit_indirect_exit(
+        &mut self,
+        edge: u32,
+        r11_is_program: bool,
+        likely: Option<u64>,
+    ) {
         if r11_is_program {
-            self.emitter.trace_pointer_in();
+            self.emitter.load_trace_pointer();
         }
         if self.site.counts {
             // No record identifies the branch, so a slot does.
             self.emitter.store_value(edge, slots::EDGE);
-            self.count(edge, STORE_AT_INDIRECT);
+            self.emit_count(edge, STORE_AT_INDIRECT);
         } else {
             self.emitter.record(edge);
         }
@@ -54,13 +59,13 @@ impl Builder<'_, '_> {
         let kind = EdgeKind::Direct;
         let edge =
             self.add_edge(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
-        self.exit(edge, target);
+        self.emit_exit(edge, target);
         self.emitter.aim_here(other);
     }
 
     /// Emits a jump that is linked later, followed by the request for its target. A bounded
     /// superblock's jump is never linked, and leads to the request.
-    pub(super) fn exit(&mut self, edge: u32, target: u64) {
+    pub(super) fn emit_exit(&mut self, edge: u32, target: u64) {
         while self.emitter.len() % 4 != 3 {
             self.emitter.put(&[0x90]);
         }
@@ -80,11 +85,11 @@ impl Builder<'_, '_> {
     /// Emits code that subtracts the ticks of an edge from the budget in R11, and checks by `store`
     /// whether it is spent. An edge without ticks needs neither. That of a bounded superblock needs
     /// no check: it makes a request in any case.
-    fn count(&mut self, edge: u32, store: [u8; 3]) {
+    fn emit_count(&mut self, edge: u32, store: [u8; 3]) {
         let Some(ticks) = self.ticks_of(edge) else { return };
         match self.site.bound {
-            Some(_) => self.emitter.subtract(ticks),
-            None => self.emitter.count(ticks, store),
+            Some(_) => self.emitter.subtract_ticks(ticks),
+            None => self.emitter.count_and_check(ticks, store),
         }
     }
 

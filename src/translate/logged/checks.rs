@@ -1,7 +1,7 @@
 //! Glue that checks system calls before they are made, and files after they were opened. A call is
 //! made in the cache only if it does not wait and has no effect but those of its [`LoggedClass`].
 //! This follows from its arguments, from the classes of its descriptors ([`DescriptorClass`]), or
-//! from a *look*: a system call of the glue itself, which writes to the record.
+//! from a *probe*: a system call of the glue itself, which writes to the record.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -50,7 +50,7 @@ const IN_RDX: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xca], word: [0x
 pub(super) struct Checks {
     /// The code that makes the glue's own newfstatat(2), or prepares its `epoll_wait(2)`: in it,
     /// RAX, RDX and R10 may not be the program's.
-    pub(super) looks: std::ops::Range<u64>,
+    pub(super) probes: std::ops::Range<u64>,
     /// The jump to the glue's own `epoll_wait(2)`, with R10 set to 0.
     pub(super) events: usize,
     /// The jumps that are taken to read the clocks, by [`Clock`].
@@ -60,7 +60,7 @@ pub(super) struct Checks {
 }
 
 /// Emits code that checks a call, whose registers are in the record. It continues after its end if
-/// the call is to be made, and leaves by a returned jump for a look for events or a clock.
+/// the call is to be made, and leaves by a returned jump for a probe for events or a clock.
 /// Otherwise it goes to the stop before the call.
 pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     let (mut to_call, mut to_stop) = (Vec::new(), Vec::new());
@@ -141,29 +141,29 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emit_closing(emitter, &mut to_call);
     emitter.aim_here(by_mask);
     emit_zero_check(emitter, &[&MOV_RCX_R8], &mut to_stop);
-    // Continues with the look for events.
+    // Continues with the probe for events.
     emitter.aim_here(events);
     let start = emitter.here();
     // mov r10d, 0
     emitter.put(&[0x41, 0xba, 0, 0, 0, 0]);
     let events = emitter.jump_from_here();
     emitter.aim_here(opens);
-    let end = emit_look(emitter, &mut to_call, &mut to_stop);
+    let end = emit_file_probe(emitter, &mut to_call, &mut to_stop);
     for field in to_stop {
         emitter.aim_here(field);
     }
     let stop = emitter.here();
-    emit_way_to_stop(emitter);
+    emit_jump_to_stop(emitter);
     for field in to_call {
         emitter.aim_here(field);
     }
-    Checks { looks: start..end, events, clocks: [get_time, time_of_day], stop }
+    Checks { probes: start..end, events, clocks: [get_time, time_of_day], stop }
 }
 
 /// Emits the SYSCALL of an `epoll_wait(2)` that does not wait, as R10 is 0. Without events, the
 /// code restores the registers and goes to `stop`. Returns the jump that is taken if there are
 /// some, with their number in RAX.
-pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
+pub(super) fn emit_events_probe(emitter: &mut Emitter, stop: u64) -> usize {
     emitter.put(&[0x0f, 0x05]);
     // mov rcx, rax
     emitter.put(&[0x48, 0x89, 0xc1]);
@@ -185,7 +185,7 @@ pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
 
 /// Emits code that goes to the stop before the call: it is [`STOP_BYTES`] before the address to go
 /// on at. R11 is the budget there.
-fn emit_way_to_stop(emitter: &mut Emitter) {
+fn emit_jump_to_stop(emitter: &mut Emitter) {
     emitter.load(Gpr::Rcx, slots::JUMP);
     // lea rcx, [rcx - bytes]
     emitter.put(&[0x48, 0x8d, 0x49, STOP_BYTES.wrapping_neg()]);
@@ -271,10 +271,14 @@ fn emit_closing(emitter: &mut Emitter, to_call: &mut Vec<usize>) {
     to_call.push(emitter.jump_from_here());
 }
 
-/// Emits code that looks, by newfstatat(2), at the file that an openat(2) is about to open. Makes
-/// the call if there is none, or if it is a regular file or directory of a known device; otherwise
-/// the thread stops. Returns the address from which on all registers are the program's again.
-fn emit_look(emitter: &mut Emitter, to_call: &mut Vec<usize>, to_stop: &mut Vec<usize>) -> u64 {
+/// Emits code that probes, by newfstatat(2), the file that an openat(2) is about to open. Makes the
+/// call if there is none, or if it is a regular file or directory of a known device; otherwise the
+/// thread stops. Returns the address from which on all registers are the program's again.
+fn emit_file_probe(
+    emitter: &mut Emitter,
+    to_call: &mut Vec<usize>,
+    to_stop: &mut Vec<usize>,
+) -> u64 {
     emitter.load(Gpr::Rdx, slots::LOG);
     // lea rdx, [rdx + header]; mov r10d, 0; mov eax, number; syscall
     emitter.put(&[0x48, 0x8d, 0x92]);
@@ -330,11 +334,11 @@ fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     others
 }
 
-/// Emits code that looks, by fstat(2), at the file that an openat(2) has opened, with the
-/// descriptor in RAX. Notes the class of the descriptor of a regular file that is not mapped, and
-/// restores the registers. Returns the jumps that are taken if the record is complete, and if the
-/// thread must stop.
-pub(super) fn emit_look_after_opening(emitter: &mut Emitter) -> (usize, usize) {
+/// Emits code that probes, by fstat(2), the file that an openat(2) has opened, with the descriptor
+/// in RAX. Notes the class of the descriptor of a regular file that is not mapped, and restores the
+/// registers. Returns the jumps that are taken if the record is complete, and if the thread must
+/// stop.
+pub(super) fn emit_opened_file_probe(emitter: &mut Emitter) -> (usize, usize) {
     // mov rdi, rax
     emitter.put(&[0x48, 0x89, 0xc7]);
     emitter.load(Gpr::Rsi, slots::LOG);

@@ -125,8 +125,8 @@ fn emit_record(emitter: &mut Emitter, out: u8) {
     emitter.put(&[0xb8, 0, 0, 0, 0, 0x41, 0xbb]);
     emitter.put_u32(2 * WORD_BYTES);
     emitter.store_at(R11, RCX, Word::Size.offset());
-    emitter.store_at(out, RCX, Word::From.offset());
-    for word in [Word::Result, Word::Stops] {
+    emitter.store_at(out, RCX, Word::Address.offset());
+    for word in [Word::Result, Word::Kind] {
         emitter.store_at(RAX, RCX, word.offset());
     }
 }

@@ -6,8 +6,8 @@
 //! thread stops after the call, before it executes anything else of the program. Before a call that
 //! may wait, or has other effects, the thread stops for its tracer to make the call.
 //!
-//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and
-//! events ([`checks`]) or reads the clock ([`clock`]), it uses other registers, and restores them.
+//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it probes files and events
+//! ([`checks`]) or reads the clock ([`clock`]), it uses other registers, and restores them.
 
 mod checks;
 mod clock;
@@ -17,12 +17,14 @@ mod time;
 
 pub use clock::ClockCode;
 pub use record::LoggedCall;
-pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, Known, LoggedClass, classes};
+pub use table::{
+    CallFacts, DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, LoggedClass, class_table,
+};
 pub use time::{Counter, CounterCode};
 
 use super::emit::{Emitter, Gpr};
 use super::slots;
-use checks::{TCGETS, emit_checks, emit_look_after_opening, emit_look_for_events};
+use checks::{TCGETS, emit_checks, emit_events_probe, emit_opened_file_probe};
 use clock::{Clock, emit_clock};
 use table::DIRECTION;
 use time::emit_counter_code;
@@ -64,23 +66,24 @@ pub(super) enum Word {
     Budget,
     /// The number of the edge after the call.
     Edge,
-    /// The base of FS, where [`CallLog::has_fs_base`]; else not written.
+    /// The base of FS, where [`CallHandling::has_fs_base`]; else not written.
     FsBase,
     /// The result of the call, or the time-stamp counter.
     Result,
     Flags,
-    /// The number of copied bytes; [`Word::From`] is the address that they are from.
+    /// The number of copied bytes; [`Word::Address`] is the address that they are from.
     Size,
-    From,
-    /// 1 if the thread stops after the call, [`Counter::mark`] if it read a counter, else 0.
-    Stops,
+    Address,
+    /// The kind of the record: 0 for a whole record of a call, 1 if it lacks effects of the call,
+    /// so that the thread stops after the call, [`Counter::mark`] for the read of a counter.
+    Kind,
 }
 
 /// The size of the room after a record's header in which glue pushes the flags.
 pub const LOG_SCRATCH_BYTES: u32 = 64;
 
 /// The size of a record without copied bytes.
-pub const HEADER_BYTES: u32 = Word::Stops.offset() + 8;
+pub const HEADER_BYTES: u32 = Word::Kind.offset() + 8;
 /// The maximum size of a record.
 pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
 
@@ -90,9 +93,10 @@ impl Word {
     }
 }
 
-/// The facts on which the code that logs or answers system calls depends.
+/// How translated code handles system calls in the cache: the facts on which the code that logs or
+/// answers them depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallLog {
+pub struct CallHandling {
     /// True if programs may read and set the base of FS by instructions.
     pub has_fs_base: bool,
     /// True if the cache executes RDTSCP. CPUs without it fault.
@@ -134,9 +138,9 @@ pub(super) const R11: u8 = 11;
 pub struct LogCode {
     /// The start of the code.
     pub start: u64,
-    /// The start and the end of its looks for files or events: there, RAX, RDX and R10 may be in
+    /// The start and the end of its probes of files or events: there, RAX, RDX and R10 may be in
     /// the record only.
-    pub looks: (u64, u64),
+    pub probes: (u64, u64),
     /// The code that reads each clock.
     pub clocks: [ClockCode; 2],
     /// The address of the SYSCALL.
@@ -167,21 +171,21 @@ pub const LOG_INSN_BYTES: u64 = 2;
 /// result     success -> sizes; refused -> commit; another error -> stop
 /// sizes      the call wrote nothing -> commit; known memory -> copy; else -> stop
 ///            it opened a file -> opened
-/// opened     looks which file that is: harmless -> commit; else -> stop
+/// opened     probes which file that is: harmless -> commit; else -> stop
 /// copy       copies the memory to the record -> commit; direction flag set -> stop
 /// commit     adds the record to the log, goes on with the program
-/// stop       adds the record with `Word::Stops` set, INT3, goes on with the program
+/// stop       adds the record with `Word::Kind` set, INT3, goes on with the program
 /// ```
-pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
+pub(super) fn emit_log_code(emitter: &mut Emitter, handling: CallHandling) -> LogCode {
     let start = emitter.here();
-    emit_registers(emitter, log.has_fs_base);
+    emit_registers(emitter, handling.has_fs_base);
     let checks = emit_checks(emitter);
-    let looks = checks.looks;
+    let probes = checks.probes;
     let syscall = emitter.here();
     emitter.put(&[0x0f, 0x05]);
     let made = emitter.jump_from_here();
     emitter.aim_here(checks.events);
-    let some = emit_look_for_events(emitter, checks.stop);
+    let some = emit_events_probe(emitter, checks.stop);
     let clocks = [Clock::GetTime, Clock::TimeOfDay];
     let clocks = clocks.map(|clock| {
         emitter.aim_here(checks.clocks[clock as usize]);
@@ -195,7 +199,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     let (refused, fails_late) = emit_result(emitter);
     let mut jumps = emit_sizes(emitter);
     emitter.aim_here(jumps.opened);
-    let (is_all, is_more) = emit_look_after_opening(emitter);
+    let (is_all, is_more) = emit_opened_file_probe(emitter);
     jumps.to_commit.extend([is_all, refused]);
     jumps.to_commit.extend(clocks.map(|(_, done)| done));
     jumps.to_stop.push(is_more);
@@ -216,13 +220,13 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, log: CallLog) -> LogCode {
     emitter.load(Gpr::Rcx, slots::LOG);
     // mov r11d, 1
     emitter.put(&[0x41, 0xbb, 1, 0, 0, 0]);
-    emitter.store_at(R11, RCX, Word::Stops.offset());
+    emitter.store_at(R11, RCX, Word::Kind.offset());
     emit_commit(emitter);
     let stop = emitter.here();
     emitter.put(&[0xcc]);
     emitter.jump_slot(slots::JUMP);
-    let counters = Counter::ALL.map(|counter| emit_counter_code(emitter, counter, log));
-    LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop, counters }
+    let counters = Counter::ALL.map(|counter| emit_counter_code(emitter, counter, handling));
+    LogCode { start, probes: (probes.start, probes.end), clocks, syscall, copy, stop, counters }
 }
 
 /// Emits code that writes the registers to the record, and from their slots RCX, R11, the budget
@@ -249,17 +253,17 @@ pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
 }
 
 /// Emits code that writes the result to the record, and falls through after a success. Returns two
-/// jumps: for errors after which nothing was written (`is_refusal` in [`classes`]), and others.
+/// jumps: for errors after which nothing was written (`is_refusal` in [`class_table`]), and others.
 fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     emitter.store(Gpr::R11, slots::R11);
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.store_at(RAX, RCX, Word::Result.offset());
     emitter.store_at(R11, RCX, Word::Flags.offset());
-    // A look for events has changed R10.
+    // A probe for events has changed R10.
     emitter.load_at(R10, RCX, Word::R10.offset());
     // mov r11d, 0
     emitter.put(&[0x41, 0xbb, 0, 0, 0, 0]);
-    for word in [Word::Size, Word::From, Word::Stops] {
+    for word in [Word::Size, Word::Address, Word::Kind] {
         emitter.store_at(R11, RCX, word.offset());
     }
     // mov rcx, rax; bswap rcx; movzx ecx, cl: 0 if the result is not negative
@@ -410,7 +414,7 @@ fn emit_size(emitter: &mut Emitter, size: u32) {
 fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
     emitter.load(Gpr::Rdi, slots::LOG);
     emitter.store_at(RCX, RDI, Word::Size.offset());
-    emitter.store_at(R11, RDI, Word::From.offset());
+    emitter.store_at(R11, RDI, Word::Address.offset());
     // movzx r11d, byte [rdi + flags + 1]; movzx ecx, byte gs:[r11 + classes + direction]
     emitter.put(&[0x44, 0x0f, 0xb6, 0x9f]);
     emitter.put_u32(Word::Flags.offset() + 1);
@@ -424,7 +428,7 @@ fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
     let downwards = emitter.jump_from_here();
     emitter.aim_here(upwards);
     emitter.load_at(RCX, RDI, Word::Size.offset());
-    emitter.load_at(RSI, RDI, Word::From.offset());
+    emitter.load_at(RSI, RDI, Word::Address.offset());
     // lea rdi, [rdi + header]
     emitter.put(&[0x48, 0x8d, 0xbf]);
     emitter.put_u32(HEADER_BYTES);

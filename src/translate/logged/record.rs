@@ -18,7 +18,8 @@ pub struct LoggedCall<'a> {
 }
 
 impl<'a> LoggedCall<'a> {
-    /// Returns the first record of a log, and the rest of the log; `None` if the log is too short.
+    /// Returns the first record of a log, and the rest of the log; `None` if the log has no whole
+    /// record.
     pub fn first_of(log: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
         let words = header.as_chunks::<8>().0;
@@ -28,8 +29,9 @@ impl<'a> LoggedCall<'a> {
     }
 
     /// Settles the first record of a log: replaces its edge by `rip`, the address of its
-    /// instruction, and its budget by the number of ticks that were left before the instruction.
+    /// instruction, and R11 by `budget`, the number of ticks that were left before the instruction.
     /// Sets the size of the copied bytes to `written`; the caller removes the bytes after these.
+    /// Does nothing if the log is too short.
     pub fn settle(log: &mut [u8], rip: u64, budget: u64, written: usize) {
         let Some(words) = log.get_mut(..HEADER_BYTES as usize) else { return };
         let words = words.as_chunks_mut::<8>().0;
@@ -66,20 +68,20 @@ impl<'a> LoggedCall<'a> {
 
     /// Returns the counter that the instruction read; `None` for a call.
     pub fn counter(&self) -> Option<Counter> {
-        let mark = value(self.words, Word::Stops);
+        let mark = value(self.words, Word::Kind);
         Counter::ALL.into_iter().find(|counter| u64::from(counter.mark()) == mark)
     }
 
     /// Returns the address to which the call wrote. For [`Counter::TscAux`], the processor's
     /// `IA32_TSC_AUX`.
-    pub fn from(&self) -> u64 {
-        value(self.words, Word::From)
+    pub fn written_at(&self) -> u64 {
+        value(self.words, Word::Address)
     }
 
     /// Returns true if the record lacks effects of the call, so that the thread stopped after the
     /// call.
-    pub fn stops(&self) -> bool {
-        value(self.words, Word::Stops) == 1
+    pub fn is_incomplete(&self) -> bool {
+        value(self.words, Word::Kind) == 1
     }
 
     /// Returns the registers of a record that may be incomplete, without instruction pointer,

@@ -107,7 +107,7 @@ const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 /// The facts by which glue decides about calls: known devices, mapped files, and the functions of
 /// the vdso.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct CallFacts {
     /// The addresses of `__vdso_clock_gettime` and `__vdso_gettimeofday`: 0 if they are not used.
     pub clocks: [u64; 2],
     devices: Vec<u64>,
@@ -115,7 +115,7 @@ pub struct Known {
     mapped: Vec<u8>,
 }
 
-impl Known {
+impl CallFacts {
     /// Adds a device with regular files and directories on which calls do not wait. Returns true if
     /// it was added: it is new, and there are fewer than `DEVICE_COUNT` others.
     pub fn add_device(&mut self, device: u64) -> bool {
@@ -157,10 +157,10 @@ impl Known {
 /// Returns the table of classes: those of `calls`, and 0 for all others, with the small tables by
 /// `known`. `is_refusal` returns true for an error, as a negative number, after which the kernel
 /// has surely written nothing.
-pub fn classes(
+pub fn class_table(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,
-    known: &Known,
+    known: &CallFacts,
 ) -> Vec<u8> {
     let mut table = vec![0; 1 << 16];
     for (number, class) in calls {
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn small_tables_are_beside_the_classes() {
-        let mut known = Known { clocks: [0x1122, 0x3344], ..Known::default() };
+        let mut known = CallFacts { clocks: [0x1122, 0x3344], ..CallFacts::default() };
         assert!(known.add_mapped(0x1234_5678) && !known.add_mapped(0x78));
         let added: Vec<bool> = [7, 7, 8, 9, 10, 11].map(|device| known.add_device(device)).into();
         assert_eq!(added, [true, false, true, true, true, false]);
-        let table = classes([(257, LoggedClass::Opens)], |errno| errno == -2, &known);
+        let table = class_table([(257, LoggedClass::Opens)], |errno| errno == -2, &known);
         let at = |start: u32, index: usize| table[start as usize + index];
         assert_eq!(table[257], LoggedClass::Opens as u8);
         assert_eq!(table[0xffff - 1], LoggedClass::Nothing as u8, "an error with no effect");

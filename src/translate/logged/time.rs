@@ -4,7 +4,7 @@
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
 use super::{
-    CallLog, HEADER_BYTES, LOG_SCRATCH_BYTES, R11, RCX, RSP, Word, emit_commit, emit_registers,
+    CallHandling, HEADER_BYTES, LOG_SCRATCH_BYTES, R11, RCX, RSP, Word, emit_commit, emit_registers,
 };
 use iced_x86::{Code, Instruction};
 
@@ -51,12 +51,13 @@ impl Counter {
         }
     }
 
-    /// Returns the counter whose instruction the bytes before an address end with, if there is one.
+    /// Returns the counter whose instruction these bytes, the last before an address, end with;
+    /// `None` if they end with another one.
     pub fn before(bytes: [u8; 3]) -> Option<Self> {
         Self::ALL.into_iter().find(|counter| bytes.ends_with(counter.insn()))
     }
 
-    /// Returns the value of [`Word::Stops`] in a record of this counter.
+    /// Returns the value of [`Word::Kind`] in a record of this counter.
     pub(super) const fn mark(self) -> u8 {
         2 + self as u8
     }
@@ -69,13 +70,13 @@ impl Counter {
 pub(super) fn emit_counter_code(
     emitter: &mut Emitter,
     counter: Counter,
-    log: CallLog,
+    handling: CallHandling,
 ) -> CounterCode {
-    if counter == Counter::TscAux && !log.has_tsc_aux {
+    if counter == Counter::TscAux && !handling.has_tsc_aux {
         return CounterCode::default();
     }
     let start = emitter.here();
-    emit_registers(emitter, log.has_fs_base);
+    emit_registers(emitter, handling.has_fs_base);
     let recorded = emitter.here();
     // lea rsp, [rcx + header + scratch]; pushfq; pop r11
     emitter.put(&[0x48, 0x8d, 0xa1]);
@@ -83,7 +84,7 @@ pub(super) fn emit_counter_code(
     emitter.put(&[0x9c, 0x41, 0x5b]);
     emitter.store_at(R11, RCX, Word::Flags.offset());
     emitter.load_at(RSP, RCX, Word::Rsp.offset());
-    for (word, value) in [(Word::Size, 0), (Word::From, 0), (Word::Stops, counter.mark())] {
+    for (word, value) in [(Word::Size, 0), (Word::Address, 0), (Word::Kind, counter.mark())] {
         // mov r11d, value
         emitter.put(&[0x41, 0xbb, value, 0, 0, 0]);
         emitter.store_at(R11, RCX, word.offset());
@@ -96,7 +97,7 @@ pub(super) fn emit_counter_code(
     emitter.put(&[0x41, 0x89, 0x93]);
     emitter.put_u32(Word::Result.offset() + 4);
     if counter == Counter::TscAux {
-        emitter.store_at(RCX, R11, Word::From.offset());
+        emitter.store_at(RCX, R11, Word::Address.offset());
         // The last instruction before the record is added: up to there, the slot has the old value.
         emitter.store(Gpr::Rcx, slots::RCX);
     }

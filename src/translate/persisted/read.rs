@@ -1,11 +1,11 @@
 //! Reads the description of a persisted cache, and checks it.
 
 use super::super::builder::Exit;
-use super::super::dormant::{Dormant, Group, Module, Sleeper};
+use super::super::dormant::{Dormant, DormantSuperblock, Group, Module};
 use super::super::edge::Edge;
 use super::super::hook::Hook;
 use super::super::packed::{take_distance, take_number};
-use super::super::superblock::{Stretch, Superblock};
+use super::super::superblock::{PackedRange, Superblock};
 use super::super::translator::CacheMemory;
 use super::format::{
     FIELD_BYTES, HAS_TARGET, IS_BRANCH, KIND_BITS, KINDS, NATIVE, WORD_BYTES, ZoneSizes,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         let modules = self.list(Self::module)?;
         let group = |of: &mut Self| {
             let modules = of.list(|of| of.index(modules.len()))?;
-            Some(Group { modules, sleepers: Vec::new() })
+            Some(Group { modules, members: Vec::new() })
         };
         let groups = self.list(group)?;
         let loops = self.list(Self::number)?;
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         packed.extend_from_slice(self.bytes(count)?);
         let is_whole = self.0.is_empty() && count == superblocks.packed;
         let Superblocks { made, edges, mut dormant, .. } = superblocks;
-        dormant.superblocks = made.len();
+        dormant.persisted_count = made.len();
         is_whole.then_some(PersistedCode {
             zones,
             superblocks: made,
@@ -204,7 +204,7 @@ impl Superblocks {
             self.edges.push(from.edge(number, start)?);
         }
         let group = self.dormant.groups.get_mut(usize::try_from(group).ok()?)?;
-        group.sleepers.push(Sleeper { number, pages, exits });
+        group.members.push(DormantSuperblock { number, pages, exits });
         Some(())
     }
 
@@ -229,7 +229,7 @@ impl Superblocks {
             None => None,
         };
         let mut stretch = || {
-            let stretch = Stretch::at(self.packed, u32::try_from(from.number()?).ok()?);
+            let stretch = PackedRange::at(self.packed, u32::try_from(from.number()?).ok()?);
             self.packed = self.packed.checked_add(stretch.len())?;
             Some(stretch)
         };

@@ -1,6 +1,6 @@
 //! Continues with a persisted cache.
 
-use super::super::dormant::{Module, Sleeper};
+use super::super::dormant::{DormantSuperblock, Module};
 use super::super::translator::{CacheMemory, Translator};
 use super::super::zone::Zone;
 use super::format::{PART_BYTES, ZoneSizes};
@@ -12,7 +12,7 @@ impl<M: CacheMemory> Translator<M> {
     /// Returns the number of superblocks that a persisted cache brought, and of those that were
     /// built since.
     pub fn persisted_and_new(&self) -> (usize, usize) {
-        let persisted = self.dormant.superblocks;
+        let persisted = self.dormant.persisted_count;
         (persisted, self.superblocks.len() - persisted)
     }
 
@@ -20,7 +20,7 @@ impl<M: CacheMemory> Translator<M> {
     /// the translator, as text. `None` for code that writes records, which cannot be persisted: its
     /// edges have facts that are not kept.
     pub fn variant(&self) -> Option<String> {
-        let variant = (self.hooks, self.saves, self.call_log, self.limits);
+        let variant = (self.hooks, self.saves, self.call_handling, self.limits);
         self.counts.then(|| format!("{variant:?}"))
     }
 
@@ -60,8 +60,8 @@ impl<M: CacheMemory> Translator<M> {
         self.packed = code.packed;
         self.dormant = code.dormant;
         self.loops.extend(code.loops);
-        self.heat.expect(code.hot, code.likely);
-        self.targets.expect(code.expected);
+        self.heat.add_hints(code.hot, code.likely);
+        self.targets.add_hints(code.expected);
         true
     }
 
@@ -74,7 +74,8 @@ impl<M: CacheMemory> Translator<M> {
         from.read_exact(&mut read).is_ok() && own == read
     }
 
-    /// Reads the code of a zone's superblocks to where it is executed. Nothing leads there yet.
+    /// Reads the code of a zone's superblocks from `from` into the cache, where no branch leads to
+    /// it yet.
     fn read_code(&self, zone: &Zone, of: &ZoneSizes, from: &mut dyn Read) -> io::Result<()> {
         let mut part = vec![0; PART_BYTES];
         let mut at = of.shared;
@@ -88,13 +89,13 @@ impl<M: CacheMemory> Translator<M> {
         Ok(())
     }
 
-    /// Notes that a module was just mapped. Threads use the dormant superblocks whose modules all
-    /// are mapped, and were not changed since. `is_fixed` returns true for the pages whose bytes
-    /// are the file's.
+    /// Notes that a module was just mapped, in place of those in its range. Lets threads use the
+    /// dormant superblocks whose modules are now all mapped and unchanged. `is_fixed` returns true
+    /// for the pages whose bytes are the file's.
     pub fn wake(&mut self, module: &Module, is_fixed: &dyn Fn(u64) -> bool) {
         self.forget_modules(module.range);
         self.present.push(module.clone());
-        for sleeper in self.dormant.take_of(&self.present) {
+        for sleeper in self.dormant.take_ready(&self.present) {
             self.wake_one(&sleeper, is_fixed);
         }
     }
@@ -107,7 +108,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Lets threads use a dormant superblock, unless there is another for its code by now, its code
     /// is not the file's, or threads stop on its pages: then it stays unused.
-    fn wake_one(&mut self, sleeper: &Sleeper, is_fixed: &dyn Fn(u64) -> bool) {
+    fn wake_one(&mut self, sleeper: &DormantSuperblock, is_fixed: &dyn Fn(u64) -> bool) {
         let superblock = &self.superblocks[sleeper.number as usize];
         let (start, zone) = (superblock.start, superblock.zone);
         let pages = &self.dormant.pages[sleeper.pages.clone()];
@@ -121,7 +122,7 @@ impl<M: CacheMemory> Translator<M> {
             self.by_page.entry(*page).or_default().push(sleeper.number);
         }
         self.superblocks[sleeper.number as usize].alive = true;
-        self.offer(sleeper.number, start);
+        self.publish(sleeper.number, start);
         for index in sleeper.exits.clone() {
             let exit = self.dormant.exits[index];
             // It still leads to where it led in the earlier run.

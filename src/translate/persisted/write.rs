@@ -2,7 +2,7 @@
 
 use super::super::address_map::AddressMap;
 use super::super::builder::Exit;
-use super::super::dormant::{Module, Sleeper};
+use super::super::dormant::{DormantSuperblock, Module};
 use super::super::edge::Edge;
 use super::super::packed::{put_distance, put_number};
 use super::super::superblock::Superblock;
@@ -25,7 +25,7 @@ impl<M: CacheMemory> Translator<M> {
     /// of modules that are mapped and were not changed, on pages for which `is_fixed` returns true,
     /// and the dormant ones. Returns `None` if these have less than half of the code.
     pub fn persist(&self, is_fixed: &dyn Fn(u64) -> bool) -> Option<Persisted> {
-        let writer = Writer::of(self, is_fixed);
+        let writer = Writer::select(self, is_fixed);
         writer.is_worth_it().then(|| writer.write())
     }
 }
@@ -52,7 +52,7 @@ struct Writer<'a, M> {
 
 impl<'a, M: CacheMemory> Writer<'a, M> {
     /// Selects the superblocks to keep.
-    fn of(of: &'a Translator<M>, is_fixed: &dyn Fn(u64) -> bool) -> Self {
+    fn select(of: &'a Translator<M>, is_fixed: &dyn Fn(u64) -> bool) -> Self {
         let mut writer = Self {
             of,
             modules: of.dormant.modules.clone(),
@@ -83,9 +83,9 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
     /// Keeps the superblocks that are dormant still.
     fn keep_dormant(&mut self) {
         let of = self.of;
-        for group in of.dormant.groups.iter().filter(|group| !group.sleepers.is_empty()) {
+        for group in of.dormant.groups.iter().filter(|group| !group.members.is_empty()) {
             let number = self.group_of(group.modules.clone());
-            for Sleeper { number: of, pages, exits } in &group.sleepers {
+            for DormantSuperblock { number: of, pages, exits } in &group.members {
                 let (pages, exits) = (pages.clone(), exits.clone());
                 self.kept[*of as usize] = Some(Kept { group: number, pages, exits });
             }
@@ -108,7 +108,7 @@ impl<'a, M: CacheMemory> Writer<'a, M> {
             let is_usual = superblock.alive && of.by_start.get(&superblock.start) == Some(number);
             let all = of_superblock.iter().map(|(_, page)| numbers.get(page).copied().flatten());
             let Some(mut modules) = all.collect::<Option<Vec<usize>>>() else { continue };
-            if !is_usual || superblock.passes || of.is_stop(superblock.start) {
+            if !is_usual || superblock.ignores_stop || of.is_stop(superblock.start) {
                 continue;
             }
             modules.dedup();

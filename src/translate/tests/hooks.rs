@@ -3,7 +3,7 @@
 
 use super::samples::samples;
 use super::{Code, START, counting, translator};
-use crate::translate::insn::{Treatment, treat};
+use crate::translate::insn::{Treatment, treatment_of};
 use crate::translate::{Bound, Effects, Hook};
 use iced_x86::{
     CpuidFeature as F, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -94,7 +94,7 @@ fn classes(insn: &Instruction) -> Vec<&'static str> {
     let classes = [
         ("refused", refused),
         ("disabled", names(DISABLED, &mnemonic)),
-        ("native", with_gs && treat(insn) == Treatment::Native),
+        ("native", with_gs && treatment_of(insn) == Treatment::Native),
         ("pure", names(PURE, &mnemonic) || is_by_feature && !refused),
     ];
     classes.into_iter().filter_map(|(name, is)| is.then_some(name)).collect()
@@ -185,10 +185,10 @@ fn effects_include_what_an_instruction_writes() {
 fn only_code_that_counts_stops_at_hooks() {
     for (bytes, insn) in samples() {
         let Some(hook) = Hook::of(&insn) else { continue };
-        let is_native = treat(&insn) == Treatment::Native;
+        let is_native = treatment_of(&insn) == Treatment::Native;
         let mut code = Code { bytes, is_fixed: false };
         for (mut translator, counts) in [(counting().0, true), (translator().0, false)] {
-            let number = translator.get(START, &mut code).unwrap();
+            let number = translator.get_or_translate(START, &mut code).unwrap();
             let superblock = translator.superblock(number).unwrap();
             assert_eq!(superblock.hook, counts.then_some(hook), "{insn}");
             assert_eq!(superblock.native, is_native || counts, "{insn}");
@@ -206,11 +206,11 @@ fn unknown_code_stops_at_the_caller() {
             let (mut translator, _) = counting();
             let bytes = [&[0x90; 3][..before], bytes].concat();
             let mut code = Code { bytes, is_fixed: false };
-            let number = translator.get(START + before as u64, &mut code).unwrap();
+            let number = translator.get_or_translate(START + before as u64, &mut code).unwrap();
             let superblock = translator.superblock(number).unwrap();
             assert_eq!((superblock.native, superblock.hook), (true, None));
             // A path that leads to the unknown code ends before it.
-            let number = translator.get(START, &mut code).unwrap();
+            let number = translator.get_or_translate(START, &mut code).unwrap();
             assert_eq!(translator.path(number).len(), before);
         }
     }
@@ -218,8 +218,8 @@ fn unknown_code_stops_at_the_caller() {
 
 #[test]
 fn operands_out_of_reach_stop_at_the_caller() {
-    // `mov`, `jmp` and `call` with an operand 2 GiB after the code, which the zone is before: plain,
-    // and with the program's R11.
+    // `mov`, `jmp` and `call` with an operand 2 GiB after the code, which the zone is before:
+    // plain, and with the program's R11.
     let insns: [&[u8]; 4] = [&[0x8b, 0x05], &[0xff, 0x25], &[0xff, 0x15], &[0x4c, 0x8b, 0x1d]];
     for insn in insns {
         for before in [0, 3] {
@@ -227,10 +227,10 @@ fn operands_out_of_reach_stop_at_the_caller() {
                 let nops = &[0x90; 3][..before];
                 let bytes = [nops, insn, &i32::MAX.to_le_bytes()].concat();
                 let mut code = Code { bytes, is_fixed: false };
-                let number = translator.get(START + before as u64, &mut code).unwrap();
+                let number = translator.get_or_translate(START + before as u64, &mut code).unwrap();
                 let superblock = translator.superblock(number).unwrap();
                 assert_eq!((superblock.native, superblock.hook), (true, None), "{insn:x?}");
-                let number = translator.get(START, &mut code).unwrap();
+                let number = translator.get_or_translate(START, &mut code).unwrap();
                 assert_eq!(translator.path(number).len(), before, "{insn:x?}");
             }
         }
@@ -248,8 +248,8 @@ fn a_stop_at_an_instruction_of_the_callers_is_passed() {
         let (mut translator, _) = counting();
         let mut code = Code { bytes: bytes.to_vec(), is_fixed: false };
         translator.set_stops(&BTreeSet::from([START]));
-        let plain = translator.get(START, &mut code).unwrap();
-        let passing = translator.get_passing(START, &mut code).unwrap();
+        let plain = translator.get_or_translate(START, &mut code).unwrap();
+        let passing = translator.get_past_stop(START, &mut code).unwrap();
         let bounds = [Bound::Ticks(3), Bound::Instructions(1)];
         let bounded = bounds.map(|bound| translator.get_bounded(START, bound, &mut code).unwrap());
         assert!(translator.stops_at(plain), "{bytes:x?}");

@@ -27,7 +27,7 @@ fn persisted() -> (Translator<Bytes>, Persisted) {
     let (mut translator, _) = counting();
     translator.wake(&module(), &always);
     for start in [0, 5, 7, 8, 11] {
-        translator.get(START + start, &mut code()).unwrap();
+        translator.get_or_translate(START + start, &mut code()).unwrap();
     }
     let persisted = translator.persist(&always).unwrap();
     (translator, persisted)
@@ -57,7 +57,11 @@ fn a_resumed_cache_is_as_it_was() {
             assert_eq!(first.locate(at), second.locate(at), "{at:#x}");
         }
         assert!(memory.chain(&second, was.start).contains(&is.entry));
-        assert_eq!(second.get(was.start, &mut code()), Ok(number), "nothing is translated again");
+        assert_eq!(
+            second.get_or_translate(was.start, &mut code()),
+            Ok(number),
+            "nothing is translated again"
+        );
     }
     for (was, is) in first.edges_from(1).iter().zip(second.edges_from(1)) {
         let facts = |edge: &super::super::Edge| {
@@ -87,25 +91,25 @@ fn code_of_files_that_are_not_mapped_stays_dormant() {
         second.wake(other, &always);
     }
     second.wake(&module(), &|_| false);
-    assert_eq!(second.get(START, &mut code()), Ok(u32::try_from(count).unwrap()));
+    assert_eq!(second.get_or_translate(START, &mut code()), Ok(u32::try_from(count).unwrap()));
     // It is kept all the same, if it never could wake.
     let (second, _, _) = resumed(&persisted);
     let (mut third, _, is_resumed) = resumed(&second.persist(&always).unwrap());
     third.wake(&module(), &always);
     assert!(is_resumed);
-    assert_eq!(third.get(START, &mut code()), Ok(0));
+    assert_eq!(third.get_or_translate(START, &mut code()), Ok(0));
 }
 
 #[test]
 fn code_that_was_changed_is_not_used() {
     let (mut first, persisted) = persisted();
     first.invalidate(START + 0x800, START + 0x801);
-    first.get(START, &mut code()).unwrap();
+    first.get_or_translate(START, &mut code()).unwrap();
     assert_eq!(first.persist(&always), None, "its bytes may not be the file's");
     let (mut second, _, _) = resumed(&persisted);
     second.wake(&module(), &always);
     second.invalidate(START, START + 1);
-    let number = second.get(START, &mut code()).unwrap();
+    let number = second.get_or_translate(START, &mut code()).unwrap();
     assert!(number as usize >= second.persisted_and_new().0);
     assert_eq!(second.persist(&always), None);
     // A file that is mapped anew has its own bytes again.
@@ -114,7 +118,7 @@ fn code_that_was_changed_is_not_used() {
     third.invalidate(START, START + 1);
     third.wake(&module(), &always);
     third.invalidate(START + 0x1000, START + 0x2000);
-    third.get(START, &mut code()).unwrap();
+    third.get_or_translate(START, &mut code()).unwrap();
     assert!(third.persist(&always).is_some());
 }
 
@@ -124,7 +128,7 @@ fn code_near_a_stop_does_not_wake() {
     let (mut second, _, _) = resumed(&persisted);
     second.set_stops(&BTreeSet::from([START + 0xfff]));
     second.wake(&module(), &always);
-    let number = second.get(START, &mut code()).unwrap();
+    let number = second.get_or_translate(START, &mut code()).unwrap();
     assert!(number as usize >= first.superblock_count());
 }
 
@@ -134,9 +138,9 @@ fn threads_stop_in_code_that_woke() {
     let (mut second, _, _) = resumed(&persisted);
     second.wake(&module(), &always);
     second.set_stops(&BTreeSet::from([START + 7]));
-    let number = second.get(START + 7, &mut code()).unwrap();
+    let number = second.get_or_translate(START + 7, &mut code()).unwrap();
     assert!(second.stops_at(number) && second.superblock(number).unwrap().native);
-    let starts_before = second.get(START + 5, &mut code()).unwrap();
+    let starts_before = second.get_or_translate(START + 5, &mut code()).unwrap();
     let path = second.path(starts_before);
     assert!(path.iter().all(|step| step.ip != START + 7), "{path:x?}");
 }
@@ -145,15 +149,15 @@ fn threads_stop_in_code_that_woke() {
 fn new_code_is_added_to_a_resumed_cache() {
     let (mut first, _) = counting();
     first.wake(&module(), &always);
-    first.get(START + 8, &mut code()).unwrap();
+    first.get_or_translate(START + 8, &mut code()).unwrap();
     let (mut second, _, _) = resumed(&first.persist(&always).unwrap());
     second.wake(&module(), &always);
     let before = second.superblock_count();
-    let number = second.get(START, &mut code()).unwrap();
+    let number = second.get_or_translate(START, &mut code()).unwrap();
     assert!(number as usize >= before);
     let (mut third, _, is_resumed) = resumed(&second.persist(&always).unwrap());
     third.wake(&module(), &always);
-    assert!(is_resumed && third.get(START, &mut code()) == Ok(number));
+    assert!(is_resumed && third.get_or_translate(START, &mut code()) == Ok(number));
     assert_eq!(third.path(number)[0].outcome, Outcome::Call);
 }
 
@@ -165,7 +169,7 @@ fn a_cache_of_another_zone_or_program_is_refused() {
     let code = || PersistedCode::read::<Bytes>(&persisted.description).unwrap();
     assert!(!other.resume(code(), &mut &persisted.code[..]), "one more zone");
     let (mut full, _) = counting();
-    full.get(START, &mut super::branching(true)).unwrap();
+    full.get_or_translate(START, &mut super::branching(true)).unwrap();
     assert!(!full.resume(code(), &mut &persisted.code[..]), "not empty");
     let (mut changed, _) = counting();
     let mut bytes = persisted.code.clone();
@@ -174,7 +178,7 @@ fn a_cache_of_another_zone_or_program_is_refused() {
     assert!(!changed.resume(code(), &mut &persisted.code[1..]), "other glue");
     let (mut cut, _) = counting();
     assert!(!cut.resume(code(), &mut &persisted.code[..persisted.code.len() - 1]), "cut");
-    assert!(cut.get(START, &mut super::branching(true)).is_ok());
+    assert!(cut.get_or_translate(START, &mut super::branching(true)).is_ok());
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn a_damaged_description_does_no_harm() {
         for module in [module(), Module { offset: 0, ..module() }] {
             translator.wake(&module, &always);
         }
-        let _ = translator.get(START, &mut code());
+        let _ = translator.get_or_translate(START, &mut code());
         let _ = (ZONE..ZONE + 0x400).filter_map(|at| translator.locate(at)).count();
         translator.invalidate(START, START + 0x1000);
         let _ = translator.persist(&always);

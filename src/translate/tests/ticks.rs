@@ -105,7 +105,7 @@ fn a_loop_of_jumps_uses_up_its_budget() {
     for bytes in circles {
         let (mut translator, _) = counting();
         let mut code = Code { bytes: bytes.to_vec(), is_fixed: false };
-        let number = translator.get(START, &mut code).unwrap();
+        let number = translator.get_or_translate(START, &mut code).unwrap();
         let edges = edges_of(&translator, number);
         assert_eq!(edges.len(), 1);
         assert_eq!((edges[0].target, edges[0].ticks > 0), (START, true));
@@ -127,7 +127,7 @@ fn a_path_of_backward_jumps_ends() {
     let (mut translator, memory) = counting();
     let mut code = stairs(200);
     let start = START + code.bytes.len() as u64 - 4;
-    let number = translator.get(start, &mut code).unwrap();
+    let number = translator.get_or_translate(start, &mut code).unwrap();
     let ticks = edges_of(&translator, number).iter().map(|edge| edge.ticks).max();
     assert_eq!(ticks, Some(translator.limits.bits));
     check(&translator, number, &code);
@@ -138,7 +138,7 @@ fn a_path_of_backward_jumps_ends() {
     assert!(emitted.windows(4).any(|window| window == count));
     // A recorder's path is not limited by ticks.
     let (mut recording, _) = super::translator();
-    let number = recording.get(start, &mut code).unwrap();
+    let number = recording.get_or_translate(start, &mut code).unwrap();
     assert!(recording.path(number).len() > 90);
 }
 
@@ -162,7 +162,7 @@ fn a_return_to_a_call_of_the_path_has_its_own_count() {
     // call +1; ret; ret
     let mut code = Code { bytes: vec![0xe8, 1, 0, 0, 0, 0xc3, 0xc3], is_fixed: false };
     let (mut translator, _) = counting();
-    let number = translator.get(START, &mut code).unwrap();
+    let number = translator.get_or_translate(START, &mut code).unwrap();
     let outcomes: Vec<Outcome> = translator.path(number).iter().map(|step| step.outcome).collect();
     assert_eq!(outcomes, [Outcome::Call, Outcome::Return, Outcome::Plain]);
     check(&translator, number, &code);
@@ -175,7 +175,7 @@ fn the_check_at_each_exit_shows_its_request() {
     // call +3; ja +0; ret; ret
     let bytes = vec![0xe8, 3, 0, 0, 0, 0x77, 0x00, 0xc3, 0xc3];
     let (mut translator, memory) = counting();
-    let number = translator.get(START, &mut Code { bytes, is_fixed: false }).unwrap();
+    let number = translator.get_or_translate(START, &mut Code { bytes, is_fixed: false }).unwrap();
     let superblock = translator.superblock(number).unwrap();
     let offset = |at| usize::try_from(ZONE_OFFSET + at - ZONE).unwrap();
     let emitted = memory.0.borrow()[offset(superblock.body)..offset(superblock.end)].to_vec();

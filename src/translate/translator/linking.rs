@@ -1,27 +1,28 @@
 //! The links between superblocks, and their removal.
 
 use super::{CacheMemory, FAR_JUMP_BYTES, Translator};
+use crate::common::AddrRange;
 
 impl<M: CacheMemory> Translator<M> {
-    /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on, also
-    /// the exits that wait for one.
-    pub(in super::super) fn offer(&mut self, number: u32, start: u64) {
+    /// Lets all branches to `start`, direct and indirect, lead to a superblock from now on: links
+    /// the exits that wait for it, and adds it to the table of indirect targets.
+    pub(in super::super) fn publish(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
-        self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
+        self.table.insert(&self.memory, &self.zones, &mut self.superblocks, number);
         let mut waiting = self.links.take_waiting(start);
-        while let Some((number_of_way, way)) = self.links.pop(&mut waiting) {
-            if self.is_alive(way.of) {
-                self.link(number_of_way, way.zone, way.exit.field, number);
+        while let Some((exit_number, linked)) = self.links.pop(&mut waiting) {
+            if self.is_alive(linked.superblock) {
+                self.link(exit_number, linked.zone, linked.exit.field, number);
             }
         }
     }
 
     /// Links an exit, whose jump is at `field`, to a superblock. If the superblock is out of reach,
     /// the exit stays a request.
-    pub(super) fn link(&mut self, way: u32, zone: usize, field: u64, number: u32) {
+    pub(super) fn link(&mut self, linked: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
         let Some(destination) = self.reachable(zone, field, body) else { return };
-        self.links.push(&mut self.superblocks[number as usize].incoming, way);
+        self.links.push(&mut self.superblocks[number as usize].incoming, linked);
         self.aim(zone, field, destination);
     }
 
@@ -70,20 +71,52 @@ impl<M: CacheMemory> Translator<M> {
         if self.by_start.get(&start) == Some(&number) {
             self.by_start.remove(&start);
         }
-        if self.passing.get(&start) == Some(&number) {
-            self.passing.remove(&start);
+        if self.past_stop.get(&start) == Some(&number) {
+            self.past_stop.remove(&start);
         }
         if let Some(bounded) = self.bounded.get_mut(&start) {
             bounded.retain(|(_, of)| *of != number);
         }
-        while let Some((number_of_way, way)) = self.links.pop(&mut incoming) {
-            self.aim(way.zone, way.exit.field, way.exit.request());
+        while let Some((exit_number, linked)) = self.links.pop(&mut incoming) {
+            self.aim(linked.zone, linked.exit.field, linked.exit.request());
             // Threads may still be in a dropped superblock. Its exits stay requests.
-            if self.is_alive(way.of) {
-                self.links.wait(number_of_way);
+            if self.is_alive(linked.superblock) {
+                self.links.add_waiting(exit_number);
             }
         }
         self.table.remove(&self.memory, &self.zones, &mut self.superblocks, number);
         true
+    }
+
+    /// Drops all superblocks with code from the pages of `start..end`, whose bytes have changed,
+    /// and forgets the modules there. Threads inside a superblock leave it at its exits. Returns
+    /// true if one was dropped.
+    pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
+        self.forget_modules(AddrRange::new(start.into(), end.into()));
+        self.drop_code(start, end)
+    }
+
+    /// Drops all superblocks with code from the pages of `start..end`, and what samples showed of
+    /// their paths. Returns true if one was dropped.
+    pub(super) fn drop_code(&mut self, start: u64, end: u64) -> bool {
+        let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
+            self.by_page
+                .keys()
+                .copied()
+                .filter(|&page| page + 0xfff >= start && page < end)
+                .collect()
+        } else {
+            (start >> 12..end.div_ceil(0x1000)).map(|page| page << 12).collect()
+        };
+        let mut any = false;
+        for page in pages {
+            for number in self.by_page.remove(&page).unwrap_or_default() {
+                let (start, path) = (self.superblocks[number as usize].start, self.path(number));
+                self.heat.forget_path(start, &path);
+                self.targets.forget_path(&path);
+                any |= self.drop_superblock(number);
+            }
+        }
+        any
     }
 }

@@ -4,7 +4,7 @@ use super::{CacheMemory, Translator};
 
 impl<M: CacheMemory> Translator<M> {
     /// Sets the limit in bytes on the zones within reach of any one address.
-    pub fn set_room(&mut self, bytes: u64) {
+    pub fn limit_size(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
@@ -14,8 +14,8 @@ impl<M: CacheMemory> Translator<M> {
         near.map(|zone| zone.size).sum::<u64>() < self.room
     }
 
-    /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
-    /// Stops, expected addresses and what samples showed stay.
+    /// Drops all superblocks and edges, whose numbers and room are used again. No thread may be in
+    /// the cache. Keeps the zones, stops, expected addresses and what samples showed of addresses.
     pub fn clear(&mut self) {
         self.superblocks.clear();
         self.packed.clear();
@@ -27,7 +27,7 @@ impl<M: CacheMemory> Translator<M> {
         self.links.clear();
         self.pushes.clear();
         self.quiet_jumps.clear();
-        self.passing.clear();
+        self.past_stop.clear();
         self.loops.clear();
         self.bounded.clear();
         self.dormant.clear();

@@ -1,6 +1,6 @@
 //! The abilities of this machine that code which logs or answers system calls needs to know.
 
-use crate::translate::CallLog;
+use crate::translate::CallHandling;
 use core::arch::x86_64::__cpuid;
 
 /// `AT_HWCAP2`'s bit for RDFSBASE and the like (arch/x86/include/uapi/asm/hwcap2.h).
@@ -8,10 +8,10 @@ const HAS_FS_BASE: u64 = 2;
 
 /// Returns the abilities of this machine. If `answers` is true, the code answers calls and does not
 /// make them.
-pub(super) fn call_log(answers: bool) -> CallLog {
+pub(super) fn call_handling(answers: bool) -> CallHandling {
     // SAFETY: getauxval reads this process's own auxiliary vector.
     let features = unsafe { libc::getauxval(libc::AT_HWCAP2) };
-    CallLog {
+    CallHandling {
         has_fs_base: features & HAS_FS_BASE != 0,
         has_tsc_aux: answers || has_tsc_aux(),
         answers,
