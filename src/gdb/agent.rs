@@ -35,8 +35,10 @@ pub(super) fn evaluate(
     Err(Fault::Malformed)
 }
 
+/// The state of an evaluation.
 struct Machine<'a> {
     code: &'a [u8],
+    /// The offset of the next operation.
     at: usize,
     stack: Vec<i64>,
     registers: &'a KnownRegisters,
@@ -138,7 +140,8 @@ impl Machine<'_> {
         self.push(compute(value))
     }
 
-    /// Replaces the two numbers at the top of the stack by the result of an operation.
+    /// Replaces the two numbers at the top of the stack by the result of an operation. Fails for a
+    /// division by zero.
     fn binary(&mut self, operation: u64) -> Result<(), Fault> {
         let (b, a) = (self.pop()?, self.pop()?);
         let (a_bits, b_bits) = (a.cast_unsigned(), b.cast_unsigned());
@@ -166,8 +169,8 @@ impl Machine<'_> {
         self.push(value)
     }
 
-    /// Replaces the top of the stack by its low bits, extended to 64 bits with or without their
-    /// sign.
+    /// Replaces the top of the stack by its low bits, as many as the operand says, extended to 64
+    /// bits with or without their sign.
     fn extend(&mut self, signed: bool) -> Result<(), Fault> {
         let bits = self.operand(1)?;
         let value = self.pop()?;
@@ -190,7 +193,8 @@ impl Machine<'_> {
         self.push(i64::from_le_bytes(value))
     }
 
-    /// Pushes the low 64 bits of a register.
+    /// Pushes the low 64 bits of the register that the operand names; a shorter one is extended
+    /// with zeros.
     fn register(&mut self) -> Result<(), Fault> {
         let number = usize::try_from(self.operand(2)?).map_err(|_| Fault::Malformed)?;
         let register = numbers::register(number).ok_or(Fault::Malformed)?;

@@ -24,7 +24,7 @@ pub(super) struct Btrace {
 impl Btrace {
     /// Notes that the client gets this trace of a thread. Returns false if the client has it
     /// already.
-    fn renew(&mut self, tid: Tid, trace: &[u8]) -> bool {
+    fn note_sent(&mut self, tid: Tid, trace: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         trace.hash(&mut hasher);
         let hash = hasher.finish();
@@ -38,8 +38,9 @@ impl Btrace {
     }
 }
 
-/// Handles a `Qbtrace` packet, which starts or stops the trace, and returns the reply. Returns
-/// `None` for other packets.
+/// Handles a `Qbtrace` or `Qbtrace-conf` packet, which starts, stops or configures the trace, and
+/// returns the reply: empty for unsupported ones. Returns `None` for other packets. To start may
+/// take long: `interrupted` is called regularly, and ends that with an error if it returns true.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     body: &[u8],
@@ -66,16 +67,17 @@ pub(super) fn answer<R: Run>(
     Some(b"OK".to_vec())
 }
 
-/// Returns the document `btrace` for an annex; `None` for an unknown annex, or without packets. For
-/// `new`, it contains no packets if the client has them already.
-pub(super) fn trace<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
+/// Returns the document `btrace` of a thread for an annex, and notes that the client gets it.
+/// `None` for an annex other than `all` and `new`, or if the thread has no trace. For `new`, the
+/// document contains no packets if the client has them already.
+pub(super) fn document<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
     // PT traces have no deltas: gdb then requests what is new, which is the whole trace or nothing.
     if !matches!(annex, b"all" | b"new") {
         return None;
     }
     let since = served.btrace.as_ref().map_or(0, |btrace| btrace.since);
     let raw = served.session.run().pt_trace(tid, since)?;
-    let is_new = served.btrace.as_mut().is_none_or(|btrace| btrace.renew(tid, &raw));
+    let is_new = served.btrace.as_mut().is_none_or(|btrace| btrace.note_sent(tid, &raw));
     let trace = if is_new || annex == b"all" {
         let config = served.session.run().pt_cpu().map_or_else(String::new, |(family, model, stepping)| {
             format!(
@@ -91,8 +93,8 @@ pub(super) fn trace<R: Run>(served: &mut Served<R>, tid: Tid, annex: &[u8]) -> O
     Some(document.into_bytes())
 }
 
-/// Returns the document `btrace-conf`.
-pub(super) fn configuration<R: Run>(served: &Served<R>) -> Vec<u8> {
+/// Returns the document `btrace-conf`: a PT trace if the client has enabled one, else nothing.
+pub(super) fn configuration_document<R: Run>(served: &Served<R>) -> Vec<u8> {
     let pt = if served.btrace.is_some() {
         format!(r#"<pt size="{RING_BYTES:#x}"/>"#)
     } else {

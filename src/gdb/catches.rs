@@ -4,8 +4,9 @@ use super::hex;
 use crate::session::{Catches, Run, Session, Stop, StopReason};
 use std::collections::BTreeSet;
 
-/// Returns the reply to `QCatchSyscalls:1[;NUMBER]...` or `QCatchSyscalls:0`; `None` for other
-/// packets, and if the run does not support it.
+/// Sets the system calls at which the run stops, by `QCatchSyscalls:1[;NUMBER]...` or
+/// `QCatchSyscalls:0`, and returns the reply. Returns `None` for other packets, and if the run does
+/// not support it.
 pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"QCatchSyscalls:")?;
     if !session.run().can_catch_calls() {
@@ -16,9 +17,9 @@ pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Ve
     Some(b"OK".to_vec())
 }
 
-/// Returns a note about system calls with unknown numbers, for the user after a resume; `None` if
-/// there were none.
-pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
+/// Returns a note for the user after a resume that ended with `stop`: how many system calls with
+/// unknown numbers were skipped, and if the stop is at one. `None` if neither is so.
+pub(super) fn unknown_calls_note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
     let gone_over = match session.run().unknown_calls() {
         0 => String::new(),
         1 => "contraflow: skipped a system call whose number is unknown\n".to_owned(),

@@ -32,24 +32,25 @@ impl Chosen {
         Self { general: tid, resumed: None, selected: tid, listed: false }
     }
 
-    /// Returns the thread for reads of registers and memory.
-    pub(super) fn general(&self) -> Tid {
+    /// Returns the thread whose registers and memory are read and written. It may not exist now.
+    pub(super) fn thread_to_read(&self) -> Tid {
         self.general
     }
 
-    /// Returns the only thread to resume, if the client named one.
-    pub(super) fn resumed(&self) -> Option<Tid> {
+    /// Returns the only thread to resume, by the last `Hc`; `None` if all are resumed.
+    pub(super) fn only_resumed(&self) -> Option<Tid> {
         self.resumed
     }
 
-    /// Returns the thread that steps if the packet names none.
-    pub(super) fn stepping(&self) -> Tid {
+    /// Returns the thread that steps if the packet names none: that of the last `Hc`, else the
+    /// selected one.
+    pub(super) fn thread_to_step(&self) -> Tid {
         self.resumed.unwrap_or(self.selected)
     }
 
     /// Handles `Hg`: the client reads from this thread. If it has not listed the threads before,
     /// its user has also selected this one.
-    pub(super) fn look_at(&mut self, tid: Tid) {
+    pub(super) fn read_from(&mut self, tid: Tid) {
         self.general = tid;
         if !self.listed {
             self.selected = tid;
@@ -57,7 +58,7 @@ impl Chosen {
     }
 
     /// Handles `Hg` for a thread that does not exist now.
-    pub(super) fn look_at_missing(&mut self, tid: Tid) {
+    pub(super) fn read_from_missing(&mut self, tid: Tid) {
         self.general = tid;
     }
 
@@ -79,7 +80,7 @@ impl Chosen {
 
     /// Handles a stop. gdb assumes that the stopped thread is chosen for `Hg`, and that its own
     /// choice for `Hc` is still valid.
-    pub(super) fn stop(&mut self, tid: Tid) {
+    pub(super) fn note_stop(&mut self, tid: Tid) {
         *self = Self { resumed: self.resumed, ..Self::stopped_at(tid) };
     }
 }

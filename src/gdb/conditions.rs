@@ -22,9 +22,11 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Notes `Z0`, `Z1`, `z0` or `z1`, and returns the packet without the fields after the
-    /// breakpoint's kind. Returns other packets unchanged, and `None` if the packet is malformed.
-    pub(super) fn note<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
+    /// Notes the conditions of a breakpoint in `Z0` or `Z1`, in place of earlier ones, or forgets
+    /// them for `z0` or `z1`. Returns the packet without the fields after the breakpoint's kind,
+    /// for gdbstub. Returns other packets unchanged, and `None` if the packet is malformed or has
+    /// too many conditions.
+    pub(super) fn note_breakpoint_packet<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let [action @ (b'Z' | b'z'), kind @ (b'0' | b'1'), b',', place @ ..] = body else {
             return Some(body);
         };
@@ -43,8 +45,9 @@ impl Conditions {
         Some(&body[..plain])
     }
 
-    /// Returns true if a stop is at breakpoints whose conditions are all false.
-    pub(super) fn deny<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+    /// Returns true if a stop is to be skipped: it is at breakpoints whose conditions are all
+    /// false. Returns false if one of them has no condition, or one that cannot be evaluated.
+    pub(super) fn skip_stop<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let StopReason::Breakpoint(_) = stop.reason else { return false };
         let (run, tid) = (session.run(), stop.thread);
         let Some(pc) = run.pc(tid) else { return false };
@@ -101,17 +104,23 @@ mod tests {
     #[test]
     fn conditions_come_and_go_with_their_breakpoints() {
         let mut conditions = Conditions::default();
-        assert_eq!(conditions.note(b"Z0,10,1;X2,2201X1,27"), Some(&b"Z0,10,1"[..]));
+        assert_eq!(
+            conditions.note_breakpoint_packet(b"Z0,10,1;X2,2201X1,27"),
+            Some(&b"Z0,10,1"[..])
+        );
         assert_eq!(conditions.inserted[&(b'0', Addr(16))], [vec![0x22, 1], vec![0x27]]);
-        assert_eq!(conditions.note(b"Z0,10,1;X1,27;cmds:0,X1,27"), Some(&b"Z0,10,1"[..]));
+        assert_eq!(
+            conditions.note_breakpoint_packet(b"Z0,10,1;X1,27;cmds:0,X1,27"),
+            Some(&b"Z0,10,1"[..])
+        );
         assert_eq!(conditions.inserted[&(b'0', Addr(16))], [vec![0x27]]);
-        assert_eq!(conditions.note(b"Z0,10,1"), Some(&b"Z0,10,1"[..]));
+        assert_eq!(conditions.note_breakpoint_packet(b"Z0,10,1"), Some(&b"Z0,10,1"[..]));
         assert!(conditions.inserted[&(b'0', Addr(16))].is_empty());
-        assert_eq!(conditions.note(b"z0,10,1"), Some(&b"z0,10,1"[..]));
+        assert_eq!(conditions.note_breakpoint_packet(b"z0,10,1"), Some(&b"z0,10,1"[..]));
         assert!(conditions.inserted.is_empty());
         for broken in [&b"Z0,10"[..], b"Z0,x,1", b"Z0,10,1;X9,27", b"Z0,10,1;Xffffffffffffffff,"] {
-            assert_eq!(conditions.note(broken), None);
+            assert_eq!(conditions.note_breakpoint_packet(broken), None);
         }
-        assert_eq!(conditions.note(b"Z2,10,4"), Some(&b"Z2,10,4"[..]));
+        assert_eq!(conditions.note_breakpoint_packet(b"Z2,10,4"), Some(&b"Z2,10,4"[..]));
     }
 }

@@ -1,5 +1,6 @@
 //! Admits one client at a time and rejects the others with a message. Other users of this machine
-//! are never admitted.
+//! are never admitted. A thread accepts all connections; it hands over the first client, and is
+//! busy rejecting others until that one has left (`vacate`).
 
 use super::frame;
 use super::listener::Bound;
@@ -24,7 +25,7 @@ const WAIT_PERIOD: Duration = Duration::from_millis(200);
 /// The time that a rejected client has to read the reason.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of clients being rejected at once; more are disconnected without a reason.
-const TURNED_AWAY_LIMIT: usize = 16;
+const REJECTING_LIMIT: usize = 16;
 
 type Client = Box<dyn Transport + Send>;
 
@@ -35,7 +36,7 @@ pub(super) struct Door {
     refusals: Receiver<String>,
     state: Arc<State>,
     /// The address to connect to in order to wake the accepting thread.
-    knock: Knock,
+    wake_address: WakeAddress,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -45,10 +46,10 @@ struct State {
     occupied: AtomicBool,
     closed: AtomicBool,
     /// The number of clients being rejected.
-    turned_away: AtomicUsize,
+    rejecting: AtomicUsize,
 }
 
-enum Knock {
+enum WakeAddress {
     Tcp(Option<SocketAddr>),
     Unix(PathBuf),
 }
@@ -59,13 +60,13 @@ impl Door {
         let (sender, clients) = sync_channel(1);
         let (refused, refusals) = sync_channel(REFUSALS);
         let state = Arc::new(State::default());
-        let knock = match &bound {
-            Bound::Tcp(listener) => Knock::Tcp(listener.local_addr().ok()),
-            Bound::Unix(_, path) => Knock::Unix(path.clone()),
+        let wake_address = match &bound {
+            Bound::Tcp(listener) => WakeAddress::Tcp(listener.local_addr().ok()),
+            Bound::Unix(_, path) => WakeAddress::Unix(path.clone()),
         };
         let shared = Arc::clone(&state);
-        let acceptor = thread::spawn(move || watch(&bound, &shared, &sender, &refused));
-        Self { clients, refusals, state, knock, acceptor: Some(acceptor) }
+        let acceptor = thread::spawn(move || accept_clients(&bound, &shared, &sender, &refused));
+        Self { clients, refusals, state, wake_address, acceptor: Some(acceptor) }
     }
 
     /// Waits for the next client; returns `None` if the server shall end. Other clients are
@@ -88,7 +89,7 @@ impl Door {
         Ok(None)
     }
 
-    /// Allows the next client in, after the current one has left.
+    /// Notes that the admitted client has left: the next one that connects is handed over.
     pub(super) fn vacate(&self) {
         self.state.occupied.store(false, Ordering::SeqCst);
     }
@@ -97,9 +98,9 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.state.closed.store(true, Ordering::SeqCst);
-        let woken = match &self.knock {
-            Knock::Tcp(addr) => addr.is_some_and(|addr| TcpStream::connect(addr).is_ok()),
-            Knock::Unix(path) => UnixStream::connect(path).is_ok(),
+        let woken = match &self.wake_address {
+            WakeAddress::Tcp(addr) => addr.is_some_and(|addr| TcpStream::connect(addr).is_ok()),
+            WakeAddress::Unix(path) => UnixStream::connect(path).is_ok(),
         };
         if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
             // The thread does not panic, and if it did, the socket would be closed anyway.
@@ -110,7 +111,7 @@ impl Drop for Door {
 
 /// Accepts clients until the door is closed or its socket fails. Sends one at a time to `clients`,
 /// and rejects the others.
-fn watch(
+fn accept_clients(
     bound: &Bound,
     state: &Arc<State>,
     clients: &SyncSender<io::Result<Client>>,
@@ -134,7 +135,7 @@ fn watch(
                 return;
             }
         };
-        if let Some(why) = client.refusal() {
+        if let Some(why) = client.reason_to_reject() {
             // A message that does not fit is dropped.
             let _ = refused.try_send(why);
             reject(client, state, FOREIGN);
@@ -152,9 +153,10 @@ enum Accepted {
 }
 
 impl Accepted {
-    /// Returns the reason to reject a client in any case. The permissions of a Unix socket's file
-    /// restrict its clients already.
-    fn refusal(&self) -> Option<String> {
+    /// Returns a line for the server's user if a client is to be rejected since it belongs to
+    /// another user of this machine; `None` if it may be served. The permissions of a Unix socket's
+    /// file restrict its clients already.
+    fn reason_to_reject(&self) -> Option<String> {
         let Self::Tcp(stream) = self else { return None };
         let who = match Peer::of(stream) {
             Ok(Peer::Own | Peer::Remote) => return None,
@@ -185,36 +187,37 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
     }
 }
 
-/// Answers the first packet with the reason and closes the connection. Works in its own thread,
-/// since a slow client must not delay others.
+/// Starts a thread that answers the client's first packet with the reason and closes the
+/// connection, since a slow client must not delay others. Closes the connection at once if there
+/// are too many such threads.
 fn reject(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
-    if state.turned_away.fetch_add(1, Ordering::SeqCst) >= TURNED_AWAY_LIMIT {
-        state.turned_away.fetch_sub(1, Ordering::SeqCst);
+    if state.rejecting.fetch_add(1, Ordering::SeqCst) >= REJECTING_LIMIT {
+        state.rejecting.fetch_sub(1, Ordering::SeqCst);
         return;
     }
     let state = Arc::clone(state);
     thread::spawn(move || {
-        answer(accepted, why);
-        state.turned_away.fetch_sub(1, Ordering::SeqCst);
+        answer_rejected(accepted, why);
+        state.rejecting.fetch_sub(1, Ordering::SeqCst);
     });
 }
 
-/// Answers a rejected client, for a limited time.
-fn answer(accepted: Accepted, why: &[u8]) {
+/// Sends the reason to a rejected client. Waits for its bytes for a limited time.
+fn answer_rejected(accepted: Accepted, why: &[u8]) {
     // The client is not served in any case, so errors do not matter.
     let _ = match accepted {
         Accepted::Tcp(stream) => {
-            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say(stream, why))
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| send_reason(stream, why))
         }
         Accepted::Unix(stream) => {
-            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say(stream, why))
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| send_reason(stream, why))
         }
     };
 }
 
 /// Reads the client's first packet, answers it with the reason, and waits for the end of the
 /// connection or for more bytes.
-fn say(mut stream: impl Socket, why: &[u8]) -> io::Result<()> {
+fn send_reason(mut stream: impl Socket, why: &[u8]) -> io::Result<()> {
     let mut request = [0; 4096];
     // gdb sends an acknowledgement and a packet first. Closing the connection with unread input
     // would lose the reply.

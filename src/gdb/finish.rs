@@ -33,9 +33,10 @@ pub(super) fn parse(text: &[u8]) -> Option<Finish> {
 }
 
 impl Finish {
-    /// Returns true at the stop that ends the `finish`, if the returned value is unknown there. In
-    /// a recursion, inner activations reach the same address earlier, with more frames.
-    pub(super) fn ends_at<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+    /// Returns true if `stop` ends the `finish` and the returned value is unknown there, since not
+    /// all general registers are known. In a recursion, inner activations reach the same address
+    /// earlier, with more frames.
+    pub(super) fn ends_without_value_at<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let run = session.run();
         matches!(stop.reason, StopReason::Breakpoint(_))
             && stop.thread == self.thread

@@ -40,7 +40,7 @@ impl Framer {
 
     /// Removes and returns the next unit; `None` if there is no whole one yet. Drops bytes that
     /// belong to no unit.
-    pub(super) fn take(&mut self) -> Option<Unit> {
+    pub(super) fn take_unit(&mut self) -> Option<Unit> {
         while let Some(&first) = self.input.first() {
             let unit = match first {
                 b'+' => Some(Unit::Ack),
@@ -57,7 +57,8 @@ impl Framer {
         None
     }
 
-    /// Returns true if the user pressed Ctrl-C. Drops acknowledgements before it, but no packet.
+    /// Returns true, and removes the Ctrl-C, if there is one before the next packet. Drops the
+    /// acknowledgements before it or before that packet in any case, but no packet.
     pub(super) fn take_interrupt(&mut self) -> bool {
         let quiet = self.input.iter().take_while(|byte| !matches!(byte, b'$' | 0x03)).count();
         self.input.drain(..quiet);
@@ -74,12 +75,12 @@ impl Framer {
             let too_long = self.input.len() > PACKET_SIZE_BYTES;
             return too_long.then(|| self.reject(self.input.len()));
         };
-        let checksum = self.input.get(end + 1..end + 3)?;
-        let checksum = hex::number(checksum);
+        let digits = self.input.get(end + 1..end + 3)?;
         // A body contains no unescaped `$`: the client started a new packet there.
         let start = self.input[..end].iter().rposition(|byte| *byte == b'$').unwrap_or(0) + 1;
         let body = self.input[start..end].to_vec();
-        let good = checksum == Some(u64::from(sum(&body))) && body.len() <= PACKET_SIZE_BYTES;
+        let good = hex::number(digits) == Some(u64::from(checksum(&body)))
+            && body.len() <= PACKET_SIZE_BYTES;
         if !good {
             return Some(self.reject(end + 3));
         }
@@ -93,12 +94,12 @@ impl Framer {
     }
 }
 
-/// Returns a body framed as a packet.
+/// Returns a body, which is escaped already, framed as a packet: with `$` and its checksum.
 pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(body.len() + 4);
     packet.push(b'$');
     packet.extend_from_slice(body);
-    packet.extend_from_slice(format!("#{:02x}", sum(body)).as_bytes());
+    packet.extend_from_slice(format!("#{:02x}", checksum(body)).as_bytes());
     packet
 }
 
@@ -109,9 +110,9 @@ const COUNT_OFFSET: u8 = 29;
 const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
 const LEAST_REPEATED: usize = 3;
 
-/// Compresses packets by run-length encoding (gdb manual, "Overview" of the remote protocol).
-/// Leaves them as they are if that saves little.
-pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
+/// Returns framed packets with run-length encoding (gdb manual, "Overview" of the remote protocol),
+/// or as they are if that saves less than a quarter.
+pub(super) fn encode_run_lengths(packets: Vec<u8>) -> Vec<u8> {
     if packets.len() < COMPRESSED_FROM_BYTES {
         return packets;
     }
@@ -120,7 +121,7 @@ pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
     while let Some(end) = rest.iter().position(|byte| *byte == b'#') {
         let (packet, following) = rest.split_at((end + 3).min(rest.len()));
         let body = packet.get(1..end).unwrap_or_default();
-        compressed.extend(encode(&runs(body)));
+        compressed.extend(encode(&run_length_body(body)));
         rest = following;
     }
     // Short texts stay readable.
@@ -129,7 +130,7 @@ pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
 
 /// Returns a body with run-length encoding. Never repeats an escaped byte: LLDB would repeat the
 /// decoded byte, and gdb the encoded one.
-fn runs(body: &[u8]) -> Vec<u8> {
+fn run_length_body(body: &[u8]) -> Vec<u8> {
     let mut written = Vec::with_capacity(body.len() / 2);
     let mut rest = body;
     while let Some(&byte) = rest.first() {
@@ -159,10 +160,11 @@ fn count(repeated: usize) -> u8 {
     u8::try_from(repeated).unwrap_or(0).saturating_add(COUNT_OFFSET)
 }
 
-/// Returns the body of the first packet in framed bytes.
+/// Returns the body of the first packet in framed bytes, still escaped; `None` if there is no whole
+/// one.
 pub(super) fn first_body(packets: &[u8]) -> Option<Vec<u8>> {
     let mut framer = Framer { input: packets.to_vec() };
-    std::iter::from_fn(|| framer.take()).find_map(|unit| match unit {
+    std::iter::from_fn(|| framer.take_unit()).find_map(|unit| match unit {
         Unit::Packet(body) => Some(body),
         _ => None,
     })
@@ -194,7 +196,7 @@ pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn sum(body: &[u8]) -> u8 {
+fn checksum(body: &[u8]) -> u8 {
     body.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
 
@@ -227,7 +229,7 @@ mod tests {
         ) {
             let data: Vec<u8> =
                 pieces.iter().flat_map(|(byte, count)| vec![*byte; *count]).collect();
-            let packets = compress(encode(&escape(&data)));
+            let packets = encode_run_lengths(encode(&escape(&data)));
             let body = first_body(&packets).unwrap();
             prop_assert!(packets.len() == encode(&body).len());
             prop_assert_eq!(expand(&body, true), data.as_slice());
@@ -237,14 +239,14 @@ mod tests {
 
     #[test]
     fn runs_are_counted_without_signs_of_the_protocol() {
-        assert_eq!(runs(b"0000"), b"0* ");
-        assert_eq!(runs(b"000"), b"000");
+        assert_eq!(run_length_body(b"0000"), b"0* ");
+        assert_eq!(run_length_body(b"000"), b"000");
         // Seven and eight zeros would need the counts `#` and `$`.
-        assert_eq!(runs(b"0000000"), b"0*\"0");
-        assert_eq!(runs(b"00000000"), b"0*\"00");
-        assert_eq!(runs(&[b'x'; 98]), b"x*~");
+        assert_eq!(run_length_body(b"0000000"), b"0*\"0");
+        assert_eq!(run_length_body(b"00000000"), b"0*\"00");
+        assert_eq!(run_length_body(&[b'x'; 98]), b"x*~");
         let many = [encode(&[b'0'; 80]), encode(b"OK")].concat();
-        assert_eq!(compress(many), b"$0*l#c6$OK#9a".to_vec());
-        assert_eq!(compress(encode(b"0000000000")), encode(b"0000000000"));
+        assert_eq!(encode_run_lengths(many), b"$0*l#c6$OK#9a".to_vec());
+        assert_eq!(encode_run_lengths(encode(b"0000000000")), encode(b"0000000000"));
     }
 }

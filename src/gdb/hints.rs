@@ -12,7 +12,7 @@ reverse-next do not work in the past. To load it:
 ";
 
 /// Returns the answer to `qTStatus`: the hint, and that tracepoints are not supported.
-pub(super) fn without_script() -> Vec<u8> {
+pub(super) fn script_hint() -> Vec<u8> {
     let note = format!("O{}", hex::encode(NO_SCRIPT.as_bytes()));
     [frame::encode(note.as_bytes()), frame::encode(b"")].concat()
 }

@@ -19,24 +19,25 @@ pub(super) fn answer<R: Run>(
     body: &[u8],
 ) -> Option<Vec<u8>> {
     let reply = match body {
-        b"qHostInfo" => host(),
-        b"qProcessInfo" => process(session)?,
-        b"jThreadsInfo" => threads(session, signals),
+        b"qHostInfo" => host_info(),
+        b"qProcessInfo" => process_info(session)?,
+        b"jThreadsInfo" => threads_info(session, signals),
         _ => {
             let addr = body.strip_prefix(b"qMemoryRegionInfo:")?;
-            hex::number(addr).map_or_else(|| "E01".to_owned(), |addr| region(session, Addr(addr)))
+            hex::number(addr)
+                .map_or_else(|| "E01".to_owned(), |addr| memory_region(session, Addr(addr)))
         }
     };
     // LLDB unescapes every reply.
     Some(frame::escape(reply.as_bytes()))
 }
 
-fn host() -> String {
+fn host_info() -> String {
     let triple = hex::encode(TRIPLE.as_bytes());
     format!("triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;addressing_bits:47;")
 }
 
-fn process<R: Run>(session: &Session<R>) -> Option<String> {
+fn process_info<R: Run>(session: &Session<R>) -> Option<String> {
     let pid = session.run().process()?;
     let triple = hex::encode(TRIPLE.as_bytes());
     Some(format!("pid:{:x};triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;", pid.0))
@@ -44,7 +45,7 @@ fn process<R: Run>(session: &Session<R>) -> Option<String> {
 
 /// Returns the mapping at an address, or the unmapped range around it. Empty if the mappings are
 /// unknown.
-fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
+fn memory_region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     let Some(regions) = session.run().regions() else { return String::new() };
     let inside = regions.iter().find(|region| region.range.contains(addr));
     let Some(region) = inside else {
@@ -69,7 +70,7 @@ fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
 }
 
 /// Returns all threads, in the format of `jThreadsInfo`.
-fn threads<R: Run>(session: &Session<R>, signals: Numbering) -> String {
+fn threads_info<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     let last = session.last_stop();
     let entry = |thread: &ThreadInfo| {
         let mut entry = json!({ "tid": thread.tid.0, "reason": "none" });
@@ -104,34 +105,36 @@ fn reason(stop: Stop) -> &'static str {
 /// Returns the client's number of the signal to show.
 fn signal(stop: Stop, signals: Numbering) -> u8 {
     match stop.reason {
-        StopReason::Signal(number) => signals.number(number),
+        StopReason::Signal(number) => signals.client_number(number),
         StopReason::Interrupted => 2,
         _ => 5,
     }
 }
 
-/// Splits a packet about the state of one thread into the plain packet and the thread named at its
-/// end (`;thread:TID;`). Returns `None` for other packets.
-pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
+/// Splits a packet about the state of one thread ([`concerns_one_thread`]) into the plain packet
+/// and the thread named at its end (`;thread:TID;`). Returns `None` for other packets, and for one
+/// without a single thread there.
+pub(super) fn split_thread_suffix(body: &[u8]) -> Option<(&[u8], Tid)> {
     const THREAD: &[u8] = b";thread:";
     let at = body.windows(THREAD.len()).position(|window| window == THREAD)?;
     let (plain, id) = (&body[..at], &body[at + THREAD.len()..]);
     match thread_id::parse(id.strip_suffix(b";").unwrap_or(id)) {
-        Some(ThreadChoice::One(tid)) if is_of_thread(body) => Some((plain, tid)),
+        Some(ThreadChoice::One(tid)) if concerns_one_thread(body) => Some((plain, tid)),
         _ => None,
     }
 }
 
-/// Returns true for packets that read or write the state of one thread.
-pub(super) fn is_of_thread(body: &[u8]) -> bool {
+/// Returns true for packets that read or write the registers or the siginfo of one thread, named or
+/// chosen before.
+pub(super) fn concerns_one_thread(body: &[u8]) -> bool {
     matches!(body, [b'g' | b'G' | b'p' | b'P', ..])
         || body.starts_with(b"QSaveRegisterState")
         || body.starts_with(b"qXfer:siginfo:")
 }
 
-/// Parses the thread of `qThreadStopInfo`, LLDB's query for one of the stopped threads; `None`
-/// unless it is a single thread.
-pub(super) fn asked_thread(id: &[u8]) -> Option<Tid> {
+/// Parses a thread ID, as in LLDB's `qThreadStopInfo`; `None` if it is malformed, or does not name
+/// a single thread.
+pub(super) fn single_thread(id: &[u8]) -> Option<Tid> {
     match thread_id::parse(id) {
         Some(ThreadChoice::One(tid)) => Some(tid),
         _ => None,

@@ -10,8 +10,9 @@ const UNKNOWN: &[u8] = b"E0e";
 /// The maximum size of a read: its reply, with two digits per byte, fits a packet.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
-/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets and malformed
-/// ones. Writable memory is unknown to a client that hides it.
+/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`: the bytes up to the first unknown one, or
+/// an error if that is the first. `None` for other packets and malformed ones. With `hides_data`,
+/// memory counts as unknown if it is writable at the first address.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,

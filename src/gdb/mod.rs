@@ -22,13 +22,13 @@ mod frame;
 mod hex;
 mod hints;
 mod inquiry;
+mod keep_alive;
 mod listener;
 mod lldb;
 mod lldb_trace;
 mod memory;
 mod monitor;
 mod numbers;
-mod patience;
 mod peer;
 mod remedies;
 mod resume;
@@ -54,17 +54,17 @@ mod tests;
 
 pub use inquiry::{Inquired, Inquirer, Inquiries};
 pub use listener::{Bound, Listener};
-pub(crate) use monitor::about::place as position_text;
+pub(crate) use monitor::about::position_text;
 pub(crate) use monitor::clock::date;
 pub(crate) use peer::is_own_client;
 pub use server::{Error, OnDisconnect, Options, serve, serve_streams};
 
-/// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with
-/// `command script import`.
+/// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with `command script
+/// import`.
 pub const LLDB_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_lldb.py");
 
-/// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13
-/// or newer loads it with `source`.
+/// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13 or
+/// newer loads it with `source`.
 pub const SCRIPT: &str = include_str!("../../gdb-scripts/contraflow.py");
 
 /// The Python script for a gdb whose sysroot has a recording's files: runs none of their scripts,

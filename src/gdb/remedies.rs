@@ -2,8 +2,9 @@
 
 use crate::session::Error;
 
-/// Returns the reply to a packet that failed: a sentence for the user, with the remedy.
-pub(super) fn reply(error: &Error) -> Vec<u8> {
+/// Returns the reply to a packet that failed: a sentence for the user, with the remedy if there is
+/// one.
+pub(super) fn error_reply(error: &Error) -> Vec<u8> {
     let remedy = remedy(error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
     format!("E.{error}{remedy}").into_bytes()
 }
@@ -25,7 +26,7 @@ mod tests {
 
     #[test]
     fn replies_name_the_remedy() {
-        let text = |error| String::from_utf8(reply(&error)).unwrap();
+        let text = |error| String::from_utf8(error_reply(&error)).unwrap();
         assert_eq!(text(Error::Gone), "E.the program is gone");
         assert_eq!(
             text(Error::NotRunAgain),

@@ -28,8 +28,9 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// Runs until a stop to report: skips stops whose conditions are false, and steps on inside
-    /// `range`. Calls `interrupted` regularly, and stops if it returns true.
+    /// Delivers the signals for other threads and runs until a stop to report, which it returns:
+    /// skips stops at breakpoints whose conditions are false, and steps on inside `range`. Calls
+    /// `interrupted` regularly, and stops if it returns true.
     pub(super) fn run<R: Run>(
         &self,
         session: &mut Session<R>,
@@ -43,16 +44,16 @@ impl Resume {
         let mut stop = session.resume(self.order, interrupted);
         let mut steps = 0_u32;
         loop {
-            let denied = conditions.deny(session, stop);
+            let is_skipped = conditions.skip_stop(session, stop);
             let is_own = stop.thread == self.order.thread;
-            if denied && self.order.action == Action::Step && is_own {
+            if is_skipped && self.order.action == Action::Step && is_own {
                 stop.reason = StopReason::Step;
             }
             let stepped = stop.reason == StopReason::Step;
             // The thread that was stopped continues from there.
             let order = Order { thread: stop.thread, signal: 0, ..self.order };
             let goes_on = match (self.order.action, self.range) {
-                (Action::Continue, _) => denied || stepped,
+                (Action::Continue, _) => is_skipped || stepped,
                 (Action::Step, Some(range)) => {
                     let pc = session.run().pc(stop.thread);
                     pc.is_some_and(|pc| range.contains(pc)) && stepped && is_own
@@ -68,16 +69,16 @@ impl Resume {
             }
             // Step off a breakpoint first: otherwise it would be reported again, as soon as another
             // thread stops.
-            let order = if denied { Order { action: Action::Step, ..order } } else { order };
+            let order = if is_skipped { Order { action: Action::Step, ..order } } else { order };
             steps = steps.saturating_add(1);
-            let range = self.range.filter(|_| !denied && steps > FEW_STEPS);
+            let range = self.range.filter(|_| !is_skipped && steps > FEW_STEPS);
             let ran = range.and_then(|range| session.run_within(&order, range, interrupted));
             stop = ran.unwrap_or_else(|| session.resume(order, interrupted));
         }
     }
 }
 
-/// Returns true for a run control packet, well-formed or not.
+/// Returns true for a run control packet, well-formed or not; not for `vCont?`.
 pub(super) fn is_resume(body: &[u8]) -> bool {
     match body {
         b"bs" | b"bc" | b"c" | b"s" => true,
@@ -89,7 +90,7 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
 /// Parses a run control packet; `None` if it is malformed or has an unsupported action.
 pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let simple = |action, direction| {
-        let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
+        let (thread, locked) = (chosen.thread_to_step(), chosen.only_resumed().is_some());
         let order = Order { action, direction, thread, locked, signal: signal_of(body, signals) };
         Some(Resume { order, range: None, process: None, signals: Vec::new() })
     };
@@ -106,14 +107,14 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<
 fn signal_of(action: &[u8], signals: Numbering) -> i32 {
     match action {
         [b'C' | b'S', number @ ..] => {
-            hex::number(number).and_then(|number| signals.signal(number)).unwrap_or(0)
+            hex::number(number).and_then(|number| signals.kernel_number(number)).unwrap_or(0)
         }
         _ => 0,
     }
 }
 
 /// One `;`-separated action of `vCont`.
-struct Part {
+struct VContAction {
     action: Action,
     signal: i32,
     range: Option<AddrRange>,
@@ -121,12 +122,12 @@ struct Part {
     process: Option<Pid>,
 }
 
-/// Parses the actions of `vCont` into one order: that of the first thread they name, or of the
-/// selected thread if they name none.
+/// Parses the actions of `vCont` into one resume: by the action of the first thread that they name,
+/// or for the thread to step if they name none. `None` if an action is malformed or unsupported.
 fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
-    let parts: Vec<Part> = list
+    let parts: Vec<VContAction> = list
         .split(|byte| *byte == b';')
-        .map(|part| parse_part(part, signals))
+        .map(|part| parse_action(part, signals))
         .collect::<Option<_>>()?;
     // The leftmost matching action applies to a thread. One thread steps, or all continue; without
     // an action for the others they stay stopped.
@@ -138,7 +139,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
     let named_count = parts.len() - usize::from(for_others.is_some());
     let (thread, part) = match (named, for_others) {
         (Some(named), _) => named,
-        (None, Some(part)) => (chosen.stepping(), part),
+        (None, Some(part)) => (chosen.thread_to_step(), part),
         (None, None) => return None,
     };
     let locked = for_others.is_none() && named_count == 1;
@@ -153,7 +154,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
 }
 
 /// Parses one action; `None` if it is malformed or unsupported.
-fn parse_part(part: &[u8], signals: Numbering) -> Option<Part> {
+fn parse_action(part: &[u8], signals: Numbering) -> Option<VContAction> {
     let (what, thread, process) = match hex::split(part, b':') {
         Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),
         None => (part, ThreadChoice::All, None),
@@ -168,5 +169,5 @@ fn parse_part(part: &[u8], signals: Numbering) -> Option<Part> {
         }
         _ => return None,
     };
-    Some(Part { action, signal: signal_of(what, signals), range, threads: thread, process })
+    Some(VContAction { action, signal: signal_of(what, signals), range, threads: thread, process })
 }

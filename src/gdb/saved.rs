@@ -11,14 +11,15 @@ const STATES_LIMIT: usize = 1000;
 
 /// The registers that a client has saved, by the number that the reply to each save contained.
 #[derive(Debug, Default)]
-pub(super) struct Saved {
+pub(super) struct SavedRegisters {
     states: BTreeMap<u64, (Tid, KnownRegisters)>,
     last: u64,
 }
 
-impl Saved {
-    /// Returns the reply to `QSaveRegisterState` or `QRestoreRegisterState`; `None` for other
-    /// packets.
+impl SavedRegisters {
+    /// Saves the registers of thread `tid` for `QSaveRegisterState`, or writes saved ones back to
+    /// their thread and forgets them for `QRestoreRegisterState`. Returns the reply; `None` for
+    /// other packets.
     pub(super) fn answer<R: Run>(
         &mut self,
         session: &mut Session<R>,
@@ -44,14 +45,14 @@ impl Saved {
     }
 }
 
-/// Writes back the registers that have changed since. Returns the reply.
+/// Writes back the registers that have changed since and were known. Returns the reply.
 fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &KnownRegisters) -> Vec<u8> {
     let now = session.run().registers(tid);
     let changed = |register: &Register| now.value(*register) != registers.value(*register);
     for register in Register::all().filter(changed) {
         let Some(value) = registers.value(register) else { continue };
         if let Err(error) = session.run_mut().write_register(tid, register, value) {
-            return remedies::reply(&error);
+            return remedies::error_reply(&error);
         }
     }
     b"OK".to_vec()

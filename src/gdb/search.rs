@@ -33,8 +33,9 @@ pub(super) fn answer<R: Run>(
     Some(crc(session, tid, range, interrupted).unwrap_or_else(malformed))
 }
 
-/// Returns the reply to a search: the first match, or that there is none. Returns `None` for a
-/// malformed request and for a pattern that is too long.
+/// Returns the reply to a search: the address of the first match before any unknown memory, or that
+/// there is none, or an error if the first address is unknown or the search was interrupted.
+/// Returns `None` for a malformed request and for a pattern that is empty or too long.
 fn search<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -70,7 +71,8 @@ fn search<R: Run>(
     Some(b"0".to_vec())
 }
 
-/// Returns the reply with the CRC of a range; `None` if the range is malformed or too long.
+/// Returns the reply with the CRC of a range, or an error if some of it is unknown or the work was
+/// interrupted; `None` if the range is malformed or too long.
 fn crc<R: Run>(
     session: &Session<R>,
     tid: Tid,

@@ -1,6 +1,6 @@
 //! The server: waits for clients one after the other, and serves the same session to each.
 
-use super::client::{Client, Ended};
+use super::client::{Client, ConnectionEnd};
 use super::door::Door;
 use super::listener::Listener;
 use super::target::Served;
@@ -92,17 +92,17 @@ pub fn serve<R: Run>(
     let bound = match listener {
         Listener::Stdio => {
             serve_client(&mut served, &mut StandardStreams::open(), &options);
-            release(&mut served, &options);
+            end_program(&mut served, &options);
             return Ok(());
         }
         Listener::Streams(input, output) => {
             serve_client(&mut served, &mut StandardStreams::of(input, output), &options);
-            release(&mut served, &options);
+            end_program(&mut served, &options);
             return Ok(());
         }
         Listener::Inquired(inquired) => {
             serve_client(&mut served, &mut StandardStreams::inquired(inquired), &options);
-            release(&mut served, &options);
+            end_program(&mut served, &options);
             return Ok(());
         }
         Listener::Socket(bound) => bound,
@@ -112,13 +112,13 @@ pub fn serve<R: Run>(
     loop {
         let admitted = door.admit(&*options.is_to_end, &mut options.announce);
         let Some(mut client) = admitted.map_err(Error::Accept)? else {
-            release(&mut served, &options);
+            end_program(&mut served, &options);
             return Ok(());
         };
         let ended = serve_client(&mut served, &mut *client, &options);
         let is_last = options.once || (options.is_to_end)();
         if is_last {
-            release(&mut served, &options);
+            end_program(&mut served, &options);
         }
         // The next client will not know of the forked processes that this one left stopped.
         served.session.run_mut().detach_all_beside();
@@ -126,8 +126,8 @@ pub fn serve<R: Run>(
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);
         }
-        let is_done = (is_over || ended == Ended::Killed) && !options.persists;
-        if is_done || served.exits || is_last {
+        let is_done = (is_over || ended == ConnectionEnd::Killed) && !options.persists;
+        if is_done || served.ends_with_client || is_last {
             return Ok(());
         }
         door.vacate();
@@ -136,13 +136,14 @@ pub fn serve<R: Run>(
 
 /// Kills the program, since there will be no other client. If the user has ended the server
 /// ([`Options::is_to_end`]), detaches instead from a program that it attached to.
-fn release<R: Run>(served: &mut Served<R>, options: &Options) {
+fn end_program<R: Run>(served: &mut Served<R>, options: &Options) {
     let run = served.session.run_mut();
     if (options.is_to_end)() { run.end_session() } else { run.kill() }
 }
 
 /// Serves clients at the caller's connections, one after the other, until one of them kills the
-/// program. Ctrl-C does not end a search here; a lost connection ends its client only.
+/// program or there are no more. Ctrl-C does not end a search here; a lost connection ends its
+/// client only.
 pub fn serve_streams<R: Run, S: Read + Write>(
     streams: impl IntoIterator<Item = S>,
     session: Session<R>,
@@ -150,29 +151,29 @@ pub fn serve_streams<R: Run, S: Read + Write>(
 ) {
     let mut served = Served::new(session);
     for stream in streams {
-        if serve_client(&mut served, &mut Stream(stream), options) == Ended::Killed {
+        if serve_client(&mut served, &mut Stream(stream), options) == ConnectionEnd::Killed {
             return;
         }
         served.session.run_mut().detach_all_beside();
     }
 }
 
-/// Serves one client until it leaves, and removes its state. If it disconnected without notice,
-/// applies [`Options::on_disconnect`].
+/// Serves one client until it leaves, removes its state, and returns how it left. If it
+/// disconnected without notice, and the server shall not end, applies [`Options::on_disconnect`].
 fn serve_client<R: Run>(
     served: &mut Served<R>,
     transport: &mut dyn Transport,
     options: &Options,
-) -> Ended {
+) -> ConnectionEnd {
     let ended = Client::new(served, transport, options).serve();
     served.forget_client();
     // A broken connection counts as a client that has gone.
-    let ended = ended.unwrap_or(Ended::Gone);
+    let ended = ended.unwrap_or(ConnectionEnd::Gone);
     match options.on_disconnect {
         // The caller releases the program.
         _ if (options.is_to_end)() => {}
-        OnDisconnect::Kill if ended == Ended::Gone => served.session.run_mut().kill(),
-        OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().detach(),
+        OnDisconnect::Kill if ended == ConnectionEnd::Gone => served.session.run_mut().kill(),
+        OnDisconnect::Detach if ended == ConnectionEnd::Gone => served.session.run_mut().detach(),
         _ => {}
     }
     ended

@@ -26,8 +26,8 @@ pub(super) enum Numbering {
 }
 
 impl Numbering {
-    /// Returns the client's number of a signal.
-    pub(super) fn number(self, linux: i32) -> u8 {
+    /// Returns the client's number of a kernel's signal; that of SIGTRAP if it has none.
+    pub(super) fn client_number(self, linux: i32) -> u8 {
         match self {
             Self::Gdb => to_gdb(linux),
             Self::Kernel => u8::try_from(linux).unwrap_or(SIGTRAP),
@@ -35,7 +35,7 @@ impl Numbering {
     }
 
     /// Returns the kernel's number of a client's signal, if it has one.
-    pub(super) fn signal(self, number: u64) -> Option<i32> {
+    pub(super) fn kernel_number(self, number: u64) -> Option<i32> {
         match self {
             Self::Gdb => from_gdb(number),
             Self::Kernel => i32::try_from(number).ok().filter(|number| (1..=64).contains(number)),
@@ -43,11 +43,12 @@ impl Numbering {
     }
 
     /// Parses the list of `QPassSignals:N;N...`, the client's numbers in hexadecimal. Returns the
-    /// set of the kernel's signals, with signal 1 in bit 0; `None` if the list is malformed.
-    pub(super) fn set(self, list: &[u8]) -> Option<u64> {
+    /// set of the kernel's signals, with signal 1 in bit 0, without those that the kernel lacks;
+    /// `None` if the list is malformed.
+    pub(super) fn parse_set(self, list: &[u8]) -> Option<u64> {
         let mut signals = 0;
         for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {
-            if let Some(linux) = self.signal(hex::number(number)?) {
+            if let Some(linux) = self.kernel_number(hex::number(number)?) {
                 signals |= 1 << (linux - 1);
             }
         }
@@ -91,10 +92,13 @@ mod tests {
 
     #[test]
     fn sets_of_signals() {
-        let gdb = |list| Numbering::Gdb.set(list);
+        let gdb = |list| Numbering::Gdb.parse_set(list);
         assert_eq!(gdb(b"e;14;1e"), Some(1 << 13 | 1 << 16 | 1 << 9));
         assert_eq!((gdb(b""), gdb(b"e;x")), (Some(0), None));
-        assert_eq!(Numbering::Kernel.set(b"e;11;a;0;41"), Some(1 << 13 | 1 << 16 | 1 << 9));
-        assert_eq!((Numbering::Kernel.number(17), Numbering::Gdb.number(17)), (17, 20));
+        assert_eq!(Numbering::Kernel.parse_set(b"e;11;a;0;41"), Some(1 << 13 | 1 << 16 | 1 << 9));
+        assert_eq!(
+            (Numbering::Kernel.client_number(17), Numbering::Gdb.client_number(17)),
+            (17, 20)
+        );
     }
 }

@@ -26,21 +26,23 @@ pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
 }
 
 impl SourceLine {
-    /// Returns true if an order is one step back by the line's thread, which is in the line now.
-    pub(super) fn is_left_by<R: Run>(&self, session: &Session<R>, order: &Order) -> bool {
+    /// Returns true if an order is one step back by the line's thread, and that thread is in the
+    /// line now: the step may be repeated ([`Self::would_step_on`]).
+    pub(super) fn applies_to<R: Run>(&self, session: &Session<R>, order: &Order) -> bool {
         let back = (order.action, order.direction) == (Action::Step, Direction::Backward);
-        back && order.thread == self.tid && self.holds(session)
+        back && order.thread == self.tid && self.contains_thread(session)
     }
 
-    /// Returns true if gdb would continue to step after `stop`: the thread is inside the line, in
-    /// the same activation of its function, and not at the line's start, where gdb might stop.
-    pub(super) fn goes_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+    /// Returns true if gdb would only send another step back after `stop`: the thread stepped, is
+    /// inside the line, in the same activation of its function, and not at the line's start, where
+    /// gdb might stop.
+    pub(super) fn would_step_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
         let at_start = || session.run().pc(self.tid) == Some(self.range.start);
-        stepped && self.holds(session) && !at_start() && session.run().stays_in_activation(self.tid)
+        stepped && self.contains_thread(session) && !at_start() && session.run().stays(self.tid)
     }
 
-    fn holds<R: Run>(&self, session: &Session<R>) -> bool {
+    fn contains_thread<R: Run>(&self, session: &Session<R>) -> bool {
         session.run().pc(self.tid).is_some_and(|pc| self.range.contains(pc))
     }
 }

@@ -22,9 +22,10 @@ pub(super) struct Preparation {
 }
 
 impl Preparation {
-    /// Handles a packet that prepares a start. Returns false if it is malformed; `None` for other
+    /// Notes a packet that prepares a start: about the environment, the directory, or
+    /// randomization. Returns true if it is understood, false if it is malformed; `None` for other
     /// packets.
-    pub(super) fn take(&mut self, body: &[u8]) -> Option<bool> {
+    pub(super) fn note_packet(&mut self, body: &[u8]) -> Option<bool> {
         let text = std::str::from_utf8(body).ok()?;
         let (name, value) = text.split_once(':').unwrap_or((text, ""));
         let understood = match name {
@@ -32,8 +33,8 @@ impl Preparation {
                 self.environment.clear();
                 true
             }
-            "QEnvironmentHexEncoded" => self.edit(hex::decode(value.as_bytes()), true),
-            "QEnvironmentUnset" => self.edit(hex::decode(value.as_bytes()), false),
+            "QEnvironmentHexEncoded" => self.edit_environment(hex::decode(value.as_bytes()), true),
+            "QEnvironmentUnset" => self.edit_environment(hex::decode(value.as_bytes()), false),
             "QSetWorkingDir" => {
                 let path = hex::decode(value.as_bytes());
                 let named = path.as_ref().filter(|path| !path.is_empty());
@@ -53,7 +54,7 @@ impl Preparation {
 
     /// Notes a variable to set, as `NAME=VALUE`, or to unset. Returns false if it is malformed, or
     /// after too many edits.
-    fn edit(&mut self, variable: Option<Vec<u8>>, sets: bool) -> bool {
+    fn edit_environment(&mut self, variable: Option<Vec<u8>>, sets: bool) -> bool {
         let Some(variable) = variable.filter(|_| self.environment.len() < EDITS_LIMIT) else {
             return false;
         };
@@ -80,9 +81,10 @@ impl Preparation {
         variables
     }
 
-    /// Parses `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID`; returns the start or an error message.
-    /// Returns `None` for other packets.
-    pub(super) fn start(&self, body: &[u8]) -> Option<Result<Start, &'static str>> {
+    /// Returns the start that `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID` asks for, with the
+    /// client's settings, or an error message if the packet is malformed. Starts nothing. Returns
+    /// `None` for other packets.
+    pub(super) fn parse_start(&self, body: &[u8]) -> Option<Result<Start, &'static str>> {
         if let Some(pid) = body.strip_prefix(b"vAttach;") {
             let pid =
                 hex::number(pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
@@ -118,18 +120,20 @@ mod tests {
         let unset = format!("QEnvironmentUnset:{}", encoded("PATH"));
         let directory = format!("QSetWorkingDir:{}", encoded("/tmp"));
         for packet in [&set, &unset, &directory, "QDisableRandomization:0", "QStartupWithShell:1"] {
-            assert_eq!(preparation.take(packet.as_bytes()), Some(true), "{packet}");
+            assert_eq!(preparation.note_packet(packet.as_bytes()), Some(true), "{packet}");
         }
         let run = format!("vRun;{};{};", encoded("/bin/ls"), encoded("-l"));
-        let Some(Ok(Start::Program(launch))) = preparation.start(run.as_bytes()) else { panic!() };
+        let Some(Ok(Start::Program(launch))) = preparation.parse_start(run.as_bytes()) else {
+            panic!()
+        };
         assert_eq!(launch.program, Some("/bin/ls".into()));
         assert_eq!(launch.arguments, ["-l", ""]);
         assert!(launch.environment.contains(&("CONTRAFLOW_TEST".into(), "a=b".into())));
         assert!(launch.environment.iter().all(|(name, _)| name != "PATH"));
         assert_eq!((launch.directory, launch.aslr), (Some("/tmp".into()), Some(true)));
-        let Some(Ok(Start::Program(again))) = preparation.start(b"vRun;") else { panic!() };
+        let Some(Ok(Start::Program(again))) = preparation.parse_start(b"vRun;") else { panic!() };
         assert_eq!((again.program, again.arguments.len()), (None, 0));
-        assert_eq!(preparation.start(b"vAttach;1f"), Some(Ok(Start::Process(Pid(31)))));
+        assert_eq!(preparation.parse_start(b"vAttach;1f"), Some(Ok(Start::Process(Pid(31)))));
     }
 
     #[test]
@@ -137,11 +141,11 @@ mod tests {
         let mut preparation = Preparation::default();
         for packet in ["QEnvironmentHexEncoded:zz", "QEnvironmentHexEncoded:61", "QSetWorkingDir:1"]
         {
-            assert_eq!(preparation.take(packet.as_bytes()), Some(false), "{packet}");
+            assert_eq!(preparation.note_packet(packet.as_bytes()), Some(false), "{packet}");
         }
-        assert_eq!(preparation.take(b"QElse"), None);
-        assert!(matches!(preparation.start(b"vRun;1"), Some(Err(_))));
-        assert!(matches!(preparation.start(b"vAttach;0"), Some(Err(_))));
-        assert_eq!(preparation.start(b"vCont"), None);
+        assert_eq!(preparation.note_packet(b"QElse"), None);
+        assert!(matches!(preparation.parse_start(b"vRun;1"), Some(Err(_))));
+        assert!(matches!(preparation.parse_start(b"vAttach;0"), Some(Err(_))));
+        assert_eq!(preparation.parse_start(b"vCont"), None);
     }
 }

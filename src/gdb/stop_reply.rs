@@ -27,7 +27,11 @@ pub(super) fn format<R: Run>(
 ) -> Vec<u8> {
     match stop.reason {
         StopReason::Gone(Ending::Signal(number)) => {
-            return of_process(format!("X{:02x}", client.signals.number(number)), stop, client);
+            return of_process(
+                format!("X{:02x}", client.signals.client_number(number)),
+                stop,
+                client,
+            );
         }
         StopReason::Gone(ending) => {
             let status = if let Ending::Exited(status) = ending { status & 0xff } else { 0 };
@@ -39,7 +43,7 @@ pub(super) fn format<R: Run>(
     let tid = client.thread_id(session, stop.thread);
     let (signal, description) = match signal(session, stop, client.signals) {
         // LLDB would deliver the signal on resuming, and refuses to while going backwards.
-        number if client.lldb && number != SIGTRAP => (SIGTRAP, describe(session)),
+        number if client.lldb && number != SIGTRAP => (SIGTRAP, lldb_reason(session)),
         number => (number, String::new()),
     };
     let mut reply = format!("T{signal:02x}thread:{tid};{description}");
@@ -67,10 +71,10 @@ pub(super) fn format<R: Run>(
             let _ = write!(reply, "syscall_return:{number:x};");
         }
         StopReason::Forked(child) if client.forks.fork => {
-            let _ = write!(reply, "fork:{};", thread_id::format_both(child, Tid(child.0)));
+            let _ = write!(reply, "fork:{};", thread_id::format_with_process(child, Tid(child.0)));
         }
         StopReason::Vforked(child) if client.forks.vfork => {
-            let _ = write!(reply, "vfork:{};", thread_id::format_both(child, Tid(child.0)));
+            let _ = write!(reply, "vfork:{};", thread_id::format_with_process(child, Tid(child.0)));
         }
         StopReason::VforkDone if client.lldb => reply.push_str("reason:vforkdone;"),
         StopReason::VforkDone if client.forks.vfork => reply.push_str("vforkdone:;"),
@@ -90,14 +94,20 @@ pub(super) fn format<R: Run>(
     reply.into_bytes()
 }
 
-/// Returns the reply for the end of a process, whose ID is that of its first thread.
+/// Returns the reply `end` for the end of a process, with the process for clients that know
+/// several. Its ID is that of its first thread, which `stop` names.
 fn of_process(end: String, stop: Stop, client: ClientFeatures) -> Vec<u8> {
     let process = format!(";process:{:x}", stop.thread.0);
     (if client.multiprocess { end + &process } else { end }).into_bytes()
 }
 
-/// Returns the reply for a thread that did not cause the stop: it has no signal and no reason.
-pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid, client: ClientFeatures) -> Vec<u8> {
+/// Returns a stop reply without signal and reason, for a thread that did not cause the stop, or a
+/// stop whose reason gdb must not see.
+pub(super) fn without_reason<R: Run>(
+    session: &Session<R>,
+    thread: Tid,
+    client: ClientFeatures,
+) -> Vec<u8> {
     let mut reply = format!("T00thread:{};", client.thread_id(session, thread));
     expedite(session, thread, &mut reply);
     reply.into_bytes()
@@ -114,8 +124,8 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     }
 }
 
-/// Returns LLDB's fields for the reason of a stop, in words.
-fn describe<R: Run>(session: &Session<R>) -> String {
+/// Returns LLDB's fields with the reason of the session's last stop in words.
+fn lldb_reason<R: Run>(session: &Session<R>) -> String {
     let words = match session.last_stop().reason {
         StopReason::Interrupted => "interrupted".to_owned(),
         StopReason::Signal(number) => match signal_name(number) {
@@ -131,9 +141,9 @@ fn describe<R: Run>(session: &Session<R>) -> String {
 fn signal<R: Run>(session: &Session<R>, stop: Stop, numbering: Numbering) -> u8 {
     match stop.reason {
         StopReason::Interrupted => SIGINT,
-        StopReason::Signal(number) => numbering.number(number),
-        StopReason::Moved => match session.run().fatal_signal() {
-            Some((tid, number)) if tid == stop.thread => numbering.number(number),
+        StopReason::Signal(number) => numbering.client_number(number),
+        StopReason::Arrived => match session.run().fatal_signal() {
+            Some((tid, number)) if tid == stop.thread => numbering.client_number(number),
             _ => SIGTRAP,
         },
         _ => SIGTRAP,

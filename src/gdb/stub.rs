@@ -47,7 +47,8 @@ impl<R: Run> Stub<R> {
         Self { machine: None, thread: None }
     }
 
-    /// Returns the framed answer to one packet, with `thread` chosen.
+    /// Returns the framed answer of gdbstub to one packet, with `thread` chosen for it. gdbstub's
+    /// failure is an error packet.
     pub(super) fn answer(&mut self, served: &mut Served<R>, thread: Tid, body: &[u8]) -> Vec<u8> {
         if self.machine.is_none() {
             self.thread = None;

@@ -40,7 +40,7 @@ impl ClientFeatures {
     /// Returns a thread ID in the client's format.
     pub(super) fn thread_id<R: Run>(self, session: &Session<R>, tid: Tid) -> String {
         let pid = session.run().process_of(tid).filter(|_| self.multiprocess);
-        pid.map_or_else(|| thread_id::format(tid), |pid| thread_id::format_both(pid, tid))
+        pid.map_or_else(|| thread_id::format(tid), |pid| thread_id::format_with_process(pid, tid))
     }
 }
 

@@ -1,5 +1,5 @@
-//! gdbstub's access to the session: registers, memory writes, breakpoints, the thread list.
-//! Nothing here returns a fatal error to gdbstub, whatever the client sent.
+//! gdbstub's access to the session: registers, memory writes, breakpoints, the thread list. Nothing
+//! here returns a fatal error to gdbstub, whatever the client sent.
 
 use super::arch::{Amd64, RegisterFile, RegisterId};
 use super::btrace::Btrace;
@@ -46,7 +46,7 @@ pub(super) struct Served<R> {
     /// True if the program existed before the client: gdb detaches from it by default.
     pub(super) attached: bool,
     /// True if the server ends when the client leaves.
-    pub(super) exits: bool,
+    pub(super) ends_with_client: bool,
 }
 
 impl<R: Run> Served<R> {
@@ -60,23 +60,25 @@ impl<R: Run> Served<R> {
             btrace: None,
             files: OpenFiles::default(),
             attached: true,
-            exits: false,
+            ends_with_client: false,
         };
-        served.describe();
+        served.update_target_description();
         served
     }
 
-    /// Determines the available registers, and writes the target description anew.
-    pub(super) fn describe(&mut self) {
+    /// Determines the available registers, by those of the last stop's thread, and writes the
+    /// target description anew: after the start of a program. Forgets the document that was being
+    /// read.
+    pub(super) fn update_target_description(&mut self) {
         let tid = self.session.last_stop().thread;
         let vectors = Vectors::of(&self.session.run().registers(tid));
-        self.registers = target_xml::served(vectors);
+        self.registers = target_xml::registers_of(vectors);
         self.target_xml = target_xml::describe(vectors);
         self.document = None;
     }
 
-    /// Runs `act` with the breakpoints of a thread's process. Afterwards, those chosen before are
-    /// chosen again.
+    /// Calls `act` with the breakpoints of the process of thread `tid` chosen in the session.
+    /// Afterwards, those chosen before are chosen again.
     pub(super) fn with_breakpoints_of<T>(
         &mut self,
         tid: common::Tid,
@@ -88,7 +90,8 @@ impl<R: Run> Served<R> {
         result
     }
 
-    /// Removes the state of a client that has gone.
+    /// Removes the state of a client that has gone, with its breakpoints and open files. The next
+    /// client finds the same program and position.
     pub(super) fn forget_client(&mut self) {
         self.session.clear_breakpoints();
         self.session.run_mut().catch_forks(Forks::default());
@@ -101,13 +104,14 @@ impl<R: Run> Served<R> {
     }
 
     /// Returns a thread that exists now; fails for others.
-    fn existing(&self, tid: Tid) -> TargetResult<common::Tid, Self> {
+    fn existing_thread(&self, tid: Tid) -> TargetResult<common::Tid, Self> {
         let tid = from_gdbstub(tid).filter(|tid| self.session.is_alive(*tid));
         tid.ok_or(TargetError::Errno(NO_THREAD))
     }
 
-    /// Notes why a write was refused, for the reply to the client.
-    fn refuse(&mut self, error: Error) -> TargetError<Infallible> {
+    /// Notes why a write was refused, for the reply to the client, and returns the error for
+    /// gdbstub.
+    fn note_refusal(&mut self, error: Error) -> TargetError<Infallible> {
         self.refusal = Some(error);
         TargetError::Errno(READ_ONLY)
     }
@@ -157,18 +161,18 @@ impl<R: Run> Target for Served<R> {
 
 impl<R: Run> MultiThreadBase for Served<R> {
     fn read_registers(&mut self, regs: &mut RegisterFile, tid: Tid) -> TargetResult<(), Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         regs.values = self.session.run().registers(tid);
         regs.served.clone_from(&self.registers);
         Ok(())
     }
 
     fn write_registers(&mut self, regs: &RegisterFile, tid: Tid) -> TargetResult<(), Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         for register in Register::all() {
             let Some(value) = regs.values.value(register) else { continue };
             let written = self.session.run_mut().write_register(tid, register, value);
-            written.map_err(|error| self.refuse(error))?;
+            written.map_err(|error| self.note_refusal(error))?;
         }
         Ok(())
     }
@@ -178,18 +182,18 @@ impl<R: Run> MultiThreadBase for Served<R> {
     }
 
     fn read_addrs(&mut self, addr: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         Ok(self.session.run().read_memory(tid, Addr(addr), data))
     }
 
     fn write_addrs(&mut self, addr: u64, data: &[u8], tid: Tid) -> TargetResult<(), Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         // gdb probes with an empty write whether binary writes are supported.
         if data.is_empty() {
             return Ok(());
         }
         let written = self.session.run_mut().write_memory(tid, Addr(addr), data);
-        written.map_err(|error| self.refuse(error))
+        written.map_err(|error| self.note_refusal(error))
     }
 
     fn list_active_threads(&mut self, register: &mut dyn FnMut(Tid)) -> Result<(), Infallible> {
@@ -210,7 +214,7 @@ impl<R: Run> SingleRegisterAccess<Tid> for Served<R> {
         id: RegisterId,
         buf: &mut [u8],
     ) -> TargetResult<usize, Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         // gdbstub writes `xx`, unavailable, for no bytes.
         let bytes = self.session.run().registers(tid).bytes(id.0).unwrap_or_default();
         let count = bytes.len().min(buf.len());
@@ -219,9 +223,9 @@ impl<R: Run> SingleRegisterAccess<Tid> for Served<R> {
     }
 
     fn write_register(&mut self, tid: Tid, id: RegisterId, value: &[u8]) -> TargetResult<(), Self> {
-        let tid = self.existing(tid)?;
+        let tid = self.existing_thread(tid)?;
         let written = self.session.run_mut().write_register(tid, id.0, Value::new(value));
-        written.map_err(|error| self.refuse(error))
+        written.map_err(|error| self.note_refusal(error))
     }
 }
 

@@ -67,16 +67,16 @@ impl Vectors {
 }
 
 /// Returns the registers that the target description contains.
-pub(super) fn served(vectors: Vectors) -> Vec<Register> {
+pub(super) fn registers_of(vectors: Vectors) -> Vec<Register> {
     numbers::registers().filter(|register| vectors.include(*register)).collect()
 }
 
-/// Returns the target description, `target.xml`, with the registers of [`served`].
+/// Returns the target description, `target.xml`, with the registers of [`registers_of`].
 pub(super) fn describe(vectors: Vectors) -> String {
     let mut xml = String::from(
         r#"<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd"><target version="1.0"><architecture>i386:x86-64</architecture><osabi>GNU/Linux</osabi>"#,
     );
-    let registers = served(vectors);
+    let registers = registers_of(vectors);
     for (feature, types) in [
         ("org.gnu.gdb.i386.core", FLAGS.to_owned()),
         ("org.gnu.gdb.i386.sse", format!("{VECTORS}{MXCSR}")),

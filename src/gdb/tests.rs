@@ -4,7 +4,7 @@ mod control;
 mod data;
 mod wire;
 
-use super::client::{Client, Ended};
+use super::client::{Client, ConnectionEnd};
 use super::frame::{self, Framer, Unit};
 use super::hex;
 use super::server::Options;
@@ -87,7 +87,7 @@ impl Transport for Wire {
     }
 }
 
-fn exchange_bytes(options: &Options, input: Vec<Vec<u8>>) -> (Vec<u8>, Ended) {
+fn exchange_bytes(options: &Options, input: Vec<Vec<u8>>) -> (Vec<u8>, ConnectionEnd) {
     let mut served = Served::new(Session::new(Recorded::at_end(history())));
     let mut wire = Wire { input: input.into(), output: Vec::new() };
     let ended = Client::new(&mut served, &mut wire, options).serve().unwrap();
@@ -97,7 +97,7 @@ fn exchange_bytes(options: &Options, input: Vec<Vec<u8>>) -> (Vec<u8>, Ended) {
 fn bodies(bytes: &[u8]) -> Vec<String> {
     let mut framer = Framer::default();
     framer.push(bytes);
-    std::iter::from_fn(|| framer.take())
+    std::iter::from_fn(|| framer.take_unit())
         .filter_map(|unit| match unit {
             Unit::Packet(body) => Some(String::from_utf8_lossy(&body).into_owned()),
             _ => None,

@@ -31,20 +31,21 @@ pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     }
 }
 
-/// Returns the process of a thread ID that names all threads of one process.
+/// Returns the process of a thread ID that names all threads of one process (`pPID` or `pPID.-1`);
+/// `None` for others.
 pub(super) fn whole_process(text: &[u8]) -> Option<Pid> {
     let both = text.strip_prefix(b"p")?;
     let (pid, tid) = hex::split(both, b'.').unwrap_or((both, b"-1"));
     (tid == b"-1").then(|| process(pid)).flatten()
 }
 
-/// Parses the ID of a process.
+/// Parses the ID of a process, in hex; `None` if it is malformed.
 pub(super) fn process(text: &[u8]) -> Option<Pid> {
     hex::number(text).and_then(|pid| i32::try_from(pid).ok()).map(Pid)
 }
 
 /// Formats a thread ID with its process, `pPID.TID`, for clients that handle several processes.
-pub(super) fn format_both(pid: Pid, tid: Tid) -> String {
+pub(super) fn format_with_process(pid: Pid, tid: Tid) -> String {
     format!("p{:x}.{:x}", pid.0, tid.0)
 }
 
@@ -77,6 +78,6 @@ mod tests {
         for other in [&b"p2.1f"[..], b"-1", b"2", b"p-1.-1", b"p"] {
             assert_eq!(whole_process(other), None);
         }
-        assert_eq!(parse(format_both(Pid(2), Tid(31)).as_bytes()), parse(b"1f"));
+        assert_eq!(parse(format_with_process(Pid(2), Tid(31)).as_bytes()), parse(b"1f"));
     }
 }

@@ -32,8 +32,8 @@ pub(super) trait Transport {
         None
     }
 
-    /// Removes and returns a question that arrived with the bytes.
-    fn question(&mut self) -> Option<Question> {
+    /// Removes and returns the oldest question that has arrived; `None` if there is none.
+    fn take_question(&mut self) -> Option<Question> {
         None
     }
 
@@ -52,7 +52,7 @@ pub(super) trait Socket: Read + Write {
     fn set_read_timeout(&self, longest: Duration) -> io::Result<()>;
 
     /// Returns another handle of the same socket.
-    fn twin(&self) -> io::Result<Box<dyn Write + Send>>;
+    fn clone_handle(&self) -> io::Result<Box<dyn Write + Send>>;
 }
 
 impl Socket for TcpStream {
@@ -64,7 +64,7 @@ impl Socket for TcpStream {
         Self::set_read_timeout(self, Some(longest))
     }
 
-    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+    fn clone_handle(&self) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
@@ -78,7 +78,7 @@ impl Socket for UnixStream {
         Self::set_read_timeout(self, Some(longest))
     }
 
-    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+    fn clone_handle(&self) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
@@ -87,7 +87,7 @@ impl<S: Socket> Transport for S {
     fn wait(&mut self) -> io::Result<Vec<u8>> {
         self.set_read_timeout(WAIT_PERIOD)?;
         match read_some(self) {
-            Err(error) if is_for_now(&error) => Err(io::ErrorKind::Interrupted.into()),
+            Err(error) if means_nothing_now(&error) => Err(io::ErrorKind::Interrupted.into()),
             read => read,
         }
     }
@@ -97,7 +97,7 @@ impl<S: Socket> Transport for S {
         let read = read_some(self);
         self.set_nonblocking(false)?;
         match read {
-            Err(error) if is_for_now(&error) => Ok(None),
+            Err(error) if means_nothing_now(&error) => Ok(None),
             read => read.map(Some),
         }
     }
@@ -108,7 +108,7 @@ impl<S: Socket> Transport for S {
     }
 
     fn sender(&self) -> Option<Box<dyn Write + Send>> {
-        self.twin().ok()
+        self.clone_handle().ok()
     }
 }
 
@@ -139,7 +139,7 @@ fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// Returns true if an error means that there is nothing to read at the moment.
-fn is_for_now(error: &io::Error) -> bool {
+fn means_nothing_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
@@ -158,7 +158,7 @@ enum Output {
 }
 
 impl Output {
-    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+    fn clone_handle(&self) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Self::Standard(_) => Box::new(io::stdout()),
             Self::File(file) => Box::new(file.try_clone()?),
@@ -170,21 +170,21 @@ impl StandardStreams {
     pub(super) fn open() -> Self {
         let (sender, items) = sync_channel(WAITING_ITEMS);
         let read = || read_some(&mut io::stdin().lock());
-        Self::reading(read, sender, items, Output::Standard(io::stdout()))
+        Self::start_reading(read, sender, items, Output::Standard(io::stdout()))
     }
 
     pub(super) fn of(mut input: File, output: File) -> Self {
         let (sender, items) = sync_channel(WAITING_ITEMS);
-        Self::reading(move || read_some(&mut input), sender, items, Output::File(output))
+        Self::start_reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
     pub(super) fn inquired(inquired: Inquired) -> Self {
         let Inquired { mut input, output, sender, items } = inquired;
-        Self::reading(move || read_some(&mut input), sender, items, Output::File(output))
+        Self::start_reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
     /// Starts the thread that reads the input and sends each read as an item.
-    fn reading(
+    fn start_reading(
         mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
         sender: SyncSender<Item>,
         input: Receiver<Item>,
@@ -193,7 +193,7 @@ impl StandardStreams {
         thread::spawn(move || {
             loop {
                 let read = read();
-                if read.as_ref().is_err_and(is_for_now) {
+                if read.as_ref().is_err_and(means_nothing_now) {
                     continue;
                 }
                 let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
@@ -205,8 +205,8 @@ impl StandardStreams {
         Self { input, questions: VecDeque::new(), output }
     }
 
-    /// Returns the bytes of an item. Keeps a question, and reports it as an interrupted wait.
-    fn bytes(&mut self, item: Item) -> io::Result<Vec<u8>> {
+    /// Returns the bytes of an item. For a question, keeps it and fails with `Interrupted`.
+    fn bytes_of(&mut self, item: Item) -> io::Result<Vec<u8>> {
         match item {
             Item::Bytes(read) => read,
             Item::Question(question) => {
@@ -220,7 +220,7 @@ impl StandardStreams {
 impl Transport for StandardStreams {
     fn wait(&mut self) -> io::Result<Vec<u8>> {
         match self.input.recv_timeout(WAIT_PERIOD) {
-            Ok(item) => self.bytes(item),
+            Ok(item) => self.bytes_of(item),
             Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::Interrupted.into()),
             Err(RecvTimeoutError::Disconnected) => Ok(Vec::new()),
         }
@@ -228,8 +228,8 @@ impl Transport for StandardStreams {
 
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.input.try_recv() {
-            Ok(item) => match self.bytes(item) {
-                Err(error) if is_for_now(&error) => Ok(None),
+            Ok(item) => match self.bytes_of(item) {
+                Err(error) if means_nothing_now(&error) => Ok(None),
                 read => read.map(Some),
             },
             Err(TryRecvError::Empty) => Ok(None),
@@ -247,10 +247,10 @@ impl Transport for StandardStreams {
     }
 
     fn sender(&self) -> Option<Box<dyn Write + Send>> {
-        self.output.twin().ok()
+        self.output.clone_handle().ok()
     }
 
-    fn question(&mut self) -> Option<Question> {
+    fn take_question(&mut self) -> Option<Question> {
         self.questions.pop_front()
     }
 

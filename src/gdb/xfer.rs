@@ -1,4 +1,5 @@
-//! `qXfer`: the documents that a client reads in pieces.
+//! `qXfer`: the documents that a client reads in parts. A document is made at the read of its first
+//! part, and kept, so that all parts are of the same moment.
 
 use super::supported::ClientFeatures;
 use super::target::Served;
@@ -20,7 +21,9 @@ pub(super) struct Document {
     bytes: Vec<u8>,
 }
 
-/// Returns the reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
+/// Returns the reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`, or writes the siginfo of thread
+/// `tid` for `qXfer:siginfo:write`. The reply is empty for an unknown object, and an error if the
+/// document does not exist. Returns `None` for other packets.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,
@@ -37,17 +40,18 @@ pub(super) fn answer<R: Run>(
     };
     let key = ([object, b":", annex].concat(), tid);
     if offset == 0 || served.document.as_ref().is_none_or(|document| document.key != key) {
-        served.document = match produce(served, client, tid, object, annex) {
+        served.document = match current_document(served, client, tid, object, annex) {
             Produced::Bytes(bytes) => Some(Document { key, bytes }),
             Produced::Absent => return Some(b"E00".to_vec()),
             Produced::NoSuchObject => return Some(Vec::new()),
         };
     }
     let bytes = served.document.as_ref().map_or(&[][..], |document| &document.bytes);
-    Some(piece(bytes, offset, length.min(PIECE_BYTES)))
+    Some(part_reply(bytes, offset, length.min(PIECE_BYTES)))
 }
 
-/// Writes `OFFSET:DATA` to the `siginfo_t` that the client has read, or replaces the whole.
+/// Writes `OFFSET:DATA` to the `siginfo_t` of a thread, or replaces the whole if the data is longer
+/// and begins at 0. Returns the reply.
 fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Vec<u8> {
     let parsed = hex::split(write, b':').and_then(|(offset, data)| {
         let offset = usize::try_from(hex::number(offset)?).ok()?;
@@ -66,7 +70,7 @@ fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Ve
     }
     match session.run_mut().write_siginfo(tid, &info) {
         Ok(()) => format!("{:x}", data.len()).into_bytes(),
-        Err(error) => remedies::reply(&error),
+        Err(error) => remedies::error_reply(&error),
     }
 }
 
@@ -79,8 +83,9 @@ fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
     Some((object, &rest[..colon], hex::number(offset)?, hex::number(length)?))
 }
 
-/// Returns a piece of a document, after `l` if it is the last one, and after `m` otherwise.
-fn piece(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
+/// Returns the reply with a part of a document, at most `length` bytes from `offset` on, escaped:
+/// after `l` if it is the last one, and after `m` otherwise.
+fn part_reply(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(start).min(bytes.len());
     let more = if end < bytes.len() { b"m" } else { b"l" };
@@ -100,8 +105,8 @@ impl From<Option<Vec<u8>>> for Produced {
     }
 }
 
-/// Returns a document as it is now.
-fn produce<R: Run>(
+/// Returns a document, made from the current state of the session.
+fn current_document<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,
     tid: Tid,
@@ -109,7 +114,7 @@ fn produce<R: Run>(
     annex: &[u8],
 ) -> Produced {
     if object == b"btrace" {
-        return btrace::trace(served, tid, annex).into();
+        return btrace::document(served, tid, annex).into();
     }
     let run = served.session.run();
     match object {
@@ -126,7 +131,7 @@ fn produce<R: Run>(
         b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
         b"libraries-svr4" => run.libraries().map(|list| libraries(&list, client)).into(),
         b"siginfo" => run.siginfo(tid).into(),
-        b"btrace-conf" => Produced::Bytes(btrace::configuration(served)),
+        b"btrace-conf" => Produced::Bytes(btrace::configuration_document(served)),
         _ => Produced::NoSuchObject,
     }
 }

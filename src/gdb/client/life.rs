@@ -1,7 +1,7 @@
 //! Starts and ends of programs on a client's request, and the packets of clients that query each
 //! thread.
 
-use super::{Answer, Client, Ended};
+use super::{Answer, Client, ConnectionEnd};
 use crate::common::{Pid, Tid};
 use crate::gdb::chosen::Chosen;
 use crate::gdb::conditions::Conditions;
@@ -11,10 +11,10 @@ use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    /// Kills a process, or all processes for `None`. `reply` is the answer to `vKill`; `k` has
-    /// none. With the program the connection ends, too, unless the client is in extended mode and
-    /// gets a reply: then it may start another program. The death of a process beside the program
-    /// ends nothing else.
+    /// Kills process `pid` if it is one beside the program (a forked child that the session also
+    /// has); else kills the program. `reply` is the answer to `vKill`; `k` has none. With the
+    /// program the connection ends, too, unless the client is in extended mode and gets a reply:
+    /// then it may start another program.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))
@@ -26,13 +26,13 @@ impl<R: Run> Client<'_, R> {
         self.served.session.run_mut().kill();
         match reply.filter(|_| self.extended) {
             Some(reply) => Answer::Reply(reply.to_vec()),
-            None => Answer::End(reply, Ended::Killed),
+            None => Answer::End(reply, ConnectionEnd::Killed),
         }
     }
 
-    /// Detaches from a process, or from all processes for `None`. If there are processes beside the
-    /// program, detaching from one keeps the others. Else nothing is left, and the connection ends
-    /// unless the client is in extended mode.
+    /// Detaches from process `pid` if the session has several processes; the others stay. Else, or
+    /// without `pid`, detaches from all, and the connection ends unless the client is in extended
+    /// mode.
     pub(super) fn detach(&mut self, pid: Option<Pid>) -> Answer {
         let others = |tid| self.served.session.run().is_beside(tid);
         let threads = self.served.session.threads();
@@ -46,10 +46,11 @@ impl<R: Run> Client<'_, R> {
         if self.extended {
             return Answer::ok();
         }
-        Answer::End(Some(b"OK"), Ended::Detached)
+        Answer::End(Some(b"OK"), ConnectionEnd::Detached)
     }
 
-    /// Detaches from one process of several. Chooses another thread if the chosen one is gone.
+    /// Detaches from one process of several. Chooses the thread of the last stop if the chosen one
+    /// is gone. Returns an error if there is no such process.
     fn detach_one(&mut self, pid: Pid) -> Answer {
         let session = &mut self.served.session;
         if session.threads().iter().all(|thread| thread.pid != pid) {
@@ -58,16 +59,17 @@ impl<R: Run> Client<'_, R> {
         if let Err(error) = session.detach_process(pid) {
             return Answer::Reply(format!("E.{error}").into_bytes());
         }
-        if !session.is_alive(self.chosen.general()) {
+        if !session.is_alive(self.chosen.thread_to_read()) {
             self.chosen = Chosen::stopped_at(session.last_stop().thread);
         }
         self.served.document = None;
         Answer::ok()
     }
 
-    /// Replaces the thread of a resume by a thread of the requested process, unless it is one
-    /// already.
-    pub(super) fn aim(&self, resume: &mut Resume) {
+    /// Replaces the thread of a resume by the first thread of the process that the packet names,
+    /// unless it is one of that process already. Does nothing if the packet names no process, or
+    /// one that has no thread.
+    pub(super) fn choose_thread_of_process(&self, resume: &mut Resume) {
         let Some(pid) = resume.process else { return };
         let threads = self.served.session.threads();
         let mut of_process = threads.iter().filter(|thread| thread.pid == pid).map(|t| t.tid);
@@ -82,7 +84,7 @@ impl<R: Run> Client<'_, R> {
     /// the reply mentions them.
     pub(super) fn first_stop(&mut self) -> Answer {
         let stop = self.served.session.last_stop();
-        self.chosen.stop(stop.thread);
+        self.chosen.note_stop(stop.thread);
         let mut reply = self.stop_reply(stop);
         let libraries = self.served.session.run().libraries().filter(|_| self.features.lldb);
         if libraries.is_some_and(|libraries| !libraries.is_empty()) {
@@ -95,17 +97,18 @@ impl<R: Run> Client<'_, R> {
     /// chosen thread. Only `vCont` does not, since it names its threads.
     pub(super) fn missing_thread(&self, body: &[u8]) -> Option<Tid> {
         let names_threads = body.starts_with(b"vCont");
-        let chosen = self.chosen.resumed().filter(|_| !names_threads);
+        let chosen = self.chosen.only_resumed().filter(|_| !names_threads);
         chosen.filter(|tid| !self.served.session.is_alive(*tid))
     }
 
     /// Returns true if there is no program.
-    pub(super) fn is_vacant(&self) -> bool {
+    pub(super) fn has_no_program(&self) -> bool {
         self.served.session.run().process().is_none()
     }
 
-    /// Starts a program or attaches to a process, in place of the current program. Returns the stop
-    /// reply, or an error for the client.
+    /// Starts a program or attaches to a process, in place of the current program, and forgets the
+    /// conditions of breakpoints and the choices of threads. Returns the stop reply, or an error
+    /// for the client.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,
@@ -116,7 +119,7 @@ impl<R: Run> Client<'_, R> {
                 self.conditions = Conditions::default();
                 self.interrupted = false;
                 self.served.btrace = None;
-                self.served.describe();
+                self.served.update_target_description();
                 self.served.attached = !matches!(start, Start::Program(_) | Start::Again);
                 self.chosen = Chosen::stopped_at(stop.thread);
                 self.stop_reply(stop)
@@ -125,17 +128,18 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Handles packets that start programs; `qAttached` and `QProgramSignals`; and the thread list
-    /// of a session without a program, or with several processes. Returns `None` for other packets.
-    pub(super) fn answer_of_life(&mut self, body: &[u8]) -> Option<Vec<u8>> {
-        if let Some(understood) = self.preparation.take(body) {
+    /// Handles packets that prepare or start programs; `qAttached` and `QProgramSignals`; and the
+    /// thread list (`qfThreadInfo`) of a session without a program, or for a client that knows
+    /// several processes. Returns the reply; `None` for other packets.
+    pub(super) fn answer_program_packet(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+        if let Some(understood) = self.preparation.note_packet(body) {
             return Some(if understood { b"OK".to_vec() } else { b"E01".to_vec() });
         }
-        if let Some(start) = self.preparation.start(body) {
+        if let Some(start) = self.preparation.parse_start(body) {
             return Some(self.start(&start));
         }
         match body {
-            b"qfThreadInfo" if self.is_vacant() => Some(b"l".to_vec()),
+            b"qfThreadInfo" if self.has_no_program() => Some(b"l".to_vec()),
             b"qfThreadInfo" if self.features.multiprocess => {
                 let session = &self.served.session;
                 let threads = session.threads();
@@ -150,14 +154,15 @@ impl<R: Run> Client<'_, R> {
             // kernel does that, so the list is only checked.
             _ if body.starts_with(b"QProgramSignals:") => {
                 let list = &body[b"QProgramSignals:".len()..];
-                self.features.signals.set(list).map(|_| b"OK".to_vec())
+                self.features.signals.parse_set(list).map(|_| b"OK".to_vec())
             }
             _ => None,
         }
     }
 
-    /// Handles packets that only LLDB sends; returns `None` for others.
-    pub(super) fn answer_lldb(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+    /// Handles packets that only LLDB sends, and returns the reply; `None` for other packets. Two
+    /// of them turn features of the client on.
+    pub(super) fn answer_lldb_packet(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if body == b"QListThreadsInStopReply" {
             self.features.lists_threads = true;
             return Some(b"OK".to_vec());
@@ -168,7 +173,7 @@ impl<R: Run> Client<'_, R> {
             return Some(b"OK".to_vec());
         }
         if let Some(id) = body.strip_prefix(b"qThreadStopInfo") {
-            return Some(self.thread_stop(lldb::asked_thread(id)));
+            return Some(self.thread_stop(lldb::single_thread(id)));
         }
         lldb::answer(&self.served.session, self.features.signals, body)
     }
@@ -180,7 +185,7 @@ impl<R: Run> Client<'_, R> {
         match tid.filter(|tid| self.served.session.is_alive(*tid)) {
             None => b"E03".to_vec(),
             Some(tid) if tid == last.thread => self.stop_reply(last),
-            Some(thread) => stop_reply::quiet(&self.served.session, thread, self.features),
+            Some(thread) => stop_reply::without_reason(&self.served.session, thread, self.features),
         }
     }
 }

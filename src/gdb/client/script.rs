@@ -5,9 +5,9 @@ use crate::gdb::{catches, finish, frame, hex, source_line, stop_reply};
 use crate::session::{Run, Stop};
 
 impl<R: Run> Client<'_, R> {
-    /// Handles a report of the gdb script. Returns false if it is malformed; `None` for other
-    /// packets.
-    pub(super) fn take_of_script(&mut self, body: &[u8]) -> Option<bool> {
+    /// Notes a report of the gdb script (`qContraflow.line`, `finish`, `interrupt` or `data`).
+    /// Returns true if it is understood, false if it is malformed; `None` for other packets.
+    pub(super) fn note_script_report(&mut self, body: &[u8]) -> Option<bool> {
         let (name, text) = hex::split(body.strip_prefix(b"qContraflow.")?, b':')?;
         match name {
             b"line" => {
@@ -31,16 +31,20 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Returns the answer to a resume that ended with `stop`, with notes for the user.
-    pub(super) fn report(&mut self, stop: Stop) -> Answer {
-        let ended = self.finish.take_if(|finish| finish.ends_at(&self.served.session, stop));
+    /// Returns the answer to a resume that ended with `stop`: the stop reply, after a note for the
+    /// user if there is one. At the end of a `finish` whose returned value is unknown, the stop has
+    /// no reason.
+    pub(super) fn answer_with_notes(&mut self, stop: Stop) -> Answer {
+        let ended =
+            self.finish.take_if(|finish| finish.ends_without_value_at(&self.served.session, stop));
         let (reply, mut note) = if ended.is_some() {
-            let reply = stop_reply::quiet(&self.served.session, stop.thread, self.features);
+            let reply =
+                stop_reply::without_reason(&self.served.session, stop.thread, self.features);
             (reply, finish::NOTE.to_owned())
         } else {
             (self.stop_reply(stop), String::new())
         };
-        note.push_str(&catches::note(&self.served.session, stop).unwrap_or_default());
+        note.push_str(&catches::unknown_calls_note(&self.served.session, stop).unwrap_or_default());
         if note.is_empty() {
             return Answer::Reply(reply);
         }

@@ -13,7 +13,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
         return NO_HISTORY.to_owned();
     };
     let is_exact = session.run().is_exact();
-    let number = |at| place(at, is_exact);
+    let number = |at| position_text(at, is_exact);
     let (at, total) = (number(position.at), number(position.total));
     let mut text = format!("position {at} of {total}, thread {thread}");
     if is_exact {
@@ -33,7 +33,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     if let (Some(time_ns), Some(started)) = (time_ns, started) {
         let _ = write!(text, ", {}", date(started.saturating_add(time_ns)));
     }
-    let _ = write!(text, ", {} of the history", share(position.at, position.total));
+    let _ = write!(text, ", {} of the history", percentage(position.at, position.total));
     if let Some(unordered) = unordered(session) {
         text.push_str(&unordered);
     }
@@ -44,8 +44,9 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// Formats the number of a position; in an exact recording as `MOMENT` or `MOMENT.INSTRUCTIONS`.
-pub(crate) fn place(at: u64, is_exact: bool) -> String {
+/// Returns the number of a position as text; in an exact recording as `MOMENT` or
+/// `MOMENT.INSTRUCTIONS`.
+pub(crate) fn position_text(at: u64, is_exact: bool) -> String {
     Position::text(at, is_exact)
 }
 
@@ -61,7 +62,7 @@ fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
 }
 
 /// Returns a share in percent, rounded down, with two decimals.
-fn share(part: u64, whole: u64) -> String {
+fn percentage(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
@@ -83,7 +84,7 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     line("captured", about.backend);
     if let Some(position) = run.position() {
         let unit = if run.is_exact() { "moments" } else { "instructions" };
-        line("history", format!("{} {unit}", place(position.total, run.is_exact())));
+        line("history", format!("{} {unit}", position_text(position.total, run.is_exact())));
     }
     for thread in run.threads() {
         line("thread", format!("{} {}", thread.tid, thread.name));
@@ -127,7 +128,7 @@ pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
     for thread in threads {
         let count = history.index_of(thread.tid, total);
         let _ = write!(text, "thread {}: {count} instructions", thread.tid);
-        let _ = write!(text, " ({}), from position {}", share(count, total), thread.first);
+        let _ = write!(text, " ({}), from position {}", percentage(count, total), thread.first);
         if let Some(size) = history.trace_size(thread.tid) {
             let hundredths = u128::from(size.bytes) * 800 / u128::from(count.max(1));
             let _ = write!(

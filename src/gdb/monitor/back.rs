@@ -1,11 +1,13 @@
-//! Steps back by lines, which LLDB cannot do.
+//! Steps back by source lines in exact recordings: the command `back`, which the script for LLDB
+//! sends, since LLDB itself cannot do that.
 
 use super::about::when;
 use crate::common::{Addr, Tid};
 use crate::session::{Activation, BackStep, Edge, Run, Session, StopReason};
 
-/// Handles `back TID into | over | out FRAME RETURN`: steps a thread back, and returns text for the
-/// user.
+/// Handles `back TID into | over | out FRAME RETURN`: steps a thread back in an exact recording,
+/// and returns text for the user: why it stopped, if that is not the end of the step, and the new
+/// position. TID is decimal, FRAME and RETURN are hex with `0x`.
 pub(super) fn back<R: Run>(
     session: &mut Session<R>,
     thread: &str,

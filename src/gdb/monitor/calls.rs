@@ -6,7 +6,9 @@ use crate::common::Tid;
 use crate::session::{CallFrame, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
 
-/// Moves back from the code of a library to the last call out of the program's own code.
+/// Moves back from the code of a library to the last call out of the program's own code, and
+/// returns text for the user. Moves nowhere in the program's own code, or if that call is not
+/// known.
 pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     let (Some(history), tid) = (session.run().path_history(), session.last_stop().thread) else {
         return no_path(session);
@@ -17,20 +19,23 @@ pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     let stack = session.run().call_stack(tid);
     let is_own = |frame: &&CallFrame| frame.call_site.is_some_and(|at| history.is_program_code(at));
     let called = stack.iter().find(is_own).and_then(|frame| frame.activation);
-    go(session, called, "no call of the program's own code is known here")
+    seek_or_say(session, called, "no call of the program's own code is known here")
 }
 
-/// Moves back to the call that led to the current function.
+/// Moves back to the call that led to the current function, if it is known, and returns text for
+/// the user.
 pub(super) fn caller<R: Run>(session: &mut Session<R>) -> String {
     if session.run().path_history().is_none() {
         return no_path(session);
     }
     let stack = session.run().call_stack(session.last_stop().thread);
     let called = stack.first().and_then(|frame| frame.activation);
-    go(session, called, "the call of this function is not known here")
+    seek_or_say(session, called, "the call of this function is not known here")
 }
 
-/// Moves forward to the return from the current function.
+/// Moves forward to the position after the return from the current function, if there is one in the
+/// history, and returns text for the user. Calls `interrupted` regularly, and stays here if it
+/// returns true.
 pub(super) fn return_from<R: Run>(
     session: &mut Session<R>,
     interrupted: &dyn Fn() -> bool,
@@ -44,15 +49,15 @@ pub(super) fn return_from<R: Run>(
     let Some(frame) = stack.first().filter(|frame| frame.activation.is_some()) else {
         return "the call of this function is not known here\n".to_owned();
     };
-    match returned(history, tid, here.at, frame, interrupted) {
+    match find_return(history, tid, here.at, frame, interrupted) {
         Found::Interrupted(at) => format!("interrupted at position {at}\n"),
-        Found::At(at) => go(session, Some(at), ""),
+        Found::At(at) => seek_or_say(session, Some(at), ""),
         Found::Nothing => "this function does not return in the history\n".to_owned(),
     }
 }
 
 /// Finds the first position after `from` at which an activation has returned to its caller.
-fn returned(
+fn find_return(
     history: &dyn History,
     tid: Tid,
     from: u64,
@@ -76,7 +81,7 @@ fn returned(
 }
 
 /// Moves to a position, and describes it. Returns the text `otherwise` if there is none.
-fn go<R: Run>(session: &mut Session<R>, position: Option<u64>, otherwise: &str) -> String {
+fn seek_or_say<R: Run>(session: &mut Session<R>, position: Option<u64>, otherwise: &str) -> String {
     let Some(position) = position else { return format!("{otherwise}\n") };
     match session.seek(position) {
         Ok(_) => when(session),

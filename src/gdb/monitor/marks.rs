@@ -1,7 +1,7 @@
 //! Positions to which the user has given names.
 
 use super::NO_HISTORY;
-use super::about::place;
+use super::about::position_text;
 use crate::common::Visible;
 use crate::session::{Run, Session};
 use std::fmt::Write;
@@ -22,10 +22,10 @@ pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
         return "there are too many marks: `monitor unmark NAME` removes one\n".to_owned();
     }
     let is_exact = session.run().is_exact();
-    let here = place(position.at, is_exact);
+    let here = position_text(position.at, is_exact);
     match session.mark(name, Some(position.at)) {
         Some(before) if before != position.at => {
-            format!("mark {name}: position {here}, no longer {}\n", place(before, is_exact))
+            format!("mark {name}: position {here}, no longer {}\n", position_text(before, is_exact))
         }
         _ => format!("mark {name}: position {here}\n"),
     }
@@ -52,7 +52,7 @@ pub(super) fn list<R: Run>(session: &Session<R>) -> String {
     let mut text = String::new();
     for (name, position) in session.marks() {
         // Writes to a string cannot fail.
-        let position = place(*position, session.run().is_exact());
+        let position = position_text(*position, session.run().is_exact());
         let _ = writeln!(text, "{}: position {position}", Visible(name));
     }
     text

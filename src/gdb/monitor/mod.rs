@@ -56,9 +56,9 @@ impl From<String> for Answer {
     }
 }
 
-/// Answers a command. Calls `interrupted` regularly, and stops if it returns true; calls `say` with
-/// reports of progress. A command after `on-continue` is executed at once, and its move is repeated
-/// when the client resumes.
+/// Executes a command, which may move in the history, and returns its answer. Calls `interrupted`
+/// regularly, and stops if it returns true; calls `say` with reports of progress. A command after
+/// `on-continue` is executed at once, and its move is repeated when the client resumes.
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,
@@ -97,11 +97,11 @@ pub(super) fn answer<R: Run>(
         ["unmark", name] => marks::unmark(session, name),
         ["mark" | "unmark", ..] => "give one name, for example: monitor mark here\n".to_owned(),
         ["marks"] => marks::list(session),
-        ["history"] => path::around(session, None, &mut goes_on),
-        ["history", count] => path::around(session, Some(count), &mut goes_on),
+        ["history"] => path::calls_around(session, None, &mut goes_on),
+        ["history", count] => path::calls_around(session, Some(count), &mut goes_on),
         ["find"] => "find what? For example: monitor find main\n".to_owned(),
         ["find", what @ ..] => path::find(session, &what.join(" "), interrupted),
-        ["last", address, size] => seek::last(session, address, size, interrupted),
+        ["last", address, size] => seek::seek_last_change(session, address, size, interrupted),
         ["last", ..] => "last change of what? For example: monitor last 0x7fff1230 8\n".to_owned(),
         ["home"] => calls::home(session),
         ["caller"] => calls::caller(session),

@@ -1,6 +1,6 @@
 //! The path around a position, and the executions of some code.
 
-use super::about::place as number_of;
+use super::about::position_text;
 use super::clock::seconds;
 use super::no_path;
 use crate::common::{Addr, Tid, Visible};
@@ -29,7 +29,7 @@ fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, Str
 
 /// Lists the calls of the current thread around the current position. Calls `goes_on` as
 /// [`Run::prepare_path`] does.
-pub(super) fn around<R: Run>(
+pub(super) fn calls_around<R: Run>(
     session: &Session<R>,
     count: Option<&str>,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,
@@ -57,7 +57,7 @@ pub(super) fn around<R: Run>(
     for called in calls {
         if is_before && called.position > here.at {
             is_before = false;
-            text.push_str(&this_is_here(run, tid, here.at));
+            text.push_str(&line_of_position(run, tid, here.at));
         }
         let indent = 2 * called.depth.min(INDENT_LIMIT);
         let how = match called.kind {
@@ -66,30 +66,31 @@ pub(super) fn around<R: Run>(
             ArrivalKind::Return => "(back in) ",
             ArrivalKind::Signal => "(signal) ",
         };
-        let at = number_of(called.position, run.is_exact());
+        let at = position_text(called.position, run.is_exact());
         let _ = writeln!(text, "{at:>12}  {:indent$}{how}{}", "", name_of(run, called.ip));
     }
     if is_before {
-        text.push_str(&this_is_here(run, tid, here.at));
+        text.push_str(&line_of_position(run, tid, here.at));
     }
     text
 }
 
-/// Returns the line of the current position in a list of calls.
-fn this_is_here<R: Run>(run: &R, tid: Tid, at: u64) -> String {
+/// Returns the line for the position `at` of a thread, which is the current one, in a list of
+/// calls.
+fn line_of_position<R: Run>(run: &R, tid: Tid, at: u64) -> String {
     let name = run.pc(tid).map_or_else(|| "unknown".to_owned(), |pc| name_of(run, pc));
-    format!("{:>12}  => {name}\n", number_of(at, run.is_exact()))
+    format!("{:>12}  => {name}\n", position_text(at, run.is_exact()))
 }
 
 /// Returns the function and the line of the code at `addr`, or the address if they are unknown.
 fn name_of<R: Run>(run: &R, addr: Addr) -> String {
     match run.path_history() {
-        Some(history) => place(history, addr),
+        Some(history) => place_text(history, addr),
         None => named(run.location_of(addr), addr),
     }
 }
 
-fn place(history: &dyn History, addr: Addr) -> String {
+fn place_text(history: &dyn History, addr: Addr) -> String {
     named(history.location_of(addr), addr)
 }
 
@@ -98,7 +99,7 @@ fn named(place: Option<CodeLocation>, addr: Addr) -> String {
 }
 
 /// Splits the arguments of `find` into the code to find and the count at the end.
-fn question(text: &str) -> Result<(&str, usize), String> {
+fn parse_find(text: &str) -> Result<(&str, usize), String> {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let (what, count) = match text.rsplit_once(' ') {
         Some((what, count)) if is_number(count) => (what, Some(count)),
@@ -114,7 +115,7 @@ pub(super) fn find<R: Run>(
     text: &str,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
-    let (what, count) = match question(text) {
+    let (what, count) = match parse_find(text) {
         Ok(question) => question,
         Err(why) => return why,
     };
@@ -185,7 +186,7 @@ fn find_exactly<R: Run>(
     let name = |addr| name_of(session.run(), addr);
     let mut text = String::new();
     for execution in &found {
-        let (at, tid, pc) = (number_of(execution.at, true), execution.tid, execution.pc);
+        let (at, tid, pc) = (position_text(execution.at, true), execution.tid, execution.pc);
         let _ = write!(text, "position {at}, thread {tid}: {} ({pc})", name(pc));
         if let Some(next) = execution.returns_to {
             // The call is before its return address.
@@ -224,11 +225,11 @@ impl List {
         }
         self.time_ns = time_ns;
         if let Some(pc) = history.pc(tid, at) {
-            let _ = write!(self.text, ": {} ({pc})", place(history, pc));
+            let _ = write!(self.text, ": {} ({pc})", place_text(history, pc));
         }
         let called = history.call_stack(tid, at).first().and_then(|frame| frame.call_site);
         if let Some(site) = called {
-            let _ = write!(self.text, ", called at {}", place(history, site));
+            let _ = write!(self.text, ", called at {}", place_text(history, site));
         }
         self.text.push('\n');
     }

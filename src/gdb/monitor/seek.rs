@@ -1,6 +1,6 @@
 //! Moves to a position of the history.
 
-use super::about::{place, when};
+use super::about::{position_text, when};
 use super::clock::{decimal, duration_ns, seconds};
 use super::{NO_HISTORY, no_path};
 use crate::common::{Addr, AddrRange};
@@ -11,18 +11,19 @@ use crate::session::{
 /// The maximum size of the memory whose last change is searched for.
 const LARGEST_BYTES: u64 = 1 << 30;
 
-/// Moves to a position.
+/// Moves to the position that `to` names ([`parse_target`]), or steps there by `+N` or `-N` in an
+/// exact recording. Returns text for the user: the new position, or why there is none.
 pub(super) fn seek<R: Run>(
     session: &mut Session<R>,
     to: &str,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
     if session.run().is_exact()
-        && let Some((direction, count)) = steps(to)
+        && let Some((direction, count)) = parse_steps(to)
     {
         return step(session, direction, count, interrupted);
     }
-    let target = match target(session, to) {
+    let target = match parse_target(session, to) {
         Ok(target) => target,
         Err(why) => return why,
     };
@@ -33,7 +34,7 @@ pub(super) fn seek<R: Run>(
 }
 
 /// Parses `+N` or `-N`.
-fn steps(to: &str) -> Option<(Direction, u64)> {
+fn parse_steps(to: &str) -> Option<(Direction, u64)> {
     let forward = to.strip_prefix('+').map(|count| (Direction::Forward, count));
     let (direction, count) =
         forward.or_else(|| to.strip_prefix('-').map(|count| (Direction::Backward, count)))?;
@@ -64,8 +65,9 @@ fn step<R: Run>(
     note.to_owned() + &when(session)
 }
 
-/// Moves back to where memory was last changed, given as its address and its size in bytes.
-pub(super) fn last<R: Run>(
+/// Moves back to where memory was last changed before the current position, and returns text for
+/// the user. The memory is given as its address, in hex with `0x`, and its size in bytes.
+pub(super) fn seek_last_change<R: Run>(
     session: &mut Session<R>,
     address: &str,
     size: &str,
@@ -89,7 +91,7 @@ pub(super) fn last<R: Run>(
 
 /// Returns the requested position, or an error message. `to` is a mark, the start or the end, or a
 /// number, a percentage or a time; with a sign, these three count from here.
-pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
+pub(super) fn parse_target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
     let here = session.run().position().ok_or_else(|| NO_HISTORY.to_owned())?;
     if let Some(position) = session.marks().get(to) {
         return Ok(*position);
@@ -100,7 +102,7 @@ pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, Stri
         _ => (None, to),
     };
     if let Some(time_ns) = duration_ns(rest) {
-        return time(session, sign, time_ns);
+        return position_at_time(session, sign, time_ns);
     }
     let is_exact = session.run().is_exact();
     let from_here = |count: u64| match sign {
@@ -112,7 +114,7 @@ pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, Stri
         ("start" | "begin", ..) => 0,
         ("end", ..) => here.total,
         (_, Some(percent), _) => {
-            let share = share_of(percent, here).ok_or_else(|| not_a_place(to))?;
+            let share = position_at_percentage(percent, here).ok_or_else(|| not_a_place(to))?;
             from_here(share).ok_or_else(outside)?
         }
         (.., Some(count)) => from_here(count).ok_or_else(outside)?,
@@ -121,7 +123,7 @@ pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, Stri
     // The last moment of an exact recording has instructions, too.
     let moment = |at: u64| if is_exact { Position::parts(at).0 } else { at };
     if moment(target) > moment(here.total) {
-        let [target, last] = [target, here.total].map(|at| place(at, is_exact));
+        let [target, last] = [target, here.total].map(|at| position_text(at, is_exact));
         return Err(format!("no such position: {target} (the history has 0 to {last})\n"));
     }
     Ok(target)
@@ -142,7 +144,7 @@ fn not_a_place(to: &str) -> String {
 
 /// Returns the number of the position at a percentage of the history; `None` if that is no
 /// percentage.
-fn share_of(percent: &str, here: Position) -> Option<u64> {
+fn position_at_percentage(percent: &str, here: Position) -> Option<u64> {
     const PRECISION: u64 = 1_000_000_000;
     let parts = decimal(percent, PRECISION).filter(|parts| *parts <= 100 * PRECISION)?;
     let share = u128::from(parts) * u128::from(here.total) / u128::from(100 * PRECISION);
@@ -151,7 +153,11 @@ fn share_of(percent: &str, here: Position) -> Option<u64> {
 
 /// Returns the first position at or after a time. With a sign, the time counts from the current
 /// one.
-fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
+fn position_at_time<R: Run>(
+    session: &Session<R>,
+    sign: Option<u8>,
+    time_ns: u64,
+) -> Result<u64, String> {
     let history = session.run().path_history().ok_or_else(|| no_path(session))?;
     let Some(end_ns) = history.time_ns(history.total()) else {
         return Err("this recording has no times\n".to_owned());

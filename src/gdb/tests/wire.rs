@@ -6,11 +6,11 @@ use proptest::prelude::*;
 #[test]
 fn kinds_of_leaving_are_distinguished() {
     let leave = |packet: &[u8]| exchange_bytes(&Options::default(), vec![frame::encode(packet)]);
-    assert_eq!(leave(b"D").1, Ended::Detached);
-    assert_eq!(leave(b"D;1").1, Ended::Detached);
-    assert_eq!(leave(b"k"), (b"+".to_vec(), Ended::Killed));
+    assert_eq!(leave(b"D").1, ConnectionEnd::Detached);
+    assert_eq!(leave(b"D;1").1, ConnectionEnd::Detached);
+    assert_eq!(leave(b"k"), (b"+".to_vec(), ConnectionEnd::Killed));
     assert_eq!(bodies(&leave(b"vKill;1").0), ["OK"]);
-    assert_eq!(leave(b"?").1, Ended::Gone);
+    assert_eq!(leave(b"?").1, ConnectionEnd::Gone);
 }
 
 #[test]
@@ -167,7 +167,7 @@ proptest! {
         let escaped = frame::escape(&bytes);
         let mut framer = Framer::default();
         framer.push(&frame::encode(&escaped));
-        prop_assert_eq!(framer.take(), Some(Unit::Packet(escaped)));
-        prop_assert_eq!(framer.take(), None);
+        prop_assert_eq!(framer.take_unit(), Some(Unit::Packet(escaped)));
+        prop_assert_eq!(framer.take_unit(), None);
     }
 }

@@ -12,14 +12,15 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// A guard with a thread that sends acknowledgements to gdb until the guard is dropped.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct KeepAlive {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Patience {
-    /// Starts to send one byte to `client` in each `period`.
-    pub(super) fn asking(mut client: Box<dyn Write + Send>, period: Duration) -> Self {
+impl KeepAlive {
+    /// Starts a thread that sends one byte to `client` in each `period`, until the guard is
+    /// dropped. The first one is sent after one period.
+    pub(super) fn start(mut client: Box<dyn Write + Send>, period: Duration) -> Self {
         let (end, ended) = channel();
         let thread = thread::spawn(move || {
             while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
@@ -32,7 +33,7 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for KeepAlive {
     /// Stops the thread, after which no byte is sent.
     fn drop(&mut self) {
         self.end = None;
@@ -67,9 +68,9 @@ mod tests {
     #[test]
     fn bytes_come_until_the_reply_does() {
         let (sender, bytes) = channel();
-        let patience = Patience::asking(Box::new(Bytes(sender)), Duration::from_millis(1));
+        let keep_alive = KeepAlive::start(Box::new(Bytes(sender)), Duration::from_millis(1));
         assert_eq!((bytes.recv(), bytes.recv()), (Ok(b'+'), Ok(b'+')));
-        drop(patience);
+        drop(keep_alive);
         assert!(bytes.iter().all(|byte| byte == b'+'), "and the sender is gone");
     }
 }
