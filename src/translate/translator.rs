@@ -453,7 +453,7 @@ impl<M: CacheMemory> Translator<M> {
             end: base + built.bytes.len() as u64,
             path: PackedRange::append(&mut self.packed, |to| put_path(to, start, &built.path)),
             points: PackedRange::append(&mut self.packed, |to| {
-                put_points(to, start, &built.points)
+                put_points(to, start, &built.points);
             }),
             native: built.native,
             hook: built.hook,

@@ -354,7 +354,7 @@ impl Process {
         let logged = self.log_run_calls(thread, &mut running)?;
         match run {
             RunOutcome::Ended(ran) | RunOutcome::Signal(ran, _) => {
-                thread.ticks += ran.ticks.wrapping_sub(logged)
+                thread.ticks += ran.ticks.wrapping_sub(logged);
             }
             RunOutcome::Other(stop) => thread.noted_stop = Some(stop),
             RunOutcome::IncompleteCall | RunOutcome::Glance(_) => {}

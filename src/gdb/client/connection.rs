@@ -61,7 +61,7 @@ impl<'a> Connection<'a> {
             }
             match self.transport.wait() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    self.use_idle_time(session)
+                    self.use_idle_time(session);
                 }
                 Ok(bytes) if bytes.is_empty() => return Ok(None),
                 bytes => self.framer.push(&bytes?),
