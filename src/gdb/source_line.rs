@@ -39,7 +39,10 @@ impl SourceLine {
     pub(super) fn would_step_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
         let at_start = || session.run().pc(self.tid) == Some(self.range.start);
-        stepped && self.contains_thread(session) && !at_start() && session.run().stays(self.tid)
+        stepped
+            && self.contains_thread(session)
+            && !at_start()
+            && session.run().stays_in_activation(self.tid)
     }
 
     fn contains_thread<R: Run>(&self, session: &Session<R>) -> bool {

@@ -142,7 +142,7 @@ fn signal<R: Run>(session: &Session<R>, stop: Stop, numbering: Numbering) -> u8 
     match stop.reason {
         StopReason::Interrupted => SIGINT,
         StopReason::Signal(number) => numbering.client_number(number),
-        StopReason::Arrived => match session.run().fatal_signal() {
+        StopReason::Moved => match session.run().fatal_signal() {
             Some((tid, number)) if tid == stop.thread => numbering.client_number(number),
             _ => SIGTRAP,
         },
