@@ -109,6 +109,8 @@ impl Store {
         let Some(dir) = &self.dir else { return Ok(()) };
         let Some(name) = recording.strip_prefix(dir).ok() else { return Ok(()) };
         let fresh = dir.join(format!(".{LATEST}-{}", std::process::id()));
+        // A recorder with this process ID may have been killed at this point.
+        let _ = fs::remove_file(&fresh);
         symlink(name, &fresh).at(&fresh)?;
         fs::rename(&fresh, dir.join(LATEST)).at(dir)
     }

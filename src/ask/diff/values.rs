@@ -76,9 +76,9 @@ impl Comparison<'_> {
         let mut values = self.variables(side, at.last, &state);
         let code = code_at(replay, deciding.addr);
         for place in inputs_of(&code, &state.registers) {
-            let Some(value) = read_value(&state, place).map(|bytes| number(&bytes)) else {
-                continue;
-            };
+            // The length of what a string instruction reads is not known.
+            let read = read_value(&state, place).filter(|bytes| !bytes.is_empty());
+            let Some(value) = read.map(|bytes| number(&bytes)) else { continue };
             // Most values are also those of variables of the line.
             if !values.iter().any(|(_, known)| *known == value) {
                 values.push((place.to_string(), value));

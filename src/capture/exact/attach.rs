@@ -28,11 +28,12 @@ const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
 /// Records a running process, until it ends or the recorder is asked to leave it, then waits for
 /// the recorders of its children. After an error, the process goes on natively.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
+    let followed = Followed::if_requested(request)?;
     let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
     let _periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
     let mut recorder = ExactRecorder::new(request, pid, None);
     recorder.leaving = Some(Leaving::on_signals());
-    recorder.followed = Followed::if_requested(request)?;
+    recorder.followed = followed;
     prepared.set_latest(&request.store)?;
     let result = recorder.take_over(prepared, &tids, None).and_then(|()| recorder.record_to_end());
     if let Err(error) = result {

@@ -44,12 +44,13 @@ pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // If recorder and program cannot share one CPU, recording is only slower.
     let shared_cpu = SharedCpu::pin_this_thread().ok();
+    let witness = request.witness.as_deref().map(Witness::create).transpose()?;
+    let followed = Followed::if_requested(request)?;
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let forwarding = Forwarding::to(pid);
     let periodic_signal = PeriodicSignal::start(FLUSH_PERIOD);
     let mut recorder = ExactRecorder::new(request, pid, shared_cpu.as_ref());
-    recorder.witness = request.witness.as_deref().map(Witness::create).transpose()?;
-    recorder.followed = Followed::if_requested(request)?;
+    (recorder.witness, recorder.followed) = (witness, followed);
     prepared.set_latest(&request.store)?;
     let started = match &request.start_at {
         None => recorder.start_launched(prepared),

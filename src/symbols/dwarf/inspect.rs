@@ -60,7 +60,8 @@ impl Dwarf {
     }
 
     /// Returns the global variable called `name`. Of several, prefers one of the unit that covers
-    /// `addr`, then one whose full name is `name`. `name` may omit outer namespaces.
+    /// `addr`, then one whose full name is `name`. `name` may omit outer namespaces; `None` if
+    /// several namespaces have it.
     pub(in crate::symbols) fn global(
         &self,
         module: Addr,
@@ -71,13 +72,18 @@ impl Dwarf {
         let globals = self.globals.get_or_init(|| self.all_globals());
         // Go has a dot after the package.
         let suffixes = [format!("::{name}"), format!(".{name}")];
-        let exact = globals.get(name).into_iter().flatten();
-        let qualified =
-            globals.iter().filter(|(path, _)| suffixes.iter().any(|suffix| path.ends_with(suffix)));
-        let found: Vec<EntryId> =
-            exact.chain(qualified.flat_map(|(_, entries)| entries)).copied().collect();
-        let near = found.iter().find(|entry| Some(entry.unit) == unit && !entry.is_in_supplement);
-        let entry = *near.or(found.first())?;
+        let is_near = |of: &EntryId| Some(of.unit) == unit && !of.is_in_supplement;
+        let exact = globals.get(name).map_or(&[][..], Vec::as_slice);
+        let qualified: Vec<&[EntryId]> = globals
+            .iter()
+            .filter(|(path, _)| suffixes.iter().any(|suffix| path.ends_with(suffix)))
+            .map(|(_, entries)| entries.as_slice())
+            .collect();
+        let near = |of: &&[EntryId]| of.iter().copied().find(is_near);
+        let nearest = near(&exact).or_else(|| only(qualified.iter().filter_map(near)));
+        let first = || exact.first().copied();
+        let any = || only(qualified.iter().filter_map(|of| of.first().copied()));
+        let entry = nearest.or_else(first).or_else(any)?;
         let die = self.context().die(entry)?;
         let type_id = self.types(module).referenced_type(die, gimli::DW_AT_type);
         let name = name.to_owned();
@@ -164,4 +170,9 @@ impl Dwarf {
         };
         lines.map(line).filter(|line| !line.range.is_empty()).collect()
     }
+}
+
+/// Returns the only item; `None` if there are none or several.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
 }

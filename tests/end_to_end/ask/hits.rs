@@ -2,6 +2,7 @@
 
 use super::{answer, ask, compile, line_of, record, rows};
 use crate::support::{Scene, contraflow, have, text};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -169,6 +170,11 @@ fn values_of_cpp_are_those_that_the_program_prints() {
         })
         .collect();
     assert_eq!(lines, text(&output.stdout).lines().collect::<Vec<_>>());
+    let qualified = rows("hits", &dir, &["--at", &at, "--print", "geo::same, other::same"]);
+    assert_eq!((&qualified[0]["geo::same"], &qualified[0]["other::same"]), (&json!(1), &json!(2)));
+    // Without its namespace, it could be either.
+    let ambiguous = ask("hits", &dir, &["--at", &at, "--print", "same"]);
+    assert_eq!(ambiguous.status.code(), Some(2), "{}", text(&ambiguous.stdout));
     let looked = rows("hits", &dir, &["--at", "look", "--print", "r.w, p.first, p.second, on"]);
     let third = &looked[3];
     assert_eq!(third["r.w"], 3);

@@ -19,7 +19,12 @@ struct Rect : Base {
     }
 };
 int Rect::made = 0;
+int same = 1;
 } // namespace geo
+
+namespace other {
+int same = 2;
+}
 
 template <class T> struct Pair {
     T first, second;
