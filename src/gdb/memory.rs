@@ -12,7 +12,7 @@ const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
 /// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`: the bytes up to the first unknown one, or
 /// an error if that is the first. `None` for other packets and malformed ones. With `hides_data`,
-/// memory counts as unknown if it is writable at the first address.
+/// writable memory counts as unknown.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -22,10 +22,9 @@ pub(super) fn answer<R: Run>(
     let (&kind @ (b'm' | b'x'), range) = body.split_first()? else { return None };
     let (addr, length) = hex::split(range, b',')?;
     let (addr, length) = (hex::number(addr)?, hex::number(length)?);
-    if hides_data && is_writable(session, Addr(addr)) {
-        return Some(UNKNOWN.to_vec());
-    }
-    let mut bytes = vec![0; usize::try_from(length.min(MAX_READ_BYTES)).unwrap_or(0)];
+    let shown = if hides_data { bytes_to_writable(session, Addr(addr)) } else { u64::MAX };
+    let size = length.min(MAX_READ_BYTES).min(shown);
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
     let known = session.run().read_memory(tid, Addr(addr), &mut bytes);
     bytes.truncate(known);
     Some(match kind {
@@ -36,7 +35,10 @@ pub(super) fn answer<R: Run>(
     })
 }
 
-fn is_writable<R: Run>(session: &Session<R>, addr: Addr) -> bool {
+/// Returns the distance from `addr` to the next writable byte; 0 if it is at `addr`.
+fn bytes_to_writable<R: Run>(session: &Session<R>, addr: Addr) -> u64 {
     let regions = session.run().regions().unwrap_or_default();
-    regions.iter().any(|region| region.range.contains(addr) && region.protection.write)
+    let writable = regions.iter().filter(|region| region.protection.write);
+    let after = writable.filter(|region| region.range.end > addr);
+    after.map(|region| region.range.start.0.saturating_sub(addr.0)).min().unwrap_or(u64::MAX)
 }

@@ -37,13 +37,19 @@ impl Preparation {
             "QEnvironmentUnset" => self.edit_environment(hex::decode(value.as_bytes()), false),
             "QSetWorkingDir" => {
                 let path = hex::decode(value.as_bytes());
-                let named = path.as_ref().filter(|path| !path.is_empty());
-                self.directory = named.map(|path| PathBuf::from(OsString::from_vec(path.clone())));
+                if let Some(path) = &path {
+                    let named = Some(path).filter(|path| !path.is_empty());
+                    self.directory =
+                        named.map(|path| PathBuf::from(OsString::from_vec(path.clone())));
+                }
                 path.is_some()
             }
             "QDisableRandomization" => {
-                self.aslr = Some(value == "0");
-                matches!(value, "0" | "1")
+                let is_known = matches!(value, "0" | "1");
+                if is_known {
+                    self.aslr = Some(value == "0");
+                }
+                is_known
             }
             // Arguments arrive separately, so a shell is not needed.
             "QStartupWithShell" => matches!(value, "0" | "1"),

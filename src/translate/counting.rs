@@ -16,7 +16,6 @@ use super::emit::{STORE_AT_DIRECT, STORE_AT_INDIRECT};
 use super::logged::CallHandling;
 use super::saves::Components;
 use super::slots;
-use super::superblock::Location;
 use super::translator::{CacheMemory, TranslateError, Translator};
 use super::{Limits, ProgramCode};
 
@@ -179,16 +178,5 @@ impl<M: CacheMemory> Translator<M> {
         // Edges are numbered in the order of their superblocks.
         let start = self.edges.partition_point(|edge| edge.superblock < number);
         self.edges[start..].iter().take_while(move |edge| edge.superblock == number)
-    }
-
-    /// Returns the number of ticks that a thread at a location in a superblock has executed there,
-    /// and that are not yet subtracted from its budget.
-    pub fn uncounted_ticks(&self, location: &Location) -> u64 {
-        if location.point.state.recorded {
-            return 0;
-        }
-        let done = self.superblock(location.superblock).map(|superblock| self.steps(superblock));
-        let done = done.into_iter().flatten().take(location.point.index.into());
-        done.filter(|step| step.ticks).count() as u64
     }
 }

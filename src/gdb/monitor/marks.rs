@@ -18,7 +18,7 @@ pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
                 `end`\n"
             .to_owned();
     }
-    if session.marks().len() >= MARKS_LIMIT {
+    if session.marks().len() >= MARKS_LIMIT && !session.marks().contains_key(name) {
         return "there are too many marks: `monitor unmark NAME` removes one\n".to_owned();
     }
     let is_exact = session.run().is_exact();

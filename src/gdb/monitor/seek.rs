@@ -164,7 +164,7 @@ fn position_at_time<R: Run>(
     };
     let here_ns = session.run().time_ns().unwrap_or(end_ns);
     let wanted = match sign {
-        Some(b'+') => here_ns.checked_add(time_ns),
+        Some(b'+') => Some(here_ns.saturating_add(time_ns)),
         Some(_) => here_ns.checked_sub(time_ns),
         None => Some(time_ns),
     };
