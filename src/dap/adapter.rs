@@ -28,8 +28,9 @@ use std::time::Duration;
 
 /// The prefix of lines on gdb's console that are events of our Python module.
 const EVENT: &str = "contraflow-event ";
-/// The period at which the adapter looks for a request to cancel a question to the session.
-const POLL_PERIOD: Duration = Duration::from_millis(10);
+/// The period at which the adapter looks for a request to cancel a question to the session, and
+/// whether a recorder has ended.
+pub(super) const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// Serves one client until it disconnects or is gone. Then ends gdb, and the server that it
 /// debugged.
@@ -94,7 +95,7 @@ pub(super) struct Adapter<'a> {
     /// The events to send after the response.
     pub(super) events_after_response: Vec<(&'static str, Value)>,
     /// The stop to report after the response.
-    pub(super) stop_after_response: Option<Value>,
+    pub(super) stop_after_response: Option<(Motion, Value)>,
     /// The number of the request that is being answered; 0 if there is none.
     current_seq: i64,
     /// The beginning of a line of gdb's console whose end has not arrived.
@@ -131,7 +132,7 @@ impl<'a> Adapter<'a> {
     fn handle(&mut self, input: Input) {
         match input {
             Input::Message(Message::Request(request)) => self.begin_request(request),
-            Input::Message(Message::Other) | Input::RecorderDone => {}
+            Input::Message(Message::Other) | Input::OutputDone => {}
             Input::Message(Message::Damaged { seq, command, why }) => {
                 let request = Request { seq, command, arguments: Value::Null };
                 self.client.respond(&request, Err(Fault::new(why)));
@@ -144,10 +145,9 @@ impl<'a> Adapter<'a> {
                 self.client.output(category, &line.text);
             }
             Input::Answer(request, answer) => {
-                if let Some(debugged) = &mut self.debugged {
-                    let _ = debugged.questions.remove_pending(request.seq);
+                if self.remove_pending(request.seq).is_some() {
+                    self.client.respond(&request, answer);
                 }
-                self.client.respond(&request, answer);
             }
             Input::ReturnedRequest(request) => self.answer_returned(&request),
             Input::Event(name, body) => self.client.event(name, body),
@@ -178,7 +178,8 @@ impl<'a> Adapter<'a> {
         for (name, body) in std::mem::take(&mut self.events_after_response) {
             self.client.event(name, body);
         }
-        if let Some(stop) = self.stop_after_response.take() {
+        if let Some((motion, stop)) = self.stop_after_response.take() {
+            self.current_move = Some(motion);
             self.on_stopped(&stop);
         }
     }
@@ -186,14 +187,19 @@ impl<'a> Adapter<'a> {
     /// Answers a request that a thread for questions returned, since only the session can answer
     /// it.
     fn answer_returned(&mut self, request: &Request) {
-        let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
-        let is_cancelled = questions.is_some_and(|questions| questions.remove_pending(request.seq));
+        let Some(is_cancelled) = self.remove_pending(request.seq) else { return };
         if is_cancelled {
             return self.client.respond(request, Err(Fault::cancelled()));
         }
         self.current_seq = request.seq;
         self.answer_now(request);
         self.current_seq = 0;
+    }
+
+    /// Removes an open question. Returns true if the client cancelled it; `None` if its request has
+    /// been answered already, at the end of the debugging.
+    fn remove_pending(&mut self, seq: i64) -> Option<bool> {
+        self.debugged.as_mut()?.questions.remove_pending(seq)
     }
 
     /// Returns the answer to a request. The order of the arms matters: first those that always
@@ -210,7 +216,7 @@ impl<'a> Adapter<'a> {
                 Ok(Value::Null)
             }
             "cancel" => {
-                self.cancel_question(&request.arguments["requestId"]);
+                self.cancel(request);
                 Ok(Value::Null)
             }
             _ if self.debugged.is_none() => match command {
@@ -331,7 +337,11 @@ impl<'a> Adapter<'a> {
     /// if the current request has to end: it is cancelled or paused, or the client disconnects.
     fn handle_during_request(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
-            "cancel" => self.cancel(request),
+            "cancel" => {
+                let is_current = self.cancel(request);
+                self.client.respond(request, Ok(Value::Null));
+                is_current
+            }
             "pause" if self.current_move.is_none() => {
                 self.client.respond(request, Ok(Value::Null));
                 true
@@ -343,9 +353,9 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// Handles and answers `cancel`, which names a request by its number or by the ID of its
-    /// progress. Cancels that request if it is deferred, or if a thread answers it. Returns true if
-    /// it is the current one, which the caller has to end.
+    /// Handles `cancel`, which names a request by its number or by the ID of its progress. Cancels
+    /// and answers that request if it is deferred or a waiting move, and cancels it if a thread
+    /// answers it. Returns true if it is the current one, which the caller has to end.
     fn cancel(&mut self, request: &Request) -> bool {
         let progress = request.arguments["progressId"].as_str();
         let by_progress = progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
@@ -356,9 +366,20 @@ impl<'a> Adapter<'a> {
                 self.client.respond(&cancelled, Err(Fault::cancelled()));
             }
         }
+        self.cancel_waiting_moves(|waiting| Some(waiting.seq) == wanted);
         self.cancel_question(&request.arguments["requestId"]);
-        self.client.respond(request, Ok(Value::Null));
         wanted == Some(self.current_seq)
+    }
+
+    /// Drops the waiting moves for which `is_meant` returns true, and answers them as cancelled.
+    pub(super) fn cancel_waiting_moves(&mut self, is_meant: impl Fn(&Request) -> bool) {
+        let waiting = std::mem::take(&mut self.waiting_moves);
+        let (cancelled, kept) = waiting.into_iter().partition(is_meant);
+        self.waiting_moves = kept;
+        let cancelled: VecDeque<Request> = cancelled;
+        for request in cancelled {
+            self.client.respond(&request, Err(Fault::cancelled()));
+        }
     }
 
     /// Interrupts the command that gdb executes.
@@ -439,8 +460,8 @@ impl<'a> Adapter<'a> {
         self.ask_session(|session, _| CurrentPlace::of(session))
     }
 
-    /// Ends gdb and the server, and answers each open question as cancelled. The current move ends
-    /// without a reported stop. Does nothing more if nothing is debugged.
+    /// Ends gdb and the server, and answers each open question and each waiting move as cancelled.
+    /// The current move ends without a reported stop. Does nothing more if nothing is debugged.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
             for unanswered in debugged.questions.end() {
@@ -448,7 +469,9 @@ impl<'a> Adapter<'a> {
             }
             debugged.gdb.end();
             (debugged.end_server)();
+            self.inbox.forget_gdb();
         }
+        self.cancel_waiting_moves(|_| true);
         self.current_move = None;
     }
 }

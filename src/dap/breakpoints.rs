@@ -46,8 +46,8 @@ impl Adapter<'_> {
         if runs && self.ask_module("is_running", Value::Null)? == true {
             self.current_move = Some(super::moves::Motion::default());
         } else if stop.is_some() || !self.here()?.is_same_place(&before) {
-            self.stop_after_response =
-                Some(stop.unwrap_or_else(|| json!({"reason": "contraflow-arrived"})));
+            let stop = stop.unwrap_or_else(|| json!({"reason": "contraflow-arrived"}));
+            self.stop_after_response = Some((super::moves::Motion::default(), stop));
         } else if self.features.supports_invalidated_event {
             self.events_after_response.push(("invalidated", json!({"areas": ["variables"]})));
         }

@@ -9,7 +9,7 @@
 
 use super::adapter::Adapter;
 use super::here::share;
-use super::inbox::Input;
+use super::inbox::{Input, InputSender};
 use super::protocol::{Client, Fault, Request};
 use super::questions::{FoundQuestion, Question};
 use crate::ask::{Asked, Hit, HitsQuestion};
@@ -350,7 +350,7 @@ fn path_hits(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<SearchEnd, Fault> {
     let history = run.path_history().ok_or_else(|| Fault::new("there is no history yet"))?;
-    let addrs: BTreeSet<Addr> = run.addresses_of(code).into_iter().collect();
+    let addrs: BTreeSet<Addr> = history.addresses_of(code).into_iter().collect();
     if addrs.is_empty() {
         return Err(no_code(code));
     }
@@ -390,7 +390,7 @@ impl HitsSearch {
     pub(super) fn search_recording(
         &mut self,
         asked: &mut Asked,
-        answers: &Sender<Input>,
+        answers: &InputSender,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Option<Result<Value, Fault>> {
         let print = Asked::parse_expressions(&self.values).ok()??;
@@ -423,7 +423,7 @@ impl HitsSearch {
     }
 
     /// Sends the hits like [`Self::send`], by way of the adapter's inbox.
-    fn send_by(&mut self, answers: &Sender<Input>, now: bool) {
+    fn send_by(&mut self, answers: &InputSender, now: bool) {
         if let Some(body) = self.event(now) {
             // If the receiver is gone, the session is over.
             let _ = answers.send(Input::Event(EVENT, body));

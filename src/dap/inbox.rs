@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An input of the adapter's loop.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) enum Input {
     /// Output of a program, or of this process.
     Output(OutputLine),
     /// One output stream of a recorder has ended.
-    RecorderDone,
+    OutputDone,
     /// The answer to a question about the whole history.
     Answer(Request, Result<Value, Fault>),
     /// An event for the client, from a thread for questions.
@@ -37,23 +37,44 @@ pub(super) enum Input {
     PreparationProgress(u64, u64),
 }
 
+/// A sender of inputs of other threads than gdb's.
+#[derive(Clone)]
+pub(super) struct InputSender(Sender<(u64, Input)>);
+
+impl InputSender {
+    /// Sends an input to the inbox. Fails if the inbox is gone.
+    pub(super) fn send(&self, input: Input) -> Result<(), Gone> {
+        self.0.send((ANY_GDB, input)).map_err(|_| Gone)
+    }
+}
+
+/// The inbox is gone.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// The number that inputs have which are not of a gdb.
+const ANY_GDB: u64 = 0;
+
 /// The queue of inputs. Inputs that arrive while the adapter waits for a certain one are deferred.
 pub(super) struct Inbox {
-    sender: Sender<Input>,
-    receiver: Receiver<Input>,
+    /// Inputs are sent with the number of the gdb that they are from, or [`ANY_GDB`].
+    sender: Sender<(u64, Input)>,
+    receiver: Receiver<(u64, Input)>,
     /// The inputs that are to be processed before those in the channel.
     deferred: VecDeque<Input>,
+    /// The number of the current gdb. Inputs of former ones are dropped.
+    gdb: u64,
 }
 
 impl Inbox {
     pub(super) fn new() -> Self {
         let (sender, receiver) = channel();
-        Self { sender, receiver, deferred: VecDeque::new() }
+        Self { sender, receiver, deferred: VecDeque::new(), gdb: ANY_GDB }
     }
 
     /// Returns a sender for inputs of other threads.
-    pub(super) fn sender(&self) -> Sender<Input> {
-        self.sender.clone()
+    pub(super) fn sender(&self) -> InputSender {
+        InputSender(self.sender.clone())
     }
 
     /// Returns the next input, deferred ones first. Waits if there is none.
@@ -63,14 +84,39 @@ impl Inbox {
 
     /// Waits for the next input from the channel, past the deferred ones, and returns it.
     pub(super) fn receive(&mut self) -> Input {
-        // The inbox has a sender as well, so the channel stays open.
-        self.receiver.recv().unwrap_or(Input::ClientGone)
+        loop {
+            // The inbox has a sender as well, so the channel stays open.
+            let (gdb, input) = self.receiver.recv().unwrap_or((ANY_GDB, Input::ClientGone));
+            if self.is_current(gdb) {
+                return input;
+            }
+        }
+    }
+
+    /// Returns true if an input with this number is to be processed: it is of the current gdb, or
+    /// of none.
+    fn is_current(&self, gdb: u64) -> bool {
+        gdb == ANY_GDB || gdb == self.gdb
     }
 
     /// Waits for the next input from the channel, past the deferred ones; returns `None` if none
     /// arrives in `time`.
     pub(super) fn receive_within(&mut self, time: Duration) -> Option<Input> {
-        self.receiver.recv_timeout(time).ok()
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (gdb, input) = self.receiver.recv_timeout(left).ok()?;
+            if self.is_current(gdb) {
+                return Some(input);
+            }
+        }
+    }
+
+    /// Drops all inputs of the current gdb, those that are deferred and those that are still to
+    /// arrive: it has been ended.
+    pub(super) fn forget_gdb(&mut self) {
+        self.take_deferred(|input| matches!(input, Input::Gdb(_) | Input::GdbGone));
+        self.gdb += 1;
     }
 
     /// Defers an input, after those that are deferred already: [`Self::next`] returns it later.
@@ -96,7 +142,7 @@ impl Inbox {
     /// Starts a thread that sends the client's messages to this inbox, and at the end of `input`
     /// [`Input::ClientGone`].
     pub(super) fn listen_to_client(&self, input: impl Read + Send + 'static) {
-        let sender = self.sender.clone();
+        let sender = self.sender();
         thread::spawn(move || {
             let mut input = BufReader::new(input);
             while let Ok(Some(message)) = protocol::read(&mut input) {
@@ -108,31 +154,32 @@ impl Inbox {
         });
     }
 
-    /// Starts a thread that sends gdb's records to this inbox, and at the end of `output`
-    /// [`Input::GdbGone`].
-    pub(super) fn listen_to_gdb(&self, output: impl Read + Send + 'static) {
-        let sender = self.sender.clone();
+    /// Starts a thread that sends the records of a new gdb to this inbox, and at the end of `output`
+    /// [`Input::GdbGone`]. Those of former ones are dropped from now on.
+    pub(super) fn listen_to_gdb(&mut self, output: impl Read + Send + 'static) {
+        self.forget_gdb();
+        let (sender, gdb) = (self.sender.clone(), self.gdb);
         thread::spawn(move || {
             let (mut output, mut line) = (BufReader::new(output), Vec::new());
             while output.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
                 let record = mi::parse(&String::from_utf8_lossy(&line));
-                if sender.send(Input::Gdb(record)).is_err() {
+                if sender.send((gdb, Input::Gdb(record))).is_err() {
                     return;
                 }
                 line.clear();
             }
-            let _ = sender.send(Input::GdbGone);
+            let _ = sender.send((gdb, Input::GdbGone));
         });
     }
 
-    /// Starts a thread that sends output to this inbox, and at its end [`Input::RecorderDone`] if
+    /// Starts a thread that sends output to this inbox, and at its end [`Input::OutputDone`] if
     /// `reports_end`.
     pub(super) fn listen_to_output(
         &self,
         lines: impl Iterator<Item = OutputLine> + Send + 'static,
         reports_end: bool,
     ) {
-        let sender = self.sender.clone();
+        let sender = self.sender();
         thread::spawn(move || {
             for line in lines {
                 if sender.send(Input::Output(line)).is_err() {
@@ -140,7 +187,7 @@ impl Inbox {
                 }
             }
             if reports_end {
-                let _ = sender.send(Input::RecorderDone);
+                let _ = sender.send(Input::OutputDone);
             }
         });
     }

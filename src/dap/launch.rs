@@ -1,15 +1,21 @@
 //! The beginning and the end of a session: capabilities, `launch`, `attach`, `disconnect`.
 
-use super::adapter::{Adapter, Debugged};
+use super::adapter::{Adapter, Debugged, POLL_PERIOD};
 use super::child::{Gdb, console_command};
 use super::host::{ForeignTrace, Program, Recorder, Target};
 use super::inbox::{Input, output_chunks};
+use super::moves::Motion;
 use super::protocol::{Fault, Message, Request};
 use super::questions::Questions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The time after the end of a recorder in which its last output arrives, while a process that the
+/// recorded program left running holds its output open.
+const LAST_OUTPUT_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Settings of gdb for a session without a terminal.
 const SETTINGS: [&str; 8] = [
@@ -163,9 +169,10 @@ impl Adapter<'_> {
         }
     }
 
-    /// Waits for the end of a recorder, shows its output, and returns the directory of its
-    /// recording. A request to pause, cancel or end interrupts the program, whose recording is
-    /// still written. `fault` is the error's text if there is no recording.
+    /// Shows the output of a recorder until it ends, and returns the directory of its recording.
+    /// Processes that the program leaves running may print later. A request to pause, cancel or end interrupts the
+    /// program, whose recording is still written. If the client is gone, kills the recorder.
+    /// `fault` is the error's text if there is no recording.
     fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| output_chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| output_chunks(stream, true));
@@ -174,9 +181,18 @@ impl Adapter<'_> {
             self.inbox.listen_to_output(stream, true);
             open += 1;
         }
-        while open > 0 {
-            match self.inbox.receive() {
-                Input::RecorderDone => open -= 1,
+        // The time up to which the last output is waited for, once the recorder has ended.
+        let mut deadline: Option<Instant> = None;
+        while deadline.is_none() || open > 0 {
+            if deadline.is_none() && !matches!(recorder.child.try_wait(), Ok(None)) {
+                deadline = Some(Instant::now() + LAST_OUTPUT_PATIENCE);
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
+            let Some(input) = self.inbox.receive_within(POLL_PERIOD) else { continue };
+            match input {
+                Input::OutputDone => open -= 1,
                 Input::Output(line) => {
                     let category = if line.is_error { "stderr" } else { "stdout" };
                     self.client.output(category, &line.text);
@@ -260,7 +276,8 @@ impl Adapter<'_> {
             self.continue_forward()?;
         } else {
             // The stop is reported after the response.
-            self.stop_after_response = Some(json!({"reason": "contraflow-begin"}));
+            self.stop_after_response =
+                Some((Motion::default(), json!({"reason": "contraflow-begin"})));
         }
         Ok(Value::Null)
     }

@@ -161,7 +161,8 @@ impl Adapter<'_> {
     pub(super) fn seek(&mut self, to: &str) -> Result<Value, Fault> {
         let answer = self.ask_module("seek", json!({"to": to}))?;
         self.report_continued();
-        self.stop_after_response = Some(json!({"reason": "contraflow-arrived"}));
+        self.stop_after_response =
+            Some((Motion::default(), json!({"reason": "contraflow-arrived"})));
         Ok(answer)
     }
 
@@ -177,8 +178,8 @@ impl Adapter<'_> {
             let last = stops.into_iter().rev().find_map(stop_of);
             let is_arrival = answer.is_ok() || last.is_none();
             let arrived = json!({"reason": "contraflow-arrived"});
-            self.stop_after_response =
-                Some(if is_arrival { arrived } else { last.unwrap_or(arrived) });
+            let stop = if is_arrival { arrived } else { last.unwrap_or(arrived) };
+            self.stop_after_response = Some((Motion::default(), stop));
         }
         answer
     }
@@ -232,7 +233,7 @@ impl Adapter<'_> {
         if is_our_interrupt {
             self.resume_for_move(MoveKind::Continue, motion.is_back, None)?;
         } else {
-            self.stop_after_response = Some(stop);
+            self.stop_after_response = Some((motion, stop));
         }
         done
     }

@@ -7,7 +7,7 @@ use super::adapter::Adapter;
 use super::here::share;
 use super::hits::HitsSearch;
 use super::host::OpenAsked;
-use super::inbox::Input;
+use super::inbox::{Input, InputSender};
 use super::protocol::{Fault, Request};
 use crate::ask::{Asked, Chart, ChartQuestion, ChartSlice, FileCoverage};
 use crate::common::Tid;
@@ -99,7 +99,8 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Returns an empty set of questions; their threads call `open` to open the recording.
+    /// Returns an empty set of questions. Each of their threads opens the recording by `open_asked`;
+    /// `None`, as for a live program: the session answers instead.
     pub(super) fn new(open_asked: Option<OpenAsked>) -> Self {
         Self { open_asked, ..Self::default() }
     }
@@ -111,7 +112,7 @@ impl Questions {
 
     /// Passes a question on to its thread, and starts the thread for its first one. The answer
     /// arrives at `answers`. Does nothing without a recording.
-    fn ask(&mut self, request: &Request, question: Question, answers: Sender<Input>) {
+    fn ask(&mut self, request: &Request, question: Question, answers: InputSender) {
         let Some(open_asked) = &self.open_asked else { return };
         let number = match question {
             Question::Timeline { .. } | Question::Position(..) => 0,
@@ -132,10 +133,11 @@ impl Questions {
         let _ = jobs.send(Job { request: request.clone(), question, is_cancelled });
     }
 
-    /// Removes a question that is answered or returned. Returns true if the client cancelled it.
-    pub(super) fn remove_pending(&mut self, seq: i64) -> bool {
-        let asked = self.pending.remove(&seq);
-        asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
+    /// Removes a question that is answered or returned. Returns true if the client cancelled it;
+    /// `None` if it is not open: the request has been answered already.
+    pub(super) fn remove_pending(&mut self, seq: i64) -> Option<bool> {
+        let (_, is_cancelled) = self.pending.remove(&seq)?;
+        Some(is_cancelled.load(Ordering::Relaxed))
     }
 
     /// Asks the threads to end, waits a short time for them, and returns the requests that are
@@ -264,7 +266,7 @@ fn position_at(share: f64, total: u64) -> u64 {
 fn answer_questions(
     open: &OpenAsked,
     jobs: &Receiver<Job>,
-    answers: &Sender<Input>,
+    answers: &InputSender,
     is_over: &Arc<AtomicBool>,
 ) {
     let mut percent = None;

@@ -233,7 +233,7 @@ impl Adapter<'_> {
         Ok(json!({"threads": threads.collect::<Vec<_>>()}))
     }
 
-    /// Reports the end of a live program, and drops the waiting moves.
+    /// Reports the end of a live program, and answers the waiting moves as cancelled.
     fn report_exit(&mut self, results: &Value) {
         // gdb prints the status in octal.
         let code = results["exit-code"].as_str().and_then(|code| i64::from_str_radix(code, 8).ok());
@@ -242,7 +242,7 @@ impl Adapter<'_> {
             self.client.output("console", &format!("the program was killed by {signal}\n"));
         }
         let code = code.or_else(|| signal.and_then(status_of_signal));
-        self.waiting_moves.clear();
+        self.cancel_waiting_moves(|_| true);
         self.client.event("exited", json!({"exitCode": code.unwrap_or(0)}));
         self.client.event("terminated", Value::Null);
     }

@@ -8,6 +8,7 @@ mod ours;
 mod robust;
 mod schema;
 mod testsupport;
+mod together;
 mod values;
 mod walks;
 

@@ -1,0 +1,101 @@
+//! Requests that arrive while others are being answered, and what they leave to the next session.
+
+use super::{Ide, ledger, source};
+use crate::support::{Scene, have};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// Starts an endless live program, which stands at its entry.
+fn endless(scene: &Scene) -> Ide {
+    let program = scene.compile("endless.c", &["-O0"]);
+    let arguments = json!({"program": program, "mode": "serve", "stopOnEntry": true});
+    Ide::launched(&arguments, &[]).0
+}
+
+#[test]
+fn waiting_moves_are_cancelled_and_do_not_run_later() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut ide = endless(&scene);
+    let thread = json!({"threadId": ide.thread});
+    ide.ask("continue", &thread);
+    let [first, second, third] = ["next", "next", "next"].map(|command| ide.send(command, &thread));
+    ide.ask("cancel", &json!({"requestId": second}));
+    assert_eq!(ide.response(second)["message"], "cancelled");
+    ide.ask("terminate", &json!({}));
+    for waiting in [first, third] {
+        assert_eq!(ide.response(waiting)["message"], "cancelled");
+    }
+    // The next session begins without moves.
+    let (recording, _) = ledger(&scene, false);
+    ide.ask("launch", &json!({"recording": recording, "stopOnEntry": true}));
+    ide.ask("configurationDone", &Value::Null);
+    ide.stop();
+    let begin = ide.position();
+    ide.ask("threads", &Value::Null);
+    assert_eq!(ide.position(), begin);
+    ide.leave();
+}
+
+#[test]
+fn a_pause_with_new_breakpoints_is_a_pause() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut ide = endless(&scene);
+    let thread = json!({"threadId": ide.thread});
+    ide.ask("continue", &thread);
+    let pause = ide.send("pause", &thread);
+    let path = source("endless.c");
+    ide.break_at(&path, &[]);
+    assert_eq!(ide.response(pause)["success"], true);
+    assert_eq!(ide.stop()["reason"], "pause");
+    ide.leave();
+}
+
+#[test]
+fn a_session_can_begin_while_the_last_one_ends() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let (recording, path) = ledger(&scene, false);
+    let launch = json!({"recording": recording, "stopOnEntry": true});
+    let (mut ide, _) = Ide::launched(&launch, &[]);
+    for _ in 0..3 {
+        let counts = ide.send("contraflow/counts", &json!({"source": {"path": path}}));
+        let terminate = ide.send("terminate", &json!({}));
+        let launched = ide.send("launch", &launch);
+        ide.response(counts);
+        assert_eq!(ide.response(terminate)["success"], true);
+        let launched = ide.response(launched);
+        assert_eq!(launched["success"], true, "{launched}");
+        ide.ask("configurationDone", &Value::Null);
+        ide.stop();
+        assert!(!ide.responses.contains_key(&counts), "it was answered twice");
+    }
+    ide.leave();
+}
+
+#[test]
+fn a_launch_does_not_wait_for_what_the_program_leaves_running() {
+    if !have("gdb") {
+        return;
+    }
+    let mut ide = Ide::start();
+    ide.ask("initialize", &json!({}));
+    let script = "sleep 1000 & echo child $!; exit 0";
+    ide.ask("launch", &json!({"program": "/bin/sh", "args": ["-c", script]}));
+    let child = loop {
+        let output = ide.event("output")["output"].as_str().unwrap().to_owned();
+        if let Some(child) = output.lines().find_map(|line| line.strip_prefix("child ")) {
+            break child.to_owned();
+        }
+    };
+    let killed = Command::new("kill").arg(&child).status().unwrap();
+    assert!(killed.success(), "the launch waited for its end");
+    ide.leave();
+}
