@@ -2,10 +2,11 @@
 
 use super::inquiry::Inquired;
 use super::server::Error;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -69,13 +70,36 @@ impl Drop for Bound {
 }
 
 /// Binds a socket at `path` that only its owner may use. Replaces a socket there that no server
-/// uses any more.
+/// uses any more; fails if one does, or if there is another file.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
-        fs::remove_file(path)?;
+    let found = fs::symlink_metadata(path).map(|metadata| metadata.file_type().is_socket());
+    match found {
+        Ok(true) if UnixStream::connect(path).is_err() => fs::remove_file(path)?,
+        Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+        Err(_) => {}
     }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    // A bound socket accepts connections at once, so it gets its permissions in a private directory.
+    let private = private_directory(path)?;
+    let listener = bind_in(&private, path);
+    fs::remove_dir_all(&private)?;
+    listener
+}
+
+/// Creates a directory beside `path` that only its owner may enter.
+fn private_directory(path: &Path) -> io::Result<PathBuf> {
+    let name = format!(".contraflow-socket-{}", std::process::id());
+    let private = path.parent().unwrap_or(Path::new("")).join(name);
+    DirBuilder::new().mode(0o700).create(&private)?;
+    Ok(private)
+}
+
+/// Binds a socket in the directory `private`, restricts it to its owner, and moves it to `path`.
+fn bind_in(private: &Path, path: &Path) -> io::Result<UnixListener> {
+    let directory = File::open(private)?;
+    // The name of a socket is short; that of the directory may be long.
+    let short = format!("/proc/self/fd/{}/socket", directory.as_raw_fd());
+    let listener = UnixListener::bind(&short)?;
+    fs::set_permissions(&short, fs::Permissions::from_mode(0o600))?;
+    fs::rename(private.join("socket"), path)?;
     Ok(listener)
 }

@@ -106,8 +106,9 @@ impl<R: Run> Client<'_, R> {
         self.served.session.run().process().is_none()
     }
 
-    /// Starts a program or attaches to a process, in place of the current program, and forgets the
-    /// conditions of breakpoints and the choices of threads. Returns the stop reply, or an error
+    /// Starts a program or attaches to a process, in place of the current program, and forgets what
+    /// was asked about that one: the conditions of breakpoints, the choices of threads, a position
+    /// to go to. Returns the stop reply, or an error
     /// for the client.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
@@ -118,6 +119,7 @@ impl<R: Run> Client<'_, R> {
             Ok(stop) => {
                 self.conditions = Conditions::default();
                 self.interrupted = false;
+                (self.pending_seek, self.finish, self.source_line) = (None, None, None);
                 self.served.btrace = None;
                 self.served.update_target_description();
                 self.served.attached = !matches!(start, Start::Program(_) | Start::Again);
