@@ -151,7 +151,8 @@ impl<'t> Cursor<'t> {
         (word & 0xffff == 0xa302 && payload > 1).then_some(payload)
     }
 
-    /// Skips PAD, MTC and CYC packets up to the first other packet.
+    /// Skips PAD, MTC and short CYC packets, as [`Self::pad_mtc_cyc_size`] finds them. A longer CYC
+    /// may come next.
     pub(super) fn skip_pad_mtc_cyc(&mut self) {
         while let Some(size) = self.pad_mtc_cyc_size() {
             self.offset += size;

@@ -304,7 +304,8 @@ impl<'t> Decoder<'t> {
         self.clock.as_ref()?.cycles()
     }
 
-    /// Takes one step in a state in which no code is executed. Loses the path at a fault.
+    /// Takes one step in a state in which no code is executed. Loses the path at a fault. Does
+    /// nothing in the other states.
     fn step_without_code(&mut self) {
         let done = match self.state {
             State::Seek(from) => {
@@ -366,6 +367,7 @@ impl<'t> Decoder<'t> {
     }
 
     /// Applies the state in a PSB+, and moves past it. Tracing is on if it has an IP, else off.
+    /// Without a MODE.Exec in it, the code counts as 64-bit.
     fn apply_psb_plus(&mut self, plus: &PsbPlus) {
         self.take_psb_plus_packets(plus.end);
         self.cursor = self.cursor.moved_to(plus.end);

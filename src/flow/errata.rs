@@ -98,16 +98,17 @@ impl Decoder<'_> {
             return None;
         }
         let mut cursor = self.cursor;
-        let mut transaction = None;
+        // At a MODE.TSX, which is read again as well: it binds to the FUP.
+        let mut before_tsx = None;
         while let Ok(Some(peeked)) = cursor.peek() {
             match peeked.packet {
                 Packet::Fup(payload) => {
                     // The FUP is read again, so that it binds as usual.
                     let ip = self.last_ip.reconstruct(payload);
-                    return self.move_if_on(transaction.unwrap_or(cursor), ip);
+                    return self.move_if_on(before_tsx.unwrap_or(cursor), ip);
                 }
-                Packet::ModeTsx { .. } if transaction.is_none() => {
-                    transaction = Some(cursor);
+                Packet::ModeTsx { .. } if before_tsx.is_none() => {
+                    before_tsx = Some(cursor);
                     cursor.pass(&peeked);
                 }
                 Packet::Tip(payload) => {

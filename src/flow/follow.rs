@@ -37,8 +37,11 @@ impl Decoder<'_> {
         }
     }
 
-    /// Executes the branch at the end of a block: moves to the next block, and pushes the return
-    /// address of a call. Returns the exit. The caller must call [`Self::finish_block`] then.
+    /// Executes the end of a block: moves to the next block by its branch, or falls through if it
+    /// has none, and pushes the return address of a call. Returns the exit; the caller must call
+    /// [`Self::finish_block`] then. Fails if the branch's packet is missing or contradicts it, if
+    /// no code follows, or in an endless loop. The IP and the return stack may have changed by
+    /// then: the caller must call [`Self::lose_path_after`].
     fn execute_block_end(
         &mut self,
         current: CurrentBlock,
@@ -241,7 +244,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns true if a branch lacks its packet, which an overflow may have lost.
+/// Returns true if the fault is a branch without its packet, which an overflow may have lost.
 const fn is_packet_missing((_, reason): Fault) -> bool {
     matches!(reason, GapReason::NoBranchPacket(_))
 }

@@ -1,5 +1,5 @@
 //! Handles packets at which no instruction can be executed: with tracing off, between a FUP and its
-//! TIP, and after an overflow.
+//! TIP, and after an overflow. ([`super::bind`] explains waiting and held packets.)
 
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, FlowItem, GapReason};
@@ -110,8 +110,9 @@ impl Decoder<'_> {
                     self.finish_overflow(ovf, Some(ip));
                 }
             }
-            Some(peeked) if is_time(&peeked.packet) => {
+            Some(peeked) if may_precede_fup(&peeked.packet) => {
                 self.take_side_packet(&peeked);
+                // The event of the overflow comes first.
                 self.hold_queued();
             }
             // The PSB+ contains the FUP if the overflow lost state that no other packet repeats.
@@ -153,8 +154,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns true if the packet is padding or about time.
-const fn is_time(packet: &Packet) -> bool {
+/// Returns true if the packet may stand between an OVF and its FUP: padding, time or MNT.
+const fn may_precede_fup(packet: &Packet) -> bool {
     matches!(
         packet,
         Packet::Pad

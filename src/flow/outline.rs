@@ -1,6 +1,6 @@
 //! Scans a segment's packets without code: where tracing is on, and at which times. Used for
-//! per-CPU traces, whose threads are separated before decoding; then
-//! [`Decoder::rest_of_segment`] decodes a thread's part.
+//! per-CPU traces, whose threads are separated before decoding; then [`Decoder::rest_of_segment`],
+//! at the end of this file, decodes a thread's part.
 
 use super::cursor::Cursor;
 use super::decoder::{Config, Decoder, State};
@@ -29,8 +29,10 @@ pub enum OutlineKind {
 }
 
 /// Returns the changes of tracing, and the times, in the segment from the PSB at `psb_offset` to
-/// the next one at `end_offset` (`None`: to the trace's end). After a fault, tracing is off for the
-/// rest of the segment.
+/// the next one at `end_offset` (`None`: to the trace's end), in the order in which the packets
+/// show them: an [`OutlineKind::On`] after an overflow has the offset of the OVF, which can be
+/// lower than that of the point before it. After a fault, tracing is off for the rest of the
+/// segment.
 pub fn outline(
     trace: &[u8],
     psb_offset: usize,
@@ -89,6 +91,7 @@ impl Outline<'_> {
     /// Ends the scan at a fault, with tracing off right after it: the gap that a decoder reports
     /// there belongs to the code before it.
     fn end_at_fault(&mut self, offset: usize) {
+        // The gap is at `offset`, before this point.
         self.add_point(offset + 1, OutlineKind::Off);
         self.cursor = self.cursor.moved_to(self.end);
     }

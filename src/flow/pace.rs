@@ -91,7 +91,8 @@ impl Meter {
     }
 }
 
-/// Returns true if a TNT bit or TIP gives the outcome of the branch at the end of a block.
+/// Returns true if a TNT bit or TIP gives the outcome of the branch at the end of a block. `last`
+/// distinguishes an indirect call from a direct one.
 fn takes_a_packet(exit: Exit, last: Option<Last>) -> bool {
     match exit {
         Exit::Next | Exit::Jmp | Exit::Unknown => false,
