@@ -68,8 +68,8 @@ pub fn source_of(
 }
 
 /// Returns the places that the 64-bit instruction at the start of `bytes` reads, except for
-/// registers that only form an address. Of the memory that a REP instruction reads, returns an
-/// empty range at most.
+/// registers that only form an address; none if they do not decode. Of the memory that a REP
+/// instruction reads, returns an empty range at most: its length is unknown before.
 pub fn inputs_of(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
@@ -92,7 +92,7 @@ struct Executed<'a> {
     after: &'a Registers,
 }
 
-/// Wanted bytes that the instruction wrote, and their origin; `None` if it wrote none of them.
+/// Wanted bytes that the instruction wrote, and their origin; `None` if it kept all of them.
 type FoundOrigin = Option<(ValuePlace, Origin)>;
 
 /// Returns the number of low bytes that an instruction can copy unchanged from its last operand to
@@ -186,7 +186,7 @@ impl Executed<'_> {
     }
 
     /// Finds the origin of bytes of a register: of those that the instruction moved there, if there
-    /// are any, or else of the other ones that it wrote.
+    /// are any, or else of the other ones that it wrote. `None` if all are kept.
     fn origin_in_register(&self, wanted: RegisterPart) -> FoundOrigin {
         // The result, of which the disassembler knows nothing.
         let is_syscall = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
@@ -434,7 +434,7 @@ impl Executed<'_> {
         Some(ValuePlace::Memory(AddrRange::sized(start, size)))
     }
 
-    /// Returns the memory that the instruction wrote.
+    /// Returns the memory that the instruction may have written, without that of scatters.
     fn memory_written(&self) -> impl Iterator<Item = AddrRange> {
         let written = self.info.used_memory().iter().filter(|memory| is_write(memory.access()));
         written.filter_map(|memory| self.accessed_range(memory))
@@ -446,7 +446,8 @@ impl Executed<'_> {
         read.find_map(|memory| self.accessed_range(memory)).map(ValuePlace::Memory)
     }
 
-    /// Returns the range of a memory operand, in all rounds of a string instruction with REP.
+    /// Returns the range of a memory operand, in all rounds of a REP; empty for one without a fixed
+    /// size (XSAVE). `None` if its address is in a vector register, or for no rounds downwards.
     fn accessed_range(&self, memory: &UsedMemory) -> Option<AddrRange> {
         let insn = self.insn;
         let at =
@@ -468,8 +469,7 @@ impl Executed<'_> {
         Origin::Computed(self.operands_read())
     }
 
-    /// Returns the places that the instruction read, except for registers that only form an
-    /// address.
+    /// Returns the places that the instruction read, without registers that only form an address.
     fn operands_read(&self) -> Vec<ValuePlace> {
         let insn = self.insn;
         let is_of_address = |register: Register| {

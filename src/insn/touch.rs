@@ -15,9 +15,10 @@ const LEAST_XSAVE_BYTES: u64 = 4096;
 /// RFLAGS.DF: string instructions run downwards.
 const DF: u64 = 1 << 10;
 
-/// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
-/// registers before it and after it. Gathers and loads of tiles yield nothing: their addresses are
-/// in a vector register, or follow from the configuration of tiles.
+/// Returns the memory that the 64-bit instruction at the start of `bytes` may have read, given the
+/// general registers before it and after it. Masked loads count in full, XRSTOR with all features
+/// of this machine. Gathers and loads of tiles yield nothing: their addresses are in a vector
+/// register, or follow from the configuration of tiles.
 pub fn reads(bytes: &[u8], before: &Registers, after: &Registers) -> Vec<AddrRange> {
     accessed(bytes, before, after, is_read)
 }

@@ -34,8 +34,8 @@ pub enum ValuePlace {
 }
 
 impl FullRegister {
-    /// Returns the general or vector register with a DWARF number (System V ABI for AMD64, figure
-    /// 3.36); `None` for other numbers, such as that of RIP.
+    /// Returns the general register, or the one of ZMM0 to ZMM15, with a DWARF number (System V ABI
+    /// for AMD64, figure 3.36); `None` for others, such as RIP and XMM16 and above.
     pub fn of_dwarf(number: u16) -> Option<Self> {
         const GENERAL: [Register; 16] = [
             Register::RAX,

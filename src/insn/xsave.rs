@@ -11,9 +11,9 @@ pub const AVX: u64 = 1 << 2;
 /// K0 to K7.
 pub const MASKS: u64 = 1 << 5;
 /// The upper halves of ZMM0 to ZMM15.
-pub const ZMM_HIGH: u64 = 1 << 6;
+pub const ZMM_HI256: u64 = 1 << 6;
 /// ZMM16 to ZMM31.
-pub const HIGH_ZMM: u64 = 1 << 7;
+pub const HI16_ZMM: u64 = 1 << 7;
 
 /// Offset of XMM0 in the area.
 pub const XMM: usize = 160;
@@ -45,7 +45,8 @@ pub fn forget_last_x87(area: &mut [u8]) {
 }
 
 /// Marks the address of the last x87 instruction as set by a debugger, so that [`forget_last_x87`]
-/// leaves it: overwrites its two highest bytes by those of an unknown address.
+/// leaves it: overwrites its two highest bytes by those of an unknown address. Does nothing to an
+/// area that is too short.
 pub fn keep_last_x87(area: &mut [u8]) {
     if let Some(end) = area.get_mut(LAST_X87.end - UNKNOWN_END.len()..LAST_X87.end) {
         end.copy_from_slice(&UNKNOWN_END);

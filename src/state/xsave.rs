@@ -5,12 +5,12 @@
 
 use super::registers::{Extended, Register, Value};
 use crate::insn::xsave::{
-    AVX, EXTENDED, HIGH_ZMM, LAST_X87, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HIGH,
+    AVX, EXTENDED, HI16_ZMM, LAST_X87, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HI256,
     keep_last_x87,
 };
 use std::ops::Range;
 
-const AVX512: u64 = MASKS | ZMM_HIGH | HIGH_ZMM;
+const AVX512: u64 = MASKS | ZMM_HI256 | HI16_ZMM;
 /// Offset of the upper halves of the first 16 YMM registers.
 const YMM_HIGH: usize = EXTENDED;
 
@@ -48,7 +48,7 @@ struct Avx512 {
 
 const INTEL: Avx512 = Avx512 { masks: 1088, upper_halves: 1152, zmm16_to_31: 1664 };
 const AMD: Avx512 = Avx512 { masks: 832, upper_halves: 896, zmm16_to_31: 1408 };
-const HIGH_ZMM_BYTES: usize = 16 * 64;
+const HI16_ZMM_BYTES: usize = 16 * 64;
 
 /// The location of a register in an area.
 struct Field {
@@ -66,7 +66,7 @@ impl Layout {
     pub(super) fn of(area: &[u8]) -> Option<Self> {
         area.get(YMM_HIGH..YMM_HIGH + 16 * 16)?;
         let has_avx512 = word(area, XCR0)? & AVX512 == AVX512;
-        let fits = |layout: &Avx512| area.len() >= layout.zmm16_to_31 + HIGH_ZMM_BYTES;
+        let fits = |layout: &Avx512| area.len() >= layout.zmm16_to_31 + HI16_ZMM_BYTES;
         let avx512 = [INTEL, AMD].into_iter().find(fits).filter(|_| has_avx512);
         Some(Self { avx512 })
     }
@@ -107,16 +107,16 @@ impl Avx512 {
     fn field(self, register: Extended) -> Option<Field> {
         let masks = self.masks..self.masks + 8 * 8;
         let upper_halves = self.upper_halves..self.upper_halves + 16 * 32;
-        let zmm16_to_31 = self.zmm16_to_31..self.zmm16_to_31 + HIGH_ZMM_BYTES;
+        let zmm16_to_31 = self.zmm16_to_31..self.zmm16_to_31 + HI16_ZMM_BYTES;
         let high = |n: u8, offset| self.zmm16_to_31 + 64 * usize::from(n - 16) + offset;
         let (at, size, component, whole) = match register {
             Extended::Mask(n) => (self.masks + 8 * usize::from(n), 8, MASKS, masks),
             Extended::ZmmHigh(n @ 0..16) => {
-                (self.upper_halves + 32 * usize::from(n), 32, ZMM_HIGH, upper_halves)
+                (self.upper_halves + 32 * usize::from(n), 32, ZMM_HI256, upper_halves)
             }
-            Extended::Xmm(n @ 16..) => (high(n, 0), 16, HIGH_ZMM, zmm16_to_31),
-            Extended::YmmHigh(n @ 16..) => (high(n, 16), 16, HIGH_ZMM, zmm16_to_31),
-            Extended::ZmmHigh(n) => (high(n, 32), 32, HIGH_ZMM, zmm16_to_31),
+            Extended::Xmm(n @ 16..) => (high(n, 0), 16, HI16_ZMM, zmm16_to_31),
+            Extended::YmmHigh(n @ 16..) => (high(n, 16), 16, HI16_ZMM, zmm16_to_31),
+            Extended::ZmmHigh(n) => (high(n, 32), 32, HI16_ZMM, zmm16_to_31),
             _ => return None,
         };
         Some(Field { at, size, component, whole })

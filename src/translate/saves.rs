@@ -7,7 +7,7 @@
 //! x87 component has the address of the last x87 instruction, which would be one in the cache:
 //! instructions that save it keep their hook.
 
-use crate::insn::xsave::{AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, XCR0, XMM, XSTATE_BV, ZMM_HIGH};
+use crate::insn::xsave::{AVX, EXTENDED, HI16_ZMM, MASKS, SSE, XCR0, XMM, XSTATE_BV, ZMM_HI256};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ const MPX: u64 = 3 << 3;
 /// The components after the header, in their order, with their sizes in bytes. None of them asks
 /// for alignment in the compacted format (CPUID leaf 0DH, ECX bit 1).
 const COMPACTED: [(u64, usize); 4] =
-    [(AVX, 16 * 16), (MASKS, 8 * 8), (ZMM_HIGH, 16 * 32), (HIGH_ZMM, 16 * 64)];
-const SAVED: u64 = SSE | AVX | MASKS | ZMM_HIGH | HIGH_ZMM;
+    [(AVX, 16 * 16), (MASKS, 8 * 8), (ZMM_HI256, 16 * 32), (HI16_ZMM, 16 * 64)];
+const SAVED: u64 = SSE | AVX | MASKS | ZMM_HI256 | HI16_ZMM;
 
 /// Offsets in an area (SDM volume 1, "Legacy Region of an XSAVE Area", "XSAVE Header").
 const MXCSR: usize = 24;
@@ -176,11 +176,11 @@ fn stores(insn: &Instruction, saved: SavedState) -> Result<Vec<Instruction>, Ice
     for (register, at) in registers(Register::K0, 8, saved.place(MASKS), 8) {
         stores.push(Instruction::with2(Code::VEX_Kmovq_m64_kr, area(at), register)?);
     }
-    for (register, at) in registers(Register::ZMM0, 16, saved.place(ZMM_HIGH), 32) {
+    for (register, at) in registers(Register::ZMM0, 16, saved.place(ZMM_HI256), 32) {
         let code = Code::EVEX_Vextractf64x4_ymmm256_k1z_zmm_imm8;
         stores.push(Instruction::with3(code, area(at), register, 1)?);
     }
-    for (register, at) in registers(Register::ZMM16, 16, saved.place(HIGH_ZMM), 64) {
+    for (register, at) in registers(Register::ZMM16, 16, saved.place(HI16_ZMM), 64) {
         stores.push(Instruction::with2(Code::EVEX_Vmovups_zmmm512_k1z_zmm, area(at), register)?);
     }
     Ok(stores)
