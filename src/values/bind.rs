@@ -180,7 +180,8 @@ impl Names<'_, '_> {
     }
 
     /// Returns the meaning of a name: a local variable, else a member of `this`, else a global
-    /// variable. For a member, adds `this` to `found`.
+    /// variable. For a member, adds `this` to `found`. Fails for another name, unless `is_lenient`:
+    /// it means [`Meaning::Nothing`] then.
     fn meaning(&mut self, name: &str) -> Result<Meaning, Error> {
         let (symbols, addr) = (self.evaluator.symbols, self.addr);
         let locals = self.locals.get_or_insert_with(|| symbols.variables_at(addr));

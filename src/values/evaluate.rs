@@ -1,8 +1,14 @@
 //! Evaluates bound questions in a state of the program.
 //!
-//! An expression evaluates to a [`Val`]: a type, and the home of the bytes. So `a.b` only moves the
-//! home; bytes are read where an operator, a pointer or the user needs them. An evaluation fails
-//! ([`Fail`]) if the value is missing in this state, or if the expression is wrong.
+//! An expression evaluates to a [`Val`]: a type, and the home of the bytes ([`Home`]: where they
+//! are, in pieces). So `a.b` only moves the home; bytes are read where an operator, a pointer or
+//! the user needs them. The *shape* of a type ([`Evaluator::shape`]) is what the debug information
+//! says of it. An evaluation fails ([`Fail`]) if the value is missing in this state, or if the
+//! expression is wrong.
+//!
+//! [`Evaluator`] knows the symbols only, and [`Evaluation`] a question and a frame as well: its
+//! `member` and `number` call those of the evaluator, and take the member's name, or the operator
+//! for an error.
 
 use super::arithmetic;
 use super::bind::{Bound, Meaning};

@@ -64,7 +64,8 @@ impl Number {
     }
 }
 
-/// Returns the low `size_bytes` bytes of an integer, extended with its sign or with zeros.
+/// Returns the low `size_bytes` bytes of an integer, extended with its sign or with zeros; all of
+/// it for 0 bytes, or 16 and more.
 pub(super) fn cut(value: i128, size_bytes: u64, is_signed: bool) -> i128 {
     let bits = u32::try_from(size_bytes.saturating_mul(8)).unwrap_or(128).min(128);
     let shift = 128 - bits;

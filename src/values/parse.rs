@@ -251,7 +251,8 @@ impl Parser<'_> {
     }
 
     /// Parses a cast, such as `(char *)`, and returns its type and number of stars. `None`, with no
-    /// token skipped, if there is none here. Fails if it is to a type that is not basic.
+    /// token skipped, if there is none here: `(T)` may be an operand in parentheses. Fails at a
+    /// type that is clearly not basic, such as `(struct a)` or `(T *)`, and at one with `const`.
     fn cast(&mut self) -> Option<Result<(Basic, u32), Error>> {
         let begin = self.next;
         if !self.take("(") {

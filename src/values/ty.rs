@@ -32,7 +32,9 @@ impl Ty {
 }
 
 impl Evaluator<'_> {
-    /// Returns the shape of a type. `None` if it is void, or damaged.
+    /// Returns the shape of a type; `None` if it is void, or damaged. The shape of a pointer that
+    /// an expression made lacks the target, and that of an array can lack the size: use
+    /// [`Self::target_of`] and [`Self::size_of`] for these.
     pub(super) fn shape(&self, ty: &Ty) -> Option<Arc<Type>> {
         let made = |kind, size_bytes| {
             Some(Arc::new(Type { name: None, size_bytes, kind, language: Language::Other }))
