@@ -36,8 +36,9 @@ impl<'a> Query<'a> {
         Self { text, last }
     }
 
-    /// Returns true if the query matches the function with the linkage name `name`: equal to it, or
-    /// to its demangled form without parameters or outer namespaces.
+    /// Returns true if the query matches the function with the linkage name `name`: equal to it or,
+    /// if it is mangled, to its demangled form, which may lack the parameters, outer namespaces, or
+    /// both.
     pub(super) fn matches(&self, name: &str) -> bool {
         if self.text == name {
             return true;

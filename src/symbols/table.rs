@@ -77,7 +77,7 @@ impl SymbolTable {
             push_stubs(&mut symbols, &elf, index, bytes);
         }
         symbols.sort_by_key(|symbol| (symbol.start, symbol.rank));
-        let by_address = by_address(&symbols, &code);
+        let by_address = covered_code(&symbols, &code);
         Self { symbols, by_address, code, files }
     }
 
@@ -97,7 +97,8 @@ impl SymbolTable {
         Some(FunctionSymbol { name, start: symbol.start, size_bytes: symbol.size_bytes })
     }
 
-    /// Returns the start addresses of the functions that `query` matches.
+    /// Returns the start addresses of the symbols that `query` matches: of functions and labels or,
+    /// for `name@plt`, of the stubs of `name` only. Repeats an address for each of its names.
     pub(super) fn addresses_of_function<'a>(
         &'a self,
         query: &'a str,
@@ -180,10 +181,11 @@ fn name_in(file: usize, bytes: &Bytes, raw: &[u8], is_plt: bool) -> Option<Name>
     (size_bytes > 0).then_some(Name { file, start, size_bytes, is_plt })
 }
 
-/// Assigns addresses to symbols. A sized symbol covers its size. One without a size extends to the
-/// next symbol or to the end of its section, unless it is a label inside a sized one. Bytes between
-/// sized symbols belong to none.
-fn by_address(symbols: &[Symbol], code: &Spans) -> Spans {
+/// Returns the code that each symbol covers; the value of a span is the symbol's index. `symbols`
+/// are sorted by start and rank; of several at one start, the highest-ranking one has the code. A
+/// sized symbol covers its size. One without a size extends to the next symbol or to the end of its
+/// section, unless it is a label inside a sized one. Bytes between sized symbols belong to none.
+fn covered_code(symbols: &[Symbol], code: &Spans) -> Spans {
     let mut ranges = Vec::new();
     let mut covered_to = 0;
     for (index, symbol) in (0_u32..).zip(symbols) {

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 pub struct Companions {
     /// The separate debug files, each with its build ID.
     pub debug_files: Vec<(Vec<u8>, Bytes)>,
-    /// The source files that the module's line tables name, by compilation directory, to which
-    /// their paths can be relative.
+    /// The source files that the module's line tables name, by compilation directory. Their paths
+    /// are already joined to it.
     pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
@@ -33,9 +33,9 @@ pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions 
     }
     for (path, bytes) in of_module {
         companions.add_sources(&bytes);
-        let shared = sections::supplement_link(&bytes)
+        let supplement = sections::supplement_link(&bytes)
             .and_then(|(name, id)| Some((open_supplement(files, &path, &name, &id)?, id)));
-        if let Some((bytes, id)) = shared {
+        if let Some((bytes, id)) = supplement {
             companions.add_sources(&bytes);
             companions.debug_files.push((id, bytes));
         }
@@ -46,7 +46,7 @@ pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions 
 impl Companions {
     /// Adds the source files that the line tables of `file` name.
     fn add_sources(&mut self, file: &Bytes) {
-        let Some(units) = sections::load(file, false).map(Units::parse) else { return };
+        let Some(units) = sections::load(file).map(Units::parse) else { return };
         for unit in &units.units {
             let unit = unit.head.unit_ref(&units.dwarf);
             let directory = unit.comp_dir.as_ref().and_then(|dir| dir.to_string_lossy().ok());

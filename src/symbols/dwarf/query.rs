@@ -55,15 +55,15 @@ impl Dwarf {
         code: &Spans,
         files: Arc<dyn Files>,
     ) -> Option<Self> {
-        let mut dwarf = sections::load(&file.bytes, false)?;
+        let mut dwarf = sections::load(&file.bytes)?;
         let supplement = sections::supplement_link(&file.bytes).and_then(|(name, build_id)| {
             debug_file::open_supplement(&*files, &file.path, &name, &build_id)
         });
-        if let Some(shared) = supplement.as_ref().and_then(|bytes| sections::load(bytes, false)) {
+        if let Some(shared) = supplement.as_ref().and_then(sections::load) {
             dwarf.set_sup(shared);
         }
         // The units of the supplement are separate, with their own sections.
-        let supplement = supplement.and_then(|bytes| sections::load(&bytes, false));
+        let supplement = supplement.and_then(|bytes| sections::load(&bytes));
         let units = Units::parse(dwarf);
         let by_address = units.by_address(code);
         Some(Self {
@@ -103,7 +103,7 @@ impl Dwarf {
     }
 
     /// Returns the non-inlined function that contains `addr`: demangled name, start and size in
-    /// bytes.
+    /// bytes. It is the outermost of the scopes there.
     pub(in crate::symbols) fn function_at(
         &self,
         addr: u64,

@@ -18,16 +18,27 @@ pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     })
 }
 
-/// Loads the DWARF sections of a file; `None` if it is not a 64-bit little-endian ELF file. With
-/// `split`, loads the sections of a split DWARF file (`.dwo`).
-pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
+/// Loads the DWARF sections of a file; `None` if it is not a 64-bit little-endian ELF file.
+pub(super) fn load(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
+    load_named(bytes, |id| Some(id.name()))
+}
+
+/// Loads the sections of a split DWARF file (`.dwo`), as [`load`] does.
+pub(super) fn load_split(bytes: &Bytes) -> Option<gimli::Dwarf<Data>> {
+    load_named(bytes, SectionId::dwo_name)
+}
+
+/// Loads the DWARF sections of a file, by the names that `name` returns for them.
+fn load_named(
+    bytes: &Bytes,
+    name: impl Fn(SectionId) -> Option<&'static str>,
+) -> Option<gimli::Dwarf<Data>> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     if !elf.is_little_endian() {
         return None;
     }
     let load = |id: SectionId| -> Result<Data, gimli::Error> {
-        let name = if split { id.dwo_name() } else { Some(id.name()) };
-        let data = name.filter(|_| is_needed(id)).and_then(|name| section(&elf, bytes, name));
+        let data = name(id).filter(|_| is_needed(id)).and_then(|name| section(&elf, bytes, name));
         Ok(data.unwrap_or_else(|| Data::new(Bytes::default(), 0..0)))
     };
     gimli::Dwarf::load(load).ok()

@@ -138,7 +138,7 @@ impl Unit {
         let directory = directory.and_then(Result::ok).unwrap_or_default();
         let name = gimli::Reader::to_slice(&name).ok()?;
         let path = Path::new(OsStr::from_bytes(&directory)).join(OsStr::from_bytes(&name));
-        let mut split = sections::load(&open(files, &normalized(&path))?, true)?;
+        let mut split = sections::load_split(&open(files, &normalized(&path))?)?;
         // `make_dwo` shares the sections that stay in the main file.
         split.make_dwo(dwarf);
         let header = split.units().next().ok()??;
