@@ -17,8 +17,8 @@ pub struct Floors {
 }
 
 impl Floors {
-    /// Starts another program at `tsc`, without mappings. Returns the time from which the program
-    /// counts: `tsc`, or the start of the previous program if that had no mappings.
+    /// Starts another program at `tsc`, without mappings. Returns the floor of its first mappings:
+    /// `tsc`, or the start of the previous program if that had no mappings.
     pub fn exec(&mut self, tsc: Tsc) -> Tsc {
         if !self.mapped.is_empty() {
             self.since = tsc;

@@ -17,7 +17,7 @@ pub const PAGE_SIZE_BYTES: u64 = 4096;
 pub struct Section {
     /// The mapped addresses.
     pub range: AddrRange,
-    /// The bytes of the whole file, not only of this mapping.
+    /// The bytes of the whole file, not only of this mapping, or those that replaced them.
     pub bytes: Bytes,
     /// The offset in `bytes` of the first byte of `range`.
     pub offset: u64,
@@ -42,14 +42,14 @@ impl Section {
         if !self.range.contains(addr) {
             return 0;
         }
-        let Some(position) = self.file_offset(addr) else { return 0 };
+        let Some(position) = self.position_of(addr) else { return 0 };
         let size = clamp(self.range.end.0 - addr.0).min(buf.len());
         let Some(buf) = buf.get_mut(..size) else { return 0 };
         copy_padded(&self.bytes, position, buf)
     }
 
-    /// Returns the file offset of the byte at `addr`; `None` if `addr` lies outside.
-    pub fn file_offset(&self, addr: Addr) -> Option<u64> {
+    /// Returns the offset in `bytes` of the byte at `addr`; `None` if `addr` lies outside.
+    fn position_of(&self, addr: Addr) -> Option<u64> {
         let inside = self.range.contains(addr).then(|| addr.0 - self.range.start.0)?;
         self.offset.checked_add(inside)
     }
@@ -68,7 +68,7 @@ impl Section {
         if start >= end {
             return None;
         }
-        let offset = self.file_offset(start)?;
+        let offset = self.position_of(start)?;
         Some(Self { range: AddrRange::new(start, end), offset, ..self.clone() })
     }
 }

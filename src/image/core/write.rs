@@ -109,6 +109,7 @@ impl<W: Write + Seek> Writer<'_, W> {
             let window = AddrRange::sized(at, (end.0 - at.0).min(buffer.len() as u64));
             let untouched = memory.untouched(window).filter(|pages| !pages.is_empty());
             if let Some(pages) = untouched.filter(|pages| pages.start == at) {
+                // A hole in the file, but part of the run: `end_run` counts its bytes backwards.
                 self.position += pages.size_bytes();
                 at = pages.end;
                 continue;
@@ -125,6 +126,7 @@ impl<W: Write + Seek> Writer<'_, W> {
                 run = at;
             }
         }
+        // Empty if the segment ends in an unknown page.
         self.end_run(segment, AddrRange::new(run, end));
         Ok(())
     }
@@ -218,7 +220,9 @@ impl ProgramHeader {
     }
 }
 
-/// Encodes the `Elf64_Ehdr` of a little-endian x86-64 core.
+/// Encodes the `Elf64_Ehdr` of a little-endian x86-64 core. From [`PN_XNUM`] program headers on,
+/// `sections_at` is the offset of [`first_section_header`], which has their number; it is 0 for
+/// fewer.
 fn file_header(programs_at: u64, programs: u32, sections_at: u64) -> Vec<u8> {
     let extended = sections_at != 0;
     let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];

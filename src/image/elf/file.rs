@@ -72,7 +72,7 @@ pub struct Segment {
 
 impl Segment {
     /// Returns the load bias (address in memory minus address in the file) if `offset` of the file
-    /// is mapped at `at`.
+    /// is mapped at `at`. `offset` is not before the segment's first page.
     const fn bias(&self, at: Addr, offset: u64) -> u64 {
         let from_first_page = offset - (self.offset & PAGE_MASK);
         at.0.wrapping_sub((self.start.0 & PAGE_MASK).wrapping_add(from_first_page))

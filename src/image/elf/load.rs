@@ -26,7 +26,8 @@ pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error>
 }
 
 /// Returns the sections as [`load`] does, with the file's lowest page at `addr`; at its linked
-/// address if `addr` is `None`.
+/// address if `addr` is `None`. Fails if `addr` is not the start of a page, or if the file has no
+/// segment.
 pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
