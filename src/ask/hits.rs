@@ -232,6 +232,8 @@ impl HitSearch<'_, '_> {
             // An instruction that is not executed, as it faults, is not in the path.
             let Some((position, executed)) = search.execution_at(moment, addr) else { return true };
             let hit = self.hit(&state, position, Some(executed), question, &functions);
+            // The values needed more than a glance knows: the replay stops fully and calls this
+            // again, so the hit is dropped and `events` stay.
             if replay.needs_stop() {
                 return true;
             }
@@ -255,6 +257,7 @@ impl HitSearch<'_, '_> {
                 ControlFlow::Continue(()) if found != MoveEnd::Stop => return Ok(()),
                 ControlFlow::Continue(()) => {}
             }
+            // Only an instruction that is not in the path gets here: `accepts` passes the others.
             let at = replay.exact_position()?;
             let position = Position::exact(replay.moment(at), at.instructions);
             let state = StoppedThread::next(replay);

@@ -107,7 +107,8 @@ const ITEMS_BETWEEN_CALLS: u64 = 1 << 14;
 
 impl ThreadWalk<'_, '_> {
     /// Passes the slices of the thread to the sink, and ends those that are open at the end of the
-    /// path, or where `goes_on` returns false. Fails if the sink does.
+    /// path, or where `goes_on` returns false: it is called every [`ITEMS_BETWEEN_CALLS`] items,
+    /// with the number of the thread's instructions so far. Fails if the sink does.
     fn walk(&mut self, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<WalkEnd, Error> {
         let functions = self.functions;
         let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string().into());

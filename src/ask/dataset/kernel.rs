@@ -138,8 +138,8 @@ impl LogReader<'_> {
         }
     }
 
-    /// Processes an entry, which is in `moment`: passes on the row of a signal or of a system call
-    /// that it ends. Returns the system call that begins with it, if one does.
+    /// Processes an entry, which is in `moment`: passes on the rows of a signal and of a system
+    /// call that it ends. Returns the system call that begins with it, if one does.
     fn process_entry(
         &mut self,
         entry: Entry,

@@ -96,9 +96,9 @@ impl Dataset {
 }
 
 impl Asked {
-    /// Returns the name of this run in a dataset: the name of the recording's directory, with other
-    /// characters than letters, digits, `-`, `_` and `.` replaced, and a part of the SHA-256 hash
-    /// of its manifest.
+    /// Returns the name of this run in a dataset: the name of the recording's directory, and a part
+    /// of the SHA-256 hash of its manifest. Replaces other characters than letters, digits, `-`,
+    /// `_` and `.` by `_`, and removes `.` and `_` from the start.
     pub fn run_name(&self) -> Result<String, Error> {
         // A link, such as to the latest one, is the same run.
         let dir = self.recording_dir();

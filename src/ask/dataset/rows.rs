@@ -69,7 +69,8 @@ pub(super) fn call_row(call: &Call, is_exact: bool, texts: &mut Texts) -> Vec<Ce
 }
 
 /// Returns the rows of an execution: one for each expression, or a single one if there are none.
-/// `code` is the code that was asked for, as the user wrote it.
+/// `code` is the code that was asked for, as the user wrote it. `is_exact` is the kind of
+/// recording, which determines the form of positions.
 pub(super) fn hit_rows(
     hit: &Hit,
     code: &str,

@@ -165,9 +165,10 @@ struct Comparison<'a> {
 type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
 
 impl Comparison<'_> {
-    /// Skips common stretches, and passes a difference to the sink where there are none, until a
-    /// path ends or the paths do not meet again. Breaks if the sink broke or the user interrupted
-    /// it.
+    /// Skips common stretches. Where there are none, counts the difference in `compared`, and
+    /// passes it to the sink; one in libraries is only counted, unless they were asked for.
+    /// Continues until a path ends or the paths do not meet again. Breaks if the sink broke or the
+    /// user interrupted it.
     fn walk(
         &self,
         streams: &mut [Stream; 2],

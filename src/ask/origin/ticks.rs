@@ -26,7 +26,8 @@ struct Interval {
     range: Range<u64>,
     /// The first moment of the interval.
     first: u64,
-    /// The last moment before the next entry of any thread; `u64::MAX` if none follows.
+    /// The last moment before the next entry of any thread, or of the run: the interval starts end
+    /// with the moment after it, so this is finite for every instruction of the path.
     last: u64,
 }
 
