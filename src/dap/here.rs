@@ -22,7 +22,7 @@ pub(super) struct CurrentPlace {
     /// The signal that killed the program, if the position is at this end.
     pub(super) fatal: Option<i32>,
     /// True if the program has not ended.
-    pub(super) is_live: bool,
+    pub(super) is_running: bool,
 }
 
 impl CurrentPlace {
@@ -39,7 +39,7 @@ impl CurrentPlace {
             time_ns: run.time_ns(),
             ending,
             fatal: run.fatal_signal().map(|(_, signal)| signal),
-            is_live: ending == Ending::Running,
+            is_running: ending == Ending::Running,
         }
     }
 
@@ -84,7 +84,7 @@ impl CurrentPlace {
             "timeNs": self.time_ns,
             "isPast": self.is_past(),
             "isExact": self.is_exact,
-            "isLive": self.is_live,
+            "isLive": self.is_running,
             "ending": self.ending.to_string(),
         })
     }

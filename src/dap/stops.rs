@@ -40,6 +40,9 @@ impl Adapter<'_> {
     }
 
     /// Reports a stop that ended `motion`, its place in the history, and the threads that changed.
+    /// Our Python module answers `stopped` with `thread`, `threads`, `points` (by gdb's number: the
+    /// kind of the client's breakpoint, and its exception filter or watched expression) and
+    /// `thrown` (the type of a C++ exception).
     fn report_stop(&mut self, motion: Motion, results: &Value) -> Result<(), Fault> {
         let module_facts = self.ask_module("stopped", Value::Null)?;
         let here = self.here()?;
@@ -87,12 +90,12 @@ impl Adapter<'_> {
             _ => None,
         };
         match results["reason"].as_str().unwrap_or_default() {
-            "contraflow-begin" if here.is_at_end() && !here.is_live => {
+            "contraflow-begin" if here.is_at_end() && !here.is_running => {
                 self.describe_end(here, "entry")
             }
             "contraflow-begin" => {
                 let description =
-                    (!here.is_live).then(|| "At the start of the recording".to_owned());
+                    (!here.is_running).then(|| "At the start of the recording".to_owned());
                 StopDescription { reason: "entry", description, ..StopDescription::default() }
             }
             "contraflow-arrived" if here.is_at_end() => self.describe_end(here, "goto"),
@@ -160,10 +163,10 @@ impl Adapter<'_> {
                 ..StopDescription::default()
             };
         }
-        let description = if here.is_live && reason == "pause" && !self.was_past {
+        let description = if here.is_running && reason == "pause" && !self.was_past {
             // From here, the program can still go back, but not after its exit.
             "The program is about to exit".to_owned()
-        } else if here.is_live {
+        } else if here.is_running {
             "At the present of the program".to_owned()
         } else {
             format!("At the end of the {what}: {}", here.ending)
