@@ -19,7 +19,7 @@ const MOST_ACTIVATIONS: usize = 10_000;
 /// An activation of a function, with the functions that are inlined at its place.
 pub(super) struct Activation {
     /// The number of the activation's innermost frame.
-    pub(super) level: usize,
+    pub(super) first_frame: usize,
     /// The registers of the activation; `None` if only the path is known.
     pub(super) registers: Option<FrameRegisters>,
     /// The address of the next instruction in the activation: the return address for callers.
@@ -30,6 +30,13 @@ pub(super) struct Activation {
     pub(super) places: Vec<Place>,
 }
 
+impl Activation {
+    /// Returns true if the frame with number `frame` belongs to the activation.
+    pub(super) fn contains(&self, frame: usize) -> bool {
+        (self.first_frame..self.first_frame + self.places.len()).contains(&frame)
+    }
+}
+
 impl OpenRecording {
     /// Returns the activations of a thread at the current position, innermost first: by the unwind
     /// tables if its registers are known, else by the path. At most [`MOST_ACTIVATIONS`], or one
@@ -38,12 +45,12 @@ impl OpenRecording {
         let machine = ThreadMachine::new(self.run(), tid);
         let symbols = self.asked.symbols();
         let mut activations = Vec::new();
-        let mut level = 0;
+        let mut first_frame = 0;
         let mut add = |registers: Option<FrameRegisters>, next_pc: Addr, lookup_pc: Addr| {
             let places = self.places_at(lookup_pc);
-            let outer_level = level + places.len();
-            activations.push(Activation { level, registers, next_pc, lookup_pc, places });
-            level = outer_level;
+            let outer_frame = first_frame + places.len();
+            activations.push(Activation { first_frame, registers, next_pc, lookup_pc, places });
+            first_frame = outer_frame;
         };
         let first = FrameRegisters::innermost(&machine);
         if first.get(crate::symbols::RSP).is_some() {
@@ -86,17 +93,17 @@ impl OpenRecording {
         let (limit, end) =
             (page_rows(wanted.limit), wanted.skip.saturating_add(page_rows(wanted.limit)));
         let activations = self.activations(tid);
-        let total = activations.last().map_or(0, |last| last.level + last.places.len());
+        let total = activations.last().map_or(0, |last| last.first_frame + last.places.len());
         let mut rows = Vec::new();
         for activation in &activations {
-            for (number, place) in (activation.level..).zip(&activation.places) {
+            for (number, place) in (activation.first_frame..).zip(&activation.places) {
                 if !(wanted.skip..end).contains(&number) {
                     continue;
                 }
                 let mut row = Map::new();
                 row.insert("frame".to_owned(), json!(number));
                 row.extend(place_members_of(place, Some(activation.next_pc)));
-                let is_innermost = number == activation.level;
+                let is_innermost = number == activation.first_frame;
                 let arguments = if is_innermost { self.arguments(tid, activation) } else { None };
                 row.insert("arguments".to_owned(), json!(arguments));
                 rows.push(Value::Object(row));
@@ -119,7 +126,8 @@ impl OpenRecording {
         let evaluator = Evaluator::new(self.asked.symbols());
         let bound = evaluator.bind_arguments(activation.lookup_pc)?;
         let machine = ThreadMachine::new(self.run(), tid);
-        let frame = Frame { registers, machine: &machine, is_innermost: activation.level == 0 };
+        let frame =
+            Frame { registers, machine: &machine, is_innermost: activation.first_frame == 0 };
         let values = evaluator.answer(&bound, &frame).ok()?;
         let values = bound.texts().map(str::to_owned).zip(values);
         Some(values.map(|(name, value)| (name, value.to_json())).collect())

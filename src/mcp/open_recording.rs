@@ -111,7 +111,8 @@ impl OpenRecording {
         Value::Object(here)
     }
 
-    /// Returns the JSON of [`Self::here`], and with it the threads, the run and its end.
+    /// Returns the JSON of [`Self::here`], and with it the run, its end, and at most
+    /// [`THREADS_LIMIT`] threads.
     pub(super) fn here_and_run(&self) -> Value {
         let mut here = self.here();
         let run = self.run();

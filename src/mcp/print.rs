@@ -1,5 +1,8 @@
 //! The tool `print`: values of expressions at the current position, by the debug information, or by
-//! gdb where the debug information is not enough.
+//! gdb where the debug information is not enough. Expressions are evaluated in whole activations
+//! ([`Activation`]: a call with its stack frame, which `backtrace` shows as one frame, and one more
+//! for each function that is inlined there). An activation goes by the number of its innermost
+//! frame.
 
 use super::answer::Answer;
 use super::frames::Activation;
@@ -109,16 +112,16 @@ impl OpenRecording {
         };
         let mut first_error = None;
         for activation in activations.iter().take(frame.map_or(MOST_FRAMES, |_| usize::MAX)) {
-            if frame.is_some_and(|frame| frame != activation.level) {
+            if frame.is_some_and(|frame| frame != activation.first_frame) {
                 continue;
             }
             // Without registers, the values that depend on them are unknown.
             let unknown = FrameRegisters { words: [None; 17], is_interrupted: true };
             let registers = activation.registers.as_ref().unwrap_or(&unknown);
-            let is_innermost = activation.level == 0;
+            let is_innermost = activation.first_frame == 0;
             let of = Frame { registers, machine: &machine, is_innermost };
             match evaluate(&evaluator, activation.lookup_pc, &of) {
-                Ok(value) => return Ok((activation.level, value)),
+                Ok(value) => return Ok((activation.first_frame, value)),
                 // The error of the innermost frame is the one to show.
                 Err(error) => {
                     first_error.get_or_insert_with(|| error.to_string());
@@ -188,13 +191,6 @@ impl OpenRecording {
         let position = self.position().ok_or("there is no history")?;
         let question = GdbQuestion { dir: &self.dir, position: &position, frame, expression };
         host.gdb_value(&question, interrupted)
-    }
-}
-
-impl Activation {
-    /// Returns true if the frame with number `frame` belongs to the activation.
-    fn contains(&self, frame: usize) -> bool {
-        (self.level..self.level + self.places.len()).contains(&frame)
     }
 }
 

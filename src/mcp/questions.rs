@@ -124,7 +124,7 @@ impl OpenRecording {
     /// that stopped. Fails for the other frames of an activation, which have no index.
     fn activation_of(&self, frame: usize) -> Result<usize, String> {
         let activations = self.activations(self.session.last_stop().thread);
-        let found = activations.iter().position(|one| one.level == frame);
+        let found = activations.iter().position(|one| one.first_frame == frame);
         found.ok_or_else(|| {
             format!("there is no frame {frame}, or another function is inlined into it")
         })

@@ -103,8 +103,8 @@ impl OpenRecording {
 
     /// Moves back to before the last change of the memory of the expression `value`, or forward to
     /// after the next one; forward, any other stop ends the move too. A write of the same bytes
-    /// does not stop a move forward. Fails if there is no earlier change. Leaves its watchpoint to
-    /// the caller.
+    /// does not stop a move forward. Fails if there is no earlier change; forward, also in path
+    /// recordings and for ranges that cannot be watched. Leaves its watchpoint to the caller.
     fn move_to_change(
         &mut self,
         direction: Direction,
