@@ -4,7 +4,7 @@
 use super::{Packet, Packets};
 use std::path::PathBuf;
 
-/// Reads a file of the conformance captures; `None` if it is missing.
+/// Reads a file of the conformance captures; `None`, and a notice on stderr, if it is missing.
 pub(super) fn capture(path: &str) -> Option<Vec<u8>> {
     let folder = std::env::var_os("CONTRAFLOW_CONFORMANCE").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance"),

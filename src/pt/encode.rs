@@ -5,8 +5,8 @@ use super::{ExecMode, IpCompression, IpPayload, PSB, Packet, PayloadSize, Tnt};
 
 /// Appends the bytes of `packet` to `out`.
 ///
-/// A short TNT packet holds 1 to 6 branches, a long one 1 to 47. If there are more, only the newest
-/// are written; if there is none, nothing is written.
+/// A short TNT packet must hold 1 to 6 branches, a long one 1 to 47: a debug build panics
+/// otherwise. A release build writes only the newest of too many, and nothing if there is none.
 pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Pad => out.push(0),

@@ -202,7 +202,7 @@ impl Clock {
         }
     }
 
-    /// Sets the known time to that of the current packet.
+    /// Sets the known time to `tsc`, that of the current packet, and counts core clocks from 0.
     fn set_known_time(&mut self, tsc: u64) {
         self.known = Some(KnownTime { tsc, cycles: 0, cycle_exact: self.cyc == Cyc::Bound });
     }

@@ -1,11 +1,13 @@
 //! A model of the PT unit: from the events that a processor executes, it generates the packets that
-//! the hardware would. Capture backends write their traces through it; tests and fuzzers drive it.
+//! the hardware would. [`Rtit`] adds the model-specific registers and the output memory. Capture
+//! backends write their traces through [`Unit`]; tests and fuzzers drive it.
 //!
 //! ```
 //! use contraflow::common::Addr;
 //! use contraflow::pt::unit::{Branch, BranchKind, Config, Unit};
 //!
 //! let mut unit = Unit::new(Config::user_only());
+//! // At privilege level 3: user code.
 //! unit.enter(Addr(0x40_1000), 3);
 //! let (ip, next, target) = (Addr(0x40_1002), Addr(0x40_1004), Addr(0x40_1010));
 //! unit.branch(&Branch { kind: BranchKind::Jcc { taken: true }, ip, next, target, cpl: 3 });

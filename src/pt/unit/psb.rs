@@ -11,9 +11,10 @@ impl Unit {
     }
 
     /// Writes the buffered branch outcomes and a PSB+, with mode and current IP if `packet_en`,
-    /// which says that control flow packets are enabled at the PSB. Resets the last IP and the
-    /// return stack, so that later packets depend on no earlier ones. Does nothing while
-    /// `TriggerEn` is clear or in an overflow.
+    /// which says that control flow packets are enabled at the PSB: it is [`Self::packet_en`], but
+    /// false when tracing starts, since a TIP.PGE follows then. Resets the last IP and the return
+    /// stack, so that later packets depend on no earlier ones. Does nothing while `TriggerEn` is
+    /// clear or in an overflow.
     pub(super) fn put_psb(&mut self, packet_en: bool) {
         if !self.trigger_en() || self.overflow.is_on() {
             return;

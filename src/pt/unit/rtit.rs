@@ -64,7 +64,9 @@ impl Rtit {
 
     /// Executes WRMSR: the instruction at `at` writes `value` to the register with the address
     /// `msr`. A change of `TraceEn` starts or ends tracing, with the packets of that. Fails, and
-    /// changes nothing, if the processor rejects the write.
+    /// changes nothing, if the processor rejects the write. If only the output registers are
+    /// invalid, the write succeeds, but sets `Error`, and tracing does not start: see
+    /// [`Self::operational_error`].
     pub fn wrmsr(&mut self, msr: u32, value: u64, at: At) -> Result<(), GeneralProtection> {
         let register = Register::at(msr, self.capabilities.as_ref())?;
         let Some(capabilities) = self.capabilities else {
@@ -85,7 +87,7 @@ impl Rtit {
     }
 
     /// Lets `event` call methods of the unit, and moves the packets that the unit writes to the
-    /// output. Returns the result of `event`.
+    /// output. Halts the unit if the output stops or fails. Returns the result of `event`.
     pub fn execute<T>(&mut self, event: impl FnOnce(&mut Unit) -> T) -> T {
         let result = event(&mut self.unit);
         self.output_packets();

@@ -229,7 +229,8 @@ impl Unit {
     }
 
     /// Writes a return to `target`: a taken TNT bit if RET compression is on and the newest return
-    /// address is `target`, or else a TIP.
+    /// address is `target`, or else a TIP. The TIP is not deferred: a decoder would take the next
+    /// outcome in the buffer for this return.
     fn put_return(&mut self, target: Addr) {
         let compress = !self.config.ctl.has(RtitCtl::DIS_RETC);
         if compress && self.returns.pop_if_match(target) {
