@@ -8,8 +8,9 @@ use crate::common::Addr;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-/// The size of an `Elf64_Sym`, and the offsets of its section and its value.
+/// The size of an `Elf64_Sym`, and the offsets of its name, its section and its value.
 const SYMBOL_BYTES: u64 = 24;
+const ST_NAME: u64 = 0;
 const ST_SHNDX: u64 = 6;
 const ST_VALUE: u64 = 8;
 /// The maximum length of a hash bucket's chain of symbols. A longer one is taken as damaged.
@@ -21,22 +22,24 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
     let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
     let hash_table = table(DT_GNU_HASH)?;
-    let half = |at: Addr| memory.half(at).map(u64::from);
-    let [buckets, first, bloom] = [0, 4, 8].map(|offset| half(hash_table.wrapping_add(offset)));
+    let number = |at: Addr| memory.half(at).map(u64::from);
+    // `nbuckets`, `symoffset`, `bloom_size` and `bloom_shift`, of four bytes each; then the words
+    // of the Bloom filter, the buckets and the chains.
+    let [buckets, first, bloom] = [0, 4, 8].map(|offset| number(hash_table.wrapping_add(offset)));
     let (buckets, first) = (buckets.filter(|count| *count > 0)?, first?);
     let bucket_table = hash_table.wrapping_add(16).wrapping_add(bloom?.wrapping_mul(8));
     let chains = bucket_table.wrapping_add(4 * buckets);
     let hash = gnu_hash(name);
-    let start = half(bucket_table.wrapping_add(4 * (u64::from(hash) % buckets)))?;
+    let start = number(bucket_table.wrapping_add(4 * (u64::from(hash) % buckets)))?;
     // Zero is an empty bucket. The hash table omits the symbols before `first`.
     start.checked_sub(first)?;
-    for number in start..start + CHAIN_LIMIT {
+    for index in start..start + CHAIN_LIMIT {
         // The hash of each symbol of the bucket. Its lowest bit marks the end of the chain.
-        let of_symbol = memory.half(chains.wrapping_add(4 * (number - first)))?;
-        let at = symbols.wrapping_add(number.wrapping_mul(SYMBOL_BYTES));
+        let of_symbol = memory.half(chains.wrapping_add(4 * (index - first)))?;
+        let at = symbols.wrapping_add(index.wrapping_mul(SYMBOL_BYTES));
         if of_symbol | 1 == hash | 1 {
-            let its_name = memory.string(strings.wrapping_add(half(at)?));
-            let is_defined = memory.half(at.wrapping_add(4))? >> (8 * (ST_SHNDX - 4)) != 0;
+            let its_name = memory.string(strings.wrapping_add(number(at.wrapping_add(ST_NAME))?));
+            let is_defined = memory.quarter(at.wrapping_add(ST_SHNDX))? != 0;
             if its_name == name && is_defined {
                 let value = memory.word(at.wrapping_add(ST_VALUE))?;
                 return Some(Addr(library.load_bias).wrapping_add(value));
@@ -52,8 +55,8 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
 /// Returns the address that an entry of a dynamic section contains. glibc adds the load bias to
 /// most of these entries at run time; it is added here to the others.
 fn absolute(library: &LinkMap, pointer: u64) -> Addr {
-    let is_linked = pointer < library.load_bias;
-    Addr(pointer).wrapping_add(if is_linked { library.load_bias } else { 0 })
+    let is_relative = pointer < library.load_bias;
+    Addr(pointer).wrapping_add(if is_relative { library.load_bias } else { 0 })
 }
 
 /// Computes the hash function of `DT_GNU_HASH`.

@@ -42,9 +42,9 @@ const EXTENDED_VERSION: u64 = 2;
 const NEXT_NAMESPACE: u64 = 40;
 
 /// Reads the dynamic linker's list of loaded files, found through the auxiliary vector, and then
-/// the lists of the other namespaces, as far as they are known. Returns `None` for a static
-/// program, before the linker has made the list, and if the list's memory is unknown. `read` copies
-/// the known bytes from an address on, and returns their number.
+/// the lists of the other namespaces, as far as they are known, as one list. Returns `None` for a
+/// static program, before the linker has made the list, and if the list's memory is unknown. `read`
+/// copies the known bytes from an address on, and returns their number.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
     let first = memory.r_debug(memory.program_dynamic(auxv)?)?;
@@ -82,8 +82,9 @@ impl Words<'_> {
             .find(|header| kind(*header) == Some(wanted.into()))
     }
 
-    /// Reads the list of a namespace, whose `struct r_debug` is at `debug`; `None` if a part of it
-    /// is unknown. Each entry gets `namespace`.
+    /// Reads the list of a namespace, whose `struct r_debug` is at `debug`, up to [`LIMIT`]
+    /// entries; `None` if a link is unknown. Unknown names are empty, names that are known in part
+    /// are cut. Each entry gets `namespace`.
     fn link_maps_of(&self, debug: Addr, namespace: Addr) -> Option<Vec<LinkMap>> {
         // `r_map`.
         let mut at = self.word(debug.wrapping_add(8))?;

@@ -53,7 +53,7 @@ const COUNT: u8 = 148;
 /// Size of the largest register.
 const WIDEST_BYTES: usize = 32;
 
-/// A register of the extended state, by kind and index.
+/// A numbered register of the extended state, by kind and index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
     /// An x87 stack register.
@@ -162,7 +162,8 @@ impl Register {
         (index < 8).then_some(Self(K0 + index))
     }
 
-    /// Returns the kind and index of a register of the extended state; `None` for other registers.
+    /// Returns the kind and index of a numbered register of the extended state: x87 stack, SSE, AVX
+    /// or AVX-512. `None` for all others, also for MXCSR and the control registers of x87.
     pub fn extended(self) -> Option<Extended> {
         match self.0 {
             n @ ST0..FCTRL => Some(Extended::St(n - ST0)),
@@ -257,7 +258,7 @@ impl KnownRegisters {
         self.set_value(register, value.map(Value::from));
     }
 
-    /// Sets a register of any size; `None` makes it unknown.
+    /// Sets a register of any size; `None` makes it unknown. The value must fit the register.
     pub fn set_value(&mut self, register: Register, value: Option<Value>) {
         self.values[register.index()] = value;
     }
@@ -273,7 +274,7 @@ impl KnownRegisters {
         self.values[..=Register::EFLAGS.index()].iter().all(Option::is_some)
     }
 
-    /// Returns true if any upper half of an AVX register is known.
+    /// Returns true if any upper half of YMM0 to YMM15 is known.
     pub fn has_avx(&self) -> bool {
         Register::all().any(|register| register.is_avx() && self.value(register).is_some())
     }

@@ -86,7 +86,8 @@ impl ThreadLocal {
 
     /// Returns the address of a variable of the program itself, without a description of glibc's
     /// structures: its storage is before the control block, at a distance that follows from the
-    /// `PT_TLS` header (ELF Handling for Thread-Local Storage, variant II).
+    /// `PT_TLS` header (ELF Handling for Thread-Local Storage, variant II). `NoModule` if there is
+    /// no such header, or if the headers are unknown.
     fn of_program(&self, memory: &Words<'_>, auxv: &[u8]) -> Result<Addr, NoThreadLocal> {
         let header = memory.program_header(auxv, PT_TLS).ok_or(NoThreadLocal::NoModule)?;
         let field = |offset| memory.word(header.wrapping_add(offset)).ok_or(NoThreadLocal::Unknown);

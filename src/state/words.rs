@@ -25,6 +25,12 @@ impl Words<'_> {
         ((self.read)(at, &mut bytes) == bytes.len()).then_some(u32::from_le_bytes(bytes))
     }
 
+    /// Reads two bytes as a number; `None` if not all are known.
+    pub(super) fn quarter(&self, at: Addr) -> Option<u16> {
+        let mut bytes = [0; 2];
+        ((self.read)(at, &mut bytes) == bytes.len()).then_some(u16::from_le_bytes(bytes))
+    }
+
     /// Reads a text up to its zero byte, the first unknown byte, or [`LIMIT`].
     pub(super) fn string(&self, at: Addr) -> String {
         let mut bytes = vec![0; LIMIT];
