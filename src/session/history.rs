@@ -168,8 +168,9 @@ pub trait History {
         None
     }
 
-    /// Returns the PT packets of `tid` up to `g`, if the run has PT packets: from `since` on, or
-    /// from the beginning if the packets cannot be cut there.
+    /// Returns the PT packets of `tid` up to `g`: from `since` on, or from the beginning if they
+    /// cannot be cut there, which the result does not show. `None` without packets of this thread
+    /// alone.
     fn pt_trace(&self, _tid: Tid, _since: u64, _g: u64) -> Option<Vec<u8>> {
         None
     }

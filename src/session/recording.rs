@@ -30,7 +30,7 @@ struct CachedStack {
 pub struct Recording {
     timeline: Timeline,
     state: FinalState,
-    /// The mapped code and files at positions without any known mapping: none.
+    /// An image without mappings, for positions where none is known.
     empty_image: Arc<Image>,
     /// The last position that can be shown.
     end: u64,
@@ -47,7 +47,7 @@ pub struct Recording {
 
 impl Recording {
     /// Joins a timeline with the final state of its run. Leaves out the last position if no address
-    /// is known there, as in a recording that was cut off.
+    /// of the thread that runs there is known, as in a recording that was cut off.
     pub fn new(timeline: Timeline, state: FinalState) -> Self {
         let end = timeline.total();
         let mut recording = Self {
@@ -298,6 +298,7 @@ impl History for Recording {
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         let images = self.timeline.images();
         let path = path.to_str()?;
+        // The dynamic linker may know a file under another path than the kernel.
         let alias = || {
             let loaded = self.loaded_libraries()?;
             let library = loaded.iter().find(|library| library.map.name == path)?;

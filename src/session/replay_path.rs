@@ -28,9 +28,10 @@ pub(super) struct ReplayPath {
 }
 
 impl ReplayPath {
-    /// Opens the path that is kept with a recording; if there is none, makes it by a replay and
-    /// keeps it. As it makes it, calls `goes_on` with the ticks done and those of the whole run,
-    /// and fails if it returns false. An error is a sentence for the user.
+    /// Opens the path that is kept with a recording. If there is none, makes it by a replay and
+    /// keeps it, or waits for another process that is making it; fails if it cannot be kept. While
+    /// it does so, calls `goes_on` with the ticks done and those of the whole run, or with (0, 1)
+    /// while it waits; fails if that returns false. An error is a sentence for the user.
     pub(super) fn open(
         reader: &Reader,
         goes_on: &mut dyn FnMut(u64, u64) -> bool,

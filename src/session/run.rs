@@ -201,8 +201,10 @@ pub trait Run {
         None
     }
 
-    /// Returns the PT packets of a thread up to the current position: from position `since` on, or
-    /// from the beginning if the packets cannot be cut there.
+    /// Returns the PT packets of a thread up to the current position, from position `since` on;
+    /// from the beginning if they cannot be cut there, which the result does not show. `None`
+    /// without packets of this thread alone, without a known path, and in an exact recording before
+    /// [`Self::prepare_path`].
     fn pt_trace(&self, tid: Tid, since: u64) -> Option<Vec<u8>>;
 
     /// Returns family, model and stepping of the CPU that wrote the packets; `None` for packets

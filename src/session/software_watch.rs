@@ -122,8 +122,8 @@ impl SoftwareWatch<'_> {
         threads
     }
 
-    /// Steps one thread by one instruction. Returns the stop, and true if the thread still waits in
-    /// a system call, or has ended while others go on.
+    /// Steps one thread by one instruction. Returns the stop, and true if it is not to be reported:
+    /// the thread still waits in a system call, or has ended while others go on.
     fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
         let order = Order { action: Action::Step, thread, locked: true, signal, ..*self.order };
         let (since, asked) = (Instant::now(), Cell::new(false));

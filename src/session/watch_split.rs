@@ -22,9 +22,9 @@ pub(super) struct WatchSplit {
 /// than [`COMPARED_LIMIT_BYTES`] together.
 pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<WatchSplit> {
     let mut split = WatchSplit::default();
-    let of_access =
-        |write: bool| watchpoints.iter().filter(move |w| (w.access == Access::Write) == write);
-    for watchpoint in of_access(false).chain(of_access(true)) {
+    let with_reads = watchpoints.iter().filter(|w| w.access != Access::Write);
+    let only_writes = watchpoints.iter().filter(|w| w.access == Access::Write);
+    for watchpoint in with_reads.chain(only_writes) {
         split.hardware.push(watch(watchpoint));
         if !Program::can_watch(&split.hardware) {
             split.hardware.pop();

@@ -104,6 +104,7 @@ impl Live {
         }
     }
 
+    /// Returns an error for a thread of a process beside the program.
     pub(super) fn refuse_beside(&self, tid: Tid) -> Result<(), Error> {
         if self.is_of_process_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
     }
@@ -155,7 +156,8 @@ impl Live {
         (self.stop_signal, self.ended) = (None, None);
     }
 
-    /// Kills a process beside the program; for any other ID, kills the program.
+    /// Kills a process beside the program; for any other ID, kills the program. Keeps an error for
+    /// the user in `failure`.
     pub(super) fn kill_process_or_program(&mut self, pid: Pid) {
         if self.program.get_mut().beside().iter().all(|(_, beside)| *beside != pid) {
             return self.kill();
@@ -166,7 +168,7 @@ impl Live {
     }
 
     /// Detaches from the processes beside the program. The program counts as gone if no thread is
-    /// left.
+    /// left. Keeps an error for the user in `failure`.
     pub(super) fn detach_from_beside(&mut self) {
         if let Err(error) = self.program.get_mut().leave_all_beside() {
             self.failure.replace(Some(error.to_string()));

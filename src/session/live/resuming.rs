@@ -48,7 +48,7 @@ impl Live {
     /// Resumes the program and waits for a stop, which becomes the last live stop. Delivers the
     /// queued signals. `watches` are the watchpoints of the debug registers; `passed_to_stepper`
     /// are the signals that do not stop the stepping thread, signal 1 in bit 0. If the program
-    /// cannot be resumed, it counts as gone.
+    /// cannot be resumed, it counts as gone, and the error for the user is in `failure`.
     pub(in crate::session) fn resume_program(
         &mut self,
         order: &Order,

@@ -12,7 +12,7 @@ fn refused(error: &crate::capture::Error) -> Error {
 
 impl Live {
     /// Returns an error in the past, and after the end of the program: nothing can change there.
-    fn refuse_past(&self) -> Result<(), Error> {
+    fn refuse_off_live_end(&self) -> Result<(), Error> {
         match (self.in_past, self.ended) {
             (true, _) => Err(Error::LivePastIsFixed),
             (false, Some(_)) => Err(Error::Gone),
@@ -26,8 +26,10 @@ impl Live {
         if self.in_past && self.is_exact() { self.opened_history_mut() } else { None }
     }
 
+    /// Returns an error for a thread whose registers and memory cannot be changed: in the past,
+    /// after the end, and in a process beside the program ([`super::forks`]).
     fn refuse_write(&self, tid: Tid) -> Result<(), Error> {
-        self.refuse_past()?;
+        self.refuse_off_live_end()?;
         self.refuse_beside(tid)
     }
 
