@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     drop(bar);
     report_faults(&timeline);
     if !timeline.save_index()? {
-        let why = if timeline.lost_images().is_empty() {
+        let why = if timeline.missing_images().is_empty() {
             "still growing or cut: it has no index"
         } else {
             "damaged: its index is not saved"

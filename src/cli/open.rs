@@ -114,8 +114,8 @@ fn report_if_cut(reader: &Reader) {
 /// Prints messages about missing images, and about threads whose path has another number of
 /// instructions than were recorded.
 pub(super) fn report_faults(timeline: &Timeline) {
-    for lost in timeline.lost_images() {
-        say(lost);
+    for missing in timeline.missing_images() {
+        say(missing);
     }
     for miscount in timeline.miscounts() {
         say(&miscount);

@@ -18,7 +18,7 @@ pub struct BlockCode<'a> {
 pub(super) trait BlockSource {
     /// Returns the addresses of the instructions of a block.
     fn addrs(&self, span: &Span) -> Vec<Addr>;
-    /// Returns the last instruction of a block.
+    /// Returns the last instruction of a block; `None` if its code is unknown.
     fn last(&self, span: &Span) -> Option<Last>;
     /// Copies code bytes; returns how many are known.
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize;

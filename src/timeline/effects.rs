@@ -110,7 +110,8 @@ impl<'a> Effects<'a> {
         Self { emitted, last, has_loaded_sp: false, execs, execs_so_far: 0, index: 0 }
     }
 
-    /// Returns all effects. The last one is [`Effect::Pending`], if the segment has a transfer.
+    /// Returns all effects. The transfer that is still pending is among them, as
+    /// [`Effect::Pending`].
     pub(super) fn finish(mut self) -> Vec<Effect> {
         self.emit_pending();
         self.emitted
@@ -137,7 +138,7 @@ impl Effects<'_> {
             let Some(block) = segment.block(execution).filter(|_| execution.first < limit) else {
                 break;
             };
-            self.arrive(block.ip);
+            self.arrive_here(block.ip);
             self.index = execution.first + u64::from(block.insns);
             if self.index > limit {
                 return;
@@ -147,7 +148,7 @@ impl Effects<'_> {
         if limit >= segment.insns {
             marks.for_each(|mark| self.process_mark(&mark.content));
         } else if let Some(addr) = segment.addr(limit) {
-            self.arrive(addr);
+            self.arrive_here(addr);
         }
     }
 
@@ -162,7 +163,7 @@ impl Effects<'_> {
         match *what {
             // The interrupted instruction had been reached, though it did not execute.
             MarkContent::Event(EventKind::AsyncDisabled { at, .. }) => {
-                self.arrive(at);
+                self.arrive_here(at);
                 self.last = LastTransfer::InSegment(Some(PendingTransfer::Kernel {
                     site: at,
                     next: at,
@@ -170,12 +171,12 @@ impl Effects<'_> {
                 }));
             }
             MarkContent::Event(EventKind::AsyncBranch { from, to }) => {
-                self.arrive(from);
+                self.arrive_here(from);
                 let pending = PendingTransfer::Kernel { site: from, next: from, sigreturn: false };
                 self.last = LastTransfer::InSegment(Some(pending));
-                self.arrive(to);
+                self.arrive_here(to);
             }
-            MarkContent::Event(EventKind::Enabled { ip }) => self.arrive(ip),
+            MarkContent::Event(EventKind::Enabled { ip }) => self.arrive_here(ip),
             MarkContent::Event(EventKind::Tsc(now)) => self.process_time(now),
             // Control may have moved anywhere in a gap.
             MarkContent::Gap(_) | MarkContent::Event(EventKind::Overflow { .. }) => {
@@ -213,7 +214,10 @@ impl Effects<'_> {
         self.exit_at((block.last, block.end), block.exit, || block.sigreturn);
     }
 
-    /// Processes a block's exit by the instruction at `site`; `next` is the address after it.
+    /// Makes the exit of a block by the instruction at `site` the last transfer, pending until the
+    /// next arrival; `next` is the address after it. If the block has loaded the stack pointer and
+    /// ends neither with a return nor a jump, emits [`Effect::SwitchStack`]. `sigreturn` returns
+    /// true if an entry to the kernel is sigreturn(2).
     fn exit_at(&mut self, (site, next): (Addr, Addr), exit: Exit, sigreturn: impl Fn() -> bool) {
         let switches = std::mem::take(&mut self.has_loaded_sp);
         if switches && !matches!(exit, Exit::Ret | Exit::Jmp | Exit::JmpIndirect) {
@@ -230,8 +234,10 @@ impl Effects<'_> {
         });
     }
 
+    /// Processes an arrival at `ip`, before instruction `self.index`. The usual case is first:
+    /// after a branch, nothing happens.
     #[inline]
-    fn arrive(&mut self, ip: Addr) {
+    fn arrive_here(&mut self, ip: Addr) {
         if !matches!(self.last, LastTransfer::InSegment(None)) {
             self.arrive_from(ip);
         }
@@ -273,8 +279,9 @@ impl Effects<'_> {
 }
 
 /// The decoder reports calls and transfers while it tallies blocks: the effects are the same as of
-/// [`Effects::of`].
+/// [`Effects::of`]. The target of a reported call is known, so `call` does not wait for an arrival.
 impl CallWatch for Effects<'_> {
+    // As `arrive_here`, but stores the index only where it is needed.
     #[inline]
     fn arrive(&mut self, ip: Addr, index: u64) {
         if !matches!(self.last, LastTransfer::InSegment(None)) {

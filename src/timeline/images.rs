@@ -55,8 +55,8 @@ impl Images {
             generation: generation(*start),
         };
         let epochs = space.epochs().iter().map(epoch).collect();
-        let lost = std::mem::take(&mut files.missing);
-        Ok((Self::new(epochs, files.by_path()), lost))
+        let missing = std::mem::take(&mut files.missing);
+        Ok((Self::new(epochs, files.by_path()), missing))
     }
 
     /// Returns images with these epochs, in order of time, and these files by path.

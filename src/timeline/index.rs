@@ -120,7 +120,8 @@ impl Index {
         self.entries.partition_point(|entry| entry.first <= index).checked_sub(1)
     }
 
-    /// Returns the blocks that contain at least one of these addresses, for [`SegmentEntry::executed_any`].
+    /// Returns the blocks that contain at least one of these addresses, for
+    /// [`SegmentEntry::executed_any`]. An address amid an instruction counts, too.
     pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> BlockNumbers {
         self.dictionaries.iter().map(|dictionary| dictionary.numbers_with(addrs)).collect()
     }

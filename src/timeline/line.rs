@@ -87,7 +87,7 @@ impl Timeline {
     }
 
     /// Returns the errors of stored images that are missing from the recording.
-    pub fn lost_images(&self) -> &[recording::Error] {
+    pub fn missing_images(&self) -> &[recording::Error] {
         &self.missing_images
     }
 

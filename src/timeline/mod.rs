@@ -4,9 +4,9 @@
 //!
 //! A *segment* is the part of a trace from one PSB (the packet at which a decoder can start) to the
 //! next. A *piece* is the part of a trace that one thread executed: all of the thread's trace, or a
-//! part of a CPU's trace. In an *epoch*, the mapped code stays the same. A *position*, `global` in
-//! the code, is the number of an instruction in the order of all threads; `index` counts the
-//! instructions of one thread, from 0.
+//! part of a CPU's trace. In an *epoch* (not one of an exact recording), the mapped code stays the
+//! same. A *position*, `global` in the code, is the number of an instruction in the order of all
+//! threads; `index` counts the instructions of one thread, from 0.
 //!
 //! This is the only room that joins flow, sideband and recording. It handles no signals and prints
 //! nothing.

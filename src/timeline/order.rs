@@ -143,7 +143,8 @@ impl Order {
     }
 }
 
-/// Returns the slices of one thread, without empty ones.
+/// Returns the slices of one thread, from each of its `times` to the next, without empty ones;
+/// instructions before the first time are a slice at time 0. `global` is not set yet: 0.
 fn slices_of(
     thread: usize,
     insns: u64,

@@ -55,7 +55,7 @@ impl Candidates {
         }
     }
 
-    /// Adds the threads of another value.
+    /// Adds the candidates of another value.
     pub(super) fn join(&mut self, other: &Self) {
         let fresh = other.threads.iter().filter(|thread| !self.threads.contains(thread));
         let fresh: Vec<_> = fresh.copied().collect();

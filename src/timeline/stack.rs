@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// An activation of a function or a signal handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The number of the call instruction, or of the instruction that the signal interrupted,
-    /// counted per thread.
+    /// The number of the call instruction, or of a signal handler's first instruction, counted per
+    /// thread.
     pub index: u64,
     /// The address of the function's first instruction.
     pub entry: Addr,

@@ -72,7 +72,7 @@ proptest! {
         let images = std::fs::read_dir(recorded.path().join("images")).unwrap();
         images.for_each(|image| std::fs::remove_file(image.unwrap().path()).unwrap());
         let timeline = recorded.open(1, 0);
-        prop_assert_eq!(timeline.lost_images().len(), 1);
+        prop_assert_eq!(timeline.missing_images().len(), 1);
         prop_assert_eq!(timeline.total(), 0);
         prop_assert!(!timeline.gaps(tid(0)).is_empty());
     }
