@@ -1,5 +1,7 @@
 //! The meaning of records: the edges of all superblocks, by number, in two forms. Plain edges,
-//! nearly all that are executed, have a form that fits half a cache line.
+//! nearly all that are executed, have a form that fits half a cache line. An edge is quiet if it
+//! adds nothing to the trace. A decoder binds the next packet to the first arrival at its address,
+//! so a loop of quiet edges needs extra packets ([`super::encoder`]).
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 
@@ -164,16 +166,17 @@ fn treatment_of(edge: &Edge) -> Treatment {
     if edge.kind == EdgeKind::SyscallReturn {
         return Treatment::Timed;
     }
+    // The first record after a change of code also reports its time.
     if edge.since != 0 || edge.bit_count > PLAIN_BITS {
         return slow;
     }
-    // A path without a bit, or one whose tail is a loop, may need a packet.
+    // A path without a bit, or one whose tail (after its last bit) is a loop, may need a packet.
     if edge.kind == EdgeKind::Direct && edge.bit_count == 0 {
         return Treatment::Quiet;
     }
-    let tail_loops = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
+    let target_is_in_quiet_tail = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
     match edge.kind {
-        EdgeKind::Direct if tail_loops => slow,
+        EdgeKind::Direct if target_is_in_quiet_tail => slow,
         EdgeKind::Direct => Treatment::Direct,
         EdgeKind::Return => Treatment::Return,
         EdgeKind::Indirect => Treatment::Indirect,

@@ -139,8 +139,8 @@ impl InlineTracer {
     }
 }
 
-/// Returns the number of ticks on the paths of records. Fails at an invalid record, and at one with
-/// a time.
+/// Returns the number of ticks on the paths of records. Fails at an unknown edge, and at a record
+/// with a time; `encode_records` checks the rest.
 fn ticks_of<M: CacheMemory>(code: &Translator<M>, records: &[u8]) -> Result<u64, BadRecord> {
     let (mut ticks, mut rest) = (0, records);
     while let Some((number, following)) = rest.split_first_chunk() {

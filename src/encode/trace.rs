@@ -68,8 +68,9 @@ impl Trace {
     }
 
     /// Encodes records. Returns the number of bytes of an incomplete record at the end, which the
-    /// next call must be given again, or an error at an invalid record. Keeps a last record whose
-    /// target only the next one shows: it is *owed*.
+    /// next call must be given again, or an error at an invalid record: the packets of records
+    /// before it may be missing then, too. Keeps a last record whose target only the next one
+    /// shows: it is *owed*.
     pub fn encode_records(
         &mut self,
         dictionary: &Dictionary,
@@ -132,7 +133,9 @@ impl Trace {
     }
 
     /// Encodes one instruction that the tracer executed for the thread, outside of the code cache.
-    /// The thread is at `next` after it, or in the kernel after a far branch.
+    /// The thread is at `next` after it, or in the kernel after a far branch. A loop without
+    /// packets through it may be missed, unless the caller enters the kernel after it
+    /// ([`Self::enter_kernel`]).
     pub fn stepped_insn(&mut self, insn: &Insn, next: u64) {
         either!(
             self,

@@ -257,7 +257,8 @@ impl<'a> ChainBuilder<'a> {
     }
 
     /// Adds the path of an edge, without its exit's target. Returns `None`, and adds nothing, if it
-    /// does not fit, is not plain, or is quiet and comes first or may complete a loop.
+    /// does not fit, is neither plain nor quiet, or is quiet and comes first or may complete a
+    /// loop.
     fn add(&mut self, plain: &PlainEdge, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
         let chain = &mut self.chain;
         // A return adds one more.

@@ -31,7 +31,8 @@ pub struct Chains {
     shift: u32,
     /// The number of chains built since the last resize.
     built: usize,
-    /// The addresses of all chains: those of returns to calls before each, and of its calls.
+    /// The addresses of all chains. For each, the targets of its returns to calls made before it,
+    /// then the return addresses of its calls.
     addresses: Vec<u64>,
 }
 
@@ -49,7 +50,8 @@ impl Chains {
         (slot, hash.to_le_bytes()[2] | 1)
     }
 
-    /// Returns the chain of these records, if they have one. It may be empty.
+    /// Returns the chain of these records, if they have one. It may be empty (`records` is 0): then
+    /// these records make no chain.
     #[inline(always)]
     pub(super) fn find(&self, key: &ChainKey) -> Option<&Chain> {
         let (slot, tag) = self.slot_and_tag(key);

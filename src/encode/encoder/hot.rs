@@ -33,13 +33,14 @@ impl Records<'_> {
     }
 
     /// Returns the start of the next record's path; `None` if there is no record. Takes nothing.
+    /// Fails at an unknown edge.
     #[inline(always)]
     fn next_start(&self, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         self.start_after(0, dictionary)
     }
 
     /// Returns the start of the path of the record after `count` others of 4 bytes; `None` if there
-    /// is no such record. Takes nothing.
+    /// is no such record. Takes nothing. Fails at an unknown edge.
     #[inline(always)]
     fn start_after(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         let bytes = self.bytes.get(count * 4..).unwrap_or_default();
@@ -66,8 +67,11 @@ struct HotState {
     /// The size of the batch in bytes at which it is written out, for example for a PSB.
     batch_limit: usize,
     ip: u64,
+    /// The number of the edge that added the last packet or bit, if it is a direct one; see
+    /// [`super`].
     loud: u32,
-    /// True if the encoder's `quiet` is still valid; else there are no quiet edges.
+    /// True if the encoder's `quiet` (the edges since then, which added nothing) is still valid;
+    /// else there are none.
     has_quiet: bool,
     /// The number of instructions since the state was loaded.
     instructions: u64,
@@ -255,8 +259,8 @@ impl Encoder {
 }
 
 impl HotState {
-    /// Moves to `target`, after a record or chain that added packets or bits. `loud` is the new
-    /// value of the field.
+    /// Moves to `target`, after a record or chain that added packets or bits. `loud` is the number
+    /// of the record's edge, if direct; else 0.
     #[inline(always)]
     fn advance_to(&mut self, instructions: u16, target: u64, loud: u32) {
         self.instructions += u64::from(instructions);
