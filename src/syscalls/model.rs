@@ -36,7 +36,7 @@ pub enum Property {
     /// The kernel keeps a pointer from the call, and writes there later: see [`super::Registered`].
     KeepsPointer,
     /// The call makes the kernel write memory outside of calls. An exact recording answers ENOSYS.
-    Refused,
+    Denied,
 }
 
 /// The memory that a call writes.

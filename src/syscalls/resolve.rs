@@ -98,7 +98,8 @@ fn area_of(call: &Call, buffer: &Buffer, memory: &dyn CallerMemory) -> Option<Ar
     })
 }
 
-/// Returns the rule for the part of a buffer that is written.
+/// Returns how much of a buffer a successful call writes: as much as its result or a length in
+/// memory says; the whole buffer if nothing says it, or if the length has no address.
 fn written_size(call: &Call, buffer: &Buffer) -> Size {
     let count = match buffer.extent {
         Extent::Whole => None,

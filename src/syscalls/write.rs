@@ -158,15 +158,9 @@ pub(super) const fn messages(arg: usize, count_arg: usize) -> Write {
     Write::Messages { arg, count: Value::Arg(count_arg) }
 }
 
+/// The modifiers of a row, for single buffers only.
 impl Write {
-    /// Replaces the buffer; returns other writes as they are.
-    const fn changed(self, changed: Buffer) -> Self {
-        match self {
-            Self::Buffer(_) => Self::Buffer(changed),
-            other => other,
-        }
-    }
-
+    /// Returns the buffer to modify. Panics, at compile time in a table, for other writes.
     const fn as_buffer(self) -> Buffer {
         match self {
             Self::Buffer(buffer) => buffer,
@@ -176,36 +170,36 @@ impl Write {
 
     /// Limits the write to as many units as the result says.
     pub(super) const fn counted_by_result(self) -> Self {
-        self.changed(Buffer { extent: Extent::Result, ..self.as_buffer() })
+        Self::Buffer(Buffer { extent: Extent::Result, ..self.as_buffer() })
     }
 
     /// Limits the write to as many units as the field `length` says after the call.
     pub(super) const fn counted_by(self, length: Value) -> Self {
-        self.changed(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
+        Self::Buffer(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
     }
 
     /// Puts a header of this size before the units. The call writes the header, too.
     pub(super) const fn after_header(self, header_bytes: u64) -> Self {
-        self.changed(Buffer { header_bytes, ..self.as_buffer() })
+        Self::Buffer(Buffer { header_bytes, ..self.as_buffer() })
     }
 
-    /// Moves the buffer to this many bytes after the pointer's target.
+    /// Moves the buffer to this many bytes after the pointer's target, whatever it was before.
     pub(super) const fn at_offset(self, offset: u64) -> Self {
-        self.changed(Buffer { offset, ..self.as_buffer() })
+        Self::Buffer(Buffer { offset, ..self.as_buffer() })
     }
 
     /// Makes the call write the buffer whatever the result is.
     pub(super) const fn always(self) -> Self {
-        self.changed(Buffer { when: When::Always, ..self.as_buffer() })
+        Self::Buffer(Buffer { when: When::Always, ..self.as_buffer() })
     }
 
     /// Makes the call write the buffer also when a signal ends it.
     pub(super) const fn also_interrupted(self) -> Self {
-        self.changed(Buffer { when: When::Interrupted, ..self.as_buffer() })
+        Self::Buffer(Buffer { when: When::Interrupted, ..self.as_buffer() })
     }
 
     /// Makes the call write the buffer only if the value has one of these bits.
     pub(super) const fn if_bits(self, value: Value, bits: u64) -> Self {
-        self.changed(Buffer { condition: Some((value, bits)), ..self.as_buffer() })
+        Self::Buffer(Buffer { condition: Some((value, bits)), ..self.as_buffer() })
     }
 }

@@ -152,7 +152,7 @@ impl Process {
         if let Some(error) = self.engine.own_mapping_error(number, registers) {
             return Some(error);
         }
-        let is_refused = Model::by_number(number).is_some_and(|model| model.has(Property::Refused));
+        let is_refused = Model::by_number(number).is_some_and(|model| model.has(Property::Denied));
         match number {
             // Its C library relies on what worked before the recorder came. No number of a CPU is
             // written, so the library asks for it.

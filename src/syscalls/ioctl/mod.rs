@@ -50,7 +50,8 @@ pub(super) enum RequestWrites {
 }
 
 impl RequestWrites {
-    /// Returns the writes that are known or assumed.
+    /// Returns the writes that are known or assumed; none for an unknown request, which may write
+    /// anything: see [`Self::knowledge`].
     pub(super) fn writes(&self) -> &[Write] {
         match self {
             Self::Listed(writes) => writes,

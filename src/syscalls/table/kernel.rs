@@ -2,7 +2,7 @@
 
 use super::bpf::BPF;
 use super::sizes::{INT, SYSINFO, UTSNAME};
-use crate::syscalls::model::Property::{ChangesMappings, MayBlock, Refused};
+use crate::syscalls::model::Property::{ChangesMappings, Denied, MayBlock};
 use crate::syscalls::model::{Model, Operation, by_int, call, multiplexed, op};
 use crate::syscalls::write::{filled, structure};
 
@@ -33,7 +33,7 @@ pub(super) const CALLS: &[Model] = &[
     call(246, "kexec_load", &[], &[]),
     // The kernel writes the event's ring buffer at any time. It answers a wrong size with the right
     // one.
-    call(298, "perf_event_open", &[structure(0, INT).at_offset(4).always()], &[Refused]),
+    call(298, "perf_event_open", &[structure(0, INT).at_offset(4).always()], &[Denied]),
     call(313, "finit_module", &[], &[]),
     call(318, "getrandom", &[filled(0, 1)], &[MayBlock]),
     call(320, "kexec_file_load", &[], &[]),

@@ -2,7 +2,7 @@
 
 use super::sizes::{INT, byte_per_page, node_mask};
 use crate::syscalls::model::Property::{
-    ChangesMappings, MayBlock, Refused, WritesFiles, WritesOthers,
+    ChangesMappings, Denied, MayBlock, WritesFiles, WritesOthers,
 };
 use crate::syscalls::model::{Model, call};
 use crate::syscalls::value::Value;
@@ -31,7 +31,7 @@ pub(super) const CALLS: &[Model] = &[
     // The kernel may write more of the local vector than the result says.
     call(310, "process_vm_readv", &[whole_vector(Value::Arg(1), Value::Arg(2))], &[]),
     call(311, "process_vm_writev", &[], &[WritesOthers]),
-    call(323, "userfaultfd", &[], &[Refused]),
+    call(323, "userfaultfd", &[], &[Denied]),
     call(325, "mlock2", &[], &[]),
     call(329, "pkey_mprotect", &[], &[ChangesMappings]),
     call(330, "pkey_alloc", &[], &[]),

@@ -70,7 +70,7 @@ fn properties_of_some_calls() {
     assert!(has("write", Property::WritesFiles));
     assert!(has("process_vm_writev", Property::WritesOthers));
     let refused = ["io_uring_setup", "io_setup", "io_submit", "userfaultfd", "perf_event_open"];
-    assert!(refused.iter().all(|name| has(name, Property::Refused)));
+    assert!(refused.iter().all(|name| has(name, Property::Denied)));
     let keeping = ["set_robust_list", "set_tid_address", "rseq", "clone"];
     assert!(keeping.iter().all(|name| has(name, Property::KeepsPointer)));
 }

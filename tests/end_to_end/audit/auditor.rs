@@ -162,7 +162,7 @@ impl Auditor {
             self.report.count(&variant(&call), 0);
         }
         task.call = Some(InCall { call, open });
-        if Model::by_number(call.number).is_some_and(|model| model.has(Property::Refused)) {
+        if Model::by_number(call.number).is_some_and(|model| model.has(Property::Denied)) {
             // Without a call, the kernel leaves the ENOSYS that is in RAX.
             let refused = Registers { orig_rax: u64::MAX, ..registers };
             drop(Tracee(tid).set_registers(&refused));
