@@ -43,9 +43,9 @@ const HEADER_BYTES: usize = 8;
 const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
 
 /// Parses the context switches (`PERF_RECORD_SWITCH_CPU_WIDE`) and the losses in consecutive perf
-/// records; skips others. If the first switch is to a thread, adds the switch away from the thread
-/// before in front of it, with the same time. A loss has the time of the switch before it; 0 if
-/// there is none.
+/// records; skips others. If the first of them is a switch to a thread (no loss before it), adds
+/// the switch away from the thread before in front of it, with the same time. A loss has the time
+/// of the switch before it; 0 if there is none.
 pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut at = 0;

@@ -19,6 +19,17 @@ use std::io::{self, Write};
 
 /// The size of the attributes in Linux 4.17 and later.
 const ATTR_BYTES: u32 = 112;
+/// The size of an entry of the table of attributes: with the position and the size of the event's
+/// ids.
+const ATTR_ENTRY_BYTES: u64 = ATTR_BYTES as u64 + 16;
+/// The size of the position and the size of a section, in the table of features.
+const FEATURE_ENTRY_BYTES: u64 = 16;
+/// `PERF_TYPE_SOFTWARE`.
+const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_DUMMY`.
+const DUMMY: u64 = 9;
+/// The size of an `AUXTRACE` record without the bytes of the trace.
+const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
 const ATTR_SAMPLE_TYPE: u64 = super::numbers::SAMPLE_IP;
 
 /// The fields of each record's trailer.
@@ -153,46 +164,29 @@ impl PerfWriter {
 
     /// Writes the file with a file header. The AUX areas, each with the bytes of its trace, precede
     /// the other records. Their file positions in `traces` are ignored: this computes new ones.
+    ///
+    /// The layout is: file header, ids of the events, attributes, records, table of features,
+    /// sections of features.
     pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
         let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
         let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
-        let data_at = attrs_at + u64::from(ATTR_BYTES + 16) * self.events.len() as u64;
-        let padding = |bytes: &[u8]| bytes.len().next_multiple_of(8) - bytes.len();
+        let data_at = attrs_at + ATTR_ENTRY_BYTES * self.events.len() as u64;
         let traces_bytes: usize =
             traces.iter().map(|(_, bytes)| AUXTRACE_BYTES + bytes.len() + padding(bytes)).sum();
         let round = encode_record(RECORD_FINISHED_ROUND, 0, &[]);
         let data_bytes = (self.info.len() + traces_bytes + self.records.len() + round.len()) as u64;
         let mut features = self.features();
         if !traces.is_empty() {
-            // The positions of the AUX areas, from which perf reads them.
-            let mut index = (traces.len() as u64).to_le_bytes().to_vec();
-            let mut at = data_at + self.info.len() as u64;
-            for (_, bytes) in traces {
-                index.extend(at.to_le_bytes());
-                index.extend((AUXTRACE_BYTES as u64).to_le_bytes());
-                at += (AUXTRACE_BYTES + bytes.len() + padding(bytes)) as u64;
-            }
+            let index = aux_index(traces, data_at + self.info.len() as u64);
             features.push((FEATURE_AUXTRACE, index));
         }
         out.write_all(MAGIC)?;
         let bits = features.iter().fold(0_u64, |bits, (number, _)| bits | 1 << number);
-        // The file header: sizes, positions, and the bits of the features.
-        for word in [
-            FILE_HEADER_BYTES,
-            u64::from(ATTR_BYTES + 16),
-            attrs_at,
-            data_at - attrs_at,
-            data_at,
-            data_bytes,
-            0,
-            0,
-            bits,
-            0,
-            0,
-            0,
-        ] {
-            out.write_all(&word.to_le_bytes())?;
-        }
+        let sizes = [FILE_HEADER_BYTES, ATTR_ENTRY_BYTES];
+        let attrs = [attrs_at, data_at - attrs_at];
+        let (data, event_types) = ([data_at, data_bytes], [0, 0]);
+        let words = [sizes, attrs, data, event_types, [bits, 0], [0, 0]];
+        words.as_flattened().iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))?;
         ids.iter().try_for_each(|id| out.write_all(&id.to_le_bytes()))?;
         let mut ids_at = FILE_HEADER_BYTES;
         for event in &self.events {
@@ -211,11 +205,11 @@ impl PerfWriter {
         }
         out.write_all(&self.records)?;
         out.write_all(&round)?;
-        let mut at = data_at + data_bytes + 16 * features.len() as u64;
+        let mut section_at = data_at + data_bytes + FEATURE_ENTRY_BYTES * features.len() as u64;
         for (_, section) in &features {
-            out.write_all(&at.to_le_bytes())?;
+            out.write_all(&section_at.to_le_bytes())?;
             out.write_all(&(section.len() as u64).to_le_bytes())?;
-            at += section.len() as u64;
+            section_at += section.len() as u64;
         }
         features.iter().try_for_each(|(_, section)| out.write_all(section))
     }
@@ -277,12 +271,23 @@ impl PerfWriter {
     }
 }
 
-/// `PERF_TYPE_SOFTWARE`.
-const SOFTWARE: u32 = 1;
-/// `PERF_COUNT_SW_DUMMY`.
-const DUMMY: u64 = 9;
+/// Encodes the feature section with the positions of the AUX areas, from which perf reads them. The
+/// first is at `first_at`.
+fn aux_index(traces: &[(AuxTrace, &[u8])], first_at: u64) -> Vec<u8> {
+    let mut index = (traces.len() as u64).to_le_bytes().to_vec();
+    let mut area_at = first_at;
+    for (_, bytes) in traces {
+        index.extend(area_at.to_le_bytes());
+        index.extend((AUXTRACE_BYTES as u64).to_le_bytes());
+        area_at += (AUXTRACE_BYTES + bytes.len() + padding(bytes)) as u64;
+    }
+    index
+}
 
-const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
+/// Returns the number of NULs after the bytes of an AUX area, up to a multiple of 8 bytes.
+const fn padding(bytes: &[u8]) -> usize {
+    bytes.len().next_multiple_of(8) - bytes.len()
+}
 
 /// Encodes an `AUXTRACE` record, to be followed by `size_bytes` trace bytes.
 fn auxtrace_record(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
