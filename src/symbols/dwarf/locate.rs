@@ -75,7 +75,7 @@ pub(super) fn is_stored(context: Context<'_>, variable: Die<'_>) -> bool {
 }
 
 /// Returns the expression of a location attribute that holds at `addr`; `None` if its location list
-/// has none there.
+/// has none there. A plain expression holds at all addresses.
 fn expression_at(
     unit: UnitRef<'_, Reader>,
     value: &AttributeValue<Reader>,

@@ -32,7 +32,7 @@ pub struct Frame {
     pub location: Option<Location>,
 }
 
-/// The DWARF of one module.
+/// The DWARF of one module. The parameter `code` of its methods is the module's executable ranges.
 pub(in crate::symbols) struct Dwarf {
     pub(super) units: Units,
     /// The units of the supplement, the file into which dwz moved entries that several debug files
