@@ -152,7 +152,8 @@ struct Names<'a, 's> {
 }
 
 impl Names<'_, '_> {
-    /// Resolves all names in an expression, and adds them to `found`.
+    /// Resolves all names in an expression, and adds them to `found`. Also checks the names of
+    /// registers.
     fn resolve_in(&mut self, expr: &Expr) -> Result<(), Error> {
         match expr {
             Expr::Name(name) => {
