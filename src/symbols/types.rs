@@ -79,6 +79,8 @@ pub enum Kind {
         element: Option<TypeId>,
         /// The number of elements in each dimension, outermost first; `None` if it is unknown.
         counts: Vec<Option<u64>>,
+        /// True if it is a vector, such as `__m128`, which is no array of the language.
+        is_vector: bool,
     },
     /// An enumeration, whose values have names.
     Enumeration {

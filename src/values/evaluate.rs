@@ -463,7 +463,7 @@ pub(super) fn is_slice_pointer(member: &Member) -> bool {
 /// Returns the type of an array's elements, which are arrays if it has several dimensions. `None`
 /// if the type is not an array.
 pub(super) fn element_of(array: &Type) -> Option<Ty> {
-    let Kind::Array { element, counts } = &array.kind else { return None };
+    let Kind::Array { element, counts, .. } = &array.kind else { return None };
     match counts.split_first() {
         Some((_, rest)) if !rest.is_empty() => Some(Ty::Row(*element, rest.into())),
         _ => Some(Ty::or_void(*element)),

@@ -12,6 +12,8 @@ const RDX: u16 = 1;
 const XMM1: u16 = 18;
 /// The maximum size of a value that is returned in registers, in bytes.
 const IN_REGISTERS: u64 = 16;
+/// The size of the largest vector register, ZMM0.
+const LARGEST_VECTOR: u64 = 64;
 /// The limit on the nested members and elements of a value that is returned in registers.
 const MAX_PARTS: usize = 128;
 
@@ -24,6 +26,8 @@ enum Class {
     Integer,
     /// In an SSE register.
     Sse,
+    /// In the upper half of the SSE register of the eightbyte before.
+    SseUp,
 }
 
 impl Evaluator<'_> {
@@ -54,19 +58,27 @@ impl Evaluator<'_> {
         let (shape, size) = (self.shape(&ty)?, self.size_of(&ty)?);
         let is_aggregate = matches!(
             shape.kind,
-            Kind::Structure(_) | Kind::Union(_) | Kind::Array { .. } | Kind::Variants { .. }
+            Kind::Structure(_)
+                | Kind::Union(_)
+                | Kind::Array { is_vector: false, .. }
+                | Kind::Variants { .. }
         );
         if size == 0 {
             return Some(Home { pieces: Vec::new() });
         }
+        let is_known = matches!(language, Language::C | Language::Other);
         if size > IN_REGISTERS {
+            // The upper halves of YMM0 and ZMM0 are not read.
+            if size <= LARGEST_VECTOR && self.may_have_large_vector(&ty) {
+                return None;
+            }
             // The function returned the value's address, in Rust not always.
             let addr = crate::symbols::Machine::register(machine, RAX)?;
-            let is_known = matches!(language, Language::C | Language::Other);
             return is_known.then_some(Home::of(Piece::Memory(Addr(addr))));
         }
         // Classes of C++ may be returned in memory, and Rust and Go have other rules.
-        if is_aggregate && language != Language::C {
+        let is_vector = matches!(shape.kind, Kind::Array { is_vector: true, .. });
+        if is_aggregate && language != Language::C || is_vector && !is_known {
             return None;
         }
         let classes = self.classes(&ty)?;
@@ -74,9 +86,13 @@ impl Evaluator<'_> {
         let mut pieces = Vec::new();
         for (number, class) in (0_u64..).zip(classes) {
             let bytes = size.saturating_sub(8 * number).min(8);
-            if bytes > 0 {
+            if class == Class::SseUp
+                && let Some((bits, Piece::Register(XMM0))) = pieces.last_mut()
+            {
+                *bits = Some(128);
+            } else if bytes > 0 {
                 let register = match class {
-                    Class::Sse => vectors.next()?,
+                    Class::Sse | Class::SseUp => vectors.next()?,
                     Class::Integer => general.next()?,
                     Class::Nothing => return None,
                 };
@@ -84,6 +100,28 @@ impl Evaluator<'_> {
             }
         }
         Some(Home { pieces })
+    }
+
+    /// Returns true if a value may contain a vector that is larger than 16 bytes.
+    fn may_have_large_vector(&self, ty: &Ty) -> bool {
+        let mut parts = vec![ty.clone()];
+        for _ in 0..MAX_PARTS {
+            let Some(ty) = parts.pop() else { return false };
+            let Some(shape) = self.shape(&ty) else { return true };
+            match &shape.kind {
+                Kind::Structure(members) | Kind::Union(members) => {
+                    parts.extend(members.iter().map(|member| Ty::or_void(member.type_id)));
+                }
+                Kind::Array { is_vector: true, .. } => {
+                    if self.size_of(&ty).is_none_or(|size| size > IN_REGISTERS) {
+                        return true;
+                    }
+                }
+                Kind::Array { element, .. } => parts.push(Ty::or_void(*element)),
+                _ => {}
+            }
+        }
+        true
     }
 
     /// Returns the classes of a value's two eightbytes. `None` for a value that is returned in
@@ -106,6 +144,18 @@ impl Evaluator<'_> {
                     }
                     continue;
                 }
+                Kind::Array { is_vector: true, .. } if at == 0 && size == IN_REGISTERS => {
+                    merge_class(&mut classes, 0, Class::Sse)?;
+                    merge_class(&mut classes, 8, Class::SseUp)?;
+                    continue;
+                }
+                // Compilers disagree on smaller vectors, and return one double in memory.
+                Kind::Array { is_vector: true, counts, .. }
+                    if size == 8 && *counts != [Some(1)] =>
+                {
+                    Class::Sse
+                }
+                Kind::Array { is_vector: true, .. } => return None,
                 Kind::Array { .. } => {
                     let element = super::evaluate::element_of(&shape)?;
                     let step = self.size_of(&element).filter(|step| *step > 0)?;
@@ -137,6 +187,11 @@ impl Evaluator<'_> {
 /// Merges `class` into the class of the eightbyte at offset `at`; `None` beyond 16 bytes.
 fn merge_class(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
     let eightbyte = classes.get_mut(usize::try_from(at / 8).ok()?)?;
-    *eightbyte = if *eightbyte == Class::Integer { Class::Integer } else { class };
+    *eightbyte = match (*eightbyte, class) {
+        (Class::Nothing, class) => class,
+        (before, class) if before == class => class,
+        (Class::Integer, _) | (_, Class::Integer) => Class::Integer,
+        _ => Class::Sse,
+    };
     Some(())
 }

@@ -52,7 +52,8 @@ impl Evaluator<'_> {
             Ty::Basic(Basic::Boolean) => made(Kind::Boolean, Some(1)),
             Ty::Pointer(_) => made(Kind::Pointer { target: None, is_reference: false }, Some(8)),
             Ty::Row(element, counts) => {
-                made(Kind::Array { element: *element, counts: counts.to_vec() }, None)
+                let counts = counts.to_vec();
+                made(Kind::Array { element: *element, counts, is_vector: false }, None)
             }
         }
     }
@@ -72,9 +73,13 @@ impl Evaluator<'_> {
     pub(super) fn size_of(&self, ty: &Ty) -> Option<u64> {
         let (mut shape, mut elements) = (self.shape(ty)?, 1_u64);
         for _ in 0..MAX_LEVELS {
-            let Kind::Array { element, counts } = &shape.kind else {
+            let Kind::Array { element, counts, is_vector } = &shape.kind else {
                 return shape.size_bytes?.checked_mul(elements);
             };
+            // A vector of three elements may be as large as one of four.
+            if *is_vector && let Some(size) = shape.size_bytes {
+                return size.checked_mul(elements);
+            }
             elements = counts
                 .iter()
                 .try_fold(elements, |product, count| product.checked_mul((*count)?))?;

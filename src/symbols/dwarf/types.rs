@@ -71,7 +71,8 @@ impl<'a> Types<'a> {
             tag if is_aggregate(tag) => self.structure_or_variants(die),
             gimli::DW_TAG_array_type => {
                 let element = self.referenced_type(die, gimli::DW_AT_type);
-                Kind::Array { element, counts: element_counts(die) }
+                let is_vector = entry.attr_value(gimli::DW_AT_GNU_vector).is_some();
+                Kind::Array { element, counts: element_counts(die), is_vector }
             }
             gimli::DW_TAG_enumeration_type => self.enumeration(die, &mut size_bytes),
             gimli::DW_TAG_subroutine_type => Kind::Function,

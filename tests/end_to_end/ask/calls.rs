@@ -182,3 +182,40 @@ fn threads_handlers_and_longjmp_have_their_calls() {
     assert_eq!(of("deep").len(), 20);
     assert!(of("deep").iter().all(|row| row["returned_at"].is_null() && row["returned"].is_null()));
 }
+
+#[test]
+fn returned_vectors_are_those_that_the_program_made_or_unavailable() {
+    // gdb reads the upper half of a vector of 16 bytes from XMM1.
+    for level in ["-O0", "-O1"] {
+        let scene = Scene::new();
+        let Some(program) = compile(&scene, "gcc", "vectors.c", &[level, "-w"]) else { return };
+        let (dir, _) = record(&scene, &[], &program);
+        let four = json!([1.0, 2.0, 3.0, 4.0]);
+        let expected = [
+            ("four_of", four.clone()),
+            ("boxed_of", json!({"of": four})),
+            ("two_of", json!([1.0, 2.0])),
+            ("pair_of", json!({"a": [1.0, 2.0], "b": [3.0, 4.0]})),
+            ("floats_of", json!({"of": four, "all": four})),
+            ("one_of", json!(null)),
+            ("eight_of", json!(null)),
+            ("large_of", json!(null)),
+        ];
+        let mut options = vec!["--returns", "--function", "mixed_of"];
+        for (function, _) in &expected {
+            options.extend(["--function", function]);
+        }
+        let found = rows("calls", &dir, &options);
+        let call = |function: &str| found.iter().find(|row| row["function"] == function);
+        for (function, value) in &expected {
+            // Two of them need AVX.
+            let Some(call) = call(function) else {
+                assert!(value.is_null(), "{function}, {level}");
+                continue;
+            };
+            assert_eq!(call["returned"], *value, "{function}, {level}");
+        }
+        let mixed = &call("mixed_of").expect("mixed_of is called")["returned"];
+        assert_eq!(mixed["of"], four, "{level}");
+    }
+}
