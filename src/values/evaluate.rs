@@ -21,7 +21,8 @@ use super::ty::{MAX_LEVELS, Ty};
 use crate::common::Addr;
 use crate::insn::Registers;
 use crate::symbols::{
-    FrameRegisters, Home, Kind, Machine, Member, Piece, Signature, Symbols, Type, TypeId, Variant,
+    FrameRegisters, Home, Kind, Language, Machine, Member, Piece, Signature, Symbols, Type, TypeId,
+    Variant,
 };
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -221,14 +222,14 @@ impl<'s> Evaluator<'s> {
             Kind::Pointer { .. } => Some(false),
             kind => signedness(kind),
         };
+        if is_signed.is_none() && shape.kind != Kind::Float {
+            return Ok(None);
+        }
         let size = shape.size_bytes.ok_or(Missing::Unavailable)?;
         if let Some(is_signed) = is_signed {
             let bytes = read(&value.home, size, machine)?;
             let integer = integer_of(&bytes, is_signed).ok_or(Missing::Unavailable)?;
             return Ok(Some(Number::Integer { value: integer, size_bytes: size, is_signed }));
-        }
-        if shape.kind != Kind::Float {
-            return Ok(None);
         }
         let real = real_of(&read(&value.home, size, machine)?, &shape)?;
         Ok(Some(Number::Real { value: real, size_bytes: size.min(8) }))
@@ -261,18 +262,14 @@ impl Evaluation<'_, '_> {
             }
             Expr::Real(value) => Ok(value_of(Number::Real { value: *value, size_bytes: 8 })),
             Expr::Member(of, name) => self.member(&self.value(of)?, name),
-            Expr::Index(of, index) => self.index(&self.value(of)?, &self.value(index)?),
-            Expr::Target(of) => self.target(&self.value(of)?),
+            Expr::Index(of, index) => {
+                let of = self.without_reference(&self.value(of)?)?;
+                self.index(&of, &self.value(index)?)
+            }
+            Expr::Target(of) => self.target(&self.without_reference(&self.value(of)?)?),
             Expr::Address(of) => {
-                let value = self.value(of)?;
-                let Some(at) = address(&value.home) else {
-                    return Err(match value.home.pieces.as_slice() {
-                        [(_, Piece::OptimizedOut)] => Missing::OptimizedOut.into(),
-                        _ => Missing::Unavailable.into(),
-                    });
-                };
-                let home = Home::of(Piece::Bytes(at.0.to_le_bytes().to_vec()));
-                Ok(Val { ty: Ty::Pointer(Arc::new(value.ty)), home })
+                let value = self.without_reference(&self.value(of)?)?;
+                pointer_to(&value.home, value.ty)
             }
             Expr::Unary(operator, of) => {
                 let number = self.number(&self.value(of)?, "this operator")?;
@@ -331,7 +328,7 @@ impl Evaluation<'_, '_> {
     }
 
     /// Returns the error for an operand of the wrong type: `what` needs `needs`.
-    fn wrong(&self, what: &'static str, needs: &'static str, value: &Val) -> Fail {
+    pub(super) fn wrong(&self, what: &'static str, needs: &'static str, value: &Val) -> Fail {
         let of = self.evaluator.description_of(&value.ty);
         Fail::Error(Error::WrongType { what, needs, of })
     }
@@ -364,6 +361,9 @@ impl Evaluation<'_, '_> {
     /// Returns the pointer to the elements of a slice of Rust or Go; `None` for other values.
     fn slice_pointer(&self, slice: &Val) -> Option<Val> {
         let shape = self.evaluator.shape(&slice.ty)?;
+        if !matches!(shape.language, Language::Rust | Language::Go) {
+            return None;
+        }
         let Kind::Structure(members) = &shape.kind else { return None };
         let data = members.iter().find(|member| is_slice_pointer(member))?;
         self.evaluator.target_of(&Ty::or_void(data.type_id))?;
@@ -406,7 +406,7 @@ impl Evaluation<'_, '_> {
 
     /// Returns a value as a number. `what` is the operator, for the error if it is none.
     pub(super) fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
-        let value = self.without_reference(value)?;
+        let value = self.decayed(value)?;
         match self.evaluator.number(&value, self.machine)? {
             Some(number) => Ok(number),
             None => Err(self.wrong(what, "a number", &value)),
@@ -421,32 +421,36 @@ impl Evaluation<'_, '_> {
         if is_reference { self.target(value) } else { Ok(value.clone()) }
     }
 
-    /// Converts a number or pointer to a basic type, or to a pointer to it with this many stars.
-    fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
-        let number = self.number(value, "a cast")?;
-        let mut ty = Ty::Basic(basic);
-        for _ in 0..stars {
-            ty = Ty::Pointer(Arc::new(ty));
+    /// Returns the value as an operand: the target of a reference, and a pointer to the first
+    /// element of an array of C or C++.
+    pub(super) fn decayed(&self, value: &Val) -> Found<Val> {
+        let value = self.without_reference(value)?;
+        let Some(shape) = self.evaluator.shape(&value.ty) else { return Ok(value) };
+        match element_of(&shape) {
+            Some(element) if decays(&shape) => pointer_to(&value.home, element),
+            _ => Ok(value),
         }
-        if stars > 0 {
-            let (_, bytes) = Number::integer(number.to_integer(), 8, false).to_bytes();
-            return Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) });
-        }
-        let (_, bytes) = match basic {
-            Basic::Integer { size_bytes, is_signed } => {
-                Number::integer(number.to_integer(), size_bytes, is_signed).to_bytes()
-            }
-            Basic::Character { is_signed } => {
-                Number::integer(number.to_integer(), 1, is_signed).to_bytes()
-            }
-            Basic::Boolean => Number::integer(number.is_true().into(), 1, false).to_bytes(),
-            Basic::Float { size_bytes } => {
-                Number::Real { value: number.to_real(), size_bytes }.to_bytes()
-            }
-            Basic::Void => return Err(self.wrong("(void)", "nothing", value)),
-        };
-        Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) })
     }
+}
+
+/// Returns a pointer to the value at `home`, which has the type `target`. Fails if the value is not
+/// in memory.
+fn pointer_to(home: &Home, target: Ty) -> Found<Val> {
+    let Some(at) = address(home) else {
+        return Err(match home.pieces.as_slice() {
+            [(_, Piece::OptimizedOut)] => Missing::OptimizedOut.into(),
+            _ => Missing::Unavailable.into(),
+        });
+    };
+    let home = Home::of(Piece::Bytes(at.0.to_le_bytes().to_vec()));
+    Ok(Val { ty: Ty::Pointer(Arc::new(target)), home })
+}
+
+/// Returns true if an array is a pointer where a number is needed. Vectors are not, and neither are
+/// arrays of Rust and Go.
+fn decays(array: &Type) -> bool {
+    matches!(array.kind, Kind::Array { is_vector: false, .. })
+        && matches!(array.language, Language::C | Language::Other)
 }
 
 /// Returns a number as an intermediate value, which has computed bytes.

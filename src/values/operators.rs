@@ -1,10 +1,13 @@
-//! Evaluates binary operators.
+//! Evaluates binary operators and casts.
 
 use super::arithmetic;
 use super::evaluate::{Evaluation, Fail, Found, Val, value_of};
 use super::number::Number;
-use super::parse::{Binary, Expr};
+use super::parse::{Basic, Binary, Expr};
 use super::shown::Missing;
+use super::ty::Ty;
+use crate::symbols::{Home, Piece};
+use std::sync::Arc;
 
 impl Evaluation<'_, '_> {
     /// Evaluates `left operator right` by the rules of C: `&&` and `||` evaluate their right operand
@@ -27,11 +30,14 @@ impl Evaluation<'_, '_> {
 
     /// Returns `left operator right`, of two values.
     fn combined(&self, operator: Binary, left: &Val, right: &Val) -> Found<Val> {
-        let (left, right) = (self.without_reference(left)?, self.without_reference(right)?);
+        let (left, right) = (self.decayed(left)?, self.decayed(right)?);
         let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
         match (operator, is_pointer(&left), is_pointer(&right)) {
             (Binary::Add, true, false) => {
                 return self.offset_pointer(&left, self.number(&right, "+")?.to_integer());
+            }
+            (Binary::Add, false, true) => {
+                return self.offset_pointer(&right, self.number(&left, "+")?.to_integer());
             }
             (Binary::Subtract, true, false) => {
                 let by = self.number(&right, "-")?.to_integer().wrapping_neg();
@@ -51,6 +57,33 @@ impl Evaluation<'_, '_> {
             (self.number(&left, "this operator")?, self.number(&right, "this operator")?);
         let result = arithmetic::binary(operator, left, right);
         Ok(value_of(result.ok_or(Missing::Unavailable)?))
+    }
+
+    /// Converts a number or pointer to a basic type, or to a pointer to it with this many stars.
+    pub(super) fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
+        let number = self.number(value, "a cast")?;
+        let mut ty = Ty::Basic(basic);
+        for _ in 0..stars {
+            ty = Ty::Pointer(Arc::new(ty));
+        }
+        if stars > 0 {
+            let (_, bytes) = Number::integer(number.to_integer(), 8, false).to_bytes();
+            return Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) });
+        }
+        let (_, bytes) = match basic {
+            Basic::Integer { size_bytes, is_signed } => {
+                Number::integer(number.to_integer(), size_bytes, is_signed).to_bytes()
+            }
+            Basic::Character { is_signed } => {
+                Number::integer(number.to_integer(), 1, is_signed).to_bytes()
+            }
+            Basic::Boolean => Number::integer(number.is_true().into(), 1, false).to_bytes(),
+            Basic::Float { size_bytes } => {
+                Number::Real { value: number.to_real(), size_bytes }.to_bytes()
+            }
+            Basic::Void => return Err(self.wrong("(void)", "nothing", value)),
+        };
+        Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) })
     }
 }
 

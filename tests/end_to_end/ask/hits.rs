@@ -10,7 +10,7 @@ use std::path::Path;
 const SCRIPT: &str = r#"
 import gdb
 for option in ["pagination off", "width 0", "style enabled off", "print repeats unlimited",
-               "print null-stop on", "print frame-arguments none"]:
+               "print null-stop on", "print frame-arguments none", "print symbol off"]:
     gdb.execute("set " + option)
 gdb.execute("cf-seek start", to_string=True)
 hits = gdb.Breakpoint("AT")
@@ -76,7 +76,15 @@ fn by_gdb(scene: &Scene, dir: &Path, at: &str, expressions: &[&str]) -> Vec<Vec<
 /// Removes the types that gdb prints before pointers.
 fn without_types(text: &str) -> String {
     let mut text = text.trim().to_owned();
-    for of in ["(struct node *) ", "(const char *) ", "(void (*)(int)) "] {
+    for of in [
+        "(struct node *) ",
+        "(const char *) ",
+        "(void (*)(int)) ",
+        "(int *) ",
+        "(int **) ",
+        "(int (*)[3]) ",
+        "(void *) ",
+    ] {
         text = text.replace(of, "");
     }
     text
@@ -129,6 +137,63 @@ fn values_at_each_hit_are_those_of_gdb() {
         }
         assert!(known > 12 * 20, "{level}: {known}");
     }
+}
+
+/// Operands that are references, or arrays, which decay to pointers.
+const OPERANDS: [&str; 33] = [
+    "p[1]",
+    "*p",
+    "p + 1",
+    "&p",
+    "a[1]",
+    "*a",
+    "&a[2]",
+    "&a",
+    "a + 1",
+    "*(a + 2)",
+    "-r",
+    "&r",
+    "r + 1",
+    "*&r",
+    "-h.inner",
+    "&h.inner",
+    "h.row + 1",
+    "&h.row[1]",
+    "table + 1",
+    "*(table + 1)",
+    "1 + table",
+    "2 + second",
+    "second - table",
+    "(int)(table == &table[0])",
+    "(int)(table < second)",
+    "(int)!table",
+    "(int)(table && 0)",
+    "(long)table",
+    "(void *)table",
+    "grid + 1",
+    "*(*(grid + 1) + 2)",
+    "grid[1] + 1",
+    "*grid[1]",
+];
+
+#[test]
+fn references_and_arrays_are_operands_as_in_gdb() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "g++", "operands.cpp", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let at = line_of("operands.cpp", "// the line");
+    let expected = by_gdb(&scene, &dir, &at, &OPERANDS);
+    assert_eq!(expected.len(), 1);
+    let found = ours(&dir, &at, &OPERANDS);
+    for ((text, ours), gdb) in OPERANDS.iter().zip(&found[0][1..]).zip(&expected[0][1..]) {
+        assert_eq!(ours, gdb, "{text}");
+    }
+    // A reference is no pointer.
+    let refused = ask("hits", &dir, &["--at", &at, "--print", "*r"]);
+    assert!(text(&refused.stderr).contains("* needs a pointer"), "{}", text(&refused.stderr));
 }
 
 #[test]

@@ -1,0 +1,23 @@
+// References and arrays as operands of expressions.
+
+static int table[4] = {5, 6, 7, 8};
+static int grid[2][3] = {{1, 2, 3}, {4, 5, 6}};
+
+struct Holder {
+    int &inner;
+    int row[2];
+};
+
+__attribute__((noinline)) static int sum(int *&p, int (&a)[3], int &r, Holder h)
+{
+    int *second = &table[1];
+    return p[1] + a[1] + r + h.inner + *second; // the line
+}
+
+int main()
+{
+    int a[3] = {10, 20, 30}, r = 7;
+    int *p = a;
+    Holder h = {r, {8, 9}};
+    return sum(p, a, r, h) + grid[1][2] == 0;
+}
