@@ -78,6 +78,10 @@ impl SoftwareWatch<'_> {
                 }
                 let next = self.next_insn(live, thread);
                 let (stop, is_waiting) = self.step(live, thread, std::mem::take(&mut signal));
+                if matches!(stop.reason, StopReason::Gone(_) | StopReason::Executed) {
+                    // The watched memory is gone, or that of another program: no access.
+                    return stop;
+                }
                 let skip = skips.entry(thread).or_default();
                 if is_waiting {
                     skip.rounds = (2 * skip.rounds).clamp(1, MAX_SKIPPED_ROUNDS);

@@ -33,6 +33,7 @@ also! { exactly by "exact":
     signals_come_when_the_debugger_lets_them
     watchpoints_are_of_all_threads
     more_watchpoints_than_the_cpu_has
+    the_end_of_watched_memory_is_no_write
     a_program_that_was_watched_is_left
     signals_that_are_ignored_are_told
     threads_stop_together_and_none_is_lost
@@ -327,6 +328,36 @@ fn more_watchpoints_than_the_cpu_has() {
     }
     assert!(said.contains("exited normally"), "{said}");
     assert_eq!(live.end(), ("done 6\n".to_owned(), Some(0)));
+}
+
+/// The memory is too large for the CPU's debug registers, and goes with the program at its exit and its exec.
+#[test]
+fn the_end_of_watched_memory_is_no_write() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    // Few instructions before the end, since each is a step.
+    let watch = |before: &str| {
+        format!(
+            "handle SIGUSR1 nostop noprint\ntbreak main\ncontinue\ntbreak {before}\ncontinue\n\
+             watch *(char (*)[256]) main\n"
+        )
+    };
+    for (options, end) in [(&["--no-stop-at-end"][..], 2), (&[], 3)] {
+        let live = Live::start(&scene, options, &[name(&program)]);
+        let rest = "continue\ncontinue\nprint $_exitcode";
+        let said = live.gdb(&program, &(watch("_exit") + rest));
+        assert!(answer(&said, "continue", end).contains("exited with code 03"), "{said}");
+        assert!(answer(&said, "print $_exitcode", 0).ends_with("= 3"), "{said}");
+    }
+    let command = [name(&program), "then", "/bin/echo", "other"];
+    let live = Live::start(&scene, &[], &command);
+    let rest = "catch exec\ncontinue\nkill";
+    let said = live.gdb(&program, &(watch("execv") + rest));
+    assert!(answer(&said, "continue", 2).contains("is executing new program"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
 }
 
 #[test]
