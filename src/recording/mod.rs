@@ -23,6 +23,7 @@ mod known_code;
 mod known_images;
 pub mod log;
 mod manifest;
+mod manifest_file;
 mod mapped;
 pub mod pack;
 mod path_lock;

@@ -111,6 +111,10 @@ impl Sums {
         self.0.insert(name, sum);
     }
 
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

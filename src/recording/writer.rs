@@ -5,14 +5,15 @@ use super::backend::BackendName;
 use super::chunk::Appender;
 use super::error::{At, Error};
 use super::format::{
-    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, MANIFEST, PLACES, SIDEBAND, SIDEBAND_CHUNK_BYTES,
-    STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CORE, IMAGE_DIR, KEYFRAME_DIR, PLACES, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
+    TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::hexadecimal::hexadecimal;
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::known_images::{FileState, KnownImages};
 use super::log::{CpuPlacement, DeferredEntries, Entry, LogParts};
 use super::manifest::{LogTotals, Manifest};
+use super::manifest_file::{write_by_rename, write_manifest, write_starting};
 use super::path_places::PathPlace;
 use super::reader::Reader;
 use super::regular::{Links, open_regular, replace_private};
@@ -25,7 +26,7 @@ use crate::sideband::{ImageId, Record};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -432,35 +433,12 @@ impl Writer {
     }
 }
 
-/// Writes the manifest with the values known at the start of a recording.
-fn write_starting(dir: &Path, starting: &Manifest) -> Result<(), Error> {
-    let path = dir.join(STARTING);
-    write_by_rename(&path, &json(&path, starting)?)
-}
-
 fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Error> {
     if !pending.is_empty() {
         file.append_framed(pending)?;
         pending.clear();
     }
     Ok(())
-}
-
-/// Writes the list of checksums with that of the manifest, then the manifest, which makes a
-/// recording complete. Replaces earlier ones.
-pub(super) fn write_manifest(dir: &Path, manifest: &Manifest, mut sums: Sums) -> Result<(), Error> {
-    let path = dir.join(MANIFEST);
-    let manifest = json(&path, manifest)?;
-    sums.add(MANIFEST.to_owned(), Sum::of_bytes(&manifest));
-    write_by_rename(&dir.join(CHECKSUMS), sums.to_text().as_bytes())?;
-    write_by_rename(&path, &manifest)
-}
-
-fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
-    let mut text = serde_json::to_vec_pretty(manifest)
-        .map_err(|error| Error::new(path, super::ErrorKind::Manifest(error)))?;
-    text.push(b'\n');
-    Ok(text)
 }
 
 /// Calls `act` again while a signal of the recorder interrupts it. The bytes that it has copied are
@@ -472,14 +450,6 @@ fn retry_interrupted<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T>
             result => return result,
         }
     }
-}
-
-/// Writes a file under a temporary name and renames it, so no reader sees a part of it.
-fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let partial = path.with_extension("partial");
-    let mut file = BufWriter::new(replace_private(&partial).at(&partial)?);
-    file.write_all(bytes).and_then(|()| file.flush()).at(&partial)?;
-    fs::rename(&partial, path).at(path)
 }
 
 /// Returns the ID under which a file's contents are stored: their SHA-256 in hexadecimal.

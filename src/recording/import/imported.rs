@@ -7,8 +7,9 @@ use super::super::format::TraceId;
 use super::super::manifest::{
     Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
 };
+use super::super::manifest_file::replace_manifest;
 use super::super::reader::{Reader, Releaser};
-use super::super::writer::{Writer, write_manifest};
+use super::super::writer::Writer;
 use super::trace_bytes::TraceBytes;
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Section};
@@ -341,7 +342,46 @@ impl Reader {
                     if end.clock.is_known() { end.clock.nanoseconds(last) } else { 0 };
             }
         }
-        write_manifest(self.dir(), &manifest, self.sums().cloned().unwrap_or_default())?;
+        replace_manifest(self.dir(), &manifest, self.sums().cloned().unwrap_or_default())?;
         Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::format::MANIFEST;
+    use super::*;
+    use std::fs;
+
+    // A recorder that is killed while it replaces the manifest, or cannot write it, leaves a
+    // complete recording with the old one or the new one.
+    #[test]
+    fn a_manifest_that_is_not_quite_replaced_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("r");
+        let imported =
+            Imported { program: "/p".to_owned(), threads: vec![Tid(1)], ..Imported::default() };
+        imported.write(&dir).unwrap();
+        let totals = Totals { instructions: [(Tid(1), 5)].into(), ..Totals::default() };
+        let instructions = || {
+            let reader = Reader::open(&dir).unwrap();
+            assert!(reader.find_damage().is_empty());
+            reader.manifest().end.as_ref().unwrap().instructions
+        };
+        // The file under which a new manifest is written first.
+        let partial = dir.join("manifest.partial");
+        fs::create_dir(&partial).unwrap();
+        assert!(Reader::open(&dir).unwrap().note_totals(&totals).is_err());
+        assert_eq!(instructions(), 0);
+        // The next write of the checksums fails, after that of the manifest.
+        let old = fs::read_to_string(dir.join(MANIFEST)).unwrap();
+        let new = old.replace("\"instructions\": 0", "\"instructions\": 5");
+        fs::write(dir.join(MANIFEST), new).unwrap();
+        assert_eq!(instructions(), 5);
+        fs::remove_dir(&partial).unwrap();
+        Reader::open(&dir).unwrap().note_totals(&totals).unwrap();
+        assert_eq!(instructions(), 5);
+        fs::write(dir.join(MANIFEST), old).unwrap();
+        assert!(Reader::open(&dir).is_err());
     }
 }
