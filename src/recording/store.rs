@@ -7,7 +7,7 @@ use super::reader::{Reader, manifest_of};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 const LATEST: &str = "latest";
 /// The start of the names of hidden directories: caches, and recordings that are being unpacked.
@@ -27,8 +27,8 @@ pub struct StoredRecording {
     pub name: String,
     /// The path of the recording's directory.
     pub path: PathBuf,
-    /// The time at which the directory was last modified.
-    pub modified: SystemTime,
+    /// The start of the run; if it is unknown, the last modification of the directory.
+    pub started: SystemTime,
     /// The opened recording, or the reason why it cannot be opened.
     pub opened: Result<Reader, Error>,
 }
@@ -103,16 +103,19 @@ impl Store {
         Ok(next)
     }
 
-    /// Makes the link `latest` lead to a recording of this store. Does nothing for a recording
-    /// elsewhere.
+    /// Makes the link `latest` lead to a recording of this store, however its path is spelled. Does
+    /// nothing for a recording elsewhere.
     pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
-        let Some(dir) = &self.dir else { return Ok(()) };
-        let Some(name) = recording.strip_prefix(dir).ok() else { return Ok(()) };
+        let Some(dir) = self.dir.as_ref().and_then(|dir| fs::canonicalize(dir).ok()) else {
+            return Ok(());
+        };
+        let recording = fs::canonicalize(recording).at(recording)?;
+        let Ok(name) = recording.strip_prefix(&dir) else { return Ok(()) };
         let fresh = dir.join(format!(".{LATEST}-{}", std::process::id()));
         // A recorder with this process ID may have been killed at this point.
         let _ = fs::remove_file(&fresh);
         symlink(name, &fresh).at(&fresh)?;
-        fs::rename(&fresh, dir.join(LATEST)).at(dir)
+        fs::rename(&fresh, dir.join(LATEST)).at(&dir)
     }
 
     /// Returns the directory of the recording that a user named: an existing path, else a name in
@@ -149,35 +152,40 @@ impl Store {
             // A recording that is being unpacked has a hidden name, and so have caches.
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(HIDDEN);
             if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_hidden && !is_unused(&path) {
-                let modified = entry.metadata().and_then(|m| m.modified());
+                let opened = Reader::open(&path);
+                let modified = || entry.metadata().and_then(|metadata| metadata.modified()).ok();
+                let started = opened.as_ref().ok().and_then(start_of).or_else(modified);
                 entries.push(StoredRecording {
                     name: entry.file_name().to_string_lossy().into_owned(),
-                    modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
-                    opened: Reader::open(&path),
+                    started: started.unwrap_or(SystemTime::UNIX_EPOCH),
+                    opened,
                     path,
                 });
             }
         }
-        entries.sort_by_key(|entry| entry.modified);
+        entries.sort_by_key(|entry| entry.started);
         Ok(entries)
     }
 
-    /// Removes a recording, in the store or elsewhere. Fails if the directory is not a recording.
-    /// If it was the latest, the link leads to the newest one that is left.
+    /// Removes a recording, in the store or elsewhere; that to which `recording` leads if it is a
+    /// link. Fails if the directory is not a recording. If it was the latest, the link leads to the
+    /// newest one that is left.
     pub fn remove(&self, recording: &Path) -> Result<(), Error> {
         if manifest_of(recording)?.is_none() {
             return Err(Error::new(recording, ErrorKind::NotARecording));
         }
-        fs::remove_dir_all(recording).at(recording)?;
-        self.relink_latest(recording)
+        // Of a link, only the link itself would be removed.
+        let dir = fs::canonicalize(recording).at(recording)?;
+        fs::remove_dir_all(&dir).at(&dir)?;
+        self.relink_latest()
     }
 
-    /// Makes `latest` lead to the newest recording if it leads to nothing, since `removed` was the
-    /// latest. Removes the link if the store has no recordings.
-    fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
+    /// Makes `latest` lead to the newest recording if it leads to nothing, since the latest was
+    /// removed. Removes the link if the store has no recordings.
+    fn relink_latest(&self) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let latest = dir.join(LATEST);
-        if !removed.starts_with(dir) || latest.exists() || !latest.is_symlink() {
+        if latest.exists() || !latest.is_symlink() {
             return Ok(());
         }
         fs::remove_file(&latest).at(&latest)?;
@@ -186,6 +194,12 @@ impl Store {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the start of a recording's run; `None` if it is unknown.
+fn start_of(reader: &Reader) -> Option<SystemTime> {
+    let since_epoch_ns = Some(reader.manifest().started_unix_ns).filter(|ns| *ns > 0)?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(since_epoch_ns))
 }
 
 /// Returns the home directory from the password file.
@@ -197,6 +211,9 @@ fn home_of_user() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::super::format::MANIFEST;
+    use super::super::import::Imported;
+    use super::super::manifest::Manifest;
+    use super::super::manifest_file::write_manifest;
     use super::*;
 
     #[test]
@@ -218,5 +235,64 @@ mod tests {
         assert_eq!(store.find(None).unwrap(), fs::canonicalize(&first).unwrap());
         assert!(store.find(Some(Path::new("ls-1"))).is_err());
         assert!(store.remove(dir.path()).is_err());
+    }
+
+    /// Returns a store below `dir` with recordings of the program `p` that started at these times,
+    /// of which the last is the latest.
+    fn store_with(dir: &Path, starts_ns: &[u64]) -> (Store, Vec<PathBuf>) {
+        let store = Store::new(dir.join("s"));
+        let recording = |start_ns: &u64| {
+            let path = store.create_recording_dir(Path::new("p")).unwrap();
+            Imported::default().write(&path).unwrap();
+            let reader = Reader::open(&path).unwrap();
+            let manifest = Manifest { started_unix_ns: *start_ns, ..reader.manifest().clone() };
+            write_manifest(&path, &manifest, reader.sums().unwrap().clone()).unwrap();
+            store.set_latest(&path).unwrap();
+            path
+        };
+        let paths = starts_ns.iter().map(recording).collect();
+        (store, paths)
+    }
+
+    fn names(store: &Store) -> Vec<String> {
+        store.list().unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn the_latest_is_removed_by_its_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, paths) = store_with(dir.path(), &[1, 2]);
+        store.remove(&store.find(Some(Path::new(LATEST))).unwrap()).unwrap();
+        assert_eq!(names(&store), ["p-0"]);
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
+        store.remove(&store.find(Some(Path::new(LATEST))).unwrap()).unwrap();
+        assert!(names(&store).is_empty());
+        assert!(store.find(Some(Path::new(LATEST))).is_err());
+    }
+
+    #[test]
+    fn latest_follows_recordings_by_any_spelling_of_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, paths) = store_with(dir.path(), &[1, 2, 3]);
+        symlink("s", dir.path().join("other")).unwrap();
+        store.remove(&dir.path().join("other/p-2")).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[1]).unwrap());
+        store.set_latest(&dir.path().join("other/./p-0")).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        store.set_latest(&elsewhere).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
+    }
+
+    #[test]
+    fn a_recording_is_as_old_as_its_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, paths) = store_with(dir.path(), &[30, 20, 10]);
+        assert_eq!(names(&store), ["p-2", "p-1", "p-0"]);
+        // As a file that a later command keeps with a recording.
+        fs::write(paths[1].join("index"), "").unwrap();
+        store.remove(&paths[2]).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&paths[0]).unwrap());
     }
 }
