@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::hex;
 use super::target::Served;
+use super::{frame, hex};
 use crate::common::Tid;
 use crate::session::Run;
 
@@ -49,7 +49,7 @@ pub(super) fn answer<R: Run>(
     match body {
         b"Qbtrace:pt" => {
             if let Err(error) = served.session.run().prepare_path(&mut |_, _| !interrupted()) {
-                return Some(format!("E.{error}").into_bytes());
+                return Some(frame::error_text(&error.to_string()));
             }
             // Enabled at the present of a live program, the trace begins there, as gdb expects. In
             // the past it has the whole history.

@@ -174,13 +174,32 @@ pub(super) fn first_body(packets: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn escape(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + bytes.len() / 16);
     for &byte in bytes {
-        if matches!(byte, b'#' | b'$' | b'}' | b'*') {
+        if is_reserved(byte) {
             escaped.extend_from_slice(&[b'}', byte ^ 0x20]);
         } else {
             escaped.push(byte);
         }
     }
     escaped
+}
+
+/// Returns the reply for a failed packet with a text for the user. gdb shows the text as it is, so
+/// characters that the protocol reserves are not escaped as in binary data, but written as `\xNN`.
+pub(super) fn error_text(text: &str) -> Vec<u8> {
+    let mut reply = b"E.".to_vec();
+    for &byte in text.as_bytes() {
+        if is_reserved(byte) {
+            reply.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        } else {
+            reply.push(byte);
+        }
+    }
+    reply
+}
+
+/// Returns true if a packet's body may only contain this byte escaped.
+fn is_reserved(byte: u8) -> bool {
+    matches!(byte, b'#' | b'$' | b'}' | b'*')
 }
 
 /// Reverses [`escape`].
@@ -235,6 +254,11 @@ mod tests {
             prop_assert_eq!(expand(&body, true), data.as_slice());
             prop_assert_eq!(expand(&body, false), data.as_slice());
         }
+    }
+
+    #[test]
+    fn errors_have_no_reserved_characters() {
+        assert_eq!(error_text("/a#b$ *}: gone"), b"E./a\\x23b\\x24 \\x2a\\x7d: gone");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::frame;
 use crate::common::Tid;
-use crate::session::{Run, Session};
+use crate::session::{Error, Run, Session};
 use serde_json::{Value, json};
 
 const KIND: &str = "iptTrace";
@@ -32,8 +32,8 @@ pub(super) fn answer<R: Run>(
         _ if !is_pt => return Some(b"E.only Intel PT is traced".to_vec()),
         b"Start" => {
             let prepared = session.run().prepare_path(&mut |_, _| !interrupted());
-            let refused = |error| format!("E.{error}");
-            return Some(prepared.map_or_else(refused, |()| "OK".to_owned()).into_bytes());
+            let refused = |error: Error| frame::error_text(&error.to_string());
+            return Some(prepared.map_or_else(refused, |()| b"OK".to_vec()));
         }
         b"Stop" => return Some(b"OK".to_vec()),
         b"GetState" => Some(state(session).to_string().into_bytes()),

@@ -1,12 +1,13 @@
 //! Remedies that a debugger's user has for errors of the session.
 
+use super::frame;
 use crate::session::Error;
 
 /// Returns the reply to a packet that failed: a sentence for the user, with the remedy if there is
 /// one.
 pub(super) fn error_reply(error: &Error) -> Vec<u8> {
     let remedy = remedy(error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
-    format!("E.{error}{remedy}").into_bytes()
+    frame::error_text(&format!("{error}{remedy}"))
 }
 
 fn remedy(error: &Error) -> Option<&'static str> {

@@ -1,8 +1,8 @@
 //! `qGetTLSAddr`: the address of a thread-local variable. gdb sends the link map of the variable's
 //! file and the offset. The C library's own symbols and structures determine the address.
 
-use super::hex;
 use super::thread_id::{self, ThreadChoice};
+use super::{frame, hex};
 use crate::common::Addr;
 use crate::session::{Run, Session};
 
@@ -16,9 +16,9 @@ pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8
         let link_map = Addr(hex::number(link_map)?);
         let found = session.thread_local_address(tid, link_map, hex::number(offset)?);
         Some(match found {
-            Ok(addr) => format!("{:x}", addr.0),
-            Err(error) => format!("E.{error}"),
+            Ok(addr) => format!("{:x}", addr.0).into_bytes(),
+            Err(error) => frame::error_text(&error.to_string()),
         })
     };
-    Some(reply().map_or_else(|| b"E01".to_vec(), String::into_bytes))
+    Some(reply().unwrap_or_else(|| b"E01".to_vec()))
 }

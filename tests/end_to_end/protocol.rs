@@ -1,7 +1,7 @@
 //! What gdb and LLDB ask beyond running: the `cf-` commands, programs that they start, system
 //! calls that they catch, their own decoders of the trace; on recordings and on live programs.
 
-use crate::serve::{Live, name, tools};
+use crate::serve::{Client, Live, name, tools};
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, lldb, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -102,6 +102,20 @@ fn gdb_starts_a_server_and_a_program_by_itself() {
     // What the program prints is apart from the protocol.
     assert!(said.contains("total 35 counter 105"), "{said}");
     assert!(said.contains("exited with code 03"), "{said}");
+}
+
+/// Characters that the protocol reserves are readable in an error's text, and end no packet.
+#[test]
+fn errors_of_any_text_are_whole() {
+    let scene = Scene::new();
+    let live = Live::start(&scene, &[], &[]);
+    let mut client = Client::connect(live.address());
+    let encoded = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let directory = format!("QSetWorkingDir:{}", encoded("/no#such$*dir}"));
+    assert_eq!(client.ask(&directory), "OK");
+    let reply = client.ask(&format!("vRun;{}", encoded("/bin/true")));
+    assert_eq!(reply, "E./no\\x23such\\x24\\x2adir\\x7d is no directory to run in");
+    assert_eq!(client.ask("!"), "OK");
 }
 
 #[test]

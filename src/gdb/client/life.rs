@@ -7,7 +7,7 @@ use crate::gdb::chosen::Chosen;
 use crate::gdb::conditions::Conditions;
 use crate::gdb::resume::Resume;
 use crate::gdb::signals::Numbering;
-use crate::gdb::{lldb, stop_reply};
+use crate::gdb::{frame, lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
@@ -57,7 +57,7 @@ impl<R: Run> Client<'_, R> {
             return Answer::Reply(format!("E.there is no process {pid} here").into_bytes());
         }
         if let Err(error) = session.detach_process(pid) {
-            return Answer::Reply(format!("E.{error}").into_bytes());
+            return Answer::Reply(frame::error_text(&error.to_string()));
         }
         if !session.is_alive(self.chosen.thread_to_read()) {
             self.chosen = Chosen::stopped_at(session.last_stop().thread);
@@ -113,7 +113,7 @@ impl<R: Run> Client<'_, R> {
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,
-            Err(why) => return format!("E.{why}").into_bytes(),
+            Err(why) => return frame::error_text(why),
         };
         match self.served.session.start(start) {
             Ok(stop) => {
@@ -126,7 +126,7 @@ impl<R: Run> Client<'_, R> {
                 self.chosen = Chosen::stopped_at(stop.thread);
                 self.stop_reply(stop)
             }
-            Err(error) => format!("E.{error}").into_bytes(),
+            Err(error) => frame::error_text(&error.to_string()),
         }
     }
 
